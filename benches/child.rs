@@ -1,0 +1,112 @@
+//! The cases that need a fresh process: each prints the seconds that it took.
+//!
+//! Calls the crates' one public unsafe door that a benchmark needs, the mapping.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
+
+use blob_convert::Silent;
+use blob_convert::stats::measure;
+use blob_io::{Checkpoint, Kind, Mmap};
+use synced_mem::HostBuffer;
+
+/// What a chunked read takes at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Runs the case that the arguments name.
+pub(crate) fn main(args: &[String]) {
+    let [case, file] = args else {
+        panic!("usage: --child CASE FILE")
+    };
+    let file = Path::new(file);
+    let seconds = match case.as_str() {
+        "load" => load(file),
+        "views" => views(file),
+        "read-fresh" => read_fresh(file),
+        "read-chunks" => read_chunks(file),
+        "memcpy" => memcpy(file),
+        "stats" => sum_up(file, false),
+        "hist" => sum_up(file, true),
+        other => panic!("no case {other}"),
+    };
+    println!("{seconds}");
+}
+
+fn load(file: &Path) -> f64 {
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(file).expect("opens");
+    let blobs: Vec<_> = checkpoint
+        .entries()
+        .iter()
+        .map(|entry| checkpoint.load(entry).expect("loads"))
+        .collect();
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(!blobs.is_empty());
+    seconds
+}
+
+fn views(file: &Path) -> f64 {
+    let start = Instant::now();
+    // SAFETY: the file was made by this benchmark, and nobody changes it while the mapping lives.
+    let map = unsafe { Mmap::open(file).expect("maps") };
+    let checkpoint = Checkpoint::from_source("views", Box::new(map)).expect("opens");
+    let views: Vec<_> = checkpoint
+        .entries()
+        .iter()
+        .filter(|entry| entry.kind() != Kind::None)
+        .map(|entry| checkpoint.view(entry).expect("views"))
+        .collect();
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(
+        views
+            .iter()
+            .all(|view| matches!(view, std::borrow::Cow::Borrowed(_)))
+    );
+    seconds
+}
+
+/// `read()` of the whole file into a buffer of the kind that blobs lie in.
+fn read_fresh(file: &Path) -> f64 {
+    let start = Instant::now();
+    let mut file = File::open(file).expect("opens");
+    let len = file.metadata().expect("metadata").len() as usize;
+    let mut buffer = HostBuffer::zeroed(len).expect("memory");
+    file.read_exact(buffer.make_mut_overwrite().expect("memory"))
+        .expect("reads");
+    start.elapsed().as_secs_f64()
+}
+
+fn read_chunks(file: &Path) -> f64 {
+    let mut buffer = vec![1; CHUNK];
+    let start = Instant::now();
+    let mut file = File::open(file).expect("opens");
+    while file.read(&mut buffer).expect("reads") > 0 {}
+    start.elapsed().as_secs_f64()
+}
+
+/// The payload in memory, copied once, both sides warm.
+fn memcpy(file: &Path) -> f64 {
+    let from = std::fs::read(file).expect("reads");
+    let mut to = vec![1; from.len()];
+    let start = Instant::now();
+    to.copy_from_slice(&from);
+    let seconds = start.elapsed().as_secs_f64();
+    assert_eq!(to[to.len() - 1], from[from.len() - 1]);
+    seconds
+}
+
+/// The statistics of every tensor on one core, the bytes read on the way.
+fn sum_up(file: &Path, hist: bool) -> f64 {
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(file).expect("opens");
+    let mut count = 0;
+    for entry in checkpoint.entries() {
+        let measured = measure(&checkpoint, entry, hist.then_some(20), &Silent).expect("sums up");
+        count += measured.stats().count();
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(count > 0);
+    seconds
+}

@@ -1,0 +1,383 @@
+//! The command line, as clap sees it: every command, every flag, every line of help.
+//!
+//! Leaves what the commands do to their own files. The texts here are what users read, so they name defaults and units.
+
+use std::path::PathBuf;
+
+use blob_io::Format;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::units;
+
+const EXAMPLES: &str = "\
+Examples:
+  blob model.caffemodel                       what is in the file
+  blob ls model.params 'fc*'                  its tensors, by name
+  blob convert model.caffemodel -o model.safetensors";
+
+const MORE: &str = "\
+`blob FILE` is `blob info FILE`. FILE may be `-` for standard input. What a file is, its content says, not its name;
+--from overrides that.
+
+PATTERN selects tensors: a name, a glob whose `*` matches any characters (also `/`), or `#3` for the tensor with index 3.
+
+Exit codes: 0 yes; 1 the answer is no (a finding of verify, no tensor matched); 2 trouble (usage, a file that is broken
+or cannot be read); 130 interrupted. `verify` exits 1 for a broken file, 2 only for one that cannot be read.";
+
+/// Open, check and convert the tensors of Caffe and MXNet files, with neither installed
+#[derive(Debug, Parser)]
+#[command(
+    name = "blob",
+    version,
+    before_help = EXAMPLES,
+    after_long_help = MORE,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    infer_subcommands = false,
+    override_usage = "blob FILE...\n       blob COMMAND [OPTIONS] FILE..."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The flags that every command takes.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// Take the file for this format, whatever it looks like
+    #[arg(long, global = true, value_name = "FMT", value_parser = format(|_| true))]
+    pub(crate) from: Option<Format>,
+    /// Print JSON: one object a line for each file
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Print plain ASCII: 20x1x5x5 for shapes, no box or block characters
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) ascii: bool,
+    /// Colour the output; NO_COLOR and CLICOLOR_FORCE are obeyed
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true
+    )]
+    pub(crate) color: When,
+    /// Show progress on standard error; `auto`: on a terminal, when it takes more than half a second
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_short_help = true
+    )]
+    pub(crate) progress: When,
+    /// The most bytes to inflate, reorder or expand for one array [default: 1GiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
+    pub(crate) max_alloc: Option<u64>,
+    /// The most arrays a file may list [default: 1048576]
+    #[arg(long, global = true, value_name = "N", hide_short_help = true)]
+    pub(crate) max_arrays: Option<u64>,
+}
+
+/// When to do something that a terminal likes and a pipe does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// If it goes to a terminal
+    #[default]
+    Auto,
+    /// Also to a file or a pipe
+    Always,
+    /// Not at all
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Info(Info),
+    Ls(Ls),
+    Show(Show),
+    Stats(Stats),
+    Verify(Verify),
+    Convert(Convert),
+    Extract(Extract),
+    /// List the formats: names, extensions, read, write, tested against what
+    Formats,
+    Completions(Completions),
+    Man(Man),
+}
+
+/// What a file is: format, tensors, parameters, warnings
+///
+/// Reads headers only.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Info {
+    /// Files to look at; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// List tensors: name, dtype, shape, size, offset
+///
+/// Reads headers only.
+///
+/// To a pipe or a file it prints one line a tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
+/// offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape `-`. With
+/// -l follow kind, layer type, number of pieces, and warnings. These fields are stable; new ones come at the end.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob ls model.caffemodel                    all tensors
+  blob ls model.caffemodel 'fc*' '#0'         some of them
+  blob ls --sort size model.params | head     the largest ones")]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// More columns: kind, pieces, warnings
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// A tree, by the parts of the names between slashes
+    #[arg(long, conflicts_with = "long")]
+    pub(crate) tree: bool,
+    /// Sort by name, by size (largest first), or by offset; without it, the order of the file
+    #[arg(long, value_name = "KEY")]
+    pub(crate) sort: Option<SortKey>,
+}
+
+/// What `ls` sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortKey {
+    /// By name, byte by byte
+    Name,
+    /// By size in bytes, the largest first
+    Size,
+    /// By place in the file
+    Offset,
+}
+
+/// A file and some of its tensors.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Selection {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Tensors: a name, a glob (`*` matches `/` too), or `#3` by index; without it, all
+    #[arg(value_name = "PATTERN")]
+    pub(crate) patterns: Vec<String>,
+    /// Take each PATTERN as a regular expression that matches anywhere in the name
+    #[arg(long)]
+    pub(crate) regex: bool,
+}
+
+/// Print a tensor's values
+///
+/// A tensor of more than 1000 values is shown by its corners, as NumPy does.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob show model.caffemodel conv1/1          a tensor by name
+  blob show mean.binaryproto --slice '0,:,0,0'
+  blob show model.params '#3' --csv > w.csv   all values, for a spreadsheet")]
+pub(crate) struct Show {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    #[arg(value_name = "TENSOR")]
+    pub(crate) tensor: Option<String>,
+    /// A part of it, as NumPy writes it: `0,:,::2`, `-1`, `...,0`
+    #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
+    pub(crate) slice: Option<String>,
+    /// Digits after the point
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(..=17))]
+    pub(crate) precision: u8,
+    /// Every value, however many there are
+    #[arg(long, conflicts_with = "head")]
+    pub(crate) full: bool,
+    /// The first N values only, one after the other
+    #[arg(long, value_name = "N")]
+    pub(crate) head: Option<usize>,
+    /// Comma-separated: one line a row of the last axis; one value a line where there is only one axis
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}
+
+/// Minimum, maximum, mean, norms, zeros, NaN and Inf of each tensor
+///
+/// Sums are in f64; NaN and Inf are counted and left out of mean, STD, L1 and L2. STD is the population's.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob stats model.caffemodel                 all tensors
+  blob stats model.params '*gamma' --hist     some of them, with histograms
+  blob stats model.caffemodel conv1/0 --per-channel 0")]
+pub(crate) struct Stats {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// A histogram between the smallest and the largest value; reads the data twice
+    #[arg(long)]
+    pub(crate) hist: bool,
+    /// One line for each index of this axis; negative ones count from the last
+    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
+    pub(crate) per_channel: Option<i64>,
+}
+
+/// Check files: structure, finite values, equality with another file
+///
+/// Exits 0 if all is well, 1 if there is a finding or the file is broken, 2 if it cannot be read.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob verify *.caffemodel                    are they whole?
+  blob verify --finite model.params           and free of NaN and Inf?
+  blob verify out.safetensors --against model.caffemodel")]
+pub(crate) struct Verify {
+    /// Files to check; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// NaN and Inf are findings
+    #[arg(long)]
+    pub(crate) finite: bool,
+    /// Warnings are findings
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values
+    #[arg(long, value_name = "OTHER")]
+    pub(crate) against: Option<PathBuf>,
+    /// The SHA-256 that the file must have
+    #[arg(long, value_name = "HEX", value_parser = sha256)]
+    pub(crate) sha256: Option<String>,
+}
+
+/// Convert to safetensors, npz, npy, or a folder of npy
+///
+/// Values and shapes stay bit for bit; a receipt in the output says where it came from. To `-` (standard output) the file
+/// is read twice.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob convert model.caffemodel -o model.safetensors
+  blob convert model-0000.params -o model.npz --dry-run
+  blob convert model.caffemodel -o weights/   one .npy file a tensor")]
+pub(crate) struct Convert {
+    /// The file to convert; `-` is standard input
+    #[arg(value_name = "IN")]
+    pub(crate) input: PathBuf,
+    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The output's format; without it, OUT's extension says it
+    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    pub(crate) to: Option<Format>,
+    /// Names of the tensors: `raw` keeps the file's own
+    #[arg(long, value_name = "NAMES", default_value = "raw")]
+    pub(crate) names: Names,
+    /// Expand sparse arrays instead of writing their parts
+    #[arg(long)]
+    pub(crate) dense: bool,
+    /// Replace OUT where it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say what would be done, and write nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+    /// Put the input's SHA-256 into the receipt, beside its BLAKE3
+    #[arg(long)]
+    pub(crate) sha256: bool,
+}
+
+/// How tensors are named in the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Names {
+    /// The file's own names
+    Raw,
+}
+
+/// Write one tensor to a file
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob extract model.caffemodel conv1/0 -o conv1.npy
+  blob extract mean.binaryproto -o mean.csv
+  blob extract model.params '#0' --to raw -o - | xxd | head")]
+pub(crate) struct Extract {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    #[arg(value_name = "TENSOR")]
+    pub(crate) tensor: Option<String>,
+    /// Where to: a file, or `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The output's format; without it, OUT's extension says it (`-` is npy)
+    #[arg(long, value_name = "FMT")]
+    pub(crate) to: Option<ExtractFormat>,
+    /// Replace OUT where it exists
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// What `extract` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExtractFormat {
+    /// NumPy's format: dtype, shape, values
+    Npy,
+    /// The values alone, row-major, little-endian
+    Raw,
+    /// Text: one line a row of the last axis; one value a line where there is only one axis
+    Csv,
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Print the manual page, or write all of them into a folder
+#[derive(Debug, clap::Args)]
+pub(crate) struct Man {
+    /// The folder for blob.1, blob-ls.1 and the others
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// Reads the name of one of the formats that `take` takes.
+fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
+    let known = Format::ALL.iter().filter(move |f| take(**f));
+    let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
+    PossibleValuesParser::new(values)
+        .map(|name| Format::from_name(&name).expect("clap has checked the name against the table"))
+}
+
+fn sha256(text: &str) -> Result<String, String> {
+    if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err("a SHA-256 has 64 hexadecimal digits".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_digest_has_64_digits() {
+        assert!(sha256(&"aB".repeat(32)).is_ok_and(|d| d == "ab".repeat(32)));
+        assert!(sha256("12").is_err());
+        assert!(sha256(&"g".repeat(64)).is_err());
+    }
+}

@@ -1,0 +1,282 @@
+//! `blob convert`: asks `blob_convert` for a plan, carries it out, and says what happened.
+
+use std::io::Write;
+use std::path::Path;
+
+use blob_convert::{Options, Plan, Target, plan, plan_folder, run as carry_out};
+use blob_io::{Checkpoint, Format};
+use serde_json::json;
+
+use crate::Context;
+use crate::args::{Convert, Names};
+use crate::escape::escape;
+use crate::failure::{Failure, Status};
+use crate::info::warnings;
+use crate::open::open;
+use crate::output::json::{self, Object};
+use crate::output::progress::Progress;
+use crate::output::table::{Column, Table};
+use crate::units;
+
+/// How many warnings and left-out arrays are told one by one.
+const TOLD: usize = 20;
+
+pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
+    let Names::Raw = args.names;
+    let place = Place::of(args)?;
+    if context.global.json && matches!(place, Place::Stdout) && !args.dry_run {
+        return Err(Failure::new(
+            "--json and -o - would both write to standard output",
+        ));
+    }
+    let checkpoint = open(&args.input, &context.global)?;
+    let options = Options::new(place.format(args)?)
+        .dense(args.dense)
+        .sha256(args.sha256);
+    let plan = match place {
+        Place::Folder => plan_folder(&checkpoint, &options)?,
+        _ => plan(&checkpoint, &options)?,
+    };
+    tell(&checkpoint, &plan, context);
+    if args.dry_run {
+        return dry_run(args, &checkpoint, &plan, context);
+    }
+    let target = match place {
+        Place::Stdout => Target::Stdout,
+        Place::Folder => Target::Folder {
+            path: &args.output,
+            overwrite: args.force,
+        },
+        Place::File => Target::File {
+            path: &args.output,
+            overwrite: args.force,
+        },
+    };
+    let progress = Progress::begin(&context.terminal, checkpoint.file_len());
+    let done = carry_out(&checkpoint, &plan, &target, &progress).map_err(|e| with_help(e, args))?;
+    progress.end();
+    let seconds = progress.seconds();
+    if context.global.json {
+        let facts = facts(args, &checkpoint, &plan)
+            .with("bytes_out", done.bytes_out())
+            .with("blake3", done.blake3())
+            .with("sha256", done.sha256())
+            .with("seconds", seconds);
+        let mut out = context.terminal.out();
+        json::line(&mut out, &facts)?;
+        out.flush()?;
+        return Ok(Status::Yes);
+    }
+    let (mark, arrow) = if context.terminal.ascii {
+        ("ok", "->")
+    } else {
+        ("✔", "→")
+    };
+    context.terminal.note(format!(
+        "{mark} {}  {} {arrow} {}  in {}",
+        units::plural(plan.tensors().len() as u64, "tensor"),
+        units::bytes(done.bytes_in()),
+        units::bytes(done.bytes_out()),
+        units::seconds(seconds)
+    ));
+    prove_it(args, &place, context);
+    Ok(Status::Yes)
+}
+
+/// Where the output goes.
+enum Place {
+    Stdout,
+    Folder,
+    File,
+}
+
+impl Place {
+    fn of(args: &Convert) -> Result<Self, Failure> {
+        let text = args.output.to_string_lossy();
+        if text == "-" {
+            return Ok(Self::Stdout);
+        }
+        let ends_in_slash = text.ends_with(['/', std::path::MAIN_SEPARATOR]);
+        if !ends_in_slash && !args.output.is_dir() {
+            return Ok(Self::File);
+        }
+        match args.to {
+            None | Some(Format::Npy) => Ok(Self::Folder),
+            Some(other) => Err(Failure::new(format!(
+                "{text} is a folder, and holds npy files, not {}",
+                other.name()
+            ))),
+        }
+    }
+
+    fn format(&self, args: &Convert) -> Result<Format, Failure> {
+        if let Some(format) = args.to {
+            return Ok(format);
+        }
+        let written = || {
+            let names: Vec<&str> = Format::ALL
+                .iter()
+                .filter(|f| f.is_written())
+                .map(|f| f.name())
+                .collect();
+            names.join(", ")
+        };
+        match self {
+            Self::Folder => Ok(Format::Npy),
+            Self::Stdout => Err(Failure::new(
+                "-o - needs --to, because standard output has no extension",
+            )
+            .help(format!("formats: {}", written()))),
+            Self::File => extension(&args.output)
+                .and_then(Format::from_extension)
+                .ok_or_else(|| {
+                    Failure::new(format!(
+                        "{}: the extension says no format",
+                        args.output.display()
+                    ))
+                    .help(format!(
+                        "name one with --to: {}; a folder ends with /",
+                        written()
+                    ))
+                }),
+        }
+    }
+}
+
+fn extension(path: &Path) -> Option<&str> {
+    path.extension()?.to_str()
+}
+
+/// Tells what is odd about the source and what will be left out, before the work begins.
+fn tell(checkpoint: &Checkpoint, plan: &Plan, context: &Context) {
+    let left_out = plan
+        .left_out()
+        .iter()
+        .map(|(name, reason)| format!("left out {name:?}: {reason}"));
+    let lines: Vec<String> = warnings(checkpoint).into_iter().chain(left_out).collect();
+    for line in lines.iter().take(TOLD) {
+        context.terminal.warning(line);
+    }
+    if lines.len() > TOLD {
+        context.terminal.warning(format!(
+            "and {} more; the receipt has them all",
+            lines.len() - TOLD
+        ));
+    }
+}
+
+fn dry_run(
+    args: &Convert,
+    checkpoint: &Checkpoint,
+    plan: &Plan,
+    context: &Context,
+) -> Result<Status, Failure> {
+    let mut out = context.terminal.out();
+    if context.global.json {
+        let facts = facts(args, checkpoint, plan).with("bytes_out", plan.output_len());
+        json::line(&mut out, &facts)?;
+        out.flush()?;
+        return Ok(Status::Yes);
+    }
+    let columns = vec![
+        Column::left("NAME"),
+        Column::left("DTYPE"),
+        Column::left("SHAPE"),
+        Column::right("BYTES"),
+        Column::left("CHANGES"),
+    ];
+    let mut table = Table::new(&context.terminal, columns);
+    for tensor in plan.tensors() {
+        let changes = match tensor.changes() {
+            [] => "-".to_owned(),
+            changes => changes.join("; "),
+        };
+        table.row(
+            &mut out,
+            vec![
+                escape(tensor.name()).into_owned(),
+                tensor.dtype().to_string(),
+                context.terminal.shape(tensor.shape()),
+                units::bytes(tensor.byte_len()),
+                changes,
+            ],
+        )?;
+    }
+    table.finish(&mut out)?;
+    out.flush()?;
+    context.terminal.note(format!(
+        "would write {}, {} as {}, to {}",
+        units::plural(plan.tensors().len() as u64, "tensor"),
+        units::bytes(plan.output_len()),
+        plan.to().name(),
+        escape(&args.output.to_string_lossy())
+    ));
+    Ok(Status::Yes)
+}
+
+/// `blob.convert/1`, as far as it is known before the work.
+fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
+    let left_out = plan
+        .left_out()
+        .iter()
+        .map(|(name, reason)| json!({"name": name, "reason": reason}));
+    let changed = plan.tensors().iter().filter(|t| !t.changes().is_empty());
+    let changed = changed.map(|t| json!({"name": t.name(), "changes": t.changes()}));
+    Object::of("blob.convert/1")
+        .with("file", checkpoint.name())
+        .with("output", args.output.to_string_lossy())
+        .with("from", checkpoint.format().name())
+        .with("to", plan.to().name())
+        .with("dry_run", args.dry_run)
+        .with("tensors", plan.tensors().len())
+        .with("bytes_in", checkpoint.file_len())
+        .with("changes", changed.collect::<Vec<_>>())
+        .with("left_out", left_out.collect::<Vec<_>>())
+        .with("warnings", warnings(checkpoint))
+}
+
+/// An existing output is kept unless --force says otherwise: the user wants to hear that word.
+fn with_help(e: blob_io::Error, args: &Convert) -> Failure {
+    let existed =
+        matches!(e, blob_io::Error::Request { .. }) && args.output.exists() && !args.force;
+    let has_help = e.help().is_some() || e.to_string().contains("--force");
+    let failure = Failure::from(e);
+    match existed && !has_help {
+        true => failure.help("--force replaces it"),
+        false => failure,
+    }
+}
+
+/// The command that proves the conversion, where one file can be compared with another.
+fn prove_it(args: &Convert, place: &Place, context: &Context) {
+    if !matches!(place, Place::File) || args.input == Path::new("-") || args.dense {
+        return;
+    }
+    let (output, input) = (quoted(&args.output), quoted(&args.input));
+    context.terminal.note(format!(
+        "  prove it:  blob verify {output} --against {input}"
+    ));
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = escape(&text);
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match text.chars().all(plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_for_the_shell() {
+        assert_eq!(quoted(Path::new("a/b-1.npz")), "a/b-1.npz");
+        assert_eq!(quoted(Path::new("my model.npz")), "'my model.npz'");
+        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
+    }
+}

@@ -1,0 +1,325 @@
+//! Single elements of a stored tensor: fetched without reading the rest, and written as text.
+//!
+//! A plain array is read where it lies; one that is packed, reordered or inflated is loaded whole first.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error};
+use half::{bf16, f16};
+
+use crate::slice::Row;
+
+/// What one read fetches where elements lie apart.
+const WINDOW: usize = 64 << 10;
+
+/// One tensor's elements, by their place in row-major order.
+pub(crate) struct Elements<'a> {
+    checkpoint: &'a Checkpoint,
+    entry: &'a Entry,
+    dtype: DType,
+    /// For each of the entry's segments, the first element behind it. Empty where `loaded` is set.
+    ends: Vec<u64>,
+    loaded: Option<Cow<'a, [u8]>>,
+    /// The elements that were fetched last, from this one on: short rows lie in one after the other.
+    ahead: (u64, Vec<u8>),
+}
+
+impl<'a> Elements<'a> {
+    /// # Errors
+    /// An entry that cannot be loaded.
+    pub(crate) fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
+        let Some(dtype) = entry.dtype().filter(|_| entry.fault().is_none()) else {
+            // Says what is wrong with it.
+            checkpoint.view(entry)?;
+            return Err(Error::Interrupted);
+        };
+        let is_direct = entry.is_plain() && !entry.segments().is_empty();
+        let mut end = 0;
+        let ends = entry.segments().iter().map(|run| {
+            end += run.count();
+            end
+        });
+        Ok(Self {
+            checkpoint,
+            entry,
+            dtype,
+            ends: if is_direct {
+                ends.collect()
+            } else {
+                Vec::new()
+            },
+            loaded: if is_direct {
+                None
+            } else {
+                Some(checkpoint.view(entry)?)
+            },
+            ahead: (0, Vec::new()),
+        })
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Appends a row's elements to `out`, in its order, little-endian.
+    pub(crate) fn fetch(&mut self, row: Row, out: &mut Vec<u8>) -> Result<(), Error> {
+        let size = self.dtype.size();
+        if row.step == 1 {
+            return self.range(row.start as u64, row.len, out);
+        }
+        // Elements that lie near each other are fetched together.
+        let near = row.step.unsigned_abs() as usize * size <= WINDOW / 8;
+        let per_window = if near {
+            WINDOW / size / row.step.unsigned_abs() as usize
+        } else {
+            1
+        };
+        let mut window = Vec::new();
+        let mut done = 0;
+        while done < row.len {
+            let n = per_window.min(row.len - done);
+            let (a, b) = (
+                row.start + done as i64 * row.step,
+                row.start + (done + n - 1) as i64 * row.step,
+            );
+            let low = a.min(b);
+            window.clear();
+            self.range(low as u64, (a.max(b) - low) as usize + 1, &mut window)?;
+            for i in 0..n as i64 {
+                let at = (a + i * row.step - low) as usize * size;
+                out.extend_from_slice(&window[at..at + size]);
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Appends `len` elements that follow each other.
+    fn range(&mut self, first: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        let size = self.dtype.size();
+        if let Some(loaded) = &self.loaded {
+            let at = first as usize * size;
+            out.extend_from_slice(&loaded[at..at + len * size]);
+            return Ok(());
+        }
+        if len * size > WINDOW / 4 {
+            return self.read(first, len, out);
+        }
+        let held = self.ahead.1.len() / size;
+        let is_held = first >= self.ahead.0 && first + len as u64 <= self.ahead.0 + held as u64;
+        if !is_held {
+            let mut bytes = std::mem::take(&mut self.ahead.1);
+            bytes.clear();
+            let left = self.entry.shape().count() as u64 - first;
+            self.read(first, left.min((WINDOW / size) as u64) as usize, &mut bytes)?;
+            self.ahead = (first, bytes);
+        }
+        let at = (first - self.ahead.0) as usize * size;
+        out.extend_from_slice(&self.ahead.1[at..at + len * size]);
+        Ok(())
+    }
+
+    /// Appends `len` elements that follow each other, read from the file.
+    fn read(&self, first: u64, len: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+        let size = self.dtype.size();
+        let (mut first, end) = (first, first + len as u64);
+        let mut run = self.ends.partition_point(|e| *e <= first);
+        while first < end {
+            let segment = self.entry.segments()[run];
+            let begin = self.ends[run] - segment.count();
+            let n = self.ends[run].min(end) - first;
+            let offset = segment.offset() + (first - begin) * size as u64;
+            let at = out.len();
+            out.resize(at + n as usize * size, 0);
+            self.checkpoint
+                .source()
+                .read_at(offset, &mut out[at..])
+                .map_err(|source| Error::Io {
+                    file: self.checkpoint.name().to_owned(),
+                    action: format!("read array {:?} at byte {offset}", self.entry.name()),
+                    source,
+                })?;
+            first += n;
+            run += 1;
+        }
+        Ok(())
+    }
+}
+
+/// One element's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Int(i64),
+    Uint(u64),
+    /// Also f16 and bf16, which f32 holds exactly.
+    Single(f32),
+    Double(f64),
+    Bool(bool),
+}
+
+impl Value {
+    /// Reads one element, whose bytes are little-endian.
+    pub(crate) fn read(dtype: DType, bytes: &[u8]) -> Self {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(word);
+        match dtype {
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Self::Uint(bits),
+            DType::I8 => Self::Int(i64::from(bits as i8)),
+            DType::I16 => Self::Int(i64::from(bits as i16)),
+            DType::I32 => Self::Int(i64::from(bits as i32)),
+            DType::I64 => Self::Int(bits as i64),
+            DType::F16 => Self::Single(f16::from_bits(bits as u16).to_f32()),
+            DType::BF16 => Self::Single(bf16::from_bits(bits as u16).to_f32()),
+            DType::F32 => Self::Single(f32::from_bits(bits as u32)),
+            DType::F64 => Self::Double(f64::from_bits(bits)),
+            DType::Bool => Self::Bool(bits != 0),
+            other => unreachable!("blob-core knows {other}, and the tool does not"),
+        }
+    }
+
+    /// As a float, for those that are one.
+    pub(crate) fn as_float(self) -> Option<f64> {
+        match self {
+            Self::Single(x) => Some(f64::from(x)),
+            Self::Double(x) => Some(x),
+            _ => None,
+        }
+    }
+
+    /// Appends the shortest text that reads back as the same value. What is not finite is `nan`, `inf`, `-inf`, which
+    /// `quotes` surround where they must be strings.
+    pub(crate) fn write(self, text: &mut String, quotes: &str) {
+        // Writing to a String cannot fail.
+        let _ = match self {
+            Self::Int(x) => write!(text, "{x}"),
+            Self::Uint(x) => write!(text, "{x}"),
+            Self::Bool(x) => write!(text, "{x}"),
+            Self::Single(x) if x.is_finite() => write!(text, "{x:?}"),
+            Self::Double(x) if x.is_finite() => write!(text, "{x:?}"),
+            Self::Single(_) | Self::Double(_) => write!(
+                text,
+                "{quotes}{}{quotes}",
+                self.not_finite(!quotes.is_empty())
+            ),
+        };
+    }
+
+    /// The word for a value that is no number: as programs that read text know it, or as JSON's users do.
+    fn not_finite(self, json: bool) -> &'static str {
+        let value = self.as_float().unwrap_or(f64::NAN);
+        let words = match json {
+            true => ["NaN", "Infinity", "-Infinity"],
+            false => ["nan", "inf", "-inf"],
+        };
+        match (value.is_nan(), value > 0.0) {
+            (true, _) => words[0],
+            (false, true) => words[1],
+            (false, false) => words[2],
+        }
+    }
+}
+
+/// The lines of a CSV file: rows of the last axis; where there is one axis or none, one value a line.
+pub(crate) fn csv_line(dtype: DType, bytes: &[u8], is_row: bool, line: &mut String) {
+    let separator = if is_row { ',' } else { '\n' };
+    for (i, element) in bytes.chunks_exact(dtype.size()).enumerate() {
+        if i > 0 {
+            line.push(separator);
+        }
+        Value::read(dtype, element).write(line, "");
+    }
+    line.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use blob_io::Bytes;
+
+    use super::*;
+
+    /// A BlobProto of shape {40}, packed in two chunks, or with every value on its own.
+    fn counting(packed: bool) -> Checkpoint {
+        let mut file = vec![0x3A, 0x03, 0x0A, 0x01, 40];
+        let values: Vec<[u8; 4]> = (0..40).map(|i| (i as f32).to_le_bytes()).collect();
+        if packed {
+            for half in values.chunks(17) {
+                file.extend_from_slice(&[0x2A, 4 * half.len() as u8]);
+                file.extend(half.concat());
+            }
+        } else {
+            for value in values {
+                file.push(0x2D);
+                file.extend(value);
+            }
+        }
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+    }
+
+    #[test]
+    fn rows_are_fetched_in_their_order_however_they_lie() {
+        for packed in [true, false] {
+            let file = counting(packed);
+            let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
+            for (start, step, len) in [
+                (0, 1, 40),
+                (3, 1, 20),
+                (39, -1, 40),
+                (1, 13, 3),
+                (38, -7, 5),
+                (16, 1, 2),
+                (5, 1, 0),
+            ] {
+                let mut out = Vec::new();
+                elements.fetch(Row { start, step, len }, &mut out).unwrap();
+                let found: Vec<i64> = out
+                    .chunks_exact(4)
+                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as i64)
+                    .collect();
+                let expected: Vec<i64> = (0..len as i64).map(|i| start + i * step).collect();
+                assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn values_of_every_dtype_are_read() {
+        let read = |dtype, bytes: &[u8]| {
+            let mut text = String::new();
+            Value::read(dtype, bytes).write(&mut text, "");
+            text
+        };
+        for (dtype, bytes, text) in [
+            (DType::U8, &[255][..], "255"),
+            (DType::I8, &[255], "-1"),
+            (DType::I16, &[0, 128], "-32768"),
+            (DType::U16, &[0, 128], "32768"),
+            (DType::I32, &[255; 4], "-1"),
+            (DType::U32, &[255; 4], "4294967295"),
+            (DType::I64, &[255; 8], "-1"),
+            (DType::U64, &[255; 8], "18446744073709551615"),
+            (DType::F16, &[0, 0x3E], "1.5"),
+            (DType::BF16, &[0xC0, 0x3F], "1.5"),
+            (DType::F32, &0.1f32.to_le_bytes(), "0.1"),
+            (DType::F64, &0.1f64.to_le_bytes(), "0.1"),
+            (DType::F64, &f64::NEG_INFINITY.to_le_bytes(), "-inf"),
+            (DType::F32, &(-0.0f32).to_le_bytes(), "-0.0"),
+            (DType::Bool, &[1], "true"),
+        ] {
+            assert_eq!(read(dtype, bytes), text);
+        }
+        let mut json = String::new();
+        Value::Single(f32::NAN).write(&mut json, "\"");
+        assert_eq!(json, "\"NaN\"");
+    }
+
+    #[test]
+    fn csv_has_a_line_a_row_or_a_line_a_value() {
+        let mut text = String::new();
+        csv_line(DType::U8, &[1, 2, 3], true, &mut text);
+        csv_line(DType::U8, &[4, 5], false, &mut text);
+        assert_eq!(text, "1,2,3\n4\n5\n");
+    }
+}

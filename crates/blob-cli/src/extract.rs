@@ -1,0 +1,124 @@
+//! `blob extract`: one tensor to a file of its own, or to standard output.
+
+use std::path::Path;
+
+use blob_convert::Watch;
+use blob_io::{Checkpoint, Entry, Error, Layout, Output, TensorSpec};
+
+use crate::Context;
+use crate::args::{Extract, ExtractFormat};
+use crate::elements::{Elements, csv_line};
+use crate::failure::{Failure, Status};
+use crate::open::open;
+use crate::output::progress::Progress;
+use crate::select::select_one;
+use crate::slice::View;
+
+/// What goes to the output at once.
+const PIECE: usize = 1 << 20;
+
+pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
+    context.no_json("extract")?;
+    let format = format_of(args)?;
+    let checkpoint = open(&args.file, &context.global)?;
+    let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    let progress = Progress::begin(&context.terminal, entry.byte_len());
+    // A broken or empty entry is told before the output is touched.
+    let elements = match format {
+        ExtractFormat::Csv => Some(Elements::new(&checkpoint, entry)?),
+        _ => None,
+    };
+    let header = match format {
+        ExtractFormat::Npy => npy_header(&checkpoint, entry)?,
+        _ => Vec::new(),
+    };
+    let mut output = match args.output == Path::new("-") {
+        true => Output::stdout(),
+        false => Output::create(&args.output, args.force)?,
+    };
+    output.write_all(&header)?;
+    match elements {
+        Some(elements) => csv(elements, entry, &mut output, &progress)?,
+        None => raw(&checkpoint, entry, &mut output, &progress)?,
+    }
+    output.finish()?;
+    Ok(Status::Yes)
+}
+
+fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
+    if let Some(format) = args.to {
+        return Ok(format);
+    }
+    if args.output == Path::new("-") {
+        return Ok(ExtractFormat::Npy);
+    }
+    let extension = args
+        .output
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    match extension.as_deref() {
+        Some("npy") => Ok(ExtractFormat::Npy),
+        Some("raw" | "bin") => Ok(ExtractFormat::Raw),
+        Some("csv") => Ok(ExtractFormat::Csv),
+        _ => Err(Failure::new(format!(
+            "{}: the extension says no format",
+            args.output.display()
+        ))
+        .help("name one with --to: npy, raw or csv")),
+    }
+}
+
+fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> {
+    // An entry without an array has no dtype; asking for its bytes says so.
+    let Some(dtype) = entry.dtype().filter(|_| entry.fault().is_none()) else {
+        return checkpoint.view(entry).map(|_| Vec::new());
+    };
+    let spec = TensorSpec::new(entry.name(), dtype, entry.shape().clone());
+    let frame = Layout::npy(&spec)?.frame(&[], &[])?;
+    Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
+}
+
+fn raw(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    output: &mut Output,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    checkpoint.stream(entry, PIECE, &mut |bytes| {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        watch.advanced(bytes.len() as u64);
+        output.write_all(bytes)
+    })
+}
+
+fn csv(
+    mut elements: Elements<'_>,
+    entry: &Entry,
+    output: &mut Output,
+    watch: &dyn Watch,
+) -> Result<(), Error> {
+    let view = View::whole(entry.shape().dims());
+    let (mut bytes, mut text) = (Vec::new(), String::new());
+    for row in view.rows() {
+        for (part, is_last) in row.parts(PIECE / elements.dtype().size()) {
+            if watch.cancelled() {
+                return Err(Error::Interrupted);
+            }
+            bytes.clear();
+            elements.fetch(part, &mut bytes)?;
+            csv_line(elements.dtype(), &bytes, view.dims.len() > 1, &mut text);
+            if view.dims.len() > 1 && !is_last {
+                text.pop();
+                text.push(',');
+            }
+            watch.advanced(bytes.len() as u64);
+            if text.len() >= PIECE {
+                output.write_all(text.as_bytes())?;
+                text.clear();
+            }
+        }
+    }
+    output.write_all(text.as_bytes())
+}

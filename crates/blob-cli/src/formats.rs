@@ -1,0 +1,83 @@
+//! `blob formats`: what is read and written, by which name and extension, and what it was tested against.
+
+use std::io::Write;
+
+use blob_io::Format;
+use serde_json::{Value, json};
+
+use crate::Context;
+use crate::failure::{Failure, Status};
+use crate::output::json::{self, Object};
+use crate::output::table::{Column, Table};
+
+pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
+    let mut out = context.terminal.out();
+    if context.global.json {
+        let formats: Vec<Value> = Format::ALL.iter().map(|f| row(*f)).collect();
+        json::line(
+            &mut out,
+            &Object::of("blob.formats/1").with("formats", formats),
+        )?;
+        out.flush()?;
+        return Ok(Status::Yes);
+    }
+    let columns = [
+        "NAME",
+        "WHAT",
+        "EXTENSIONS",
+        "READ",
+        "WRITE",
+        "TESTED AGAINST",
+    ];
+    let mut table = Table::new(&context.terminal, columns.map(Column::left).into());
+    for format in Format::ALL {
+        let extensions: Vec<String> = format
+            .extensions()
+            .iter()
+            .map(|e| format!(".{e}"))
+            .collect();
+        table.row(
+            &mut out,
+            vec![
+                format.name().to_owned(),
+                format.title().to_owned(),
+                if extensions.is_empty() {
+                    "-".to_owned()
+                } else {
+                    extensions.join(" ")
+                },
+                "yes".to_owned(),
+                if format.is_written() { "yes" } else { "-" }.to_owned(),
+                tested_against(*format).to_owned(),
+            ],
+        )?;
+    }
+    table.finish(&mut out)?;
+    out.flush()?;
+    Ok(Status::Yes)
+}
+
+fn row(format: Format) -> Value {
+    json!({
+        "name": format.name(),
+        "title": format.title(),
+        "extensions": format.extensions(),
+        "read": true,
+        "write": format.is_written(),
+        "tested_against": tested_against(format),
+    })
+}
+
+/// Whose files the tests read, as the READMEs in `tests/data` say, or whose reader reads ours.
+fn tested_against(format: Format) -> &'static str {
+    match format {
+        Format::CaffeModel => "BVLC Caffe 1.0, NVCaffe 0.17, OpenCL Caffe; nets V0, V1, V2",
+        Format::BlobProto => "BVLC Caffe 1.0, NVCaffe 0.17",
+        Format::BlobProtoVector | Format::SolverState | Format::Datum => "BVLC Caffe 1.0",
+        Format::MxnetList => "MXNet 0.9.5, 0.11, 1.0, 1.5, 1.6, 1.9.1",
+        Format::MxnetRecord => "MXNet 1.9.1",
+        Format::Npy | Format::Npz => "NumPy; MXNet 2.0.0beta1; npyz",
+        Format::Safetensors => "safetensors 0.8",
+        _ => "-",
+    }
+}

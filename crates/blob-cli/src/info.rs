@@ -1,0 +1,294 @@
+//! `blob info`: what a file is. Reads headers only.
+
+use std::io::Write;
+
+use blob_convert::RECEIPT_KEY;
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Kind};
+use serde_json::{Map, Value, json};
+
+use crate::Context;
+use crate::args::Info;
+use crate::escape::escape;
+use crate::failure::{Failure, Status};
+use crate::open::open;
+use crate::output::json::{self, Object};
+use crate::units;
+
+/// How many names, warnings or metadata are shown before the rest is only counted.
+const SHOWN: usize = 12;
+
+pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
+    let mut out = context.terminal.out();
+    let mut status = Status::Yes;
+    for (i, path) in args.files.iter().enumerate() {
+        let checkpoint = match open(path, &context.global) {
+            Ok(checkpoint) => checkpoint,
+            Err(e) => {
+                out.flush()?;
+                context.terminal.trouble(&e.into());
+                status = Status::Trouble;
+                continue;
+            }
+        };
+        let facts = Facts::of(&checkpoint);
+        if context.global.json {
+            json::line(&mut out, &facts.json(&checkpoint))?;
+        } else {
+            if i > 0 {
+                writeln!(out)?;
+            }
+            facts.print(&checkpoint, context, &mut out)?;
+        }
+        out.flush()?;
+        status = status.max(context.broken(checkpoint.entries()));
+    }
+    Ok(status)
+}
+
+/// What the entries add up to.
+struct Facts<'a> {
+    /// Each dtype that occurs, with its number of tensors, in the order of `DType::ALL`.
+    dtypes: Vec<(DType, u64)>,
+    tensors: u64,
+    parameters: u64,
+    bytes: u64,
+    diffs: u64,
+    none: u64,
+    broken: u64,
+    sparse: u64,
+    largest: Option<&'a Entry>,
+}
+
+impl<'a> Facts<'a> {
+    fn of(checkpoint: &'a Checkpoint) -> Self {
+        let entries = checkpoint.entries();
+        let count =
+            |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
+        let dtypes = DType::ALL
+            .iter()
+            .map(|d| (*d, count(&|e| e.dtype() == Some(*d))))
+            .filter(|(_, n)| *n > 0);
+        Self {
+            dtypes: dtypes.collect(),
+            tensors: entries.len() as u64,
+            // Indices of sparse arrays and diffs are no parameters.
+            parameters: entries
+                .iter()
+                .filter(|e| is_parameter(e))
+                .map(|e| e.shape().count() as u64)
+                .sum(),
+            bytes: entries.iter().map(Entry::byte_len).sum(),
+            diffs: count(&|e| e.kind() == Kind::Diff),
+            none: count(&|e| e.kind() == Kind::None),
+            broken: count(&|e| e.fault().is_some()),
+            sparse: count(&|e| e.kind() == Kind::Values),
+            largest: entries
+                .iter()
+                .rev()
+                .max_by_key(|e| e.byte_len())
+                .filter(|e| e.byte_len() > 0),
+        }
+    }
+
+    fn print(
+        &self,
+        checkpoint: &Checkpoint,
+        context: &Context,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        writeln!(
+            out,
+            "{}   {}",
+            terminal.strong(escape(checkpoint.name())),
+            kind_of(checkpoint)
+        )?;
+        let mut line = |key: &str, value: String| writeln!(out, "  {key:<11} {value}");
+        let len = checkpoint.file_len();
+        line(
+            "size",
+            match len {
+                0..1024 => units::plural(len, "byte"),
+                _ => format!("{} ({})", units::bytes(len), units::plural(len, "byte")),
+            },
+        )?;
+        line("tensors", self.tensors_text())?;
+        line(
+            "parameters",
+            format!(
+                "{} in {}",
+                units::grouped(self.parameters),
+                units::bytes(self.bytes)
+            ),
+        )?;
+        if let Some(layers) = layers(checkpoint) {
+            line("layers", layers)?;
+        }
+        if let Some(largest) = self.largest {
+            let share = 100.0 * largest.byte_len() as f64 / self.bytes as f64;
+            line(
+                "largest",
+                format!(
+                    "{}  {}  {} ({share:.1} %)",
+                    escape(largest.name()),
+                    terminal.shape(largest.shape()),
+                    units::bytes(largest.byte_len())
+                ),
+            )?;
+        }
+        for (key, value) in checkpoint.metadata().iter().take(SHOWN) {
+            match receipt(key, value) {
+                Some(source) => line("receipt", escape(&source).into_owned())?,
+                None => line(
+                    "metadata",
+                    format!("{}: {}", escape(key), escape(&cut(value))),
+                )?,
+            }
+        }
+        let warnings = warnings(checkpoint);
+        for warning in warnings.iter().take(SHOWN) {
+            line("warning", escape(warning).into_owned())?;
+        }
+        if warnings.len() > SHOWN {
+            line("", format!("and {} more", warnings.len() - SHOWN))?;
+        }
+        Ok(())
+    }
+
+    fn tensors_text(&self) -> String {
+        let dtypes: Vec<String> = match &self.dtypes[..] {
+            [(only, n)] if *n == self.tensors => vec![only.to_string()],
+            several => several
+                .iter()
+                .map(|(d, n)| format!("{} {d}", units::grouped(*n)))
+                .collect(),
+        };
+        let rest = [
+            (self.diffs, "diffs"),
+            (self.sparse, "sparse"),
+            (self.none, "without an array"),
+            (self.broken, "broken"),
+        ];
+        let rest = rest
+            .iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| format!("; {} {what}", units::grouped(*n)));
+        let comma = if dtypes.is_empty() { "" } else { ", " };
+        format!(
+            "{}{comma}{}{}",
+            units::grouped(self.tensors),
+            dtypes.join(", "),
+            rest.collect::<String>()
+        )
+    }
+
+    fn json(&self, checkpoint: &Checkpoint) -> Object {
+        let dtypes: Map<String, Value> = self
+            .dtypes
+            .iter()
+            .map(|(d, n)| (d.to_string(), json!(n)))
+            .collect();
+        let metadata: Map<String, Value> = checkpoint
+            .metadata()
+            .iter()
+            .map(|(k, v)| (k.clone(), json!(v)))
+            .collect();
+        let largest = self.largest.map(|e| {
+            json!({"name": e.name(), "dtype": e.dtype().map(DType::name), "shape": e.shape().dims(), "bytes": e.byte_len()})
+        });
+        Object::of("blob.info/1")
+            .with("file", checkpoint.name())
+            .with("format", checkpoint.format().name())
+            .with("dialect", checkpoint.dialect())
+            .with("file_bytes", checkpoint.file_len())
+            .with("tensors", self.tensors)
+            .with("parameters", self.parameters)
+            .with("tensor_bytes", self.bytes)
+            .with("dtypes", dtypes)
+            .with("layers", checkpoint.positions())
+            .with("diffs", self.diffs)
+            .with("sparse", self.sparse)
+            .with("none", self.none)
+            .with("broken", self.broken)
+            .with("largest", largest)
+            .with("metadata", metadata)
+            .with("warnings", warnings(checkpoint))
+            .with("bytes_read", checkpoint.bytes_read())
+    }
+}
+
+fn is_parameter(entry: &Entry) -> bool {
+    matches!(entry.kind(), Kind::Data | Kind::Values) && entry.byte_len() > 0
+}
+
+/// The format and its dialect: `Caffe NetParameter, V2 layers`.
+pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
+    let title = checkpoint.format().title();
+    match checkpoint.dialect() {
+        "" => title.to_owned(),
+        dialect => format!("{title}, {}", escape(dialect)),
+    }
+}
+
+/// What is odd about the file and its arrays, each with its place.
+pub(crate) fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
+    let whole = checkpoint.warnings().iter().map(ToString::to_string);
+    let each = checkpoint.entries().iter().flat_map(|entry| {
+        let name = entry.name();
+        entry.warnings().map(move |w| format!("{name:?}: {w}"))
+    });
+    whole.chain(each).collect()
+}
+
+/// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, where a file has layers.
+fn layers(checkpoint: &Checkpoint) -> Option<String> {
+    let names = layer_names(checkpoint);
+    let (all, with) = (checkpoint.positions() as u64, names.len() as u64);
+    let (all, with) = (units::grouped(all), units::grouped(with));
+    (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", some(&names)))
+}
+
+/// The names of the layers that have tensors, where a file has layers: what stands before the last slash.
+fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
+    let mut last = None;
+    let mut names = Vec::new();
+    for entry in checkpoint.entries() {
+        if entry.layer_type().is_some() && last != Some(entry.position()) {
+            last = Some(entry.position());
+            let name = entry
+                .name()
+                .rsplit_once('/')
+                .map_or(entry.name(), |(layer, _)| layer);
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn some(names: &[&str]) -> String {
+    let shown: Vec<_> = names.iter().take(SHOWN).map(|n| escape(n)).collect();
+    let dots = if names.len() > SHOWN { " …" } else { "" };
+    shown.join(" ") + dots
+}
+
+/// What a receipt says of the source, in short: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
+fn receipt(key: &str, value: &str) -> Option<String> {
+    let receipt: Value = (key == RECEIPT_KEY).then(|| serde_json::from_str(value).ok())??;
+    let source = &receipt["source"];
+    let (name, format) = (source["name"].as_str()?, source["format"].as_str()?);
+    let (bytes, digest) = (source["bytes"].as_u64()?, source["blake3"].as_str()?);
+    Some(format!(
+        "from {name} ({format}, {}, BLAKE3 {digest})",
+        units::plural(bytes, "byte")
+    ))
+}
+
+/// Metadata can be long; the beginning is enough here, and JSON has it whole.
+fn cut(text: &str) -> String {
+    const CHARS: usize = 120;
+    match text.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,290 @@
+//! `blob ls`: the tensors of a file, from its headers alone.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::time::Instant;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry};
+use serde::Serialize;
+
+use crate::Context;
+use crate::args::{Ls, SortKey};
+use crate::escape::escape;
+use crate::failure::{Failure, Status};
+use crate::open::open;
+use crate::output::json::{self, Streamed};
+use crate::output::table::{Column, Table};
+use crate::output::{Out, ascii_shape};
+use crate::select::select;
+use crate::{tree, units};
+
+pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
+    let start = Instant::now();
+    let selection = &args.selection;
+    let checkpoint = open(&selection.file, &context.global)?;
+    let mut chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
+    sort(&mut chosen, args.sort, checkpoint.entries());
+    let seconds = start.elapsed().as_secs_f64();
+    let mut out = context.terminal.out();
+    if context.global.json {
+        json::line(&mut out, &listing(&checkpoint, &chosen))?;
+    } else if args.tree {
+        tree::print(&checkpoint, &chosen, &context.terminal, &mut out)?;
+    } else if context.terminal.is_tty {
+        table(args, &checkpoint, &chosen, context, &mut out)?;
+    } else {
+        lines(args, &checkpoint, &chosen, &mut out)?;
+    }
+    if context.terminal.is_tty && !context.global.json {
+        writeln!(out, "{}", summary(&checkpoint, &chosen, seconds))?;
+    }
+    out.flush()?;
+    Ok(context.broken(chosen.iter().map(|i| &checkpoint.entries()[*i])))
+}
+
+fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
+    match key {
+        None => {}
+        Some(SortKey::Name) => chosen.sort_by(|a, b| entries[*a].name().cmp(entries[*b].name())),
+        Some(SortKey::Size) => chosen.sort_by_key(|i| std::cmp::Reverse(entries[*i].byte_len())),
+        Some(SortKey::Offset) => chosen.sort_by_key(|i| entries[*i].offset().unwrap_or(u64::MAX)),
+    }
+}
+
+/// The table that people read.
+fn table(
+    args: &Ls,
+    checkpoint: &Checkpoint,
+    chosen: &[usize],
+    context: &Context,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let terminal = &context.terminal;
+    let has_types = chosen
+        .iter()
+        .any(|i| checkpoint.entries()[*i].layer_type().is_some());
+    let mut columns = vec![Column::right("#"), Column::left("NAME")];
+    if has_types {
+        columns.push(Column::left("LAYER TYPE"));
+    }
+    columns.extend([
+        Column::left("DTYPE"),
+        Column::left("SHAPE"),
+        Column::right("PARAMS"),
+        Column::right("BYTES"),
+        Column::right("OFFSET"),
+    ]);
+    if args.long {
+        columns.extend([
+            Column::left("KIND"),
+            Column::right("PIECES"),
+            Column::left("WARNINGS"),
+        ]);
+    }
+    let mut table = Table::new(terminal, columns);
+    for index in chosen {
+        let entry = &checkpoint.entries()[*index];
+        let has_array = is_readable(entry);
+        let mut cells = vec![index.to_string(), escape(entry.name()).into_owned()];
+        if has_types {
+            cells.push(escape(entry.layer_type().unwrap_or("")).into_owned());
+        }
+        let dash = || "-".to_owned();
+        cells.extend([
+            dtype_word(entry).to_owned(),
+            if has_array {
+                terminal.shape(entry.shape())
+            } else {
+                dash()
+            },
+            if has_array {
+                units::count(entry.shape().count() as u64)
+            } else {
+                dash()
+            },
+            units::bytes(entry.byte_len()),
+            entry.offset().map_or_else(dash, units::grouped),
+        ]);
+        if args.long {
+            let pieces = units::grouped(entry.segments().len() as u64);
+            cells.extend([kind_word(entry), pieces, warnings(entry).into_owned()]);
+        }
+        table.row(out, cells)?;
+    }
+    Ok(table.finish(out)?)
+}
+
+/// What programs read. The fields are documented in the help of `ls`; they do not change.
+fn lines(
+    args: &Ls,
+    checkpoint: &Checkpoint,
+    chosen: &[usize],
+    out: &mut Out,
+) -> Result<(), Failure> {
+    for index in chosen {
+        let entry = &checkpoint.entries()[*index];
+        let shape = match is_readable(entry) {
+            true => ascii_shape(entry.shape()),
+            false => "-".to_owned(),
+        };
+        let name = escape(entry.name());
+        write!(
+            out,
+            "{name}\t{}\t{shape}\t{}\t",
+            dtype_word(entry),
+            entry.byte_len()
+        )?;
+        match entry.offset() {
+            Some(offset) => write!(out, "{offset}")?,
+            None => write!(out, "-")?,
+        }
+        if args.long {
+            let layer_type = escape(entry.layer_type().unwrap_or("-"));
+            let pieces = entry.segments().len();
+            write!(
+                out,
+                "\t{}\t{layer_type}\t{pieces}\t{}",
+                kind_word(entry),
+                warnings(entry)
+            )?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn is_readable(entry: &Entry) -> bool {
+    entry.dtype().is_some() && entry.fault().is_none()
+}
+
+fn dtype_word(entry: &Entry) -> &'static str {
+    match (entry.fault(), entry.dtype()) {
+        (Some(_), _) => "error",
+        (None, Some(dtype)) => dtype.name(),
+        (None, None) => "none",
+    }
+}
+
+/// `data`, `diff`; for a part of a sparse array its kind too: `csr indptr`.
+fn kind_word(entry: &Entry) -> String {
+    match entry.sparse() {
+        Some(sparse) => format!("{} {}", sparse.kind().name(), entry.kind().name()),
+        None => entry.kind().name().to_owned(),
+    }
+}
+
+fn warnings(entry: &Entry) -> Cow<'static, str> {
+    let all: Vec<String> = entry.warnings().map(|w| w.to_string()).collect();
+    match all.is_empty() {
+        true => Cow::Borrowed("-"),
+        false => Cow::Owned(all.join("; ")),
+    }
+}
+
+/// `6 of 32 tensors, 494.4 MiB  (read 4.1 KiB of 527.8 MiB in 0.6 ms)`
+fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
+    let entries = checkpoint.entries();
+    let bytes: u64 = chosen.iter().map(|i| entries[*i].byte_len()).sum();
+    let all = units::plural(entries.len() as u64, "tensor");
+    let count = match chosen.len() == entries.len() {
+        true => all,
+        false => format!("{} of {all}", units::grouped(chosen.len() as u64)),
+    };
+    format!(
+        "{count}, {}  (read {} of {} in {})",
+        units::bytes(bytes),
+        // Headers may be read twice; more than the file is never news.
+        units::bytes(checkpoint.bytes_read().min(checkpoint.file_len())),
+        units::bytes(checkpoint.file_len()),
+        units::seconds(seconds)
+    )
+}
+
+/// `blob.ls/1`.
+#[derive(Serialize)]
+struct Listing<'a, T> {
+    schema: &'static str,
+    file: &'a str,
+    format: &'static str,
+    dialect: &'a str,
+    file_bytes: u64,
+    tensors_in_file: usize,
+    warnings: Vec<String>,
+    tensors: T,
+    bytes_read: u64,
+}
+
+/// The listing as JSON; the tensors become text one by one.
+fn listing<'a>(checkpoint: &'a Checkpoint, chosen: &'a [usize]) -> impl Serialize + use<'a> {
+    let warnings = checkpoint.warnings().iter().map(ToString::to_string);
+    let tensor = |i: &usize| Tensor::new(*i, &checkpoint.entries()[*i]);
+    Listing {
+        schema: "blob.ls/1",
+        file: checkpoint.name(),
+        format: checkpoint.format().name(),
+        dialect: checkpoint.dialect(),
+        file_bytes: checkpoint.file_len(),
+        tensors_in_file: checkpoint.entries().len(),
+        warnings: warnings.collect(),
+        tensors: Streamed(move || chosen.iter().map(tensor)),
+        bytes_read: checkpoint.bytes_read(),
+    }
+}
+
+/// One tensor of `blob.ls/1`. A place without an array has no dtype; a broken one has none either, and an error.
+#[derive(Serialize)]
+struct Tensor<'a> {
+    index: usize,
+    name: &'a str,
+    kind: &'static str,
+    layer_type: Option<&'a str>,
+    position: usize,
+    dtype: Option<&'static str>,
+    shape: Option<&'a [usize]>,
+    elements: u64,
+    bytes: u64,
+    offset: Option<u64>,
+    pieces: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sparse: Option<Sparse<'a>>,
+    warnings: Vec<String>,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Sparse<'a> {
+    kind: &'static str,
+    name: &'a str,
+    shape: &'a [usize],
+}
+
+impl<'a> Tensor<'a> {
+    fn new(index: usize, entry: &'a Entry) -> Self {
+        let has_array = is_readable(entry);
+        Self {
+            index,
+            name: entry.name(),
+            kind: entry.kind().name(),
+            layer_type: entry.layer_type(),
+            position: entry.position(),
+            dtype: entry.dtype().filter(|_| has_array).map(DType::name),
+            shape: has_array.then(|| entry.shape().dims()),
+            elements: if has_array {
+                entry.shape().count() as u64
+            } else {
+                0
+            },
+            bytes: entry.byte_len(),
+            offset: entry.offset(),
+            pieces: entry.segments().len(),
+            sparse: entry.sparse().map(|s| Sparse {
+                kind: s.kind().name(),
+                name: s.name(),
+                shape: s.shape().dims(),
+            }),
+            warnings: entry.warnings().map(|w| w.to_string()).collect(),
+            error: entry.fault().map(ToString::to_string),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The two ways out: standard output for data, standard error for messages and progress.
+//!
+//! Knows what the terminal can do (colour, UTF-8), asked once. The parts are tables, JSON and progress.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, IsTerminal, Write};
+
+use anstream::{AutoStream, ColorChoice};
+use anstyle::{AnsiColor, Style};
+use blob_core::Shape;
+
+use crate::args::{Global, When};
+use crate::escape::escape;
+use crate::failure::Failure;
+
+pub(crate) mod json;
+pub(crate) mod progress;
+pub(crate) mod table;
+
+/// What standard output and standard error can show.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terminal {
+    /// Standard output is a terminal: a person reads it.
+    pub(crate) is_tty: bool,
+    /// Plain ASCII only.
+    pub(crate) ascii: bool,
+    color_out: bool,
+    color_err: bool,
+    progress: When,
+}
+
+impl Terminal {
+    pub(crate) fn new(global: &Global) -> Self {
+        let colored = |auto: ColorChoice| match global.color {
+            When::Auto => auto != ColorChoice::Never,
+            When::Always => true,
+            When::Never => false,
+        };
+        Self {
+            is_tty: io::stdout().is_terminal(),
+            ascii: global.ascii || !utf8_locale(),
+            color_out: colored(AutoStream::choice(&io::stdout())),
+            color_err: colored(AutoStream::choice(&io::stderr())),
+            progress: global.progress,
+        }
+    }
+
+    /// Standard output for text, buffered. Flush it at the end: only that shows a full disk.
+    pub(crate) fn out(&self) -> Out {
+        let choice = match self.color_out {
+            true => ColorChoice::Always,
+            false => ColorChoice::AlwaysAnsi,
+        };
+        // Without colour nothing is stripped or rewritten: what we write holds no escape codes by itself.
+        Out(BufWriter::with_capacity(
+            64 << 10,
+            AutoStream::new(io::stdout(), choice),
+        ))
+    }
+
+    /// `text` in bold on a terminal with colour.
+    pub(crate) fn strong(&self, text: impl Display) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    /// `text` dimmed on a terminal with colour.
+    pub(crate) fn dim(&self, text: impl Display) -> String {
+        self.paint(Style::new().dimmed(), text)
+    }
+
+    /// `text` in the colour of good or of bad news.
+    pub(crate) fn verdict(&self, good: bool, text: impl Display) -> String {
+        let color = if good {
+            AnsiColor::Green
+        } else {
+            AnsiColor::Red
+        };
+        self.paint(color.on_default().bold(), text)
+    }
+
+    fn paint(&self, style: Style, text: impl Display) -> String {
+        match self.color_out {
+            true => format!("{style}{text}{style:#}"),
+            false => text.to_string(),
+        }
+    }
+
+    /// A shape: `20×1×5×5`, `20x1x5x5` in ASCII, `scalar`.
+    pub(crate) fn shape(&self, shape: &Shape) -> String {
+        match self.ascii {
+            true => ascii_shape(shape),
+            false => shape.to_string(),
+        }
+    }
+
+    pub(crate) fn warning(&self, text: impl Display) {
+        self.message(AnsiColor::Yellow, "warning", &text.to_string(), None);
+    }
+
+    /// Tells of a failure that does not stop the command.
+    pub(crate) fn trouble(&self, failure: &Failure) {
+        match failure {
+            Failure::ReaderGone => {}
+            Failure::Interrupted => self.message(AnsiColor::Red, "interrupted", "", None),
+            Failure::Trouble { message, help } | Failure::No { message, help } => {
+                self.message(AnsiColor::Red, "error", message, help.as_deref());
+            }
+        }
+    }
+
+    /// A line on standard error. That it cannot be written is no reason to stop.
+    pub(crate) fn note(&self, text: impl Display) {
+        let _ = writeln!(self.err(), "{text}");
+    }
+
+    fn message(&self, color: AnsiColor, kind: &str, text: &str, help: Option<&str>) {
+        let style = color.on_default().bold();
+        let (on, off) = match self.color_err {
+            true => (style.render().to_string(), style.render_reset().to_string()),
+            false => (String::new(), String::new()),
+        };
+        let colon = if text.is_empty() { "" } else { ": " };
+        let mut lines = format!("{on}{kind}{off}{colon}{}\n", escape(text));
+        if let Some(help) = help {
+            lines += &format!("  help: {}\n", escape(help));
+        }
+        let _ = self.err().write_all(lines.as_bytes());
+    }
+
+    fn err(&self) -> AutoStream<io::Stderr> {
+        let choice = match self.color_err {
+            true => ColorChoice::Always,
+            false => ColorChoice::Never,
+        };
+        AutoStream::new(io::stderr(), choice)
+    }
+}
+
+/// Buffered standard output.
+pub(crate) struct Out(BufWriter<AutoStream<io::Stdout>>);
+
+impl Write for Out {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// A shape that no locale changes: `20x1x5x5`, `scalar`.
+pub(crate) fn ascii_shape(shape: &Shape) -> String {
+    shape.to_string().replace('×', "x")
+}
+
+/// Whether the locale's characters are UTF-8. Windows' console takes it always.
+fn utf8_locale() -> bool {
+    if cfg!(windows) {
+        return true;
+    }
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let first = names
+        .iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty());
+    first.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}

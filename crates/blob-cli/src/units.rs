@@ -1,0 +1,167 @@
+//! Sizes and counts as people read and write them: `1.64 MiB`, `431,080`, `102.8 M`.
+
+/// Bytes in binary units: `512 B`, `1.64 MiB`, `527.8 MiB`.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if n < 1024 {
+        return format!("{n} B");
+    }
+    let mut value = n as f64 / 1024.0;
+    let mut unit = 0;
+    // 1023.95 would be printed as 1024.0.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{} {}", digits(value), UNITS[unit])
+}
+
+/// A number of things: exact below ten million, then `102.8 M`, `1.20 G`.
+pub(crate) fn count(n: u64) -> String {
+    if n < 10_000_000 {
+        return grouped(n);
+    }
+    let mut value = n as f64 / 1e6;
+    let mut unit = 0;
+    const UNITS: [&str; 5] = ["M", "G", "T", "P", "E"];
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{} {}", digits(value), UNITS[unit])
+}
+
+fn digits(value: f64) -> String {
+    match value < 9.995 {
+        true => format!("{value:.2}"),
+        false => format!("{value:.1}"),
+    }
+}
+
+/// An exact number with commas: `1,724,320`.
+pub(crate) fn grouped(n: u64) -> String {
+    let plain = n.to_string();
+    let mut out = String::with_capacity(plain.len() + plain.len() / 3);
+    for (i, digit) in plain.chars().enumerate() {
+        if i > 0 && (plain.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A duration: `0.6 ms`, `1.3 s`.
+pub(crate) fn seconds(s: f64) -> String {
+    match s {
+        s if s < 0.1 => format!("{:.1} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.2} s"),
+        s => format!("{s:.1} s"),
+    }
+}
+
+/// `s` behind a noun where there is more or less than one: `1 tensor`, `2 tensors`.
+pub(crate) fn plural(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", grouped(n))
+}
+
+/// Reads a size: `65536`, `512K`, `1.5GiB`, `2GB`. K and KiB are 1024, KB is 1000.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("{text:?} is no size; write bytes, or a number with K, M, G or T: 512M, 1.5GiB");
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim().to_ascii_lowercase();
+    let (power, base) = match unit.as_str() {
+        "" | "b" => (0, 1u64),
+        other => {
+            let power = 1 + other
+                .chars()
+                .next()
+                .and_then(|c| "kmgt".find(c))
+                .ok_or_else(wrong)?;
+            let base = match &other[1..] {
+                "" | "ib" => 1024,
+                "b" => 1000,
+                _ => return Err(wrong()),
+            };
+            (power as u32, base)
+        }
+    };
+    let scale = base.pow(power);
+    let size = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(scale),
+        Err(_) => {
+            let value = number.parse::<f64>().map_err(|_| wrong())? * scale as f64;
+            (value < u64::MAX as f64).then_some(value as u64)
+        }
+    };
+    size.ok_or_else(|| format!("{text:?} is more than a file can have"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_in_the_manual() {
+        for (n, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KiB"),
+            (16 << 10, "16.0 KiB"),
+            (1_724_691, "1.64 MiB"),
+            (553_432_081, "527.8 MiB"),
+            (1_048_575, "1.00 MiB"),
+            (1 << 30, "1.00 GiB"),
+            (u64::MAX, "16.0 EiB"),
+        ] {
+            assert_eq!(bytes(n), text);
+        }
+    }
+
+    #[test]
+    fn counts_are_exact_until_they_are_long() {
+        for (n, text) in [
+            (0, "0"),
+            (999, "999"),
+            (4096, "4,096"),
+            (1_724_320, "1,724,320"),
+            (102_760_448, "102.8 M"),
+            (999_950_000, "1.00 G"),
+        ] {
+            assert_eq!(count(n), text);
+        }
+        assert_eq!(grouped(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(plural(1, "tensor") + &plural(0, " x"), "1 tensor0  xs");
+    }
+
+    #[test]
+    fn sizes_are_read_with_either_base() {
+        for (text, n) in [
+            ("0", 0),
+            ("65536", 65536),
+            ("512K", 512 << 10),
+            ("1.5GiB", 3 << 29),
+            ("2GB", 2_000_000_000),
+            ("3 mib", 3 << 20),
+            ("7b", 7),
+        ] {
+            assert_eq!(parse_size(text), Ok(n), "{text}");
+        }
+        for text in ["", "x", "1Q", "1KiBs", "-1", "1.2.3K", "99999999999T"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_have_a_sensible_unit() {
+        assert_eq!(seconds(0.0006), "0.6 ms");
+        assert_eq!(seconds(0.25), "0.25 s");
+        assert_eq!(seconds(75.04), "75.0 s");
+    }
+}

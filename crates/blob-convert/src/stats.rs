@@ -1,0 +1,386 @@
+//! Statistics of stored tensors: the bytes stream from the file through the reductions of `blob_ops`.
+//!
+//! The only way from the tool to the kernels. Memory stays at a few pieces per thread, however large a tensor is; the
+//! results have the same bits for any number of threads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error};
+use blob_ops::{Histogram, Stats, StatsAccumulator};
+
+use crate::Watch;
+
+/// What is read and reduced at once: it stays in the second-level cache between the two.
+const PIECE: usize = 256 << 10;
+
+/// Up to here the bytes are kept for the histogram; beyond it they are read again.
+const KEPT: u64 = 1 << 20;
+
+/// The statistics of one tensor, or of one channel of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    stats: Stats,
+    histogram: Option<Vec<u64>>,
+}
+
+impl Measured {
+    /// Extremes, sums, counts.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The elements in each bin between minimum and maximum, where that was asked for and both are finite.
+    #[must_use]
+    pub fn histogram(&self) -> Option<&[u64]> {
+        self.histogram.as_deref()
+    }
+
+    /// The range of the histogram.
+    fn range(stats: &Stats) -> Option<(f64, f64)> {
+        let (min, max) = (stats.min()?.as_f64(), stats.max()?.as_f64());
+        (min.is_finite() && max.is_finite()).then_some((min, max))
+    }
+}
+
+/// Measures one tensor; with `bins`, its histogram too, in a second pass.
+///
+/// # Errors
+/// What reading the entry returns; [`Error::Interrupted`] where `watch` says so.
+pub fn measure(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    bins: Option<usize>,
+    watch: &dyn Watch,
+) -> Result<Measured, Error> {
+    let dtype = dtype_of(checkpoint, entry)?;
+    let mut stats = StatsAccumulator::new(dtype);
+    let mut kept = Vec::new();
+    let keeps = bins.is_some() && entry.byte_len() <= KEPT;
+    pieces(checkpoint, entry, watch, &mut |bytes| {
+        stats.update(bytes);
+        if keeps {
+            kept.extend_from_slice(bytes);
+        }
+    })?;
+    let stats = stats.finish();
+    let histogram = match (bins, Measured::range(&stats)) {
+        (Some(bins), Some((min, max))) => {
+            let mut histogram = new_histogram(checkpoint, dtype, min, max, bins)?;
+            if keeps {
+                histogram.update(&kept);
+            } else {
+                pieces(checkpoint, entry, watch, &mut |bytes| {
+                    histogram.update(bytes)
+                })?;
+            }
+            Some(histogram.counts())
+        }
+        _ => None,
+    };
+    Ok(Measured { stats, histogram })
+}
+
+/// Measures the entries with these indices on several threads and hands the results over in that order.
+///
+/// # Errors
+/// The first error in that order, also from `take`.
+pub fn measure_all(
+    checkpoint: &Checkpoint,
+    chosen: &[usize],
+    bins: Option<usize>,
+    watch: &dyn Watch,
+    take: &mut dyn FnMut(usize, Measured) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(chosen.len());
+    let next = AtomicUsize::new(0);
+    let (sender, results) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let (sender, next) = (sender.clone(), &next);
+            scope.spawn(move || {
+                while let Some((at, index)) = take_next(next, chosen) {
+                    let result = measure(checkpoint, &checkpoint.entries()[index], bins, watch);
+                    let failed = result.is_err();
+                    if sender.send((at, result)).is_err() || failed {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        in_order(results, chosen, take)
+    })
+}
+
+fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    chosen.get(at).map(|index| (at, *index))
+}
+
+/// Hands results over in the order of `chosen`. A failed one ends its thread, so all results before it do come.
+fn in_order(
+    results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
+    chosen: &[usize],
+    take: &mut dyn FnMut(usize, Measured) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut early = BTreeMap::new();
+    let mut at = 0;
+    for (place, result) in results {
+        early.insert(place, result);
+        while let Some(result) = early.remove(&at) {
+            take(chosen[at], result?)?;
+            at += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Measures each index of one axis for itself: the channels of a weight, the rows of a table.
+///
+/// Memory may reach twice the tensor's size where the axis is long and its runs are short.
+///
+/// # Errors
+/// As [`measure`]; an axis that the tensor does not have.
+pub fn measure_channels(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    axis: i64,
+    bins: Option<usize>,
+    watch: &dyn Watch,
+) -> Result<Vec<Measured>, Error> {
+    let dtype = dtype_of(checkpoint, entry)?;
+    let channels = Channels::new(entry, axis).ok_or_else(|| {
+        let n = entry.shape().num_axes();
+        refuse(
+            checkpoint,
+            entry,
+            &format!("has {n} axes, and none is number {axis}"),
+        )
+    })?;
+    let mut all = vec![StatsAccumulator::new(dtype); channels.count];
+    let mut router = channels.router(dtype);
+    pieces(checkpoint, entry, watch, &mut |bytes| {
+        router.route(bytes, |channel, bytes| all[channel].update(bytes));
+    })?;
+    let all: Vec<Stats> = all.into_iter().map(StatsAccumulator::finish).collect();
+    let Some(bins) = bins else {
+        return Ok(all
+            .into_iter()
+            .map(|stats| Measured {
+                stats,
+                histogram: None,
+            })
+            .collect());
+    };
+    let mut histograms = Vec::with_capacity(all.len());
+    for stats in &all {
+        histograms.push(match Measured::range(stats) {
+            Some((min, max)) => Some(new_histogram(checkpoint, dtype, min, max, bins)?),
+            None => None,
+        });
+    }
+    let mut router = channels.router(dtype);
+    pieces(checkpoint, entry, watch, &mut |bytes| {
+        router.route(bytes, |channel, bytes| {
+            if let Some(histogram) = &mut histograms[channel] {
+                histogram.update(bytes);
+            }
+        });
+    })?;
+    let both = all.into_iter().zip(histograms);
+    Ok(both
+        .map(|(stats, histogram)| Measured {
+            stats,
+            histogram: histogram.map(|h| h.counts()),
+        })
+        .collect())
+}
+
+/// How an axis cuts a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Channels {
+    count: usize,
+    inner: usize,
+}
+
+impl Channels {
+    fn new(entry: &Entry, axis: i64) -> Option<Self> {
+        let dims = entry.shape().dims();
+        let axis = match axis < 0 {
+            true => axis.checked_add(dims.len() as i64)?,
+            false => axis,
+        };
+        let axis = usize::try_from(axis).ok().filter(|a| *a < dims.len())?;
+        Some(Self {
+            count: dims[axis],
+            inner: dims[axis + 1..].iter().product(),
+        })
+    }
+
+    fn router(self, dtype: DType) -> Router {
+        Router {
+            run: self.inner * dtype.size(),
+            count: self.count,
+            channel: 0,
+            done: 0,
+        }
+    }
+}
+
+/// Cuts a stream of bytes into runs and says whose each is.
+struct Router {
+    run: usize,
+    count: usize,
+    channel: usize,
+    /// Bytes of the current run that are behind us.
+    done: usize,
+}
+
+impl Router {
+    fn route(&mut self, mut bytes: &[u8], mut take: impl FnMut(usize, &[u8])) {
+        while !bytes.is_empty() {
+            let (head, rest) = bytes.split_at(bytes.len().min(self.run - self.done));
+            take(self.channel, head);
+            self.done += head.len();
+            if self.done == self.run {
+                self.done = 0;
+                self.channel = (self.channel + 1) % self.count;
+            }
+            bytes = rest;
+        }
+    }
+}
+
+fn pieces(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    watch: &dyn Watch,
+    take: &mut dyn FnMut(&[u8]),
+) -> Result<(), Error> {
+    checkpoint.stream(entry, PIECE, &mut |bytes| {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        take(bytes);
+        watch.advanced(bytes.len() as u64);
+        Ok(())
+    })
+}
+
+fn dtype_of(checkpoint: &Checkpoint, entry: &Entry) -> Result<DType, Error> {
+    // An entry with a fault has no dtype to speak of, but its fault is the better message.
+    if entry.fault().is_some() {
+        checkpoint.stream(entry, PIECE, &mut |_| Ok(()))?;
+    }
+    entry
+        .dtype()
+        .ok_or_else(|| refuse(checkpoint, entry, "holds no array"))
+}
+
+fn new_histogram(
+    checkpoint: &Checkpoint,
+    dtype: DType,
+    min: f64,
+    max: f64,
+    bins: usize,
+) -> Result<Histogram, Error> {
+    Histogram::new(dtype, min, max, bins).map_err(|e| Error::Request {
+        file: checkpoint.name().to_owned(),
+        message: e.to_string(),
+    })
+}
+
+fn refuse(checkpoint: &Checkpoint, entry: &Entry, message: &str) -> Error {
+    Error::Request {
+        file: checkpoint.name().to_owned(),
+        message: format!("array {:?} {message}", entry.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blob_io::Bytes;
+
+    use super::*;
+    use crate::Silent;
+
+    /// A BlobProto with these dims and the values 0, 1, 2, ….
+    fn counting(dims: &[u8]) -> Checkpoint {
+        let n: usize = dims.iter().map(|d| usize::from(*d)).product();
+        let data: Vec<u8> = (0..n).flat_map(|i| (i as f32).to_le_bytes()).collect();
+        let mut file = vec![0x3A, dims.len() as u8 + 2, 0x0A, dims.len() as u8];
+        file.extend_from_slice(dims);
+        file.extend_from_slice(&[0x2A, data.len() as u8 | 0x80, (data.len() >> 7) as u8]);
+        file.extend_from_slice(&data);
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+    }
+
+    #[test]
+    fn a_tensor_is_measured_with_its_histogram() {
+        let file = counting(&[8, 16]);
+        let measured = measure(&file, &file.entries()[0], Some(4), &Silent).unwrap();
+        assert_eq!(measured.stats().count(), 128);
+        assert_eq!(measured.stats().mean(), Some(63.5));
+        assert_eq!(measured.histogram(), Some(&[32, 32, 32, 32][..]));
+    }
+
+    #[test]
+    fn all_come_in_order_and_the_first_error_ends_it() {
+        let file = counting(&[8, 16]);
+        let mut seen = Vec::new();
+        let chosen = vec![0; 50];
+        measure_all(&file, &chosen, None, &Silent, &mut |index, measured| {
+            seen.push((index, measured.stats().count()));
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, vec![(0, 128); 50]);
+        let refused = measure_all(&file, &chosen, None, &Silent, &mut |_, _| {
+            Err(Error::Interrupted)
+        });
+        assert!(matches!(refused, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn channels_of_any_axis_agree_with_a_naive_sum() {
+        let dims = [3, 4, 5];
+        let file = counting(&dims);
+        let entry = &file.entries()[0];
+        for axis in 0..3usize {
+            let measured = measure_channels(&file, entry, axis as i64, Some(2), &Silent).unwrap();
+            let negative = measure_channels(&file, entry, axis as i64 - 3, None, &Silent).unwrap();
+            assert_eq!(measured.len(), usize::from(dims[axis]));
+            for (channel, found) in measured.iter().enumerate() {
+                let mine = |i: &usize| [i / 20, i / 5 % 4, i % 5][axis] == channel;
+                let sum: usize = (0..60).filter(mine).sum();
+                let n = (0..60).filter(mine).count();
+                assert_eq!(found.stats().count(), n as u64);
+                assert_eq!(found.stats().l1(), sum as f64);
+                assert_eq!(negative[channel].stats().l1(), sum as f64);
+                assert_eq!(found.histogram().unwrap().iter().sum::<u64>(), n as u64);
+            }
+        }
+        assert!(measure_channels(&file, entry, 3, None, &Silent).is_err());
+        assert!(measure_channels(&file, entry, -4, None, &Silent).is_err());
+    }
+
+    #[test]
+    fn a_router_cuts_wherever_the_pieces_end() {
+        for piece in 1..20 {
+            let mut router = Channels { count: 3, inner: 2 }.router(DType::U8);
+            let bytes: Vec<u8> = (0..24).map(|i| (i / 2 % 3) as u8).collect();
+            for part in bytes.chunks(piece) {
+                router.route(part, |channel, mine| {
+                    assert!(mine.iter().all(|b| usize::from(*b) == channel));
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What `blob verify` checks beyond what opening a file does: payloads, finite values, a digest, another file bit for bit.
+//!
+//! Findings are values, not errors; an error is only what keeps the check from being done. Memory stays at a few MiB.
+
+mod against;
+
+use blob_core::Shape;
+use blob_io::{Checkpoint, Entry, Error, Kind};
+use sha2::Digest;
+
+use crate::Watch;
+pub use against::{Comparison, against};
+
+/// What is read at once.
+const PIECE: usize = 1 << 20;
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    tensor: String,
+    offset: Option<u64>,
+    message: String,
+}
+
+impl Finding {
+    fn new(tensor: &str, offset: Option<u64>, message: impl Into<String>) -> Self {
+        Self {
+            tensor: tensor.to_owned(),
+            offset,
+            message: message.into(),
+        }
+    }
+
+    /// The tensor concerned.
+    #[must_use]
+    pub fn tensor(&self) -> &str {
+        &self.tensor
+    }
+
+    /// The byte offset in the file, where one is known.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+
+    /// What is wrong, in words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+/// Checks that every array can be had: no faults, what is compressed inflates to its length, the parts of sparse arrays
+/// fit each other.
+///
+/// # Errors
+/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
+pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>, Error> {
+    let mut findings = Vec::new();
+    for entry in checkpoint.entries() {
+        if let Some(fault) = entry.fault() {
+            findings.push(Finding::new(
+                entry.name(),
+                Some(fault.offset()),
+                fault.to_string(),
+            ));
+            continue;
+        }
+        let is_compressed = entry.byte_len() > 0 && entry.segments().is_empty();
+        if is_compressed {
+            findings.extend(found(
+                stream(checkpoint, entry, watch, &mut |_| Ok(())),
+                entry.name(),
+            )?);
+        }
+        if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
+            findings.extend(found(checkpoint.check_sparse(entry), sparse.name())?);
+        }
+    }
+    Ok(findings)
+}
+
+/// What is wrong with the bytes is a finding; any other error stays one.
+fn found(outcome: Result<(), Error>, name: &str) -> Result<Option<Finding>, Error> {
+    match outcome {
+        Ok(()) => Ok(None),
+        Err(Error::Malformed { fault, .. }) => {
+            let finding = Finding::new(name, Some(fault.offset()), fault.to_string());
+            Ok(Some(finding))
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first.
+///
+/// # Errors
+/// As [`arrays`].
+pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>, Error> {
+    let mut findings = Vec::new();
+    for entry in checkpoint.entries() {
+        let Some(dtype) = entry
+            .dtype()
+            .filter(|d| d.is_float() && entry.fault().is_none())
+        else {
+            watch.advanced(entry.byte_len());
+            continue;
+        };
+        let (mut nan, mut inf, mut first, mut before) = (0, 0, None, 0);
+        stream(checkpoint, entry, watch, &mut |bytes| {
+            let found = blob_ops::count_nonfinite(dtype, bytes);
+            nan += found.nan();
+            inf += found.inf();
+            first = first.or(found.first_index().map(|at| before + at));
+            before += (bytes.len() / dtype.size()) as u64;
+            Ok(())
+        })?;
+        if let Some(first) = first {
+            let index = coordinates(entry.shape(), first);
+            let count = entry.shape().count();
+            findings.push(Finding::new(
+                entry.name(),
+                None,
+                format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]"),
+            ));
+        }
+    }
+    Ok(findings)
+}
+
+/// The SHA-256 of the file's bytes, in lower-case hexadecimal.
+///
+/// # Errors
+/// As [`arrays`].
+pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
+    let source = checkpoint.source();
+    let mut hasher = sha2::Sha256::new();
+    let mut buf = vec![0; PIECE.min(source.len() as usize)];
+    let mut offset = 0;
+    while offset < source.len() {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        let n = (source.len() - offset).min(PIECE as u64) as usize;
+        source
+            .read_at(offset, &mut buf[..n])
+            .map_err(|source| Error::Io {
+                file: checkpoint.name().to_owned(),
+                action: format!("read at byte {offset}"),
+                source,
+            })?;
+        hasher.update(&buf[..n]);
+        watch.advanced(n as u64);
+        offset += n as u64;
+    }
+    Ok(crate::receipt::hex(&hasher.finalize()))
+}
+
+fn stream(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    watch: &dyn Watch,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    checkpoint.stream(entry, PIECE, &mut |bytes| {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        watch.advanced(bytes.len() as u64);
+        take(bytes)
+    })
+}
+
+/// The index of an element on each axis: `2,0,17`.
+fn coordinates(shape: &Shape, mut element: u64) -> String {
+    let mut index: Vec<String> = Vec::new();
+    for extent in shape.dims().iter().rev() {
+        index.push((element % *extent as u64).to_string());
+        element /= *extent as u64;
+    }
+    index.reverse();
+    index.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use blob_io::Bytes;
+
+    use super::*;
+    use crate::Silent;
+
+    /// A BlobProto of shape {2, n/2} with these values.
+    fn blob(values: &[f32]) -> Checkpoint {
+        let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let mut file = vec![0x3A, 0x07, 0x0A, 0x05, 2];
+        varint(&mut file, values.len() / 2, 4);
+        file.push(0x2A);
+        varint(&mut file, data.len(), 5);
+        file.extend_from_slice(&data);
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+    }
+
+    /// A varint of a fixed width.
+    fn varint(file: &mut Vec<u8>, n: usize, width: usize) {
+        for i in 0..width {
+            let more = if i + 1 < width { 0x80 } else { 0 };
+            file.push((n >> (7 * i) & 0x7F) as u8 | more);
+        }
+    }
+
+    fn messages(comparison: &Comparison) -> Vec<&str> {
+        comparison.findings().iter().map(Finding::message).collect()
+    }
+
+    #[test]
+    fn equal_files_are_equal_and_one_bit_is_a_difference() {
+        for len in [6, 4 << 20] {
+            let mut values = vec![1.5f32; len];
+            let a = blob(&values);
+            let same = against(&a, &blob(&values), &Silent).unwrap();
+            assert_eq!((same.equal(), same.findings()), (1, &[][..]));
+            let last = values.len() - 1;
+            values[last] = f32::from_bits(1.5f32.to_bits() ^ 1);
+            let other = against(&a, &blob(&values), &Silent).unwrap();
+            assert_eq!(
+                messages(&other),
+                [format!("differs, first at [1,{}]", len / 2 - 1)]
+            );
+        }
+    }
+
+    #[test]
+    fn zeros_of_either_sign_and_nan_are_compared_by_bits() {
+        let zero = against(&blob(&[0.0, 1.0]), &blob(&[-0.0, 1.0]), &Silent).unwrap();
+        assert_eq!(messages(&zero), ["differs, first at [0,0]"]);
+        let nan = [f32::NAN, 1.0];
+        assert_eq!(
+            against(&blob(&nan), &blob(&nan), &Silent).unwrap().equal(),
+            1
+        );
+    }
+
+    #[test]
+    fn shapes_are_compared_before_values() {
+        let shapes = against(&blob(&[0.0; 4]), &blob(&[0.0; 6]), &Silent).unwrap();
+        assert_eq!(messages(&shapes), ["has shape 2×2 here and 2×3 there"]);
+    }
+
+    #[test]
+    fn nan_and_inf_are_found_and_placed() {
+        let file = blob(&[0.0, 1.0, 2.0, f32::INFINITY, f32::NAN, f32::NAN]);
+        let found = finite(&file, &Silent).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].tensor(), "@0");
+        assert_eq!(
+            found[0].message(),
+            "2 NaN and 1 Inf among 6 values, the first at [1,0]"
+        );
+        assert_eq!(finite(&blob(&[0.0; 8]), &Silent).unwrap(), []);
+        assert_eq!(arrays(&file, &Silent).unwrap(), []);
+    }
+
+    #[test]
+    fn a_digest_is_the_file_s() {
+        let file = Checkpoint::from_source(
+            "x.binaryproto",
+            Box::new(Bytes::new(
+                &b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..],
+            )),
+        )
+        .unwrap();
+        let expected = "17cd5e2bdf864c897ba1eb4110b93bcb86458bad1e83d65590276590e471bedd";
+        assert_eq!(sha256(&file, &Silent).unwrap(), expected);
+    }
+}

@@ -1,0 +1,18 @@
+//! Caffe's protobuf files: NetParameter of every generation, BlobProto, BlobProtoVector, SolverState, Datum.
+//!
+//! Field numbers and rules are those of BVLC/caffe `9b891540`, NVCaffe 0.16 and the `opencl` branch.
+//! Leaves prototxt and HDF5 out.
+
+mod blob;
+pub(crate) mod classify;
+mod decode;
+mod layer;
+mod messages;
+#[cfg(test)]
+mod oracle;
+pub(crate) mod read;
+mod types;
+mod values;
+pub(crate) mod wire;
+
+pub use decode::{decode_blob, shape_matches};

@@ -1,0 +1,145 @@
+//! Which Caffe message bytes are: they carry no mark, so the fields at their top must tell.
+
+use crate::caffe::read::whole;
+use crate::caffe::wire::{self, Span, Wire};
+use crate::cursor::Cursor;
+use crate::error::{Stop, What};
+use crate::format::Format;
+use crate::limits::Limits;
+
+/// Which fields stand at the top of a message, by number and wire type.
+#[derive(Default)]
+struct Seen {
+    varint: u64,
+    len: u64,
+    fixed: u64,
+    hundred: bool,
+    /// How often field 1 stands there length-delimited, and the first one's place.
+    ones: u32,
+    first: Option<Span>,
+    /// Whether the walk ended at bytes that are no protobuf, other than by being cut off.
+    damaged: bool,
+}
+
+impl Seen {
+    fn varint(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|n| self.varint & 1 << n != 0)
+    }
+
+    fn len(&self, numbers: &[u32]) -> bool {
+        numbers.iter().any(|n| self.len & 1 << n != 0)
+    }
+
+    fn any(&self, numbers: &[u32]) -> bool {
+        self.len(numbers) || numbers.iter().any(|n| self.fixed & 1 << n != 0)
+    }
+}
+
+/// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
+/// `None` where they are none of them. Reading stops at the first thing that is broken: the walk will name it.
+pub(crate) fn classify(
+    cursor: &mut Cursor<'_>,
+    hint: Option<Format>,
+) -> Result<Option<Format>, Stop> {
+    let seen = survey(cursor)?;
+    let caffe = |f: &Format| {
+        use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
+        matches!(
+            f,
+            CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum
+        )
+    };
+    let hint = hint.filter(caffe);
+    // Any bytes begin with something like a field: where no name speaks for them, they must hold to the end.
+    if seen.damaged && hint.is_none() {
+        return Ok(None);
+    }
+    let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
+    Ok(if seen.hundred {
+        Some(Format::CaffeModel)
+    } else if seen.varint(&[1]) {
+        if seen.len(&[7]) && seen.len(&[2, 8]) {
+            None // ONNX: ir_version, producer_name, graph, opset_import
+        } else if seen.len(&[2, 3]) {
+            Some(Format::SolverState)
+        } else if values {
+            Some(Format::BlobProto)
+        } else if seen.len(&[4]) || seen.varint(&[5, 7]) || seen.any(&[6]) {
+            hint.or(Some(Format::Datum))
+        } else if seen.varint(&[2, 3]) {
+            hint.or(Some(Format::BlobProto))
+        } else {
+            hint.or(Some(Format::SolverState))
+        }
+    } else if seen.len(&[2]) {
+        Some(Format::CaffeModel)
+    } else if seen.ones > 0 {
+        let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first)?;
+        Some(if vector && !seen.len(&[3]) {
+            Format::BlobProtoVector
+        } else {
+            Format::CaffeModel
+        })
+    } else if values || seen.any(&[6]) {
+        Some(Format::BlobProto)
+    } else if seen.len(&[4]) {
+        Some(Format::Datum)
+    } else if seen.len(&[3]) {
+        Some(Format::CaffeModel)
+    } else {
+        hint
+    })
+}
+
+fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
+    let mut seen = Seen::default();
+    let whole = whole(cursor);
+    cursor.seek(0);
+    loop {
+        let step = wire::tag(cursor, whole.end).and_then(|tag| {
+            let Some(tag) = tag else { return Ok(None) };
+            let at = cursor.pos();
+            wire::skip(cursor, tag, whole.end)?;
+            Ok(Some((tag, at)))
+        });
+        let (tag, at) = match step {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(seen),
+            Err(Stop::Fault(fault)) => {
+                seen.damaged = !matches!(fault.what, What::Truncated { .. });
+                return Ok(seen);
+            }
+            Err(stop) => return Err(stop),
+        };
+        let bit = if tag.number < 64 { 1 << tag.number } else { 0 };
+        match tag.wire {
+            Wire::Varint => seen.varint |= bit,
+            Wire::Len => seen.len |= bit,
+            _ => seen.fixed |= bit,
+        }
+        if tag.number == 1 && tag.wire == Wire::Len {
+            seen.ones += 1;
+            if seen.first.is_none() {
+                let end = cursor.pos();
+                cursor.seek(at);
+                seen.first = Some(wire::span(cursor, end, "field 1")?);
+                cursor.seek(end);
+            }
+        }
+        // Layers settle it, and a large model has many of them.
+        if tag.number == 100 && tag.wire == Wire::Len {
+            seen.hundred = true;
+            return Ok(seen);
+        }
+    }
+}
+
+/// Whether the bytes of a field 1 are a blob and not a net's name.
+fn looks_like_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, Stop> {
+    let Some(span) = span else { return Ok(false) };
+    match crate::caffe::blob::walk(cursor, span, &Limits::default()) {
+        Ok(fields) => Ok(fields.has_values()),
+        Err(Stop::Fault(_)) => Ok(false),
+        Err(stop) => Err(stop),
+    }
+}

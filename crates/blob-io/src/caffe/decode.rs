@@ -1,0 +1,70 @@
+//! A BlobProto in memory as a blob (Caffe's FromProto), and Caffe's rule for equal shapes (ShapeEquals).
+
+use blob_core::{AnyBlob, Shape};
+
+use crate::caffe::blob;
+use crate::caffe::wire::Span;
+use crate::checkpoint::Checkpoint;
+use crate::cursor::Cursor;
+use crate::error::{Error, Stop};
+use crate::limits::Limits;
+use crate::source::Bytes;
+use crate::{Format, OpenOptions};
+
+/// How errors call bytes that came without a file.
+const NAME: &str = "BlobProto";
+
+/// Makes a blob of a serialised BlobProto: its data, and its diff where one is stored.
+///
+/// The shape is that of `num`, `channels`, `height` and `width` where one of them is present (always four axes, an
+/// absent one counts 0), else that of `shape`; without either it is a scalar. `double_data` is taken before `data`,
+/// and NVCaffe's and the opencl branch's raw bytes after both. (`Blob::FromProto`, BVLC/caffe `9b891540`.)
+///
+/// Unlike Caffe: a dimension over `i32` is an error, not cut to 32 bits; blobs without elements are ordinary; an absent
+/// diff is an untouched one; the blob has the dtype that is stored.
+///
+/// # Errors
+/// [`Error::Malformed`] with the offset in `bytes`, where they are no BlobProto, have another number of values than the
+/// shape, or a diff of another dtype than the data.
+///
+/// ```
+/// let blob = blob_io::caffe::decode_blob(b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02")?;
+/// assert_eq!(blob.shape().shape_string(), "2 (2)");
+/// # Ok::<(), blob_io::Error>(())
+/// ```
+pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
+    // A source outlives its checkpoint, so it owns its bytes: one copy of the message.
+    let source = Box::new(Bytes::new(bytes.to_vec()));
+    let checkpoint: Checkpoint = OpenOptions::new()
+        .from(Format::BlobProto)
+        .open_source(NAME, source)?;
+    checkpoint.load_pair(&checkpoint.entries()[0])
+}
+
+/// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when it loads weights.
+///
+/// With legacy dimensions the shape must have at most four axes, and they must equal the legacy ones aligned at the end:
+/// `3×2` equals `(1,1,3,2)`, a scalar equals `(1,1,1,1)`. Otherwise all axes must be equal.
+///
+/// # Errors
+/// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).
+pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
+    let fail = |stop: Stop| stop.into_error(NAME, None);
+    let source = Bytes::new(bytes);
+    let span = Span {
+        start: 0,
+        end: bytes.len() as u64,
+    };
+    let fields = blob::walk(&mut Cursor::new(&source), span, &Limits::default()).map_err(fail)?;
+    let stored = fields.stored_shape().map_err(|f| fail(f.into()))?;
+    if !fields.is_legacy() {
+        return Ok(stored == *shape);
+    }
+    let dims = shape.dims();
+    if dims.len() > 4 {
+        return Ok(false);
+    }
+    let mut padded = [1; 4];
+    padded[4 - dims.len()..].copy_from_slice(dims);
+    Ok(stored.dims() == padded)
+}

@@ -1,0 +1,230 @@
+//! One layer of a net, of any generation: its name, its type, its blobs.
+//!
+//! First the layer's own fields are gathered, then its blobs are walked: the name may stand behind them.
+
+use crate::caffe::blob;
+use crate::caffe::types::{v0_type, v1_type};
+use crate::caffe::wire::{self, Span, Tag, Wire};
+use crate::cursor::Cursor;
+use crate::entry::{Entry, Kind};
+use crate::error::{Stop, What};
+use crate::names::{Gather, faulty, name_from_bytes};
+use crate::sniff::Refusal;
+use crate::warning::Flag;
+
+/// Which message a layer is stored as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Generation {
+    /// `layers { layer { … } }`, 2013 to March 2014.
+    V0,
+    /// `layers { … }` with an enum as type, 2014.
+    V1,
+    /// `layer { … }`, since 2015.
+    V2,
+}
+
+/// A layer's own fields, before its blobs are read.
+#[derive(Debug, Default)]
+struct Draft {
+    name: Option<Span>,
+    type_name: Option<Span>,
+    type_number: Option<u64>,
+    blobs: Vec<Span>,
+}
+
+/// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
+pub(crate) fn walk(
+    cursor: &mut Cursor<'_>,
+    gather: &mut Gather,
+    tag: Tag,
+    span: Span,
+) -> Result<Generation, Refusal> {
+    let position = gather.next_position(tag.offset)?;
+    let unnamed = || format!("layer #{position}");
+    cursor.seek(span.start);
+    let (generation, draft, shadowed) = if tag.number == 100 {
+        let draft =
+            v2(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?;
+        (Generation::V2, draft, false)
+    } else {
+        v1(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?
+    };
+    let name = text(cursor, gather, draft.name, "a layer's name")?;
+    let name = name_from_bytes(&name);
+    let layer_type = match (draft.type_number, draft.type_name) {
+        (Some(number), _) => v1_type(number).map(str::to_owned),
+        (None, None) => None,
+        (None, span) => {
+            let text = text(cursor, gather, span, "a layer's type")?;
+            let text = name_from_bytes(&text);
+            Some(match generation {
+                Generation::V0 => v0_type(&text).to_owned(),
+                _ => text.into_owned(),
+            })
+        }
+    };
+    let layer_type = match layer_type {
+        Some(text) => Some(gather.intern(&text, tag.offset)?),
+        None => None,
+    };
+    let base = gather.layer_base(&name, position, !draft.blobs.is_empty());
+    for (index, span) in draft.blobs.iter().enumerate() {
+        let index = index as u32;
+        let (mut data, diff) = entries(cursor, gather, *span, position, index).map_err(|stop| {
+            Refusal::Stop(
+                stop,
+                Some(format!("layer #{position} {name:?}, blob {index}")),
+            )
+        })?;
+        data.layer_type = layer_type.clone();
+        if shadowed {
+            data.flags.set(Flag::NestedAndOuter);
+        }
+        let data_name = format!("{base}/{index}");
+        gather.push(data, &data_name, span.start)?;
+        if let Some(mut diff) = diff {
+            diff.layer_type = layer_type.clone();
+            gather.push(diff, &format!("{data_name}.diff"), span.start)?;
+        }
+    }
+    cursor.seek(span.end);
+    Ok(generation)
+}
+
+/// One blob's entries; what is wrong inside the blob stays with it, the operating system's errors do not.
+pub(crate) fn entries(
+    cursor: &mut Cursor<'_>,
+    gather: &Gather,
+    span: Span,
+    position: u32,
+    index: u32,
+) -> Result<(Entry, Option<Entry>), Stop> {
+    match blob::walk(cursor, span, gather.limits()) {
+        Ok(fields) => Ok(fields.into_entries(position, index)),
+        Err(Stop::Fault(fault)) => Ok((faulty(position, index, Kind::Data, fault), None)),
+        Err(stop) => Err(stop),
+    }
+}
+
+fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Stop> {
+    let mut draft = Draft::default();
+    fields(cursor, span, |cursor, tag| {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
+            (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
+            (7, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
+            _ => wire::skip(cursor, tag, span.end)?,
+        }
+        Ok(())
+    })?;
+    Ok(draft)
+}
+
+/// A `layers` entry: V0 where a nested layer stands in it, else V1. The last value says whether blobs of the outer
+/// layer were passed over for those of the nested one, as Caffe does.
+fn v1(
+    cursor: &mut Cursor<'_>,
+    gather: &Gather,
+    span: Span,
+) -> Result<(Generation, Draft, bool), Stop> {
+    let mut outer = Draft::default();
+    let mut nested: Option<Draft> = None;
+    fields(cursor, span, |cursor, tag| {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => {
+                let inner = take(cursor, span, "a V0 layer")?;
+                cursor.seek(inner.start);
+                v0(cursor, gather, inner, nested.get_or_insert_default())?;
+                cursor.seek(inner.end);
+            }
+            (4, Wire::Len) => outer.name = Some(take(cursor, span, "a layer's name")?),
+            (5, Wire::Varint) => {
+                outer.type_number = Some(wire::varint(cursor, span.end, "a layer's type")?);
+            }
+            (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, gather)?,
+            _ => wire::skip(cursor, tag, span.end)?,
+        }
+        Ok(())
+    })?;
+    let Some(mut nested) = nested else {
+        return Ok((Generation::V1, outer, false));
+    };
+    // What stands in one of the two layers only has one meaning; what stands in both is taken from the nested one.
+    let shadowed = !nested.blobs.is_empty() && !outer.blobs.is_empty();
+    if nested.blobs.is_empty() {
+        nested.blobs = outer.blobs;
+    }
+    nested.name = nested.name.or(outer.name);
+    if nested.type_name.is_none() {
+        nested.type_number = outer.type_number;
+    }
+    Ok((Generation::V0, nested, shadowed))
+}
+
+fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -> Result<(), Stop> {
+    fields(cursor, span, |cursor, tag| {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
+            (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
+            (50, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
+            _ => wire::skip(cursor, tag, span.end)?,
+        }
+        Ok(())
+    })
+}
+
+impl Draft {
+    fn add(&mut self, blob: Span, gather: &Gather) -> Result<(), Stop> {
+        gather.check_count((gather.len() + self.blobs.len() + 1) as u64, blob.start)?;
+        self.blobs.push(blob);
+        Ok(())
+    }
+}
+
+fn fields<'s>(
+    cursor: &mut Cursor<'s>,
+    span: Span,
+    mut each: impl FnMut(&mut Cursor<'s>, Tag) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    while let Some(tag) = wire::tag(cursor, span.end)? {
+        each(cursor, tag)?;
+    }
+    Ok(())
+}
+
+/// A length-delimited field's span; the cursor moves behind it.
+pub(crate) fn take(
+    cursor: &mut Cursor<'_>,
+    within: Span,
+    field: &'static str,
+) -> Result<Span, Stop> {
+    let span = wire::span(cursor, within.end, field)?;
+    cursor.seek(span.end);
+    Ok(span)
+}
+
+/// A string field's bytes; empty where the field is absent.
+pub(crate) fn text(
+    cursor: &mut Cursor<'_>,
+    gather: &Gather,
+    span: Option<Span>,
+    field: &'static str,
+) -> Result<Vec<u8>, Stop> {
+    let Some(span) = span else {
+        return Ok(Vec::new());
+    };
+    let limit = gather.limits().max_name;
+    if span.len() > limit {
+        return Err(Stop::fault(
+            span.start,
+            What::Limit {
+                field,
+                found: span.len(),
+                limit,
+                option: None,
+            },
+        ));
+    }
+    cursor.seek(span.start);
+    cursor.bytes(span.len(), span.end, limit, field)
+}

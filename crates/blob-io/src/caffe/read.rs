@@ -1,0 +1,290 @@
+//! Caffe files as entries: which message a file is, and the walk over it.
+//!
+//! The walk reads tags, lengths and names; payloads are passed over.
+
+use crate::caffe::layer::{self, Generation};
+use crate::caffe::wire::{self, Span, Wire};
+use crate::cursor::Cursor;
+use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Fault, Stop, What};
+use crate::names::{Gather, name_from_bytes};
+use crate::sniff::Refusal;
+use crate::warning::Flag;
+use blob_core::{DType, Shape};
+
+/// Beyond this Caffe's own reader refuses a file.
+const CAFFE_LIMIT: u64 = i32::MAX as u64;
+
+/// Lists a NetParameter's blobs. Returns the generations found, in words.
+pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let whole = whole(cursor);
+    let (mut v0, mut v1, mut v2) = (false, false, false);
+    cursor.seek(0);
+    while let Some(tag) = wire::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => {
+                let span = layer::take(cursor, whole, "the net's name")?;
+                let name = layer::text(cursor, gather, Some(span), "the net's name")?;
+                note(gather, "name", name_from_bytes(&name).into_owned());
+                cursor.seek(span.end);
+            }
+            (2 | 100, Wire::Len) => {
+                let span = layer::take(cursor, whole, "a layer")?;
+                match layer::walk(cursor, gather, tag, span)? {
+                    Generation::V0 => v0 = true,
+                    Generation::V1 => v1 = true,
+                    Generation::V2 => v2 = true,
+                }
+            }
+            _ => wire::skip(cursor, tag, whole.end)?,
+        }
+    }
+    if v2 && (v0 || v1) {
+        gather.warn(
+            None,
+            "both `layer` and `layers` are stored; Caffe refuses such a file, we read all of them",
+        );
+    }
+    if v0 && v1 {
+        gather.warn(
+            None,
+            "V0 and V1 layers are mixed; Caffe drops the weights of the V1 ones, we read all of them",
+        );
+    }
+    if whole.end > CAFFE_LIMIT {
+        gather.warn(None, "the file is over 2 GiB; Caffe itself cannot read it");
+    }
+    Ok(match (v0, v1, v2) {
+        (false, false, false) => "no layers".to_owned(),
+        _ => {
+            let all = [(v0, "V0"), (v1, "V1"), (v2, "V2")];
+            let found: Vec<_> = all
+                .iter()
+                .filter(|(has, _)| *has)
+                .map(|(_, g)| *g)
+                .collect();
+            format!("{} layers", found.join(" and "))
+        }
+    })
+}
+
+/// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
+pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let whole = whole(cursor);
+    gather.next_position(0)?;
+    let fields = crate::caffe::blob::walk(cursor, whole, gather.limits())?;
+    let dialect = if fields.is_legacy() {
+        "legacy dimensions"
+    } else {
+        ""
+    };
+    let (data, diff) = fields.into_entries(0, 0);
+    push_pair(gather, data, diff, "@0", 0)?;
+    Ok(dialect.to_owned())
+}
+
+/// Lists the blobs of a BlobProtoVector (field 1): `@0`, `@1`, ….
+pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let whole = whole(cursor);
+    cursor.seek(0);
+    while let Some(tag) = wire::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (1, Wire::Len) => record(cursor, gather, whole)?,
+            _ => wire::skip(cursor, tag, whole.end)?,
+        }
+    }
+    Ok(String::new())
+}
+
+/// Lists a SolverState's history (field 3): `@0`, `@1`, ….
+pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let whole = whole(cursor);
+    cursor.seek(0);
+    while let Some(tag) = wire::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (n @ (1 | 4), Wire::Varint) => {
+                let value = wire::varint(cursor, whole.end, "a counter")? as i32;
+                let key = if n == 1 { "iter" } else { "current_step" };
+                note(gather, key, value.to_string());
+            }
+            (2, Wire::Len) => {
+                let span = layer::take(cursor, whole, "learned_net")?;
+                let path = layer::text(cursor, gather, Some(span), "learned_net")?;
+                note(gather, "learned_net", name_from_bytes(&path).into_owned());
+                cursor.seek(span.end);
+            }
+            (3, Wire::Len) => record(cursor, gather, whole)?,
+            _ => wire::skip(cursor, tag, whole.end)?,
+        }
+    }
+    Ok(String::new())
+}
+
+/// One unnamed blob of a list.
+fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(), Refusal> {
+    let span = layer::take(cursor, whole, "a blob")?;
+    let position = gather.next_position(span.start)?;
+    let (data, diff) = layer::entries(cursor, gather, span, position, 0)?;
+    push_pair(gather, data, diff, &format!("@{position}"), span.start)?;
+    cursor.seek(span.end);
+    Ok(())
+}
+
+fn push_pair(
+    gather: &mut Gather,
+    data: Entry,
+    diff: Option<Entry>,
+    name: &str,
+    offset: u64,
+) -> Result<(), Stop> {
+    gather.push(data, name, offset)?;
+    match diff {
+        Some(diff) => gather.push(diff, &format!("{name}.diff"), offset),
+        None => Ok(()),
+    }
+}
+
+/// What a Datum holds, field by field.
+#[derive(Default)]
+struct Datum {
+    /// channels, height, width
+    dims: [i32; 3],
+    bytes: Option<Span>,
+    floats: Vec<Segment>,
+    encoded: bool,
+}
+
+/// Lists a Datum's one array: its bytes as u8, or its floats.
+pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let whole = whole(cursor);
+    let position = gather.next_position(0)?;
+    let mut datum = Datum::default();
+    cursor.seek(0);
+    while let Some(tag) = wire::tag(cursor, whole.end)? {
+        match (tag.number, tag.wire) {
+            (n @ 1..=3, Wire::Varint) => {
+                datum.dims[n as usize - 1] = wire::varint(cursor, whole.end, "a dimension")? as i32;
+            }
+            (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
+            (5, Wire::Varint) => {
+                let label = wire::varint(cursor, whole.end, "label")? as i32;
+                note(gather, "label", label.to_string());
+            }
+            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, gather)?,
+            (7, Wire::Varint) => datum.encoded = wire::varint(cursor, whole.end, "encoded")? != 0,
+            _ => wire::skip(cursor, tag, whole.end)?,
+        }
+    }
+    let dialect = if datum.encoded { "encoded image" } else { "" };
+    let mut entry = Entry::new(position, 0, Kind::Data);
+    if let Err(fault) = datum.describe(&mut entry) {
+        entry.fault = Some(Box::new(fault));
+    }
+    gather.push(entry, "@0", 0)?;
+    Ok(dialect.to_owned())
+}
+
+impl Datum {
+    fn float(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        wire: Wire,
+        whole: Span,
+        gather: &Gather,
+    ) -> Result<(), Stop> {
+        let run = if wire == Wire::Len {
+            let span = layer::take(cursor, whole, "float_data")?;
+            if span.len() % 4 != 0 {
+                let len = span.len();
+                let what = What::Multiple {
+                    field: "float_data",
+                    len,
+                    width: 4,
+                };
+                return Err(Stop::fault(span.start, what));
+            }
+            Segment {
+                offset: span.start,
+                count: span.len() / 4,
+                stride: 4,
+            }
+        } else {
+            let offset = cursor.pos();
+            cursor.need(4, whole.end, "float_data")?;
+            cursor.seek(offset + 4);
+            Segment {
+                offset,
+                count: 1,
+                stride: 4,
+            }
+        };
+        crate::caffe::values::append(&mut self.floats, run, gather.limits())
+    }
+
+    /// Caffe's DatumToBlob takes the bytes where there are any, else the floats.
+    fn describe(self, entry: &mut Entry) -> Result<(), Fault> {
+        let bytes = self.bytes.filter(|span| span.len() > 0);
+        if bytes.is_some() && !self.floats.is_empty() {
+            entry.flags.set(Flag::SeveralSources);
+        }
+        let floats: u64 = self.floats.iter().map(|run| run.count).sum();
+        let (field, count, dtype, runs) = match bytes {
+            Some(span) => {
+                let run = Segment {
+                    offset: span.start,
+                    count: span.len(),
+                    stride: 1,
+                };
+                ("data", span.len(), DType::U8, Runs::One(run))
+            }
+            None => (
+                "float_data",
+                floats,
+                DType::F32,
+                Runs::from_vec(self.floats),
+            ),
+        };
+        let shape = if self.encoded {
+            entry.flags.set(Flag::Encoded);
+            Shape::new([count as usize])
+        } else {
+            if let Some(axis) = self.dims.iter().position(|d| *d < 0) {
+                let what = What::Dim {
+                    axis: axis as u32,
+                    found: self.dims[axis].into(),
+                    max: i32::MAX as u64,
+                };
+                return Err(Fault::new(0, what));
+            }
+            Shape::new(self.dims.map(|d| d as usize))
+        };
+        let shape = shape.map_err(|_| Fault::new(0, What::Overflow { axes: 3 }))?;
+        if shape.count() as u64 != count {
+            let what = What::Count {
+                field,
+                expected: shape.count() as u64,
+                found: count,
+            };
+            return Err(Fault::new(0, what));
+        }
+        entry.shape = shape;
+        entry.dtype = Some(dtype);
+        entry.payload = Payload::Runs(if count == 0 { Runs::None } else { runs });
+        Ok(())
+    }
+}
+
+pub(crate) fn whole(cursor: &Cursor<'_>) -> Span {
+    Span {
+        start: 0,
+        end: cursor.file_len(),
+    }
+}
+
+/// Scalars: the last one stored counts, as in protobuf.
+fn note(gather: &mut Gather, key: &str, value: String) {
+    match gather.metadata.iter_mut().find(|(k, _)| k == key) {
+        Some((_, old)) => *old = value,
+        None => gather.metadata.push((key.to_owned(), value)),
+    }
+}

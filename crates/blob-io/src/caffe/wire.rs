@@ -1,0 +1,173 @@
+//! Protobuf's wire format over a [`Cursor`]: tags, varints, lengths and groups, each with its offset.
+//!
+//! Strict where protobuf's own parser is: field 0, wire types 6 and 7, varints over ten bytes and keys over 32 bits
+//! are faults. Knows no message.
+
+use crate::cursor::Cursor;
+use crate::error::{Stop, What};
+
+/// Protobuf's own limit on nested groups.
+const MAX_DEPTH: u32 = 100;
+
+/// How a field's value is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Varint,
+    Fixed64,
+    Len,
+    StartGroup,
+    EndGroup,
+    Fixed32,
+}
+
+/// One field's key, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tag {
+    pub(crate) offset: u64,
+    pub(crate) number: u32,
+    pub(crate) wire: Wire,
+}
+
+/// The bytes of a length-delimited field: from `start` up to `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Span {
+    pub(crate) fn len(self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// Reads the next tag of a message that ends at `end`; `None` at the end. A field needs an END_GROUP to match only
+/// inside a group, so here one is a fault.
+pub(crate) fn tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
+    match any_tag(cursor, end)? {
+        Some(Tag {
+            offset,
+            number,
+            wire: Wire::EndGroup,
+        }) => Err(Stop::fault(offset, What::EndGroup { number })),
+        other => Ok(other),
+    }
+}
+
+fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
+    let offset = cursor.pos();
+    if offset >= end {
+        return Ok(None);
+    }
+    let key = varint(cursor, end, "a field's key")?;
+    let Ok(key) = u32::try_from(key) else {
+        return Err(Stop::fault(
+            offset,
+            What::Varint {
+                field: "a field's key",
+            },
+        ));
+    };
+    let wire = match key & 7 {
+        0 => Wire::Varint,
+        1 => Wire::Fixed64,
+        2 => Wire::Len,
+        3 => Wire::StartGroup,
+        4 => Wire::EndGroup,
+        5 => Wire::Fixed32,
+        found => {
+            let found = found as u8;
+            return Err(Stop::fault(offset, What::WireType { found }));
+        }
+    };
+    let number = key >> 3;
+    if number == 0 {
+        return Err(Stop::fault(offset, What::FieldZero));
+    }
+    Ok(Some(Tag {
+        offset,
+        number,
+        wire,
+    }))
+}
+
+/// A varint of at most ten bytes, of which 64 bits are kept, as protobuf's parser does.
+pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, Stop> {
+    let offset = cursor.pos();
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = cursor.u8(end, field)?;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            if shift == 63 && byte > 1 {
+                break;
+            }
+            return Ok(value);
+        }
+    }
+    Err(Stop::fault(offset, What::Varint { field }))
+}
+
+/// The span of a length-delimited field, which must lie within `end`. The cursor stands at its start.
+pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<Span, Stop> {
+    let len = varint(cursor, end, field)?;
+    cursor.need(len, end, field)?;
+    let start = cursor.pos();
+    Ok(Span {
+        start,
+        end: start + len,
+    })
+}
+
+/// Moves over a field's value.
+pub(crate) fn skip(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), Stop> {
+    match tag.wire {
+        Wire::StartGroup => skip_group(cursor, tag, end),
+        _ => skip_plain(cursor, tag, end),
+    }
+}
+
+fn skip_plain(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), Stop> {
+    const FIELD: &str = "an unknown field";
+    match tag.wire {
+        Wire::Varint => varint(cursor, end, FIELD).map(drop),
+        Wire::Fixed64 => cursor.array::<8>(end, FIELD).map(drop),
+        Wire::Fixed32 => cursor.array::<4>(end, FIELD).map(drop),
+        Wire::Len => {
+            let span = span(cursor, end, FIELD)?;
+            cursor.seek(span.end);
+            Ok(())
+        }
+        Wire::StartGroup | Wire::EndGroup => Ok(()),
+    }
+}
+
+/// Skips to the END_GROUP that matches, without recursion.
+fn skip_group(cursor: &mut Cursor<'_>, open: Tag, end: u64) -> Result<(), Stop> {
+    let mut numbers = vec![open.number];
+    while let Some(innermost) = numbers.last().copied() {
+        let Some(tag) = any_tag(cursor, end)? else {
+            return Err(Stop::fault(
+                end,
+                What::words("END_GROUP of an open group", "the end of the message"),
+            ));
+        };
+        match tag.wire {
+            Wire::StartGroup => {
+                if numbers.len() as u32 >= MAX_DEPTH {
+                    return Err(Stop::fault(tag.offset, What::Depth { limit: MAX_DEPTH }));
+                }
+                numbers.push(tag.number);
+            }
+            Wire::EndGroup if tag.number == innermost => {
+                numbers.pop();
+            }
+            Wire::EndGroup => {
+                let number = tag.number;
+                return Err(Stop::fault(tag.offset, What::EndGroup { number }));
+            }
+            _ => skip_plain(cursor, tag, end)?,
+        }
+    }
+    Ok(())
+}

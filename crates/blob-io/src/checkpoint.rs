@@ -1,0 +1,365 @@
+//! An open file: which format it is, what it holds, and the way to each array's bytes.
+//!
+//! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blob_core::AnyBlob;
+
+use crate::entry::{Entry, Kind};
+use crate::error::{Error, Stop};
+use crate::format::Format;
+use crate::limits::Limits;
+use crate::names::Gather;
+use crate::payload;
+use crate::sniff;
+use crate::source::{FileSource, Source, spool};
+use crate::warning::Warning;
+
+/// How to open a file: which format to take it for, and what it may cost.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    from: Option<Format>,
+    limits: Limits,
+}
+
+impl OpenOptions {
+    /// The defaults: the format is found by content, the limits are [`Limits::default`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the file for this format, whatever it looks like.
+    #[must_use]
+    pub fn from(mut self, format: Format) -> Self {
+        self.from = Some(format);
+        self
+    }
+
+    /// Bounds what opening and loading may cost.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Opens a file. A pipe or another file without positions is read to its end first.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let refuse = |source| Error::Io {
+            file: name.clone(),
+            action: "open".to_owned(),
+            source,
+        };
+        let file = std::fs::File::open(path).map_err(refuse)?;
+        let meta = file.metadata().map_err(refuse)?;
+        let source: Box<dyn Source> = if meta.is_file() || meta.is_dir() {
+            Box::new(FileSource::new(file).map_err(refuse)?)
+        } else {
+            spool(file).map_err(refuse)?
+        };
+        self.open_source(name, source)
+    }
+
+    /// Opens a source; `name` is what errors and the extension's hint call it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn open_source(
+        &self,
+        name: impl Into<String>,
+        source: Box<dyn Source>,
+    ) -> Result<Checkpoint, Error> {
+        let name = name.into();
+        let input = Input {
+            source,
+            read: AtomicU64::new(0),
+        };
+        let mut gather = Gather::new(&self.limits);
+        let (format, dialect) = match sniff::read(&input, &name, self.from, &mut gather) {
+            Ok(found) => found,
+            Err(sniff::Refusal::Stop(stop, subject)) => {
+                let mut error = stop.into_error(&name, subject);
+                if let Error::Malformed { intact, .. } = &mut error {
+                    *intact = Some(gather.intact());
+                }
+                return Err(error);
+            }
+            Err(sniff::Refusal::Other(what, help)) => {
+                return Err(Error::NotTensors {
+                    file: name,
+                    what,
+                    help,
+                });
+            }
+        };
+        Ok(Checkpoint {
+            name,
+            format,
+            dialect,
+            warnings: std::mem::take(&mut gather.warnings),
+            metadata: std::mem::take(&mut gather.metadata),
+            positions: gather.positions as usize,
+            entries: gather.into_entries(),
+            limits: self.limits.clone(),
+            input,
+        })
+    }
+}
+
+/// An open file: its entries, known from headers alone, and the way to their bytes.
+#[derive(Debug)]
+pub struct Checkpoint {
+    name: String,
+    format: Format,
+    dialect: String,
+    entries: Vec<Entry>,
+    warnings: Vec<Warning>,
+    metadata: Vec<(String, String)>,
+    positions: usize,
+    limits: Limits,
+    input: Input,
+}
+
+impl Checkpoint {
+    /// Opens a file and lists its arrays, reading headers only.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is no tensor file, or its framing is broken. What is wrong inside one array
+    /// alone is that entry's [`Entry::fault`], and loading it fails.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens bytes from any [`Source`]; `name` is what errors and the extension's hint call it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_source(name: impl Into<String>, source: Box<dyn Source>) -> Result<Self, Error> {
+        OpenOptions::new().open_source(name, source)
+    }
+
+    /// The file, as it was named when it was opened.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The format's generation or dialect in words (`V2 layers`), empty where there is only one.
+    #[must_use]
+    pub fn dialect(&self) -> &str {
+        &self.dialect
+    }
+
+    /// The arrays, in the order of the file.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What is odd about the file as a whole and yet has one meaning.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// What the file says of itself beside its arrays, as (key, value): a net's name, a solver's iteration.
+    #[must_use]
+    pub fn metadata(&self) -> &[(String, String)] {
+        &self.metadata
+    }
+
+    /// How many layers or records the file has, with arrays or without.
+    #[must_use]
+    pub fn positions(&self) -> usize {
+        self.positions
+    }
+
+    /// The file's size in bytes.
+    #[must_use]
+    pub fn file_len(&self) -> u64 {
+        self.input.len()
+    }
+
+    /// How many bytes have been read from the source so far.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.input.read.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the file as they are, for a pass over all of them.
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        &self.input
+    }
+
+    /// The limits that the file was opened with.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.
+    ///
+    /// # Errors
+    /// [`Entry::fault`] as an error; an entry without elements; what reading and allocating return.
+    pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
+        let dtype = self.usable(entry)?;
+        let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
+        {
+            let mut bytes = blob.data_bytes_overwrite()?;
+            self.fill(entry, &mut bytes)?;
+        }
+        Ok(blob)
+    }
+
+    /// Loads a Caffe blob's data together with its diff, where one is stored.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`]; a diff of another dtype than the data; an entry that is not data.
+    pub fn load_pair(&self, entry: &Entry) -> Result<AnyBlob, Error> {
+        if entry.kind != Kind::Data {
+            return Err(self.request(entry, "is not a blob's data"));
+        }
+        let mut blob = self.load(entry)?;
+        if let Some(diff) = self.diff_of(entry) {
+            let dtype = self.usable(diff)?;
+            if (dtype, &diff.shape) != (blob.dtype(), blob.shape()) {
+                return Err(self.request(
+                    diff,
+                    "is of another dtype than its data; load them one by one",
+                ));
+            }
+            let mut bytes = blob.diff_bytes_overwrite()?;
+            self.fill(diff, &mut bytes)?;
+        }
+        Ok(blob)
+    }
+
+    /// The entry of the diff that belongs to a data entry, where one is stored.
+    #[must_use]
+    pub fn diff_of(&self, entry: &Entry) -> Option<&Entry> {
+        let key = (entry.position, entry.index);
+        let from = self
+            .entries
+            .partition_point(|e| (e.position, e.index) < key);
+        self.entries[from..]
+            .iter()
+            .take_while(|e| (e.position, e.index) == key)
+            .find(|e| e.kind == Kind::Diff)
+    }
+
+    /// The array's bytes, row-major and little-endian: borrowed where the source holds them in memory in one plain
+    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`].
+    pub fn view(&self, entry: &Entry) -> Result<Cow<'_, [u8]>, Error> {
+        self.usable(entry)?;
+        if let (true, [run], Some(bytes)) = (
+            entry.is_plain(),
+            entry.segments(),
+            self.input.source.bytes(),
+        ) {
+            let at = run.offset as usize;
+            return Ok(Cow::Borrowed(&bytes[at..at + entry.byte_len() as usize]));
+        }
+        let len = entry.byte_len() as usize;
+        let mut out = Vec::new();
+        out.try_reserve_exact(len)
+            .map_err(|_| self.request(entry, &format!("needs {len} bytes of memory")))?;
+        self.stream(entry, payload::CHUNK, &mut |bytes| {
+            out.extend_from_slice(bytes);
+            Ok(())
+        })?;
+        Ok(Cow::Owned(out))
+    }
+
+    /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes (whole elements,
+    /// at least one) that all but the last have the same length.
+    ///
+    /// Memory stays at a few chunks, except for column-major arrays, which are reordered as a whole.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`], and what `sink` returns.
+    pub fn stream(
+        &self,
+        entry: &Entry,
+        chunk: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.usable(entry)?;
+        payload::stream(&self.input, entry, &self.limits, chunk, sink)
+            .map_err(|e| e.into_error(&self.name, entry))
+    }
+
+    fn fill(&self, entry: &Entry, out: &mut [u8]) -> Result<(), Error> {
+        payload::fill(&self.input, entry, &self.limits, out)
+            .map_err(|e| e.into_error(&self.name, entry))
+    }
+
+    /// The dtype of an entry that can be loaded.
+    pub(crate) fn usable(&self, entry: &Entry) -> Result<blob_core::DType, Error> {
+        if let Some(fault) = entry.fault() {
+            return Err(Stop::Fault(fault.clone()).into_error(&self.name, Some(subject(entry))));
+        }
+        entry
+            .dtype
+            .ok_or_else(|| self.request(entry, "holds no array"))
+    }
+
+    pub(crate) fn request(&self, entry: &Entry, message: &str) -> Error {
+        Error::Request {
+            file: self.name.clone(),
+            message: format!("{} {message}", subject(entry)),
+        }
+    }
+}
+
+/// How errors call an entry.
+pub(crate) fn subject(entry: &Entry) -> String {
+    format!("array {:?}", entry.name())
+}
+
+/// The source, and how much of it was read.
+struct Input {
+    source: Box<dyn Source>,
+    read: AtomicU64,
+}
+
+impl Source for Input {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.source.read_at(offset, buf)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        self.source.bytes()
+    }
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("len", &self.source.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! A checked reader over a [`Source`]: little-endian numbers and lengths, with the offset of everything.
+//!
+//! Reads through a small window, so that a walk over headers reads headers only. Leaves every meaning to the formats.
+
+use crate::error::{Fault, Stop, What};
+use crate::source::Source;
+
+/// The first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
+const FIRST_WINDOW: usize = 256;
+/// Reads grow to this while a walk goes on without a jump (files of many small arrays).
+const LARGEST_WINDOW: usize = 64 << 10;
+
+/// A position in a source, and what lies around it.
+pub(crate) struct Cursor<'a> {
+    source: &'a dyn Source,
+    pos: u64,
+    window: Vec<u8>,
+    window_at: u64,
+    next_window: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(source: &'a dyn Source) -> Self {
+        Self {
+            source,
+            pos: 0,
+            window: Vec::new(),
+            window_at: 0,
+            next_window: FIRST_WINDOW,
+        }
+    }
+
+    pub(crate) fn pos(&self) -> u64 {
+        self.pos
+    }
+
+    pub(crate) fn file_len(&self) -> u64 {
+        self.source.len()
+    }
+
+    /// Bytes between here and the end of the file.
+    pub(crate) fn left(&self) -> u64 {
+        self.source.len().saturating_sub(self.pos)
+    }
+
+    /// Moves to any place; reading past the end is what fails, not going there.
+    pub(crate) fn seek(&mut self, pos: u64) {
+        self.pos = pos;
+    }
+
+    /// Moves over `n` bytes that must exist.
+    pub(crate) fn skip(&mut self, n: u64, field: &'static str) -> Result<(), Stop> {
+        self.need(n, self.source.len(), field)?;
+        self.pos += n;
+        Ok(())
+    }
+
+    /// Errors unless `n` more bytes lie before `end`.
+    pub(crate) fn need(&self, n: u64, end: u64, field: &'static str) -> Result<(), Stop> {
+        let left = end.saturating_sub(self.pos);
+        if n <= left {
+            return Ok(());
+        }
+        Err(Stop::fault(
+            self.pos,
+            What::Truncated {
+                field,
+                needed: n,
+                left,
+            },
+        ))
+    }
+
+    pub(crate) fn u8(&mut self, end: u64, field: &'static str) -> Result<u8, Stop> {
+        Ok(self.array::<1>(end, field)?[0])
+    }
+
+    /// The next `N` bytes, which must lie before `end`.
+    pub(crate) fn array<const N: usize>(
+        &mut self,
+        end: u64,
+        field: &'static str,
+    ) -> Result<[u8; N], Stop> {
+        self.need(N as u64, end, field)?;
+        let mut out = [0; N];
+        self.copy(&mut out)?;
+        Ok(out)
+    }
+
+    /// The bytes from here on that are already read, up to `end`: at least one, unless here is the end.
+    pub(crate) fn at_hand(&mut self, end: u64) -> Result<&[u8], Stop> {
+        if self.pos >= end {
+            return Ok(&[]);
+        }
+        let have = (self.window_rest()? as u64).min(end - self.pos) as usize;
+        let at = (self.pos - self.window_at) as usize;
+        Ok(&self.window[at..at + have])
+    }
+
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, Stop> {
+        Ok(u32::from_le_bytes(self.array(self.source.len(), field)?))
+    }
+
+    pub(crate) fn i32(&mut self, field: &'static str) -> Result<i32, Stop> {
+        Ok(i32::from_le_bytes(self.array(self.source.len(), field)?))
+    }
+
+    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, Stop> {
+        Ok(u64::from_le_bytes(self.array(self.source.len(), field)?))
+    }
+
+    pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, Stop> {
+        Ok(i64::from_le_bytes(self.array(self.source.len(), field)?))
+    }
+
+    /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond what the file's size does.
+    pub(crate) fn bytes(
+        &mut self,
+        n: u64,
+        end: u64,
+        limit: u64,
+        field: &'static str,
+    ) -> Result<Vec<u8>, Stop> {
+        self.need(n, end, field)?;
+        if n > limit {
+            return Err(Stop::fault(
+                self.pos,
+                What::Limit {
+                    field,
+                    found: n,
+                    limit,
+                    option: None,
+                },
+            ));
+        }
+        let mut out = vec![0; n as usize];
+        self.copy(&mut out)?;
+        Ok(out)
+    }
+
+    /// Fills `out` from here; the caller has checked that the bytes exist.
+    fn copy(&mut self, out: &mut [u8]) -> Result<(), Stop> {
+        let mut done = 0;
+        while done < out.len() {
+            let rest = &mut out[done..];
+            if rest.len() >= LARGEST_WINDOW {
+                self.read(self.pos, rest)?;
+                self.pos += rest.len() as u64;
+                return Ok(());
+            }
+            let have = self.window_rest()?;
+            let n = have.min(rest.len());
+            let at = (self.pos - self.window_at) as usize;
+            rest[..n].copy_from_slice(&self.window[at..at + n]);
+            self.pos += n as u64;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// How many bytes of the window lie from here on; fetches a window where there are none.
+    fn window_rest(&mut self) -> Result<usize, Stop> {
+        let end = self.window_at + self.window.len() as u64;
+        if (self.window_at..end).contains(&self.pos) {
+            return Ok((end - self.pos) as usize);
+        }
+        self.next_window = if self.pos == end && end > 0 {
+            (self.next_window * 2).min(LARGEST_WINDOW)
+        } else {
+            FIRST_WINDOW
+        };
+        let n = (self.next_window as u64).min(self.left()) as usize;
+        if n == 0 {
+            return Err(Fault::new(
+                self.pos,
+                What::Truncated {
+                    field: "the file",
+                    needed: 1,
+                    left: 0,
+                },
+            )
+            .into());
+        }
+        let mut window = std::mem::take(&mut self.window);
+        window.clear();
+        window.resize(n, 0);
+        self.read(self.pos, &mut window)?;
+        self.window = window;
+        self.window_at = self.pos;
+        Ok(n)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Stop> {
+        self.source
+            .read_at(offset, out)
+            .map_err(|source| Stop::Io { offset, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Bytes;
+
+    #[test]
+    fn numbers_come_in_order_across_windows() {
+        let bytes: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
+        let source = Bytes::new(bytes);
+        let mut cursor = Cursor::new(&source);
+        for i in 0..40_000 {
+            assert_eq!(cursor.u32("n").unwrap(), i);
+        }
+        assert_eq!(cursor.left(), 0);
+        cursor.seek(4 * 777);
+        assert_eq!(cursor.u64("n").unwrap(), 777 | 778 << 32);
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_its_place() {
+        let source = Bytes::new(vec![1, 2, 3]);
+        let mut cursor = Cursor::new(&source);
+        cursor.skip(1, "head").unwrap();
+        match cursor.u32("the count").unwrap_err() {
+            Stop::Fault(fault) => {
+                assert_eq!(fault.offset(), 1);
+                assert_eq!(
+                    fault.to_string(),
+                    "at byte 1: the count needs 4 bytes, but 2 are left"
+                );
+            }
+            Stop::Io { .. } => panic!("not an I/O error"),
+        }
+    }
+
+    #[test]
+    fn a_huge_length_is_refused_before_anything_is_allocated() {
+        let source = Bytes::new(vec![0; 64]);
+        let mut cursor = Cursor::new(&source);
+        assert!(cursor.bytes(u64::MAX, 64, 100, "name").is_err());
+        assert!(cursor.bytes(60, 64, 50, "name").is_err());
+        assert_eq!(cursor.bytes(64, 64, 64, "name").unwrap(), vec![0; 64]);
+    }
+}

@@ -1,0 +1,319 @@
+//! One stored array: its name, dtype and shape, and where its bytes lie.
+//!
+//! Kept small: a hostile file can list a million of them.
+
+use std::sync::Arc;
+
+use blob_core::{DType, Shape};
+
+use crate::error::Fault;
+use crate::warning::{Flags, Warning};
+
+/// One array stored in a file, known from its header alone.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(crate) name: Box<str>,
+    pub(crate) shape: Shape,
+    pub(crate) dtype: Option<DType>,
+    pub(crate) kind: Kind,
+    pub(crate) order: Order,
+    pub(crate) swapped: bool,
+    pub(crate) payload: Payload,
+    pub(crate) layer_type: Option<Arc<str>>,
+    pub(crate) position: u32,
+    pub(crate) index: u32,
+    /// One for all parts of the array.
+    pub(crate) sparse: Option<Arc<Sparse>>,
+    pub(crate) flags: Flags,
+    pub(crate) fault: Option<Box<Fault>>,
+}
+
+impl Entry {
+    /// An entry that stands at `position` and has nothing else yet.
+    pub(crate) fn new(position: u32, index: u32, kind: Kind) -> Self {
+        Self {
+            name: Box::default(),
+            shape: Shape::scalar(),
+            dtype: None,
+            kind,
+            order: Order::RowMajor,
+            swapped: false,
+            payload: Payload::Runs(Runs::None),
+            layer_type: None,
+            position,
+            index,
+            sparse: None,
+            flags: Flags::default(),
+            fault: None,
+        }
+    }
+
+    /// The name, unique within the file: `conv1/0`, `arg:fc1_weight`, `@3`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The element type; `None` for an array without elements ([`Kind::None`]) or with a fault.
+    #[must_use]
+    pub fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    /// The shape, row-major, outermost axis first. Without meaning where [`Entry::fault`] is set.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// What the array is: data, its diff, a part of a sparse array, or nothing.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The type of the layer that holds the array (`Convolution`), where the file says it.
+    #[must_use]
+    pub fn layer_type(&self) -> Option<&str> {
+        self.layer_type.as_deref()
+    }
+
+    /// The 0-based place of the layer or record in the file, over all of them, with tensors or without.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.position as usize
+    }
+
+    /// The 0-based place of the array within its layer or record.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index as usize
+    }
+
+    /// The array's size once loaded, in bytes; 0 where it has no elements or a fault.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        match self.dtype {
+            Some(dtype) if self.fault.is_none() => self.shape.count() as u64 * dtype.size() as u64,
+            _ => 0,
+        }
+    }
+
+    /// Where the array's first byte lies in the file; for a compressed one, where its stream begins.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        match &self.payload {
+            Payload::Runs(runs) => runs.as_slice().first().map(|s| s.offset),
+            Payload::Deflated(d) => Some(d.offset),
+        }
+    }
+
+    /// The runs of bytes that make up the array, in its order; empty for a compressed array.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        match &self.payload {
+            Payload::Runs(runs) => runs.as_slice(),
+            Payload::Deflated(_) => &[],
+        }
+    }
+
+    /// Whether the segments, put one after the other, are the array in row-major little-endian order: no
+    /// decompression, no gaps between elements, no reordering.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        let size = self.dtype.map_or(1, DType::size) as u64;
+        matches!(&self.payload, Payload::Runs(runs) if runs.as_slice().iter().all(|s| s.stride == size))
+            && self.order == Order::RowMajor
+            && !self.swapped
+    }
+
+    /// The sparse array that this entry is a part of, where it is one.
+    #[must_use]
+    pub fn sparse(&self) -> Option<&Sparse> {
+        self.sparse.as_deref()
+    }
+
+    /// What is wrong with the array; loading it returns this as an error.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.fault.as_deref()
+    }
+
+    /// What is odd about the array and yet has one meaning.
+    pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
+        self.flags.warnings()
+    }
+}
+
+/// What an array is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// An ordinary dense array.
+    Data,
+    /// The gradient or momentum stored beside a Caffe blob's data.
+    Diff,
+    /// The stored values of a sparse array.
+    Values,
+    /// The indices of a sparse array: rows of a row_sparse one, columns of a csr one.
+    Indices,
+    /// The row pointers of a csr array.
+    Indptr,
+    /// A place in a list that holds no array (MXNet's none).
+    None,
+}
+
+impl Kind {
+    /// The lower-case word for this kind, as it appears in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Diff => "diff",
+            Self::Values => "values",
+            Self::Indices => "indices",
+            Self::Indptr => "indptr",
+            Self::None => "none",
+        }
+    }
+}
+
+/// How a sparse array is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SparseKind {
+    /// Some rows of the outermost axis: `values[k]` is row `indices[k]`.
+    RowSparse,
+    /// Compressed rows of a matrix: row `r` holds `values[indptr[r]..indptr[r+1]]` at columns `indices[..]`.
+    Csr,
+}
+
+impl SparseKind {
+    /// MXNet's name of the kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RowSparse => "row_sparse",
+            Self::Csr => "csr",
+        }
+    }
+}
+
+/// The sparse array that an entry is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sparse {
+    pub(crate) kind: SparseKind,
+    pub(crate) name: Arc<str>,
+    pub(crate) shape: Shape,
+}
+
+impl Sparse {
+    /// How the array is stored.
+    #[must_use]
+    pub fn kind(&self) -> SparseKind {
+        self.kind
+    }
+
+    /// The whole array's name: `weight` for the part `weight#values`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The dense shape.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+}
+
+/// In which order the stored elements run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    RowMajor,
+    /// npy's `fortran_order`: the first axis runs fastest.
+    ColumnMajor,
+}
+
+/// Where an array's bytes lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    Runs(Runs),
+    Deflated(Box<Deflated>),
+}
+
+/// Runs of bytes; one, nearly always.
+#[derive(Clone, Debug)]
+pub(crate) enum Runs {
+    None,
+    One(Segment),
+    Many(Box<[Segment]>),
+}
+
+impl Runs {
+    pub(crate) fn from_vec(mut segments: Vec<Segment>) -> Self {
+        match segments.len() {
+            0 => Self::None,
+            1 => Self::One(segments.remove(0)),
+            _ => Self::Many(segments.into_boxed_slice()),
+        }
+    }
+
+    fn as_slice(&self) -> &[Segment] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// A run of elements in the file: `count` of them, `stride` bytes from the start of one to the start of the next.
+///
+/// Packed data have a stride of the element's size; unpacked protobuf floats one of five bytes, because a tag
+/// stands before each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    pub(crate) offset: u64,
+    pub(crate) count: u64,
+    pub(crate) stride: u64,
+}
+
+impl Segment {
+    /// Where the first element lies.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many elements there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Bytes from the start of one element to the start of the next.
+    #[must_use]
+    pub fn stride(&self) -> u64 {
+        self.stride
+    }
+}
+
+/// A deflate stream that inflates to `skip` bytes of header and then the array.
+#[derive(Clone, Debug)]
+pub(crate) struct Deflated {
+    pub(crate) offset: u64,
+    pub(crate) packed: u64,
+    pub(crate) skip: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_stays_small() {
+        // Half of the 256 bytes that an array may cost; names and shapes need the rest.
+        assert!(size_of::<Entry>() <= 128, "{}", size_of::<Entry>());
+    }
+}

@@ -1,0 +1,206 @@
+//! Tensor names as names of files and zip members: relative paths that stay inside their folder on every system.
+//!
+//! A pure function; it knows no file system. What it changes it percent-encodes, so that most names can be read back.
+
+use std::collections::{HashMap, HashSet};
+
+/// A component or a whole path that is longer than this, once encoded, is cut and gets a checksum. 200 leaves room for
+/// `.npy` and a suffix below the 255 bytes that file systems allow; a path must fit PATH_MAX with the target's own.
+const LONGEST_COMPONENT: usize = 200;
+const LONGEST_PATH: usize = 1024;
+
+/// The path of each name, without an extension: `/` separates folders, everything that a file system could take for
+/// something else is percent-encoded.
+///
+/// * Encoded: `.` and `..`, a dot or space at a component's end, control characters, `\ : * ? " < > |`, `%` itself, the
+///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending; an empty component is `%`.
+/// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
+/// * A name that is taken, also one that differs in case only, gets `~2`, `~3`, ….
+///
+/// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever their case.
+///
+/// ```
+/// let names = blob_io::file_names(&["conv1/0", "arg:fc1", "../../etc/passwd", "W", "w"]);
+/// assert_eq!(names, ["conv1/0", "arg%3Afc1", "%2E%2E/%2E%2E/etc/passwd", "W", "w~2"]);
+/// ```
+#[must_use]
+pub fn file_names(names: &[&str]) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut next = HashMap::new();
+    names
+        .iter()
+        .map(|name| {
+            let path = path(name);
+            let lower = path.to_lowercase();
+            if taken.insert(lower.clone()) {
+                return path;
+            }
+            // The count goes on where it stopped, so that many names of one spelling stay cheap.
+            let count = next.entry(lower.clone()).or_insert(2u64);
+            loop {
+                let suffix = format!("~{count}");
+                *count += 1;
+                if taken.insert(format!("{lower}{suffix}")) {
+                    return path + &suffix;
+                }
+            }
+        })
+        .collect()
+}
+
+fn path(name: &str) -> String {
+    let (folders, last) = match name.rsplit_once('/') {
+        Some((folders, last)) => (Some(folders), last),
+        None => (None, name),
+    };
+    let mut path = String::with_capacity(name.len() + 8);
+    for folder in folders.iter().flat_map(|folders| folders.split('/')) {
+        path += &component(folder, true);
+        path.push('/');
+    }
+    path += &component(last, false);
+    if path.len() <= LONGEST_PATH {
+        return path;
+    }
+    // Cut within a component: what is left of it stays a component, because the checksum ends it.
+    cut(&path, LONGEST_PATH, name)
+}
+
+fn component(raw: &str, folder: bool) -> String {
+    if raw.is_empty() {
+        return "%".to_owned();
+    }
+    let npy = raw.len().saturating_sub(4);
+    let npy = folder && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
+    let device = is_device(raw);
+    let mut out = String::with_capacity(raw.len() + 8);
+    for (at, c) in raw.char_indices() {
+        let last = at + c.len_utf8() == raw.len();
+        let special = matches!(c, '%' | '\\' | ':' | '*' | '?' | '"' | '<' | '>' | '|')
+            || c.is_control()
+            || last && matches!(c, '.' | ' ')
+            || npy && at + 4 == raw.len()
+            || device && at == 0
+            || raw == ".."; // its first dot too
+        if special {
+            let mut utf8 = [0; 4];
+            for byte in c.encode_utf8(&mut utf8).bytes() {
+                out += &format!("%{byte:02X}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    if out.len() <= LONGEST_COMPONENT {
+        return out;
+    }
+    cut(&out, LONGEST_COMPONENT, raw)
+}
+
+/// The start of an encoded text, at most `limit` bytes of it with the checksum of the raw one at its end.
+fn cut(encoded: &str, limit: usize, raw: &str) -> String {
+    let mut end = floor(encoded, limit - 9);
+    // Not within `%XX`.
+    if let Some(percent) = encoded[..end].rfind('%').filter(|at| at + 3 > end) {
+        end = percent;
+    }
+    let crc = crc32fast::hash(raw.as_bytes());
+    format!("{}~{crc:08X}", &encoded[..end])
+}
+
+/// The last place up to `at` that lies between characters.
+pub(crate) fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// Whether Windows takes the name for a device, with any extension.
+fn is_device(raw: &str) -> bool {
+    let stem = raw.split('.').next().unwrap_or(raw).trim_end_matches(' ');
+    let stem = stem.to_ascii_lowercase();
+    match stem.strip_prefix("com").or(stem.strip_prefix("lpt")) {
+        Some(digit) => digit.len() == 1 && digit.as_bytes()[0].is_ascii_digit(),
+        None => matches!(stem.as_str(), "aux" | "con" | "nul" | "prn"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str) -> String {
+        file_names(&[name]).remove(0)
+    }
+
+    #[test]
+    fn ordinary_names_stay() {
+        for name in [
+            "conv1/0",
+            "features.0.weight",
+            "a b/c-d_e+f,g=h@7#values~",
+            "größe/層",
+            ".hidden",
+            "...a",
+            "arr_0",
+        ] {
+            assert_eq!(one(name), name);
+        }
+    }
+
+    #[test]
+    fn what_a_file_system_could_take_for_something_else_is_encoded() {
+        for (name, path) in [
+            ("", "%"),
+            ("/", "%/%"),
+            ("/etc/passwd", "%/etc/passwd"),
+            ("a//b", "a/%/b"),
+            (".", "%2E"),
+            ("..", "%2E%2E"),
+            ("../x", "%2E%2E/x"),
+            ("...", "..%2E"),
+            ("a./b ", "a%2E/b%20"),
+            ("arg:w", "arg%3Aw"),
+            ("C:\\w", "C%3A\\w".replace('\\', "%5C").as_str()),
+            ("a\0b\x1B\u{85}", "a%00b%1B%C2%85"),
+            ("100%", "100%25"),
+            ("<a|b>*?\"", "%3Ca%7Cb%3E%2A%3F%22"),
+            (
+                "aux/Con.w/com1/comx/LPT9",
+                "%61ux/%43on.w/%63om1/comx/%4CPT9",
+            ),
+            ("a.npy/b.npy", "a%2Enpy/b.npy"),
+            ("a.NPY/b", "a%2ENPY/b"),
+        ] {
+            assert_eq!(one(name), path, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters_and_escapes() {
+        assert_eq!(one(&"n".repeat(200)), "n".repeat(200));
+        for unit in ["n", "é", "層", ":", "a:", "ab:"] {
+            let long = unit.repeat(300);
+            let path = one(&long);
+            assert!((185..=200).contains(&path.len()), "{path}");
+            let (start, crc) = path.rsplit_once('~').unwrap();
+            assert_eq!(crc, format!("{:08X}", crc32fast::hash(long.as_bytes())));
+            let encoded = unit.replace(':', "%3A").repeat(300);
+            assert!(encoded.starts_with(start), "{path}");
+            assert_eq!(start.matches('%').count(), start.matches("%3A").count());
+        }
+        let deep = "folder/".repeat(1000);
+        assert!(one(&deep).len() <= 1024);
+        assert_ne!(one(&deep), one(&format!("{deep}x")));
+    }
+
+    #[test]
+    fn names_that_a_system_takes_for_the_same_get_a_suffix() {
+        assert_eq!(
+            file_names(&["W", "w", "w~2", "W", "É", "é", "w"]),
+            ["W", "w~2", "w~2~2", "W~3", "É", "é~2", "w~4"]
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! Where everything goes in a file that is yet to be written: the layout first, then one pass over the tensors.
+//!
+//! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
+
+use blob_core::{DType, Shape};
+
+use crate::error::Error;
+use crate::{npy, npz, safetensors};
+
+/// A tensor that a file shall hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    name: String,
+    dtype: DType,
+    shape: Shape,
+}
+
+impl TensorSpec {
+    /// A tensor of this name, dtype and shape.
+    pub fn new(name: impl Into<String>, dtype: DType, shape: Shape) -> Self {
+        let name = name.into();
+        Self { name, dtype, shape }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape, row-major.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The size of the data in bytes; `u64::MAX` where it does not fit, and no file is laid out for that.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        (self.shape.count() as u64).saturating_mul(self.dtype.size() as u64)
+    }
+}
+
+/// Where a tensor's bytes go in the file: row-major, little-endian, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Place {
+    /// The offset of the first byte.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a place of no bytes is an ordinary one"
+    )]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// The plan of a file: where each tensor goes, and the bytes around them.
+///
+/// The bytes around the tensors have a fixed length, so the tensors can be written first and the frame last, when the
+/// checksums and the metadata's digests are known.
+///
+/// ```
+/// use blob_core::{DType, Shape};
+/// use blob_io::{Layout, TensorSpec};
+///
+/// let spec = TensorSpec::new("w", DType::F32, Shape::new([2])?);
+/// let layout = Layout::safetensors(&[spec], &[])?;
+/// let mut file = vec![0; layout.len() as usize];
+/// let at = layout.places()[0].offset() as usize;
+/// assert_eq!(at % 64, 0);
+/// file[at..at + 8].copy_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64]);
+/// for (offset, bytes) in layout.frame(&[], &[])? {
+///     file[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+/// }
+/// assert!(file[8..].starts_with(br#"{"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#));
+/// # Ok::<(), blob_io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Layout {
+    plan: Plan,
+    places: Vec<Place>,
+    len: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Plan {
+    Safetensors(safetensors::write::Plan),
+    Npz(npz::write::Plan),
+    Npy(Vec<u8>),
+}
+
+impl Layout {
+    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then
+    /// in the order of `specs`; `metadata` as its `__metadata__`.
+    ///
+    /// The metadata's values may be placeholders for values of the same length, given to [`Layout::frame`].
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a repeated name or key, a tensor called `__metadata__`, a header over 100 MB, sizes over 63
+    /// bits, a dtype that the format does not know.
+    pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
+        let (plan, places, len) = safetensors::write::plan(specs, metadata)?;
+        let plan = Plan::Safetensors(plan);
+        Ok(Self { plan, places, len })
+    }
+
+    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, each
+    /// pair a member of its own: `blob.receipt` as `blob.receipt.json`, another key as `KEY.txt`.
+    ///
+    /// The members are called as [`file_names`](crate::file_names) says; a name that this changes is kept beside, where
+    /// this crate's reader finds it.
+    ///
+    /// # Errors
+    /// As [`Layout::safetensors`], without the limit on the header.
+    pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
+        let (plan, places, len) = npz::write::plan(specs, metadata)?;
+        let plan = Plan::Npz(plan);
+        Ok(Self { plan, places, len })
+    }
+
+    /// One npy file. The name is not stored.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a size over 63 bits or a dtype that NumPy does not know.
+    pub fn npy(spec: &TensorSpec) -> Result<Self, Error> {
+        let header = npy::write::header(spec)?;
+        let len = spec.byte_len();
+        let offset = header.len() as u64;
+        Ok(Self {
+            len: total("npy", offset, len)?,
+            places: vec![Place { offset, len }],
+            plan: Plan::Npy(header),
+        })
+    }
+
+    /// Where each tensor's bytes go, in the order of the specs.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// The length of the whole file.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "no file of ours is empty")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether [`Layout::frame`] needs the CRC-32 of each tensor's bytes.
+    #[must_use]
+    pub fn wants_crc(&self) -> bool {
+        matches!(self.plan, Plan::Npz(_))
+    }
+
+    /// All bytes around the tensors, as (offset, bytes) in ascending order. `metadata` has the keys and the lengths
+    /// that the layout was made with; `crcs` has the CRC-32 of each tensor's data alone, in the order of the specs, and is
+    /// ignored unless [`Layout::wants_crc`].
+    ///
+    /// # Errors
+    /// [`Error::Request`] for metadata of other keys or another length, or a wrong number of CRCs.
+    pub fn frame(
+        &self,
+        metadata: &[(String, String)],
+        crcs: &[u32],
+    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        match &self.plan {
+            Plan::Safetensors(plan) => plan.frame(metadata),
+            Plan::Npz(plan) => plan.frame(&self.places, metadata, crcs),
+            Plan::Npy(header) => Ok(vec![(0, header.clone())]),
+        }
+    }
+}
+
+/// A sum of lengths, which must fit the 63 bits of a file's offset.
+pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
+    a.checked_add(b)
+        .filter(|n| i64::try_from(*n).is_ok())
+        .ok_or_else(|| refuse(format, "the file would be over 2^63 bytes"))
+}
+
+/// What a layout cannot do, said of the format: no file has a name yet.
+pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
+    Error::Request {
+        file: format.to_owned(),
+        message: message.into(),
+    }
+}
+
+/// Refuses a name that stands twice.
+pub(crate) fn unique<'a>(
+    format: &str,
+    what: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Error> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(refuse(format, format!("{what} {name:?} stands twice")));
+        }
+    }
+    Ok(())
+}

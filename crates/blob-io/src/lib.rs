@@ -1,0 +1,57 @@
+//! Bytes of files to named tensors, and back: Caffe, MXNet, npy, npz, safetensors.
+//!
+//! Opening a file reads headers only; nothing is allocated because a file says so. This crate does not know devices,
+//! kernels, or what a conversion should change. It obeys no global state and no device that a file names.
+//!
+//! ```
+//! use blob_io::{Bytes, Checkpoint};
+//!
+//! // A Caffe BlobProto of two floats, as Caffe writes it: `data` (field 5, packed), then `shape` (field 7).
+//! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+//! let checkpoint = Checkpoint::from_source("two.binaryproto", Box::new(Bytes::new(&file[..])))?;
+//! let entry = &checkpoint.entries()[0];
+//! assert_eq!(entry.name(), "@0");
+//! assert_eq!(entry.shape().dims(), [2]);
+//! let blob = checkpoint.load(entry)?;
+//! assert_eq!(*blob.data::<f32>()?, [1.0, 2.0]);
+//! # Ok::<(), blob_io::Error>(())
+//! ```
+
+#![deny(unsafe_code)]
+
+pub mod caffe;
+mod checkpoint;
+mod cursor;
+mod entry;
+mod error;
+mod filenames;
+mod format;
+mod layout;
+mod limits;
+mod literal;
+mod mxnet;
+mod names;
+mod npy;
+mod npz;
+mod output;
+mod payload;
+mod safetensors;
+mod sniff;
+#[cfg_attr(feature = "mmap", allow(unsafe_code))]
+mod source;
+mod warning;
+mod write;
+
+pub use checkpoint::{Checkpoint, OpenOptions};
+pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
+pub use error::{Error, Fault};
+pub use filenames::file_names;
+pub use format::Format;
+pub use layout::{Layout, Place, TensorSpec};
+pub use limits::Limits;
+pub use output::{Output, OutputDir};
+#[cfg(feature = "mmap")]
+pub use source::Mmap;
+pub use source::{Bytes, FileSource, Source, spool};
+pub use warning::Warning;
+pub use write::write_tensors;

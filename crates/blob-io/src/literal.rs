@@ -1,0 +1,258 @@
+//! The tokens that a JSON header and a Python dict have in common, read from a [`Cursor`] with their offsets.
+//!
+//! Strict, and bounded in memory: a text is kept only up to a limit that the caller names. Knows no format.
+
+use crate::cursor::Cursor;
+use crate::error::{Stop, What};
+
+/// A reader of tokens up to `end`.
+pub(crate) struct Literal<'c, 's> {
+    cursor: &'c mut Cursor<'s>,
+    end: u64,
+}
+
+impl<'c, 's> Literal<'c, 's> {
+    /// Reads from the cursor's place up to `end`.
+    pub(crate) fn new(cursor: &'c mut Cursor<'s>, end: u64) -> Self {
+        Self { cursor, end }
+    }
+
+    pub(crate) fn pos(&self) -> u64 {
+        self.cursor.pos()
+    }
+
+    /// The next byte, which stays; `None` at the end.
+    pub(crate) fn peek(&mut self) -> Result<Option<u8>, Stop> {
+        Ok(self.cursor.at_hand(self.end)?.first().copied())
+    }
+
+    fn next(&mut self) -> Result<u8, Stop> {
+        self.cursor.u8(self.end, "the header")
+    }
+
+    /// Moves over the byte that `peek` saw.
+    pub(crate) fn step(&mut self) {
+        self.cursor.seek(self.cursor.pos() + 1);
+    }
+
+    /// Moves over blanks.
+    pub(crate) fn blank(&mut self) -> Result<(), Stop> {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek()? {
+            self.step();
+        }
+        Ok(())
+    }
+
+    /// Moves over blanks and then `byte`, if it is there.
+    pub(crate) fn take(&mut self, byte: u8) -> Result<bool, Stop> {
+        self.blank()?;
+        let found = self.peek()? == Some(byte);
+        if found {
+            self.step();
+        }
+        Ok(found)
+    }
+
+    /// Moves over blanks and then `byte`, which must be there; `expected` says what it stands for.
+    pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Stop> {
+        if self.take(byte)? {
+            return Ok(());
+        }
+        Err(self.unexpected(expected)?)
+    }
+
+    /// The fault that the next byte is not what was expected.
+    pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<Stop, Stop> {
+        let found = match self.peek()? {
+            None => "the header's end".to_owned(),
+            Some(byte) => format!("{:?}", char::from(byte)),
+        };
+        Ok(Stop::fault(self.pos(), What::words(expected, found)))
+    }
+
+    /// A number of digits alone, without a leading zero.
+    pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, Stop> {
+        self.blank()?;
+        let start = self.pos();
+        let mut number = Some(0u64);
+        let mut leading = false;
+        while let Some(digit @ b'0'..=b'9') = self.peek()? {
+            leading |= number == Some(0) && self.pos() > start;
+            number = number
+                .and_then(|n| n.checked_mul(10))
+                .and_then(|n| n.checked_add(u64::from(digit - b'0')));
+            self.step();
+        }
+        if self.pos() == start {
+            return Err(self.unexpected(expected)?);
+        }
+        let found = if leading {
+            "a leading zero"
+        } else {
+            "one over 64 bits"
+        };
+        number
+            .filter(|_| !leading)
+            .ok_or_else(|| Stop::fault(start, What::words(expected, found)))
+    }
+
+    /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a comma
+    /// may stand before a parenthesis, as in Python, but not before a bracket, as in JSON. What is beyond one more than a
+    /// shape may have is counted, not kept.
+    pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, Stop> {
+        let mut numbers = Numbers::default();
+        while numbers.comma && close == b']' || !self.take(close)? {
+            let number = self.number(expected)?;
+            if numbers.kept.len() <= blob_core::MAX_AXES {
+                numbers.kept.push(number);
+            }
+            numbers.count += 1;
+            // Python 2 wrote long integers as `3L`.
+            if close == b')' {
+                self.take(b'L')?;
+            }
+            numbers.comma = self.take(b',')?;
+            if !numbers.comma {
+                self.expect(close, "a comma or the end of the list")?;
+                break;
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// A JSON string of at most `limit` bytes.
+    pub(crate) fn json_string(&mut self, limit: u64, field: &'static str) -> Result<String, Stop> {
+        let start = self.pos();
+        match self.json_string_up_to(limit)? {
+            Some(text) => Ok(text),
+            None => {
+                let found = self.pos() - start;
+                let what = What::Limit {
+                    field,
+                    found,
+                    limit,
+                    option: None,
+                };
+                Err(Stop::fault(start, what))
+            }
+        }
+    }
+
+    /// A JSON string; `None`, and moved over all the same, where it is over `limit` bytes.
+    pub(crate) fn json_string_up_to(&mut self, limit: u64) -> Result<Option<String>, Stop> {
+        self.expect(b'"', "a JSON string")?;
+        let start = self.pos();
+        let mut text = Vec::new();
+        let mut fits = true;
+        loop {
+            let hand = self.cursor.at_hand(self.end)?;
+            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
+            let plain = hand.iter().position(special).unwrap_or(hand.len());
+            fits &= (text.len() + plain) as u64 <= limit;
+            if fits {
+                text.extend_from_slice(&hand[..plain]);
+            }
+            let at = self.pos() + plain as u64;
+            self.cursor.seek(at);
+            if plain > 0 {
+                continue;
+            }
+            match self.next()? {
+                b'"' => break,
+                b'\\' => {
+                    let mut utf8 = [0; 4];
+                    let bytes = self.escape(at)?.encode_utf8(&mut utf8).as_bytes();
+                    fits &= (text.len() + bytes.len()) as u64 <= limit;
+                    if fits {
+                        text.extend_from_slice(bytes);
+                    }
+                }
+                _ => {
+                    return Err(Stop::fault(
+                        at,
+                        What::words("a JSON string", "a control character"),
+                    ));
+                }
+            }
+        }
+        if !fits {
+            return Ok(None);
+        }
+        let text = String::from_utf8(text);
+        text.map(Some)
+            .map_err(|_| Stop::fault(start, What::words("a JSON string in UTF-8", "other bytes")))
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, at: u64) -> Result<char, Stop> {
+        Ok(match self.next()? {
+            b'b' => '\u{8}',
+            b'f' => '\u{C}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            other @ (b'"' | b'\\' | b'/') => char::from(other),
+            b'u' => {
+                let mut units = [self.hex(at)?, 0];
+                let mut len = 1;
+                if (0xD800..0xDC00).contains(&units[0])
+                    && self.next()? == b'\\'
+                    && self.next()? == b'u'
+                {
+                    units[1] = self.hex(at)?;
+                    len = 2;
+                }
+                match char::decode_utf16(units[..len].iter().copied()).next() {
+                    Some(Ok(c)) => c,
+                    _ => {
+                        return Err(Stop::fault(
+                            at,
+                            What::words("a character", "half a surrogate pair"),
+                        ));
+                    }
+                }
+            }
+            other => {
+                let found = format!("\\{}", char::from(other).escape_default());
+                return Err(Stop::fault(at, What::words("a JSON escape", found)));
+            }
+        })
+    }
+
+    fn hex(&mut self, at: u64) -> Result<u16, Stop> {
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = char::from(self.next()?).to_digit(16);
+            let digit = digit
+                .ok_or_else(|| Stop::fault(at, What::words("four hexadecimal digits", "others")))?;
+            unit = unit << 4 | digit as u16;
+        }
+        Ok(unit)
+    }
+}
+
+/// The numbers of a list.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    /// The first of them: one more than a shape may have axes, at most.
+    pub(crate) kept: Vec<u64>,
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Whether the last one has a comma behind it.
+    pub(crate) comma: bool,
+}
+
+impl Numbers {
+    /// The numbers as a shape, or why they are none.
+    pub(crate) fn shape(&self) -> Result<blob_core::Shape, What> {
+        let max = blob_core::MAX_AXES as u64;
+        if self.count > max {
+            let found = self.count;
+            return Err(What::Axes { found, max });
+        }
+        let axes = self.count as u32;
+        let dims: Result<Vec<usize>, _> = self.kept.iter().map(|d| usize::try_from(*d)).collect();
+        let shape = dims.ok().and_then(|dims| blob_core::Shape::new(dims).ok());
+        shape.ok_or(What::Overflow { axes })
+    }
+}

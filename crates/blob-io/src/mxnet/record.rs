@@ -1,0 +1,395 @@
+//! One record: an array of any version (V0 to V3) and storage (dense, row_sparse, csr), or none.
+//!
+//! Reads its header and passes over its data. What is wrong here is wrong with the whole file: records have no length,
+//! so where one cannot be understood, the place of the next is unknown.
+
+use blob_core::{DType, MAX_AXES, Shape};
+
+use crate::cursor::Cursor;
+use crate::entry::{Kind, SparseKind};
+use crate::error::{Fault, Stop, What};
+use crate::mxnet::flags::{self, Context};
+
+/// Which record layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// 0.5 to 0.10: no magic, `u32` dims.
+    V0,
+    /// 0.11: `i64` dims.
+    V1,
+    /// 0.12 to today: with a storage type.
+    V2,
+    /// 1.5 to today, np-shape: a shape without axes is a scalar.
+    V3,
+}
+
+const V1_MAGIC: u32 = 0xF993_FAC8;
+const V2_MAGIC: u32 = 0xF993_FAC9;
+const V3_MAGIC: u32 = 0xF993_FACA;
+
+/// What a dense V2 record without axes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAxes {
+    /// No array, and the record ends: how MXNet reads it, though it writes none such.
+    None,
+    /// A scalar: how 1.5 to 1.9 wrote one without np-shape, and then could not read it.
+    Scalar,
+}
+
+/// One record.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) version: Version,
+    /// Whether it is one that [`NoAxes`] decides about.
+    pub(crate) no_axes: bool,
+    /// Where the array lay; none for a record without an array.
+    pub(crate) context: Option<Context>,
+    pub(crate) body: Body,
+}
+
+/// What a record holds.
+#[derive(Debug)]
+pub(crate) enum Body {
+    None,
+    Dense(Part),
+    Sparse {
+        kind: SparseKind,
+        /// The dense shape.
+        shape: Shape,
+        /// The values, then the others as they stand in the file.
+        parts: Vec<Part>,
+        /// Whether the stored shape of the values is another than theirs.
+        stale: bool,
+    },
+}
+
+/// One run of elements.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) kind: Kind,
+    pub(crate) shape: Shape,
+    pub(crate) dtype: DType,
+    pub(crate) offset: u64,
+}
+
+/// Reads the record at the cursor, which then stands behind it.
+pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, Stop> {
+    let at = cursor.pos();
+    let word = cursor.u32("a record")?;
+    let version = version(word).ok_or_else(|| no_record(at, word))?;
+    let storage = match version {
+        Version::V0 | Version::V1 => None,
+        Version::V2 | Version::V3 => storage(cursor, version)?,
+    };
+    let stored = match storage {
+        Some(_) => Some(dims(cursor, "the storage shape")?),
+        None => None,
+    };
+    let dims = match version {
+        Version::V0 => short_dims(cursor, word as usize)?,
+        _ => dims(cursor, "the shape")?,
+    };
+    let empty = dims.values.is_empty();
+    let undecided = version == Version::V2 && storage.is_none() && empty;
+    let none = match version {
+        Version::V3 => dims.values.contains(&-1) && dims.values.iter().all(|d| *d >= -1),
+        _ => empty && !(undecided && no_axes == NoAxes::Scalar),
+    };
+    let mut record = Record {
+        version,
+        no_axes: undecided,
+        context: None,
+        body: Body::None,
+    };
+    if none {
+        return Ok(record);
+    }
+    let shape = dims.shape()?;
+    record.context = Some(Context {
+        dev_type: cursor.i32("the device type")?,
+        dev_id: cursor.i32("the device number")?,
+    });
+    let dtype = type_flag(cursor, "the type flag")?;
+    record.body = match storage.zip(stored) {
+        None => Body::Dense(data(cursor, Kind::Data, dims.at, shape, dtype)?),
+        Some((kind, stored)) => sparse(cursor, kind, stored, shape, dtype)?,
+    };
+    Ok(record)
+}
+
+fn version(word: u32) -> Option<Version> {
+    match word {
+        V1_MAGIC => Some(Version::V1),
+        V2_MAGIC => Some(Version::V2),
+        V3_MAGIC => Some(Version::V3),
+        ndim if ndim as usize <= MAX_AXES => Some(Version::V0),
+        _ => None,
+    }
+}
+
+fn no_record(at: u64, word: u32) -> Stop {
+    let expected = "a record (0xF993FAC8, …C9, …CA, or up to 32 axes of a V0 one)";
+    Stop::fault(at, What::words(expected, format!("{word:#010X}")))
+}
+
+/// The storage type; `None` for a dense one.
+fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKind>, Stop> {
+    let at = cursor.pos();
+    let found = cursor.i32("the storage type")?;
+    match (found, version) {
+        (0, _) => Ok(None),
+        (1, Version::V2) => Ok(Some(SparseKind::RowSparse)),
+        (2, Version::V2) => Ok(Some(SparseKind::Csr)),
+        _ if swapped(found, 2) => Err(big_endian(at, "a storage type of 0 to 2", found)),
+        // A none array stops MXNet's writer right here: the file was never whole.
+        (-1, Version::V2) => Err(Stop::fault(
+            at,
+            What::words(
+                "a storage type of 0 to 2",
+                "-1 (undefined): MXNet fails while it writes such an array",
+            ),
+        )),
+        _ => Err(Stop::fault(
+            at,
+            What::Flag {
+                field: "the storage type",
+                found: found.into(),
+                known: match version {
+                    Version::V3 => "0 (dense)",
+                    _ => "0 (dense), 1 (row_sparse) or 2 (csr)",
+                },
+            },
+        )),
+    }
+}
+
+/// Whether `found` is a number from 1 to `max` of a machine of the other byte order.
+fn swapped(found: i32, max: i32) -> bool {
+    (1..=max).contains(&found.swap_bytes())
+}
+
+/// Such a machine writes the framing little-endian and the rest in its own order (apache/mxnet#18667).
+fn big_endian(at: u64, expected: &'static str, found: i32) -> Stop {
+    let as_written = found.swap_bytes();
+    let found = format!(
+        "{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files"
+    );
+    Stop::fault(at, What::words(expected, found))
+}
+
+/// Dimensions as they are stored, and where.
+struct Dims {
+    at: u64,
+    width: u64,
+    values: Vec<i64>,
+}
+
+/// `i32` ndim, then as many `i64`.
+fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
+    let at = cursor.pos();
+    let found = cursor.i32(field)?;
+    if swapped(found, MAX_AXES as i32) {
+        return Err(big_endian(at, "0 to 32 axes", found));
+    }
+    // MXNet takes -1, "unknown", for a count of axes and reads 2⁶⁴-8 bytes of them; no writer stores it.
+    let Ok(ndim) = usize::try_from(found) else {
+        let what = What::Flag {
+            field: "the number of axes",
+            found: found.into(),
+            known: "0 to 32",
+        };
+        return Err(Stop::fault(at, what));
+    };
+    if ndim > MAX_AXES {
+        let (found, max) = (ndim as u64, MAX_AXES as u64);
+        return Err(Stop::fault(at, What::Axes { found, max }));
+    }
+    let at = cursor.pos();
+    cursor.need(8 * ndim as u64, cursor.file_len(), field)?;
+    let values = (0..ndim)
+        .map(|_| cursor.i64(field))
+        .collect::<Result<_, _>>()?;
+    Ok(Dims {
+        at,
+        width: 8,
+        values,
+    })
+}
+
+/// As many `u32` as the record's first word said.
+fn short_dims(cursor: &mut Cursor<'_>, ndim: usize) -> Result<Dims, Stop> {
+    let at = cursor.pos();
+    let field = "the shape";
+    cursor.need(4 * ndim as u64, cursor.file_len(), field)?;
+    let values = (0..ndim)
+        .map(|_| cursor.u32(field).map(i64::from))
+        .collect::<Result<_, _>>()?;
+    Ok(Dims {
+        at,
+        width: 4,
+        values,
+    })
+}
+
+impl Dims {
+    fn shape(&self) -> Result<Shape, Fault> {
+        let mut dims = Vec::with_capacity(self.values.len());
+        for (axis, &found) in self.values.iter().enumerate() {
+            let dim = usize::try_from(found).map_err(|_| {
+                let what = What::Dim {
+                    axis: axis as u32,
+                    found,
+                    max: isize::MAX as u64,
+                };
+                Fault::new(self.at + axis as u64 * self.width, what)
+            })?;
+            dims.push(dim);
+        }
+        let axes = dims.len() as u32;
+        Shape::new(dims).map_err(|_| Fault::new(self.at, What::Overflow { axes }))
+    }
+}
+
+fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Stop> {
+    let at = cursor.pos();
+    let flag = cursor.i32(field)?;
+    flags::dtype(flag).ok_or_else(|| {
+        let what = What::Flag {
+            field,
+            found: flag.into(),
+            known: "0 to 12",
+        };
+        Stop::fault(at, what)
+    })
+}
+
+/// Passes over elements, which must exist; their shape stands at `at`.
+fn data(
+    cursor: &mut Cursor<'_>,
+    kind: Kind,
+    at: u64,
+    shape: Shape,
+    dtype: DType,
+) -> Result<Part, Stop> {
+    let offset = cursor.pos();
+    let field = match kind {
+        Kind::Values => "the values of a sparse array",
+        Kind::Indices => "the indices of a sparse array",
+        Kind::Indptr => "the row pointers of a csr array",
+        _ => "the data",
+    };
+    let axes = shape.num_axes() as u32;
+    let len = (shape.count() as u64)
+        .checked_mul(dtype.size() as u64)
+        .ok_or_else(|| Fault::new(at, What::Overflow { axes }))?;
+    cursor.skip(len, field)?;
+    Ok(Part {
+        kind,
+        shape,
+        dtype,
+        offset,
+    })
+}
+
+/// The rest of a sparse record: types and shapes of the index arrays, then the values, then the index arrays.
+fn sparse(
+    cursor: &mut Cursor<'_>,
+    kind: SparseKind,
+    stored: Dims,
+    shape: Shape,
+    dtype: DType,
+) -> Result<Body, Stop> {
+    let names: &[Kind] = match kind {
+        SparseKind::RowSparse => &[Kind::Indices],
+        SparseKind::Csr => &[Kind::Indptr, Kind::Indices],
+    };
+    let mut indexes = Vec::with_capacity(names.len());
+    let mut rows = 0;
+    for name in names {
+        let dtype = type_flag(cursor, "an index array's type flag")?;
+        let dims = dims(cursor, "an index array's shape")?;
+        let shape = dims.shape()?;
+        // MXNet refuses others too; the number of values would not be known.
+        if shape.num_axes() != 1 {
+            let what = What::Mismatch {
+                field: "the axes of an index array",
+                expected: 1,
+                found: shape.num_axes() as u64,
+            };
+            return Err(Stop::fault(dims.at, what));
+        }
+        rows = dims.values[0];
+        indexes.push((*name, dims.at, shape, dtype));
+    }
+    let (at, width) = (stored.at, stored.width);
+    let Some(values) = storage_dims(kind, &stored.values, shape.dims(), rows) else {
+        let found = "no axes";
+        return Err(Stop::fault(
+            at,
+            What::words("a storage shape of one axis or more", found),
+        ));
+    };
+    let stale = values != stored.values;
+    let values = Dims { at, width, values }.shape()?;
+    let mut parts = vec![data(cursor, Kind::Values, at, values, dtype)?];
+    for (name, at, shape, dtype) in indexes {
+        parts.push(data(cursor, name, at, shape, dtype)?);
+    }
+    Ok(Body::Sparse {
+        kind,
+        shape,
+        parts,
+        stale,
+    })
+}
+
+/// The shape of a sparse array's values, from the stored one, the dense one and the number of indices.
+///
+/// The stored one may be stale: MXNet writes it before the operation that makes the array has ended, and the rest
+/// after. So, as its loader does: where it has no elements it is made anew, and its first extent is never believed.
+fn storage_dims(
+    kind: SparseKind,
+    stored: &[i64],
+    dense: &[usize],
+    indices: i64,
+) -> Option<Vec<i64>> {
+    let mut dims = stored.to_vec();
+    if stored.contains(&0) {
+        dims = match kind {
+            SparseKind::Csr => vec![indices],
+            SparseKind::RowSparse => dense.iter().map(|d| *d as i64).collect(),
+        };
+    }
+    *dims.first_mut()? = indices;
+    Some(dims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_extent_of_a_storage_shape_is_never_believed() {
+        let csr = |stored: &[i64]| storage_dims(SparseKind::Csr, stored, &[6, 4], 5);
+        let rows = |stored: &[i64]| storage_dims(SparseKind::RowSparse, stored, &[6, 4, 2], 3);
+        assert_eq!(csr(&[5]).unwrap(), [5]);
+        assert_eq!(csr(&[0]).unwrap(), [5], "the writer's race");
+        for stale in [1, 1000, -3, 1 << 40] {
+            assert_eq!(csr(&[stale]).unwrap(), [5]);
+            assert_eq!(rows(&[stale, 4, 2]).unwrap(), [3, 4, 2]);
+        }
+        assert_eq!(rows(&[0]).unwrap(), [3, 4, 2]);
+        assert_eq!(rows(&[9, 0, 2]).unwrap(), [3, 4, 2]);
+        // Other extents are taken as they are, also where they do not fit the dense shape.
+        assert_eq!(rows(&[9, 7]).unwrap(), [3, 7]);
+        assert_eq!(csr(&[]), None);
+    }
+
+    #[test]
+    fn numbers_of_the_other_byte_order_are_recognised() {
+        assert!(swapped(0x0200_0000, 2));
+        assert!(!swapped(2, 2));
+        assert!(!swapped(0, 2));
+        assert!(!swapped(-1, 32));
+    }
+}

@@ -1,0 +1,325 @@
+//! Raw names, made unique without guessing, and the list that entries are gathered in.
+//!
+//! The rules stand in ARCHITECTURE, "Names of tensors". Leaves every other naming to `blob-convert`.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use crate::entry::{Entry, Kind};
+use crate::error::{Fault, Stop, What};
+use crate::limits::Limits;
+use crate::warning::{Flag, Warning};
+
+/// Gathers entries, gives each a unique name, and keeps the file's limits.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    limits: Limits,
+    entries: Vec<Entry>,
+    /// Hashes of the names given so far. 64 bits are enough: were two names ever to meet, the later one would
+    /// merely get its position added, as if it were taken.
+    taken: HashSet<u64>,
+    /// Hashes of the names of the layers with tensors so far.
+    layers: HashSet<u64>,
+    types: HashSet<Arc<str>>,
+    name_bytes: u64,
+    axes: u64,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) metadata: Vec<(String, String)>,
+    /// Layers or records seen so far, with arrays or without.
+    pub(crate) positions: u32,
+}
+
+impl Gather {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            limits: limits.clone(),
+            entries: Vec::new(),
+            taken: HashSet::new(),
+            layers: HashSet::new(),
+            types: HashSet::new(),
+            name_bytes: 0,
+            axes: 0,
+            warnings: Vec::new(),
+            metadata: Vec::new(),
+            positions: 0,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many entries so far have no fault.
+    pub(crate) fn intact(&self) -> usize {
+        self.entries.iter().filter(|e| e.fault.is_none()).count()
+    }
+
+    /// The position of the next layer or record, which begins at `offset`.
+    pub(crate) fn next_position(&mut self, offset: u64) -> Result<u32, Stop> {
+        let position = self.positions;
+        self.positions = position.checked_add(1).ok_or_else(|| {
+            Stop::fault(
+                offset,
+                What::Limit {
+                    field: "the number of layers or records",
+                    found: 1 << 32,
+                    limit: u64::from(u32::MAX),
+                    option: None,
+                },
+            )
+        })?;
+        Ok(position)
+    }
+
+    /// Errors where `n` arrays would be more than the limit.
+    pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), Stop> {
+        if n <= self.limits.max_arrays {
+            return Ok(());
+        }
+        Err(Stop::fault(
+            offset,
+            What::Limit {
+                field: "the number of arrays",
+                found: n,
+                limit: self.limits.max_arrays,
+                option: Some("raise the limit with --max-arrays if you trust the file"),
+            },
+        ))
+    }
+
+    /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets
+    /// `@<position>` until it is free.
+    pub(crate) fn push(&mut self, entry: Entry, name: &str, offset: u64) -> Result<(), Stop> {
+        self.add(entry, offset)?;
+        self.name(self.entries.len() - 1, name, offset)
+    }
+
+    /// Adds an entry whose name comes later, by [`Gather::name`]: MXNet's keys stand behind all arrays.
+    pub(crate) fn add(&mut self, entry: Entry, offset: u64) -> Result<(), Stop> {
+        self.check_count(self.entries.len() as u64 + 1, offset)?;
+        let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
+        self.axes += (entry.shape.num_axes() + dense) as u64;
+        let limit = Limits::axes_for(self.entries.len() as u64 + 1);
+        if self.axes > limit {
+            let what = What::Limit {
+                field: "the axes of all arrays",
+                found: self.axes,
+                limit,
+                option: None,
+            };
+            return Err(Stop::fault(offset, what));
+        }
+        if self.entries.len() == self.entries.capacity() {
+            // An eighth more each time, not twice as much: the list of a hostile file stays within its bound.
+            self.entries.reserve_exact(self.entries.len() / 8 + 16);
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    /// Names the entry at `index`, as [`Gather::push`] does.
+    pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), Stop> {
+        let name = self.unique(name, self.entries[index].position);
+        if let Cow::Owned(_) = name {
+            self.entries[index].flags.set(Flag::RepeatedName);
+        }
+        self.spend(name.len() as u64, offset)?;
+        self.taken.insert(hash(&name));
+        self.entries[index].name = name.into();
+        Ok(())
+    }
+
+    /// Takes a name for an array that is listed as its parts only; returns it as it became.
+    pub(crate) fn reserve<'n>(
+        &mut self,
+        name: &'n str,
+        position: u32,
+        offset: u64,
+    ) -> Result<Cow<'n, str>, Stop> {
+        let name = self.unique(name, position);
+        self.spend(name.len() as u64, offset)?;
+        self.taken.insert(hash(&name));
+        Ok(name)
+    }
+
+    /// The entry at `index`, to be completed.
+    pub(crate) fn entry_mut(&mut self, index: usize) -> Option<&mut Entry> {
+        self.entries.get_mut(index)
+    }
+
+    /// Forgets every entry, for a second reading of the same file.
+    pub(crate) fn restart(&mut self) {
+        self.entries.clear();
+        self.taken.clear();
+        self.name_bytes = 0;
+        self.axes = 0;
+        self.positions = 0;
+    }
+
+    /// Whether an entry has this name already.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.taken.contains(&hash(name))
+    }
+
+    /// The entries so far, for a format whose order shows only at the end.
+    pub(crate) fn entries_mut(&mut self) -> &mut [Entry] {
+        &mut self.entries
+    }
+
+    fn unique<'n>(&self, name: &'n str, position: u32) -> Cow<'n, str> {
+        let mut name = match name {
+            "__metadata__" => Cow::Owned(format!("__metadata__@{position}")),
+            _ => Cow::Borrowed(name),
+        };
+        while self.taken.contains(&hash(&name)) {
+            name = Cow::Owned(format!("{name}@{position}"));
+        }
+        name
+    }
+
+    /// What a layer's blobs are called before their index: its name, with its position where the name is empty or an
+    /// earlier layer with tensors has it.
+    pub(crate) fn layer_base(&mut self, name: &str, position: u32, has_tensors: bool) -> String {
+        if !has_tensors {
+            return String::new();
+        }
+        if self.layers.insert(hash(name)) && !name.is_empty() {
+            return name.to_owned();
+        }
+        format!("{name}@{position}")
+    }
+
+    /// One shared copy of a layer's type, of which a net has few.
+    pub(crate) fn intern(&mut self, text: &str, offset: u64) -> Result<Arc<str>, Stop> {
+        if let Some(known) = self.types.get(text) {
+            return Ok(known.clone());
+        }
+        self.spend(text.len() as u64, offset)?;
+        let new: Arc<str> = text.into();
+        self.types.insert(new.clone());
+        Ok(new)
+    }
+
+    /// Counts bytes of names against their limit.
+    fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), Stop> {
+        self.name_bytes += bytes;
+        let limit = self.limits.names_for(self.entries.len() as u64);
+        if self.name_bytes <= limit {
+            return Ok(());
+        }
+        Err(Stop::fault(
+            offset,
+            What::Limit {
+                field: "the bytes of all names",
+                found: self.name_bytes,
+                limit,
+                option: None,
+            },
+        ))
+    }
+
+    pub(crate) fn warn(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
+        let warning = Warning::new(offset, text);
+        // Kinds of warning are few, and each is said once.
+        if !self.warnings.iter().any(|w| w.text() == warning.text()) {
+            self.warnings.push(warning);
+        }
+    }
+
+    /// The entries; what else was gathered is taken before.
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+}
+
+fn hash(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Makes a name of bytes from a file: UTF-8 as it is; otherwise each byte that is no UTF-8 becomes `\xHH`, and
+/// then a backslash is written twice.
+pub(crate) fn name_from_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(name) => Cow::Borrowed(name),
+        Err(_) => {
+            let mut name = String::with_capacity(bytes.len() + 8);
+            for chunk in bytes.utf8_chunks() {
+                name.push_str(&chunk.valid().replace('\\', "\\\\"));
+                for byte in chunk.invalid() {
+                    name.push_str(&format!("\\x{byte:02X}"));
+                }
+            }
+            Cow::Owned(name)
+        }
+    }
+}
+
+/// An entry that stands for an array with a fault.
+pub(crate) fn faulty(position: u32, index: u32, kind: Kind, fault: Fault) -> Entry {
+    let mut entry = Entry::new(position, index, kind);
+    entry.fault = Some(Box::new(fault));
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(raw: &[(&str, u32)]) -> Vec<String> {
+        let mut gather = Gather::new(&Limits::default());
+        for (name, position) in raw {
+            gather
+                .push(Entry::new(*position, 0, Kind::Data), name, 0)
+                .unwrap();
+        }
+        let entries = gather.into_entries();
+        entries.iter().map(|e| e.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_taken_name_gets_its_position_until_it_is_free() {
+        assert_eq!(
+            names(&[("a", 0), ("a", 1), ("b@3", 2), ("b", 3), ("b", 3)]),
+            ["a", "a@1", "b@3", "b", "b@3@3"]
+        );
+        assert_eq!(names(&[("__metadata__", 4)]), ["__metadata__@4"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_escaped() {
+        assert_eq!(name_from_bytes(b"conv\\1"), "conv\\1");
+        assert_eq!(name_from_bytes(b"a\\\xFFb"), "a\\\\\\xFFb");
+    }
+
+    #[test]
+    fn axes_that_grow_without_bound_are_refused() {
+        let mut gather = Gather::new(&Limits::default());
+        let pushed = (0..1u32 << 16)
+            .take_while(|i| {
+                let mut entry = Entry::new(*i, 0, Kind::Data);
+                entry.shape = blob_core::Shape::new([1; 32]).unwrap();
+                gather.push(entry, "n", 0).is_ok()
+            })
+            .count();
+        assert_eq!(pushed, (4 << 20) / 8 / 24);
+    }
+
+    #[test]
+    fn names_that_grow_without_bound_are_refused() {
+        let limits = Limits::default();
+        let mut gather = Gather::new(&limits);
+        let long = "n".repeat(60_000);
+        let pushed = (0..1000u32)
+            .take_while(|i| gather.push(Entry::new(*i, 0, Kind::Data), &long, 0).is_ok())
+            .count();
+        assert!((100..200).contains(&pushed), "{pushed}");
+    }
+}

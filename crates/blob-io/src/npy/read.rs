@@ -1,0 +1,27 @@
+//! An npy file as one entry, `@0`.
+
+use crate::cursor::Cursor;
+use crate::entry::{Entry, Kind};
+use crate::names::Gather;
+use crate::npy::header;
+use crate::sniff::Refusal;
+
+/// Lists the file's one array.
+pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let file_len = cursor.file_len();
+    let position = gather.next_position(0)?;
+    let prefix = header::prefix(cursor, file_len)?;
+    let header = header::dict(cursor, prefix.data)?;
+    let mut entry = Entry::new(position, 0, Kind::Data);
+    let room = file_len - prefix.data;
+    match header.describe(&mut entry, prefix.data, room) {
+        Ok(len) if len < room => {
+            let at = prefix.data + len;
+            gather.warn(Some(at), format!("{} bytes follow the array", room - len));
+        }
+        Ok(_) => {}
+        Err(fault) => entry.fault = Some(Box::new(fault)),
+    }
+    gather.push(entry, "@0", 0)?;
+    Ok(String::new())
+}

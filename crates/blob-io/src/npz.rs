@@ -1,0 +1,27 @@
+//! npz: a zip of npy files, as NumPy, SciPy and MXNet 2 write it.
+//!
+//! The container: PKWARE's APPNOTE.TXT 6.3.10; only what an npz needs of it.
+
+mod index;
+pub(crate) mod read;
+mod sparse;
+pub(crate) mod write;
+mod zip;
+
+const LOCAL: u32 = 0x0403_4B50;
+const CENTRAL: u32 = 0x0201_4B50;
+const END: u32 = 0x0605_4B50;
+const END64: u32 = 0x0606_4B50;
+const LOCATOR64: u32 = 0x0706_4B50;
+
+/// Extra field: sizes and offsets of 64 bits.
+const EXTRA_ZIP64: u16 = 0x0001;
+/// Extra field: padding, so that the data are aligned (as Android's zipalign has it: the alignment, then zeros).
+const EXTRA_ALIGN: u16 = 0xD935;
+/// Extra field of ours: the tensor's own name, where the member's had to differ from it.
+const EXTRA_NAME: u16 = 0x6C62;
+/// What the content of that field begins with.
+const NAME_MARK: &[u8] = b"blob name\0";
+
+/// The receipt's key in the metadata, and the member that holds it.
+const RECEIPT: (&str, &str) = ("blob.receipt", "blob.receipt.json");

@@ -1,0 +1,186 @@
+//! The members of an archive in the order of the file, each a few bytes: a hostile one can list a million.
+//!
+//! The central directory is read twice, once for this index and once for each member when its turn comes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::cursor::Cursor;
+use crate::error::{Stop, What};
+use crate::npz::RECEIPT;
+use crate::npz::zip::{self, Directory, Member};
+use crate::sniff::Refusal;
+
+/// The members of a folder that holds a sparse array, in the order in which their entries come.
+const PARTS: [&[u8]; 5] = [b"data", b"indices", b"indptr", b"shape", b"format"];
+
+/// One member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    /// Where its record in the central directory lies.
+    pub(crate) record: u64,
+    /// A hash of its folder, where the folder holds all parts of a sparse array; 0 otherwise.
+    pub(crate) group: u64,
+    /// Where its local header lies, or the first one of its group.
+    local: u64,
+    /// Where it ends at the earliest.
+    end: u64,
+    role: Role,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    /// A part of a sparse array, by its place in `PARTS`.
+    Part(u8),
+    Array,
+    Other,
+}
+
+impl Slot {
+    pub(crate) fn is_array(self) -> bool {
+        self.role != Role::Other
+    }
+
+    /// Which part of a sparse array the member is: data, indices, indptr, shape, format.
+    pub(crate) fn part(self) -> Option<usize> {
+        match self.role {
+            Role::Part(part) => Some(part.into()),
+            Role::Array | Role::Other => None,
+        }
+    }
+}
+
+/// What an archive holds, as far as it tells whether it is one of ours.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) arrays: u64,
+    pub(crate) receipt: bool,
+    pickle: bool,
+}
+
+impl Found {
+    fn note(&mut self, name: &[u8], role: Role) {
+        self.arrays += u64::from(role != Role::Other);
+        self.receipt |= name == RECEIPT.1.as_bytes();
+        self.pickle |= name == b"data.pkl" || name.ends_with(b"/data.pkl");
+    }
+
+    /// What an archive without arrays is.
+    pub(crate) fn refusal(&self) -> Refusal {
+        let (what, help) = match self.pickle {
+            true => (
+                "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
+                "a pickle can run code when it is loaded; in Python, safetensors.torch.save_file writes what blob reads",
+            ),
+            false => (
+                "a zip archive without npy files in it",
+                "unpack it first and open the file inside",
+            ),
+        };
+        Refusal::Other(what.to_owned(), Some(help))
+    }
+}
+
+/// Reads the central directory; errors where it breaks off or members overlap.
+pub(crate) fn read(
+    cursor: &mut Cursor<'_>,
+    directory: Directory,
+) -> Result<(Vec<Slot>, Found), Stop> {
+    let mut slots = Vec::new();
+    let mut found = Found::default();
+    cursor.seek(directory.begin);
+    while cursor.pos() < directory.end {
+        let record = cursor.pos();
+        if slots.len() as u64 == directory.count {
+            return Err(count(record, directory.count, slots.len() as u64 + 1));
+        }
+        let member = zip::member(cursor, directory.end)?;
+        let slot = slot(&member, record, directory)?;
+        found.note(&member.name, slot.role);
+        if slots.len() == slots.capacity() {
+            slots.reserve_exact(slots.len() / 3 + 16);
+        }
+        slots.push(slot);
+    }
+    if slots.len() as u64 != directory.count {
+        return Err(count(directory.end, directory.count, slots.len() as u64));
+    }
+    slots.sort_unstable_by_key(|slot| (slot.local, slot.record));
+    if let Some([_, second]) = slots
+        .windows(2)
+        .map(<&[Slot; 2]>::try_from)
+        .find_map(|pair| pair.ok().filter(|[a, b]| a.end > b.local))
+    {
+        let what = What::words(
+            "members that do not overlap",
+            "one that begins within another",
+        );
+        return Err(Stop::fault(second.local, what));
+    }
+    group(&mut slots);
+    slots.sort_unstable_by_key(|slot| (slot.local, slot.role));
+    Ok((slots, found))
+}
+
+fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, Stop> {
+    let end = member.least_end().filter(|end| *end <= directory.begin);
+    let end = end.ok_or_else(|| {
+        let what = What::Truncated {
+            field: "a member",
+            needed: member.packed,
+            left: directory.begin.saturating_sub(member.local),
+        };
+        Stop::fault(record, what)
+    })?;
+    let (mut role, mut group) = (Role::Other, 0);
+    if let Some(stem) = member.name.strip_suffix(b".npy") {
+        let (folder, base) = match stem.iter().rposition(|b| *b == b'/') {
+            Some(slash) => (&stem[..slash], &stem[slash + 1..]),
+            None => (&stem[..0], stem),
+        };
+        role = match PARTS.iter().position(|part| *part == base) {
+            Some(part) => Role::Part(part as u8),
+            None => Role::Array,
+        };
+        if role != Role::Array {
+            let mut hasher = DefaultHasher::new();
+            folder.hash(&mut hasher);
+            group = hasher.finish() | 1;
+        }
+    }
+    let local = member.local;
+    Ok(Slot {
+        record,
+        group,
+        local,
+        end,
+        role,
+    })
+}
+
+fn count(offset: u64, expected: u64, found: u64) -> Stop {
+    let what = What::Mismatch {
+        field: "the number of members in the zip's central directory",
+        expected,
+        found,
+    };
+    Stop::fault(offset, what)
+}
+
+/// Keeps the groups that are whole; their members get the place of the first of them.
+fn group(slots: &mut [Slot]) {
+    slots.sort_unstable_by_key(|slot| (slot.group, slot.role));
+    for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {
+        let parts: Vec<Role> = slots.iter().take(6).map(|slot| slot.role).collect();
+        let [data, indices, indptr, shape, format] = [0, 1, 2, 3, 4].map(Role::Part);
+        let whole = parts == [data, indices, indptr, shape, format]
+            || parts == [data, indices, shape, format];
+        let first = slots.iter().map(|slot| slot.local).min().unwrap_or(0);
+        for slot in slots {
+            if whole && slot.group != 0 {
+                slot.local = first;
+            } else {
+                slot.group = 0;
+            }
+        }
+    }
+}

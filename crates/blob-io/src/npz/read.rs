@@ -1,0 +1,327 @@
+//! An npz file as entries: one for each npy member, three for a folder that holds a sparse array.
+//!
+//! A member's own faults are its entry's; a central directory that does not hold together fails the file.
+
+use std::io::Read;
+
+use blob_core::{DType, Shape};
+
+use crate::cursor::Cursor;
+use crate::entry::{Deflated, Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Fault, Stop, What};
+use crate::names::{Gather, name_from_bytes};
+use crate::npy::header::{self, Header};
+use crate::npz::RECEIPT;
+use crate::npz::index::{self, Slot};
+use crate::npz::sparse;
+use crate::npz::zip::{self, Directory, Member};
+use crate::payload;
+use crate::sniff::Refusal;
+use crate::source::{Bytes, Source};
+
+const STORED: u16 = 0;
+const DEFLATED: u16 = 8;
+
+/// How many bytes of receipts and notes are kept, and of names of members that are neither.
+const MOST_METADATA: u64 = 4 << 20;
+const MOST_OTHERS: usize = 8;
+
+/// An open archive: what the reading of its members needs.
+pub(crate) struct Archive<'c, 's> {
+    pub(crate) source: &'s dyn Source,
+    pub(crate) cursor: &'c mut Cursor<'s>,
+    pub(crate) directory: Directory,
+    /// Whether a member so far is deflated.
+    deflated: bool,
+}
+
+/// Lists the arrays in the order of the file.
+pub(crate) fn read<'s>(
+    source: &'s dyn Source,
+    cursor: &mut Cursor<'s>,
+    gather: &mut Gather,
+) -> Result<String, Refusal> {
+    let directory = zip::directory(cursor)?;
+    gather.check_count(directory.count, directory.begin)?;
+    let (slots, found) = index::read(cursor, directory)?;
+    if found.arrays == 0 && !found.receipt && directory.count > 0 {
+        return Err(found.refusal());
+    }
+    let len = source.len();
+    if directory.archive_end < len {
+        let at = directory.archive_end;
+        gather.warn(Some(at), format!("{} bytes follow the archive", len - at));
+    }
+    let mut archive = Archive {
+        source,
+        cursor,
+        directory,
+        deflated: false,
+    };
+    let mut notes = Notes::default();
+    for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
+        if slots[0].group == 0 || !sparse::push(&mut archive, slots, gather)? {
+            for slot in slots {
+                single(&mut archive, *slot, gather, &mut notes)?;
+            }
+        }
+    }
+    let deflated = archive.deflated;
+    notes.finish(gather);
+    Ok(if deflated { "deflated" } else { "" }.to_owned())
+}
+
+/// One member that stands for itself.
+fn single(
+    archive: &mut Archive<'_, '_>,
+    slot: Slot,
+    gather: &mut Gather,
+    notes: &mut Notes,
+) -> Result<(), Stop> {
+    let member = archive.member(slot)?;
+    if slot.is_array() {
+        let position = gather.next_position(slot.record)?;
+        let entry = archive.entry(&member, position, 0, Kind::Data, gather)?;
+        let stem = member.name.strip_suffix(b".npy").unwrap_or(&member.name);
+        let name = name_from_bytes(member.raw.as_deref().unwrap_or(stem)).into_owned();
+        return gather.push(entry, &name, slot.record);
+    }
+    match notes.text(archive, &member, gather)? {
+        Some(pair) => gather.metadata.push(pair),
+        None => notes.other(&member.name),
+    }
+    Ok(())
+}
+
+impl Archive<'_, '_> {
+    pub(crate) fn member(&mut self, slot: Slot) -> Result<Member, Stop> {
+        self.cursor.seek(slot.record);
+        zip::member(self.cursor, self.directory.end)
+    }
+
+    /// A member's array as an entry without a name; what is wrong with the member is the entry's fault.
+    pub(crate) fn entry(
+        &mut self,
+        member: &Member,
+        position: u32,
+        index: u32,
+        kind: Kind,
+        gather: &mut Gather,
+    ) -> Result<Entry, Stop> {
+        let mut entry = Entry::new(position, index, kind);
+        match self.describe(member, &mut entry) {
+            Ok(0) => Ok(entry),
+            Ok(_) => {
+                gather.warn(None, "members hold more bytes than their arrays");
+                Ok(entry)
+            }
+            Err(Stop::Fault(fault)) => {
+                // What was found out before the fault is shown beside it.
+                entry.dtype = None;
+                entry.payload = Payload::Runs(Runs::None);
+                entry.fault = Some(Box::new(fault));
+                Ok(entry)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Fills the entry in; returns how many bytes of the member follow the array.
+    fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, Stop> {
+        let content = self.content(member)?;
+        let Content::Deflated(stream) = content else {
+            let end = content.begin() + member.size;
+            let prefix = header::prefix(self.cursor, end)?;
+            let header = header::dict(self.cursor, prefix.data)?;
+            let room = end - prefix.data;
+            return Ok(room - header.describe(entry, prefix.data, room)?);
+        };
+        let (header, skip) = inflated_header(self.source, &stream, member.size)?;
+        let room = member.size - skip;
+        let at = |fault: Fault| Fault::new(stream.offset, fault.what);
+        let len = header.describe(entry, stream.offset, room).map_err(at)?;
+        if len > 0 {
+            entry.payload = Payload::Deflated(Box::new(Deflated { skip, ..stream }));
+        }
+        Ok(room - len)
+    }
+
+    /// Where a member's bytes are; the cursor stands at their beginning.
+    fn content(&mut self, member: &Member) -> Result<Content, Stop> {
+        if member.encrypted {
+            let what = What::words("a member without encryption", "an encrypted one");
+            return Err(Stop::fault(member.local, what));
+        }
+        let offset = zip::content(self.cursor, member, self.directory.begin)?;
+        match member.method {
+            STORED if member.packed == member.size => Ok(Content::Stored(offset)),
+            STORED => {
+                let what = What::Mismatch {
+                    field: "the packed size of a stored member",
+                    expected: member.size,
+                    found: member.packed,
+                };
+                Err(Stop::fault(member.local, what))
+            }
+            DEFLATED => {
+                self.deflated = true;
+                Ok(Content::Deflated(Deflated {
+                    offset,
+                    packed: member.packed,
+                    skip: 0,
+                }))
+            }
+            method => {
+                let found = format!("compression method {method}");
+                Err(Stop::fault(
+                    member.local,
+                    What::words("a stored or deflated member", found),
+                ))
+            }
+        }
+    }
+
+    /// A member's bytes as they are, where they are at most `limit`.
+    pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, Stop> {
+        if member.size > limit {
+            return Ok(None);
+        }
+        let mut entry = Entry::new(0, 0, Kind::Data);
+        entry.payload = match self.content(member)? {
+            Content::Stored(offset) => Payload::Runs(Runs::One(Segment {
+                offset,
+                count: member.size,
+                stride: 1,
+            })),
+            Content::Deflated(stream) => Payload::Deflated(Box::new(stream)),
+        };
+        entry.dtype = Some(DType::U8);
+        entry.shape = Shape::new([member.size as usize])
+            .map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
+        payload::bytes(self.source, &entry).map(Some)
+    }
+}
+
+enum Content {
+    Stored(u64),
+    Deflated(Deflated),
+}
+
+impl Content {
+    fn begin(&self) -> u64 {
+        match self {
+            Self::Stored(offset) => *offset,
+            Self::Deflated(stream) => stream.offset,
+        }
+    }
+}
+
+/// Inflates a member as far as its npy header goes; returns that and its length.
+fn inflated_header(
+    source: &dyn Source,
+    stream: &Deflated,
+    size: u64,
+) -> Result<(Header, u64), Stop> {
+    let at = |stop| match stop {
+        // Offsets in inflated bytes mean nothing to who looks at the file.
+        Stop::Fault(fault) => Stop::fault(stream.offset, fault.what),
+        io => io,
+    };
+    let mut inflater = payload::inflate(source, stream);
+    let mut head = Vec::new();
+    let mut more = |head: &mut Vec<u8>, len: u64| {
+        let want = len - head.len() as u64;
+        let read = inflater.by_ref().take(want).read_to_end(head);
+        read.map_err(|e| payload::inflate_trouble(stream.offset, e).into_stop())
+    };
+    // The longest prefix; a shorter one has a header behind it.
+    more(&mut head, size.min(12))?;
+    let skip = {
+        let start = Bytes::new(&head[..]);
+        header::prefix(&mut Cursor::new(&start), size)
+            .map_err(at)?
+            .data
+    };
+    if skip > head.len() as u64 {
+        more(&mut head, skip)?;
+    }
+    let whole = Bytes::new(&head[..]);
+    let mut cursor = Cursor::new(&whole);
+    let end = header::prefix(&mut cursor, head.len() as u64)
+        .map_err(at)?
+        .data;
+    let header = header::dict(&mut cursor, end).map_err(at)?;
+    Ok((header, skip))
+}
+
+/// What an archive holds beside its arrays.
+#[derive(Default)]
+struct Notes {
+    taken: u64,
+    others: u64,
+    names: Vec<String>,
+}
+
+impl Notes {
+    /// A member that is a receipt or a note as (key, value).
+    fn text(
+        &mut self,
+        archive: &mut Archive<'_, '_>,
+        member: &Member,
+        gather: &mut Gather,
+    ) -> Result<Option<(String, String)>, Stop> {
+        let name = name_from_bytes(&member.name);
+        let key = if name == RECEIPT.1 {
+            RECEIPT.0.to_owned()
+        } else {
+            // Anybody's text at the top, and ours wherever it is.
+            let stem = member.name.strip_suffix(b".txt");
+            let top = stem.filter(|stem| !stem.contains(&b'/'));
+            match member.raw.as_deref().filter(|_| stem.is_some()).or(top) {
+                Some(key) => name_from_bytes(key).into_owned(),
+                None => return Ok(None),
+            }
+        };
+        // As many bytes as a pair takes beside its texts, so that a million empty ones are bounded too.
+        let taken = key.len() as u64 + 48;
+        let left = MOST_METADATA.saturating_sub(self.taken + taken);
+        match archive.bytes(member, left) {
+            Ok(Some(bytes)) => {
+                self.taken += taken + bytes.len() as u64;
+                Ok(String::from_utf8(bytes).ok().map(|value| (key, value)))
+            }
+            Ok(None) => Ok(None),
+            Err(Stop::Fault(fault)) => {
+                gather.warn(Some(fault.offset()), "a note in the archive cannot be read");
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn other(&mut self, name: &[u8]) {
+        // Folders have members of their own, without content.
+        if name.ends_with(b"/") {
+            return;
+        }
+        self.others += 1;
+        if self.names.len() < MOST_OTHERS {
+            let name = name_from_bytes(name);
+            self.names.push(name.chars().take(64).collect());
+        }
+    }
+
+    fn finish(&mut self, gather: &mut Gather) {
+        if self.others == 0 {
+            return;
+        }
+        let more = self.others - self.names.len() as u64;
+        let mut names = self.names.join(", ");
+        if more > 0 {
+            names += &format!(" and {more} more");
+        }
+        gather
+            .metadata
+            .push(("members without arrays".to_owned(), names));
+    }
+}

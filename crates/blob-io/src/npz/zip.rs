@@ -1,0 +1,254 @@
+//! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
+//! are not looked at, because MXNet 2 writes zeros there.
+
+use crate::cursor::Cursor;
+use crate::error::{Stop, What};
+use crate::npz::{CENTRAL, END, END64, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK};
+
+/// A comment of 65,535 bytes may stand behind the end record of 22.
+const END_LEN: u64 = 22;
+const MOST_COMMENT: u64 = u16::MAX as u64;
+/// A local header without its name and extra fields.
+const LOCAL_LEN: u64 = 30;
+
+/// Where the central directory lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Directory {
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) count: u64,
+    /// Where the archive ends; what follows is not part of it.
+    pub(crate) archive_end: u64,
+}
+
+/// One record of the central directory.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// The name, in bytes; it must not be taken for a path.
+    pub(crate) name: Vec<u8>,
+    /// The tensor's own name, where our writer had to change it.
+    pub(crate) raw: Option<Vec<u8>>,
+    pub(crate) method: u16,
+    pub(crate) encrypted: bool,
+    pub(crate) packed: u64,
+    pub(crate) size: u64,
+    /// Where the local header lies.
+    pub(crate) local: u64,
+}
+
+impl Member {
+    /// The least place where the member can end: its local header may have more extra fields than the central one.
+    pub(crate) fn least_end(&self) -> Option<u64> {
+        self.local
+            .checked_add(LOCAL_LEN + self.name.len() as u64)?
+            .checked_add(self.packed)
+    }
+}
+
+/// Finds the central directory.
+pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, Stop> {
+    let (at, archive_end) = find_end(cursor)?;
+    cursor.seek(at + 8);
+    let file_len = cursor.file_len();
+    let mut short = || {
+        cursor
+            .array(file_len, "the zip's end record")
+            .map(u16::from_le_bytes)
+    };
+    let (_, count) = (short()?, short()?);
+    let (len, begin) = (
+        cursor.u32("the zip's end record")?,
+        cursor.u32("the zip's end record")?,
+    );
+    let full = count == u16::MAX || len == u32::MAX || begin == u32::MAX;
+    let mut found = Directory {
+        begin: begin.into(),
+        end: u64::from(begin) + u64::from(len),
+        count: count.into(),
+        archive_end,
+    };
+    let mut limit = at;
+    if full && let Some(at64) = locate64(cursor, at)? {
+        cursor.seek(at64 + 32);
+        let field = "the zip's ZIP64 end record";
+        let (count, len, begin) = (cursor.u64(field)?, cursor.u64(field)?, cursor.u64(field)?);
+        let end = begin.saturating_add(len);
+        found = Directory {
+            begin,
+            end,
+            count,
+            ..found
+        };
+        limit = at64;
+    }
+    if found.end > limit {
+        let what = What::Truncated {
+            field: "the zip's central directory",
+            needed: found.end.saturating_sub(found.begin),
+            left: limit.saturating_sub(found.begin),
+        };
+        return Err(Stop::fault(at, what));
+    }
+    Ok(found)
+}
+
+/// The end record's place, and where the archive ends with its comment. The last one whose comment ends at the file's end,
+/// else the last one whose comment fits.
+fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), Stop> {
+    let len = cursor.file_len();
+    let from = len.saturating_sub(END_LEN + MOST_COMMENT);
+    cursor.seek(from);
+    let tail = cursor.bytes(
+        len - from,
+        len,
+        END_LEN + MOST_COMMENT,
+        "the zip's end record",
+    )?;
+    let mut fits = None;
+    for at in (0..(tail.len() + 1).saturating_sub(END_LEN as usize)).rev() {
+        if tail[at..at + 4] != END.to_le_bytes() {
+            continue;
+        }
+        let comment = usize::from(u16::from_le_bytes([tail[at + 20], tail[at + 21]]));
+        let end = at + END_LEN as usize + comment;
+        let found = (from + at as u64, from + end as u64);
+        if end == tail.len() {
+            return Ok(found);
+        }
+        if end < tail.len() && fits.is_none() {
+            fits = Some(found);
+        }
+    }
+    let what = What::Truncated {
+        field: "the zip's end record",
+        needed: END_LEN,
+        left: 0,
+    };
+    fits.ok_or(Stop::fault(len, what))
+}
+
+/// The place of the ZIP64 end record, where there is one.
+fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, Stop> {
+    let Some(at) = end.checked_sub(20) else {
+        return Ok(None);
+    };
+    cursor.seek(at);
+    let field = "the zip's ZIP64 locator";
+    if cursor.u32(field)? != LOCATOR64 {
+        return Ok(None);
+    }
+    cursor.skip(4, field)?;
+    let at64 = cursor.u64(field)?;
+    if at64.checked_add(56).is_none_or(|end| end > at) {
+        let what = What::Limit {
+            field: "the place of the zip's ZIP64 end record",
+            found: at64,
+            limit: at.saturating_sub(56),
+            option: None,
+        };
+        return Err(Stop::fault(at + 8, what));
+    }
+    cursor.seek(at64);
+    signature(cursor, END64, "the zip's ZIP64 end record")?;
+    Ok(Some(at64))
+}
+
+fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Result<(), Stop> {
+    let at = cursor.pos();
+    let found = cursor.u32(field)?;
+    if found == expected {
+        return Ok(());
+    }
+    let (expected, found) = (expected.into(), found.into());
+    Err(Stop::fault(
+        at,
+        What::Mismatch {
+            field,
+            expected,
+            found,
+        },
+    ))
+}
+
+/// Reads the record at the cursor, which lies before `end`, and moves behind it.
+pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, Stop> {
+    let at = cursor.pos();
+    let field = "a record of the zip's central directory";
+    cursor.need(46, end, field)?;
+    signature(cursor, CENTRAL, field)?;
+    let rest: [u8; 42] = cursor.array(end, field)?;
+    let short = |i: usize| u16::from_le_bytes([rest[i - 4], rest[i - 3]]);
+    let long = |i: usize| u32::from(short(i)) | u32::from(short(i + 2)) << 16;
+    let (name_len, extra_len, comment_len) = (short(28), short(30), short(32));
+    let mut member = Member {
+        name: cursor.bytes(name_len.into(), end, u64::from(u16::MAX), "a member's name")?,
+        raw: None,
+        method: short(10),
+        encrypted: short(8) & 1 != 0,
+        packed: long(20).into(),
+        size: long(24).into(),
+        local: long(42).into(),
+    };
+    let extra = cursor.bytes(
+        extra_len.into(),
+        end,
+        u64::from(u16::MAX),
+        "a member's extra fields",
+    )?;
+    cursor.need(comment_len.into(), end, "a member's comment")?;
+    cursor.seek(cursor.pos() + u64::from(comment_len));
+    member.extra(&extra).map_err(|what| Stop::fault(at, what))?;
+    Ok(member)
+}
+
+impl Member {
+    /// Takes what the extra fields say; one that does not fit ends them.
+    fn extra(&mut self, mut extra: &[u8]) -> Result<(), What> {
+        while let [a, b, c, d, rest @ ..] = extra {
+            let (id, len) = (u16::from_le_bytes([*a, *b]), u16::from_le_bytes([*c, *d]));
+            let Some((content, rest)) = rest.split_at_checked(len.into()) else {
+                break;
+            };
+            extra = rest;
+            match id {
+                EXTRA_ZIP64 => self.zip64(content)?,
+                EXTRA_NAME => self.raw = content.strip_prefix(NAME_MARK).map(<[u8]>::to_vec),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The 64-bit numbers stand for those that are full, in this order.
+    fn zip64(&mut self, mut content: &[u8]) -> Result<(), What> {
+        for number in [&mut self.size, &mut self.packed, &mut self.local] {
+            if *number == u64::from(u32::MAX) {
+                let (first, rest) = content.split_first_chunk().ok_or(What::Truncated {
+                    field: "a member's ZIP64 field",
+                    needed: 8,
+                    left: content.len() as u64,
+                })?;
+                *number = u64::from_le_bytes(*first);
+                content = rest;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the member's content begins; all of it lies before `end`.
+pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Result<u64, Stop> {
+    cursor.seek(member.local);
+    cursor.need(LOCAL_LEN, end, "a member's local header")?;
+    signature(cursor, LOCAL, "a member's local header")?;
+    cursor.skip(22, "a member's local header")?;
+    let mut short = || {
+        cursor
+            .array(end, "a member's local header")
+            .map(u16::from_le_bytes)
+    };
+    let (name, extra) = (short()?, short()?);
+    cursor.seek(cursor.pos() + u64::from(name) + u64::from(extra));
+    cursor.need(member.packed, end, "a member's content")?;
+    Ok(cursor.pos())
+}

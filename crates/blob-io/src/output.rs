@@ -1,0 +1,516 @@
+//! A file in the making: a temporary sibling that takes its target's name once it is whole, or a pipe.
+//!
+//! Whatever goes wrong, an existing target stays as it was. Relies on the file system's rename and file locks; knows no
+//! format.
+
+mod dir;
+mod sibling;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+pub use dir::OutputDir;
+use sibling::Sibling;
+
+/// A file that is being written, or standard output.
+///
+/// A regular file is written under a temporary name beside its target, `.NAME.blob-tmp-…`, and [`Output::finish`] gives
+/// it the target's name; until then a file of that name stays as it is. Dropping the output unfinished removes the
+/// temporary. After a crash the next output to the same target removes it. A target that is a pipe or a device is
+/// written directly.
+#[derive(Debug)]
+pub struct Output {
+    /// The target as the caller called it.
+    name: String,
+    door: Door,
+    /// How far [`Output::write_all`] has come.
+    pos: u64,
+    /// The length that [`Output::set_len`] promised.
+    len: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Door {
+    /// A temporary file beside its target.
+    Sibling(Sibling),
+    /// A file in an [`OutputDir`], whose folder is the temporary.
+    Inside {
+        file: File,
+        sync: bool,
+    },
+    /// A pipe or a device, which has no positions.
+    Direct(File),
+    Stdout(io::Stdout),
+}
+
+impl Output {
+    /// Begins the file `path`. A symbolic link is followed: what it points to is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Request`] where the file exists and `overwrite` is not set, or is a folder or a disk; [`Error::Io`].
+    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let door = match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => {
+                return Err(request(
+                    &name,
+                    "is a folder; end the name with a / to write one file an array into it",
+                ));
+            }
+            Ok(meta) if meta.is_file() && !overwrite => return Err(exists(&name)),
+            Ok(meta) if !meta.is_file() => {
+                if is_disk(&meta) && !overwrite {
+                    return Err(request(&name, "is a disk; --force writes on it"));
+                }
+                let file = fs::OpenOptions::new().write(true).open(path);
+                Door::Direct(file.map_err(|e| failed(&name, "open", e))?)
+            }
+            Ok(_) => Door::Sibling(Sibling::create(&name, path, overwrite)?),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Door::Sibling(Sibling::create(&name, path, overwrite)?)
+            }
+            Err(e) => return Err(failed(&name, "look at", e)),
+        };
+        Ok(Self::new(name, door))
+    }
+
+    /// Standard output: sequential, and never positioned, even where it is a file, which others may write to as well.
+    #[must_use]
+    pub fn stdout() -> Self {
+        Self::new("standard output".to_owned(), Door::Stdout(io::stdout()))
+    }
+
+    fn new(name: String, door: Door) -> Self {
+        Self {
+            name,
+            door,
+            pos: 0,
+            len: None,
+        }
+    }
+
+    /// A file within a folder that is itself the temporary.
+    fn inside(name: String, file: File, sync: bool) -> Self {
+        Self::new(name, Door::Inside { file, sync })
+    }
+
+    /// The target, as it was named.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether bytes can be written at any offset; otherwise only one after the other.
+    #[must_use]
+    pub fn is_positioned(&self) -> bool {
+        self.file().is_some()
+    }
+
+    fn file(&self) -> Option<&File> {
+        match &self.door {
+            Door::Sibling(sibling) => Some(sibling.file()),
+            Door::Inside { file, .. } => Some(file),
+            Door::Direct(_) | Door::Stdout(_) => None,
+        }
+    }
+
+    /// Says how long the file will be, so that [`Output::finish`] can check it; a positioned file gets that length now.
+    ///
+    /// # Errors
+    /// [`Error::Io`], for instance where the file system holds no file of that length.
+    pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
+        if let Some(file) = self.file() {
+            let action = format!("make it {len} bytes long");
+            file.set_len(len)
+                .map_err(|e| failed(&self.name, &action, e))?;
+        }
+        self.len = Some(len);
+        Ok(())
+    }
+
+    /// Writes `bytes` at `offset`, from any thread. Only for a positioned output.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Request`] for an output without positions.
+    pub fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let Some(file) = self.file() else {
+            return Err(request(
+                &self.name,
+                "cannot be written at an offset: it is a pipe or a device",
+            ));
+        };
+        write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
+    }
+
+    /// Writes `bytes` behind what this function wrote before, whatever the kind of output.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let pos = self.pos;
+        let written = match &mut self.door {
+            Door::Sibling(sibling) => write_all_at(sibling.file(), pos, bytes),
+            Door::Inside { file, .. } => write_all_at(file, pos, bytes),
+            Door::Direct(file) => file.write_all(bytes),
+            Door::Stdout(stdout) => stdout.write_all(bytes),
+        };
+        written.map_err(|e| self.write_failed(pos, bytes, e))?;
+        self.pos += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_failed(&self, offset: u64, bytes: &[u8], source: io::Error) -> Error {
+        failed(
+            &self.name,
+            &format!("write {} bytes at byte {offset}", bytes.len()),
+            source,
+        )
+    }
+
+    /// Makes the file take its name. A file that replaces another is on the disk before.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one, or another process has made the
+    /// target meanwhile and `overwrite` is not set. The target is then as it was.
+    pub fn finish(self) -> Result<(), Error> {
+        let Self {
+            name,
+            door,
+            pos,
+            len,
+        } = self;
+        let actual = match &door {
+            Door::Sibling(sibling) => file_len(&name, sibling.file())?,
+            Door::Inside { file, .. } => file_len(&name, file)?,
+            Door::Direct(_) | Door::Stdout(_) => pos,
+        };
+        if let Some(len) = len.filter(|len| *len != actual) {
+            return Err(request(
+                &name,
+                &format!("is {actual} bytes long after writing, not {len}"),
+            ));
+        }
+        match door {
+            Door::Sibling(sibling) => sibling.finish(&name),
+            Door::Inside { file, sync: true } => {
+                file.sync_all().map_err(|e| failed(&name, "sync", e))
+            }
+            Door::Inside { .. } | Door::Direct(_) => Ok(()),
+            Door::Stdout(mut stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e)),
+        }
+    }
+}
+
+fn file_len(name: &str, file: &File) -> Result<u64, Error> {
+    let meta = file.metadata().map_err(|e| failed(name, "look at", e))?;
+    Ok(meta.len())
+}
+
+fn failed(name: &str, action: &str, source: io::Error) -> Error {
+    Error::Io {
+        file: name.to_owned(),
+        action: action.to_owned(),
+        source,
+    }
+}
+
+fn request(name: &str, message: &str) -> Error {
+    Error::Request {
+        file: name.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+fn exists(name: &str) -> Error {
+    request(name, "exists; --force replaces it")
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !bytes.is_empty() {
+        match file.seek_write(bytes, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => {
+                offset += n as u64;
+                bytes = &bytes[n..];
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_disk(meta: &fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type())
+}
+
+#[cfg(not(unix))]
+fn is_disk(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// Puts a rename on the disk. A folder that cannot be synced is no reason to fail: the rename has happened.
+#[cfg(unix)]
+fn sync_folder(folder: &Path) {
+    if let Ok(folder) = File::open(folder) {
+        let _ = folder.sync_all();
+    }
+}
+
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) {}
+
+/// The folder that holds `path`.
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let listing = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = listing
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn message(result: Result<impl std::fmt::Debug, Error>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_file_has_its_name_only_when_it_is_whole() {
+        let folder = folder();
+        let target = folder.path().join("x.npz");
+        let mut output = Output::create(&target, false).unwrap();
+        assert!(output.is_positioned());
+        output.set_len(12).unwrap();
+        std::thread::scope(|scope| {
+            let output = &output;
+            for i in 0..3u8 {
+                scope.spawn(move || output.write_all_at(4 * u64::from(i), &[i; 4]).unwrap());
+            }
+        });
+        let there = names(folder.path());
+        assert!(
+            there.len() == 1 && there[0].starts_with(".x.npz.blob-tmp-"),
+            "{there:?}"
+        );
+        output.finish().unwrap();
+        assert_eq!(names(folder.path()), ["x.npz"]);
+        assert_eq!(
+            fs::read(&target).unwrap(),
+            [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+        );
+    }
+
+    #[test]
+    fn an_unfinished_file_leaves_nothing_and_changes_nothing() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        drop(Output::create(&target, false).unwrap());
+        assert!(names(folder.path()).is_empty());
+        fs::write(&target, "old").unwrap();
+        let mut output = Output::create(&target, true).unwrap();
+        output.write_all(b"new").unwrap();
+        drop(output);
+        assert_eq!(names(folder.path()), ["x"]);
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+    }
+
+    #[test]
+    fn an_existing_file_is_replaced_only_when_asked() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        fs::write(&target, "old").unwrap();
+        let refused = message(Output::create(&target, false));
+        assert!(
+            refused.ends_with("x: exists; --force replaces it"),
+            "{refused}"
+        );
+        let mut output = Output::create(&target, true).unwrap();
+        output.write_all(b"ne").unwrap();
+        output.write_all(b"w").unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_file_that_came_meanwhile_is_not_replaced() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        let mut output = Output::create(&target, false).unwrap();
+        output.write_all(b"late").unwrap();
+        fs::write(&target, "first").unwrap();
+        assert!(message(output.finish()).contains("exists"));
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+        assert_eq!(names(folder.path()), ["x"]);
+    }
+
+    #[test]
+    fn a_link_never_replaces_a_file() {
+        // What `finish` relies on, without its own look before.
+        let folder = folder();
+        let target = folder.path().join("x");
+        let sibling = Sibling::create("x", &target, false).unwrap();
+        fs::write(&target, "first").unwrap();
+        assert!(message(sibling.link("x")).contains("exists"));
+        assert_eq!(fs::read(&target).unwrap(), b"first");
+    }
+
+    #[test]
+    fn another_length_than_promised_is_an_error() {
+        let folder = folder();
+        let mut output = Output::create(folder.path().join("x"), false).unwrap();
+        output.set_len(4).unwrap();
+        output.write_all(b"12345").unwrap();
+        assert!(message(output.finish()).contains("5 bytes long after writing, not 4"));
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn what_a_crash_left_is_removed_and_what_is_in_use_is_not() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        let other = Output::create(&target, false).unwrap();
+        fs::write(folder.path().join(".x.blob-tmp-0123456789abcdef"), "left").unwrap();
+        fs::write(
+            folder.path().join(".y.blob-tmp-0123456789abcdef"),
+            "of another",
+        )
+        .unwrap();
+        let output = Output::create(&target, false).unwrap();
+        let there = names(folder.path());
+        assert_eq!(there.len(), 3, "{there:?}");
+        assert!(!there.contains(&".x.blob-tmp-0123456789abcdef".to_owned()));
+        output.finish().unwrap();
+        assert!(message(other.finish()).contains("exists"));
+        assert_eq!(names(folder.path()), [".y.blob-tmp-0123456789abcdef", "x"]);
+    }
+
+    #[test]
+    fn a_long_name_has_a_temporary_too() {
+        let folder = folder();
+        let target = folder.path().join("é".repeat(127));
+        Output::create(&target, false).unwrap().finish().unwrap();
+        assert!(target.exists());
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused() {
+        let folder = folder();
+        assert!(message(Output::create(folder.path(), true)).contains("is a folder"));
+        let missing = folder.path().join("no/x");
+        assert!(matches!(
+            Output::create(missing, true),
+            Err(Error::Io { .. })
+        ));
+    }
+
+    #[cfg(unix)]
+    mod unix {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::process::Command;
+
+        use super::*;
+
+        #[test]
+        fn the_permissions_of_a_replaced_file_stay() {
+            let folder = folder();
+            let target = folder.path().join("x");
+            fs::write(&target, "old").unwrap();
+            fs::set_permissions(&target, fs::Permissions::from_mode(0o604)).unwrap();
+            Output::create(&target, true).unwrap().finish().unwrap();
+            let mode = fs::metadata(&target).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o604);
+        }
+
+        #[test]
+        fn links_are_followed_also_to_nothing() {
+            let folder = folder();
+            let (link, far) = (folder.path().join("link"), folder.path().join("sub/x"));
+            fs::create_dir(folder.path().join("sub")).unwrap();
+            symlink("sub/x", &link).unwrap();
+            Output::create(&link, false).unwrap().finish().unwrap();
+            assert!(far.is_file() && link.is_symlink());
+            assert!(message(Output::create(&link, false)).contains("exists"));
+            let mut output = Output::create(&link, true).unwrap();
+            output.write_all(b"new").unwrap();
+            output.finish().unwrap();
+            assert!(link.is_symlink());
+            assert_eq!(fs::read(&far).unwrap(), b"new");
+            symlink("round", folder.path().join("round")).unwrap();
+            assert!(Output::create(folder.path().join("round"), false).is_err());
+        }
+
+        #[test]
+        fn a_device_and_a_pipe_are_written_directly() {
+            let mut output = Output::create("/dev/null", false).unwrap();
+            assert!(!output.is_positioned());
+            assert!(output.write_all_at(0, b"x").is_err());
+            output.set_len(3).unwrap();
+            output.write_all(b"abc").unwrap();
+            output.finish().unwrap();
+            assert!(fs::metadata("/dev/null").is_ok_and(|meta| !meta.is_file()));
+
+            let folder = folder();
+            let pipe = folder.path().join("pipe");
+            assert!(
+                Command::new("mkfifo")
+                    .arg(&pipe)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+            let reader = std::thread::spawn({
+                let pipe = pipe.clone();
+                move || fs::read(pipe).unwrap()
+            });
+            let mut output = Output::create(&pipe, false).unwrap();
+            output.write_all(b"through").unwrap();
+            output.finish().unwrap();
+            assert_eq!(reader.join().unwrap(), b"through");
+            assert_eq!(names(folder.path()), ["pipe"]);
+        }
+
+        #[test]
+        fn a_full_disk_leaves_the_old_file_whole() {
+            let full = Path::new("/dev/full");
+            if !full.exists() {
+                return;
+            }
+            let mut output = Output::create(full, false).unwrap();
+            let error = output.write_all(b"x").unwrap_err();
+            assert!(matches!(error, Error::Io { .. }), "{error}");
+            // A file system has no file of that length.
+            let folder = folder();
+            let target = folder.path().join("x");
+            fs::write(&target, "old").unwrap();
+            let mut output = Output::create(&target, true).unwrap();
+            assert!(output.set_len(i64::MAX as u64).is_err());
+            drop(output);
+            assert_eq!(names(folder.path()), ["x"]);
+            assert_eq!(fs::read(&target).unwrap(), b"old");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The temporary file beside its target: made, found again after a crash, renamed.
+//!
+//! Its owner holds a lock on it; one whose lock is free is left from a crash.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::filenames::floor;
+use crate::output::{exists, failed, parent, request, sync_folder};
+
+/// How many temporary names are tried: each is random, so that a second try is already rare.
+const TRIES: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Sibling {
+    file: File,
+    temp: PathBuf,
+    /// The target with every link resolved.
+    target: PathBuf,
+    overwrite: bool,
+    /// Whether the target has this file, or `finish` has removed it: nothing is left to clean.
+    done: bool,
+}
+
+impl Sibling {
+    pub(super) fn create(name: &str, path: &Path, overwrite: bool) -> Result<Self, Error> {
+        let target = resolve(path).map_err(|e| failed(name, "follow the link", e))?;
+        if target.file_name().is_none() {
+            return Err(request(name, "is no file's name"));
+        }
+        remove_stale(&target, &|path| remove_if_free(path));
+        for _ in 0..TRIES {
+            let temp = temp_path(&target);
+            match OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(&temp)
+            {
+                Ok(file) => {
+                    let sibling = Self {
+                        file,
+                        temp,
+                        target: target.clone(),
+                        overwrite,
+                        done: false,
+                    };
+                    if sibling.lock() {
+                        return Ok(sibling);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(failed(name, "make a temporary file beside it", e)),
+            }
+        }
+        Err(request(
+            name,
+            "no temporary file beside it could be kept: another process removes them",
+        ))
+    }
+
+    /// Takes the lock. False where another process was faster and takes the file for a stale one. A file system without
+    /// locks also has nobody who could take this one.
+    fn lock(&self) -> bool {
+        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock))
+            && fs::symlink_metadata(&self.temp).is_ok()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn finish(mut self, name: &str) -> Result<(), Error> {
+        let old = fs::metadata(&self.target).ok();
+        if let Some(old) = &old {
+            if !self.overwrite {
+                return Err(exists(name));
+            }
+            let mode = old.permissions();
+            self.file
+                .set_permissions(mode)
+                .map_err(|e| failed(name, "keep the permissions", e))?;
+            self.file.sync_all().map_err(|e| failed(name, "sync", e))?;
+        }
+        if self.overwrite {
+            fs::rename(&self.temp, &self.target)
+                .map_err(|e| failed(name, "rename over the target", e))?;
+        } else {
+            self.link(name)?;
+        }
+        self.done = true;
+        if old.is_some() {
+            sync_folder(&parent(&self.target));
+        }
+        Ok(())
+    }
+
+    /// Gives the file its name without ever replacing another: a link fails where a rename would not.
+    pub(super) fn link(&self, name: &str) -> Result<(), Error> {
+        match fs::hard_link(&self.temp, &self.target) {
+            Ok(()) => {
+                // The target is whole; a second name that stays behind is removed by the next run.
+                let _ = fs::remove_file(&self.temp);
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name)),
+            // A file system without links: between this look and the rename lies the only gap.
+            Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name)),
+            Err(_) => fs::rename(&self.temp, &self.target)
+                .map_err(|e| failed(name, "rename to the target", e)),
+        }
+    }
+}
+
+impl Drop for Sibling {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = fs::remove_file(&self.temp);
+        }
+    }
+}
+
+/// Follows links to the end, also to a file that does not exist yet.
+pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(real) = fs::canonicalize(path) {
+        return Ok(real);
+    }
+    let mut path = path.to_owned();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(to) => path = parent(&path).join(to),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many links"))
+}
+
+/// A new name for a temporary beside `target`.
+pub(super) fn temp_path(target: &Path) -> PathBuf {
+    let random = RandomState::new().hash_one(std::process::id());
+    let mut name = prefix(target);
+    name.push(format!("{random:016x}"));
+    target.with_file_name(name)
+}
+
+/// What every temporary of a target begins with.
+fn prefix(target: &Path) -> OsString {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    // With the rest at most 255 bytes. Two targets whose long names share the temporaries do no harm: of a stale one
+    // nobody holds the lock.
+    let name = &name[..floor(&name, 200)];
+    OsString::from(format!(".{name}.blob-tmp-"))
+}
+
+/// Hands every sibling of `target` that looks like a temporary to `remove`, which looks closer.
+pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
+    let prefix = prefix(target);
+    let Ok(listing) = fs::read_dir(parent(target)) else {
+        return;
+    };
+    for entry in listing.flatten() {
+        let name = entry.file_name();
+        if name
+            .as_encoded_bytes()
+            .starts_with(prefix.as_encoded_bytes())
+        {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Removes a temporary file that nobody holds.
+fn remove_if_free(path: &Path) {
+    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
+        return;
+    }
+    if let Ok(file) = OpenOptions::new().write(true).open(path)
+        && file.try_lock().is_ok()
+    {
+        let _ = fs::remove_file(path);
+    }
+}

@@ -1,0 +1,263 @@
+//! A safetensors file as entries: its header, token by token, never as a whole.
+
+use blob_core::{DType, Shape};
+
+use crate::cursor::Cursor;
+use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Fault, Stop, What};
+use crate::literal::{Literal, Numbers};
+use crate::names::Gather;
+use crate::safetensors::{DTYPES, LONGEST_HEADER};
+use crate::sniff::Refusal;
+
+/// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
+const MOST_METADATA: u64 = 4 << 20;
+
+/// Lists the tensors in the order of their data.
+pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+    let len = cursor.u64("the header's length")?;
+    if len > LONGEST_HEADER {
+        let what = What::Limit {
+            field: "the header's length",
+            found: len,
+            limit: LONGEST_HEADER,
+            option: None,
+        };
+        return Err(Stop::fault(0, what).into());
+    }
+    let file_len = cursor.file_len();
+    cursor.need(len, file_len, "the header")?;
+    let data = cursor.pos() + len;
+    header(&mut Literal::new(cursor, data), gather, file_len - data)?;
+    let end = place(gather.entries_mut(), data)?;
+    if end < file_len {
+        gather.warn(
+            Some(end),
+            format!("{} bytes follow the tensors", file_len - end),
+        );
+    }
+    Ok(String::new())
+}
+
+/// `{"__metadata__":{…},"name":{…},…}`, then blanks.
+fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<(), Stop> {
+    let limit = gather.limits().max_name;
+    let mut metadata = false;
+    members(text, |text| {
+        text.blank()?;
+        let at = text.pos();
+        let name = text.json_string(limit, "a tensor's name")?;
+        text.expect(b':', "a colon")?;
+        if name == "__metadata__" {
+            if std::mem::replace(&mut metadata, true) {
+                return Err(twice(at, &name));
+            }
+            return pairs(text, gather);
+        }
+        if gather.has(&name) {
+            return Err(twice(at, &name));
+        }
+        let mut entry = Entry::new(0, 0, Kind::Data);
+        tensor(text, at, room, &mut entry)?;
+        gather.push(entry, &name, at)
+    })?;
+    text.blank()?;
+    match text.peek()? {
+        None => Ok(()),
+        Some(_) => Err(text.unexpected("blanks after the header")?),
+    }
+}
+
+/// `{` members with commas between them `}`.
+fn members<'c, 's>(
+    text: &mut Literal<'c, 's>,
+    mut member: impl FnMut(&mut Literal<'c, 's>) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    text.expect(b'{', "a JSON object")?;
+    if text.take(b'}')? {
+        return Ok(());
+    }
+    loop {
+        member(text)?;
+        if !text.take(b',')? {
+            return text.expect(b'}', "a comma or a closing brace");
+        }
+    }
+}
+
+/// The metadata: strings to strings.
+fn pairs(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), Stop> {
+    let mut left = MOST_METADATA;
+    members(text, |text| {
+        text.blank()?;
+        let at = text.pos();
+        let key = text.json_string(gather.limits().max_name, "a metadata key")?;
+        text.expect(b':', "a colon")?;
+        // 48 bytes is what a pair costs beside its texts: a header of a million empty ones is bounded too.
+        let taken = key.len() as u64 + 48;
+        match text.json_string_up_to(left.saturating_sub(taken))? {
+            Some(value) if left >= taken => {
+                left -= taken + value.len() as u64;
+                gather.metadata.push((key, value));
+            }
+            _ => gather.warn(Some(at), "metadata beyond 4 MiB are left out"),
+        }
+        Ok(())
+    })
+}
+
+/// One tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment begins relative to the
+/// data and counts bytes, until `place` has seen all of them.
+fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> Result<(), Stop> {
+    let mut dtype = None;
+    let mut shape: Option<(u64, Numbers)> = None;
+    let mut offsets = None;
+    members(text, |text| {
+        text.blank()?;
+        let at = text.pos();
+        let key = text.json_string(64, "a key")?;
+        text.expect(b':', "a colon")?;
+        text.blank()?;
+        let value = text.pos();
+        let repeated = match key.as_str() {
+            "dtype" => dtype
+                .replace((value, text.json_string(64, "a dtype")?))
+                .is_some(),
+            "shape" => {
+                text.expect(b'[', "a list of numbers")?;
+                shape
+                    .replace((value, text.numbers(b']', "a number")?))
+                    .is_some()
+            }
+            "data_offsets" => {
+                text.expect(b'[', "a list of numbers")?;
+                offsets
+                    .replace((value, text.numbers(b']', "a number")?))
+                    .is_some()
+            }
+            _ => {
+                let what = What::words("dtype, shape or data_offsets", format!("{key:?}"));
+                return Err(Stop::fault(at, what));
+            }
+        };
+        if repeated {
+            Err(twice(at, &key))
+        } else {
+            Ok(())
+        }
+    })?;
+    let missing = |key: &'static str| Stop::fault(at, What::words(key, "a tensor without it"));
+    let (dtype_at, dtype) = dtype.ok_or_else(|| missing("a dtype"))?;
+    let (shape_at, shape) = shape.ok_or_else(|| missing("a shape"))?;
+    let (offsets_at, offsets) = offsets.ok_or_else(|| missing("data_offsets"))?;
+    let (begin, end) = range(offsets_at, &offsets, room)?;
+    entry.payload = Payload::Runs(Runs::One(Segment {
+        offset: begin,
+        count: end - begin,
+        stride: 1,
+    }));
+    let described = shape
+        .shape()
+        .map_err(|what| Fault::new(shape_at, what))
+        .and_then(|shape| {
+            entry.shape = shape;
+            known(&dtype).map_err(|what| Fault::new(dtype_at, what))
+        })
+        .and_then(|dtype| {
+            fits(&entry.shape, dtype, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
+            Ok(dtype)
+        });
+    match described {
+        Ok(dtype) => entry.dtype = Some(dtype),
+        Err(fault) => entry.fault = Some(Box::new(fault)),
+    }
+    Ok(())
+}
+
+fn known(dtype: &str) -> Result<DType, What> {
+    let known = DTYPES.iter().find(|(name, _)| *name == dtype);
+    known.map(|(_, dtype)| *dtype).ok_or_else(|| {
+        What::words(
+            "a dtype of F64, F32, F16, BF16, I64 to I8, U64 to U8 or BOOL",
+            dtype,
+        )
+    })
+}
+
+fn fits(shape: &Shape, dtype: DType, len: u64) -> Result<(), What> {
+    let (count, width) = (shape.count() as u64, dtype.size() as u64);
+    if count.checked_mul(width) == Some(len) {
+        return Ok(());
+    }
+    Err(What::Count {
+        field: "data_offsets",
+        expected: count,
+        found: len / width,
+    })
+}
+
+/// The two offsets, in order and within the data.
+fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), Stop> {
+    let [begin, end] = offsets.kept[..] else {
+        let what = What::Mismatch {
+            field: "data_offsets",
+            expected: 2,
+            found: offsets.count,
+        };
+        return Err(Stop::fault(at, what));
+    };
+    if begin > end {
+        let what = What::words("data_offsets in order", format!("{begin} and then {end}"));
+        return Err(Stop::fault(at, what));
+    }
+    if end > room {
+        let what = What::Truncated {
+            field: "the tensors' data",
+            needed: end,
+            left: room,
+        };
+        return Err(Stop::fault(at, what));
+    }
+    Ok((begin, end))
+}
+
+/// Puts the entries into the order of their data, and their segments where they lie. The data have neither holes nor
+/// overlaps; returns where they end.
+fn place(entries: &mut [Entry], data: u64) -> Result<u64, Stop> {
+    let bytes = |entry: &Entry| {
+        entry
+            .segments()
+            .first()
+            .map_or((0, 0), |s| (s.offset, s.count))
+    };
+    entries.sort_unstable_by(|a, b| (bytes(a), &a.name).cmp(&(bytes(b), &b.name)));
+    let mut end = 0;
+    for (position, entry) in entries.iter_mut().enumerate() {
+        let (offset, len) = bytes(entry);
+        if offset != end {
+            let what = What::Mismatch {
+                field: "where the next tensor's data begin (the format allows neither holes nor overlaps)",
+                expected: end,
+                found: offset,
+            };
+            return Err(Stop::fault(data + end, what));
+        }
+        end += len;
+        entry.position = position as u32;
+        let width = entry.dtype.map_or(1, DType::size) as u64;
+        entry.payload = Payload::Runs(match len {
+            0 => Runs::None,
+            _ => Runs::One(Segment {
+                offset: data + offset,
+                count: len / width,
+                stride: width,
+            }),
+        });
+    }
+    Ok(data + end)
+}
+
+fn twice(at: u64, key: &str) -> Stop {
+    let key: String = key.chars().take(64).collect();
+    Stop::fault(at, What::words("each key once", format!("{key:?} again")))
+}

@@ -1,0 +1,219 @@
+//! Where bytes come from: one positioned read, over a file, bytes in memory, a mapping or standard input.
+//!
+//! The mapping is the only unsafe code of the crate. Knows no format.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// Bytes that can be read at any offset, from any thread.
+///
+/// This is the one door for bytes: remote streams implement it too.
+pub trait Source: Send + Sync {
+    /// The number of bytes.
+    fn len(&self) -> u64;
+
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Fills `buf` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// Where the bytes cannot all be read, also where they lie past the end.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// The bytes themselves, for a source that holds them in memory: what makes borrowed views possible.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// An open file, read with positioned reads.
+#[derive(Debug)]
+pub struct FileSource {
+    file: File,
+    len: u64,
+}
+
+impl FileSource {
+    /// Opens a regular file. What is no regular file (a pipe, a device) has no positions: see [`spool`].
+    ///
+    /// # Errors
+    /// As the operating system says; a directory or a pipe is an error.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Self::new(File::open(path)?)
+    }
+
+    /// Reads from a file that is already open.
+    ///
+    /// # Errors
+    /// Where the file is no regular file.
+    pub fn new(file: File) -> io::Result<Self> {
+        let meta = file.metadata()?;
+        if meta.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        if !meta.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
+        }
+        Ok(Self {
+            len: meta.len(),
+            file,
+        })
+    }
+}
+
+impl Source for FileSource {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        read_exact_at(&self.file, offset, buf)
+    }
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, buf, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+    use std::os::windows::fs::FileExt;
+    while !buf.is_empty() {
+        match file.seek_read(buf, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => {
+                offset += n as u64;
+                buf = &mut buf[n..];
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bytes in memory, owned or borrowed for ever.
+#[derive(Debug)]
+pub struct Bytes<B>(B);
+
+impl<B: AsRef<[u8]> + Send + Sync> Bytes<B> {
+    /// Reads from `bytes`.
+    pub fn new(bytes: B) -> Self {
+        Self(bytes)
+    }
+}
+
+impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
+    fn len(&self) -> u64 {
+        self.0.as_ref().len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let bytes = self.0.as_ref();
+        let found = usize::try_from(offset)
+            .ok()
+            .and_then(|at| bytes.get(at..at.checked_add(buf.len())?))
+            .ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(found);
+        Ok(())
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self.0.as_ref())
+    }
+}
+
+/// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
+const SPOOL_IN_MEMORY: u64 = 8 << 20;
+
+/// Reads a stream (standard input, a pipe) to its end, so that it can be read at any offset: the first 8 MiB in
+/// memory, a longer one in an unnamed temporary file.
+///
+/// # Errors
+/// Where the stream cannot be read or the temporary file cannot be written.
+pub fn spool(mut stream: impl Read) -> io::Result<Box<dyn Source>> {
+    let mut head = Vec::new();
+    stream
+        .by_ref()
+        .take(SPOOL_IN_MEMORY)
+        .read_to_end(&mut head)?;
+    if (head.len() as u64) < SPOOL_IN_MEMORY {
+        return Ok(Box::new(Bytes::new(head)));
+    }
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&head)?;
+    drop(head);
+    io::copy(&mut stream, &mut file)?;
+    Ok(Box::new(FileSource::new(file)?))
+}
+
+/// A file mapped into memory: views of it cost nothing, and it needs no buffer.
+#[cfg(feature = "mmap")]
+#[derive(Debug)]
+pub struct Mmap(memmap2::Mmap);
+
+#[cfg(feature = "mmap")]
+impl Mmap {
+    /// Maps a regular file.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    ///
+    /// # Safety
+    /// No process may change or truncate the file while the mapping lives: a change is undefined behaviour in
+    /// Rust's terms, a truncation kills the process with SIGBUS.
+    pub unsafe fn open(path: &Path) -> io::Result<Self> {
+        let file = FileSource::open(path)?.file;
+        // SAFETY: the caller promises that the file keeps its bytes while the mapping lives.
+        Ok(Self(unsafe { memmap2::Mmap::map(&file)? }))
+    }
+}
+
+#[cfg(feature = "mmap")]
+impl Source for Mmap {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        Bytes(&self.0[..]).read_at(offset, buf)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_past_the_end_are_an_error() {
+        let source = Bytes::new(vec![1u8, 2, 3]);
+        let mut two = [0; 2];
+        source.read_at(1, &mut two).unwrap();
+        assert_eq!(two, [2, 3]);
+        assert!(source.read_at(2, &mut two).is_err());
+        assert!(source.read_at(u64::MAX, &mut two).is_err());
+    }
+
+    #[test]
+    fn a_long_stream_is_spooled_to_a_file_and_reads_back() {
+        let len = SPOOL_IN_MEMORY as usize + 12_345;
+        let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        let source = spool(&bytes[..]).unwrap();
+        assert_eq!(source.len(), len as u64);
+        assert!(source.bytes().is_none());
+        let mut back = vec![0; len];
+        source.read_at(0, &mut back).unwrap();
+        assert!(back == bytes);
+        assert!(spool(&b"abc"[..]).unwrap().bytes().is_some());
+    }
+}

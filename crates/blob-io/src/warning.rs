@@ -1,0 +1,129 @@
+//! What is odd about a file or an array and has one meaning all the same: in words, and as bits.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Something odd that has one meaning all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    offset: Option<u64>,
+    text: Cow<'static, str>,
+}
+
+impl Warning {
+    pub(crate) fn new(offset: Option<u64>, text: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            offset,
+            text: text.into(),
+        }
+    }
+
+    /// The byte offset concerned, where there is one.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+
+    /// What is odd, in words.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            Some(offset) => write!(f, "at byte {offset}: {}", self.text),
+            None => f.write_str(&self.text),
+        }
+    }
+}
+
+/// The oddities that one array can have, a bit each: a million arrays may have them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Flag {
+    LegacyAndShape,
+    SeveralSources,
+    NestedAndOuter,
+    RepeatedName,
+    StaleStorageShape,
+    RecoveredScalar,
+    BrokenFormatHeader,
+    Encoded,
+}
+
+impl Flag {
+    const ALL: [Flag; 8] = [
+        Flag::LegacyAndShape,
+        Flag::SeveralSources,
+        Flag::NestedAndOuter,
+        Flag::RepeatedName,
+        Flag::StaleStorageShape,
+        Flag::RecoveredScalar,
+        Flag::BrokenFormatHeader,
+        Flag::Encoded,
+    ];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::LegacyAndShape => {
+                "both num/channels/height/width and shape are stored; Caffe takes the first, and so do we"
+            }
+            Self::SeveralSources => {
+                "the values are stored more than once; taken as Caffe does: double_data, then data, then raw_data"
+            }
+            Self::NestedAndOuter => {
+                "blobs stand both in the V0 layer and in the V1 layer around it; Caffe takes the V0 ones, and so do we"
+            }
+            Self::RepeatedName => "the name is used before in this file; it got its position added",
+            Self::StaleStorageShape => {
+                "the stored shape of the values is stale (a race in MXNet's writer); taken from the indices, as MXNet does"
+            }
+            Self::RecoveredScalar => {
+                "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered"
+            }
+            Self::BrokenFormatHeader => {
+                "the header of format.npy is broken (a bug in MXNet 2); the format is taken from its bytes"
+            }
+            Self::Encoded => "the values are an encoded image, not pixels",
+        }
+    }
+}
+
+/// A set of [`Flag`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    pub(crate) fn set(&mut self, flag: Flag) {
+        self.0 |= 1 << flag as u8;
+    }
+
+    fn has(self, flag: Flag) -> bool {
+        self.0 & 1 << flag as u8 != 0
+    }
+
+    pub(crate) fn warnings(self) -> impl Iterator<Item = Warning> {
+        Flag::ALL
+            .iter()
+            .filter(move |flag| self.has(**flag))
+            .map(|flag| Warning::new(None, flag.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_becomes_its_warning() {
+        let mut flags = Flags::default();
+        assert_eq!(flags.warnings().count(), 0);
+        for (i, flag) in Flag::ALL.into_iter().enumerate() {
+            flags.set(flag);
+            assert_eq!(flags.warnings().count(), i + 1);
+        }
+    }
+}

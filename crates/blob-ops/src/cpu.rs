@@ -1,0 +1,209 @@
+//! Which instruction set runs a kernel, and which kernel a dtype needs.
+//!
+//! The only place that detects instruction sets. Kernels are plain Rust in `cpu/`; `cpu/x86.rs` compiles them again
+//! with wider registers. Results are bitwise the same whichever is chosen.
+
+pub(crate) mod bins;
+pub(crate) mod exact;
+pub(crate) mod finite;
+pub(crate) mod lanes;
+pub(crate) mod order;
+pub(crate) mod reduce;
+#[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub.rs")]
+mod x86;
+
+use crate::tree::Partial;
+use bins::{Count, Tables};
+use blob_core::DType;
+use exact::Exact;
+use finite::{Find, Found};
+use half::{bf16, f16};
+use lanes::{Bool, Scratch};
+use reduce::Wide;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// The environment variable that lowers the instruction set: `portable`, `avx2` or `avx512`.
+const SWITCH: &str = "BLOB_OPS_ISA";
+
+/// Work that any machine can do. `run` is `#[inline(always)]`, or wider registers would not reach it.
+pub(crate) trait Kernel {
+    type Out;
+    fn run<M: Machine>(self) -> Self::Out;
+}
+
+/// What an instruction set offers besides wider registers.
+pub(crate) trait Machine {
+    /// Asks for the cache line in which `bytes` start.
+    fn prefetch(bytes: &[u8]);
+}
+
+/// Any machine.
+struct Portable;
+
+impl Machine for Portable {
+    #[inline(always)]
+    fn prefetch(_: &[u8]) {}
+}
+
+/// An instruction set that this machine has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Isa {
+    Portable,
+    Avx2(x86::Avx2),
+    Avx512(x86::Avx512),
+}
+
+impl Isa {
+    /// The best of this machine, not above what [`SWITCH`] names; read once.
+    pub(crate) fn detect() -> Isa {
+        static CHOSEN: OnceLock<Isa> = OnceLock::new();
+        *CHOSEN.get_or_init(|| Isa::choose(std::env::var(SWITCH).ok().as_deref()))
+    }
+
+    /// The best one not above the `ceiling`; a ceiling of another name is none.
+    pub(crate) fn choose(ceiling: Option<&str>) -> Isa {
+        let all = ["portable", "avx2", "avx512"];
+        let top = all
+            .iter()
+            .position(|name| Some(*name) == ceiling)
+            .unwrap_or(all.len());
+        Isa::available()
+            .into_iter()
+            .rfind(|isa| all.iter().position(|name| *name == isa.name()) <= Some(top))
+            .unwrap_or(Isa::Portable)
+    }
+
+    /// All that this machine has, the plainest first.
+    pub(crate) fn available() -> Vec<Isa> {
+        let mut all = vec![Isa::Portable];
+        all.extend(x86::Avx2::detect().map(Isa::Avx2));
+        all.extend(x86::Avx512::detect().map(Isa::Avx512));
+        all
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2(_) => "avx2",
+            Isa::Avx512(_) => "avx512",
+        }
+    }
+
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
+        match self {
+            Isa::Portable => kernel.run::<Portable>(),
+            Isa::Avx2(token) => token.run(kernel),
+            Isa::Avx512(token) => token.run(kernel),
+        }
+    }
+
+    /// The statistics of a block of whole elements, at least one. `ahead` is what will be read next.
+    pub(crate) fn block(
+        self,
+        dtype: DType,
+        bytes: &[u8],
+        ahead: &[u8],
+        scratch: &mut Scratch,
+    ) -> Partial {
+        macro_rules! wide {
+            ($element:ty) => {
+                self.run(Wide::<$element> {
+                    bytes,
+                    ahead,
+                    scratch,
+                    element: PhantomData,
+                })
+            };
+        }
+        macro_rules! exact {
+            ($element:ty) => {
+                self.run(Exact::<$element> {
+                    bytes,
+                    scratch,
+                    element: PhantomData,
+                })
+            };
+        }
+        match dtype {
+            DType::F32 => wide!(f32),
+            DType::F64 => wide!(f64),
+            DType::F16 => wide!(f16),
+            DType::BF16 => wide!(bf16),
+            DType::I32 => wide!(i32),
+            DType::U32 => wide!(u32),
+            DType::I64 => wide!(i64),
+            DType::U64 => wide!(u64),
+            DType::I8 => exact!(i8),
+            DType::I16 => exact!(i16),
+            DType::U8 => exact!(u8),
+            DType::U16 => exact!(u16),
+            DType::Bool => exact!(Bool),
+            other => no_kernel(other),
+        }
+    }
+
+    /// Counts whole elements into a histogram's tables.
+    pub(crate) fn count(
+        self,
+        dtype: DType,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+        tables: &mut Tables,
+    ) {
+        macro_rules! run {
+            ($element:ty) => {
+                self.run(Count::<$element> {
+                    bytes,
+                    scratch,
+                    tables,
+                    element: PhantomData,
+                })
+            };
+        }
+        match dtype {
+            DType::F32 => run!(f32),
+            DType::F64 => run!(f64),
+            DType::F16 => run!(f16),
+            DType::BF16 => run!(bf16),
+            DType::I8 => run!(i8),
+            DType::I16 => run!(i16),
+            DType::I32 => run!(i32),
+            DType::I64 => run!(i64),
+            DType::U8 => run!(u8),
+            DType::U16 => run!(u16),
+            DType::U32 => run!(u32),
+            DType::U64 => run!(u64),
+            DType::Bool => run!(Bool),
+            other => no_kernel(other),
+        }
+    }
+
+    /// Looks for NaN and Inf among whole elements.
+    pub(crate) fn find(self, dtype: DType, bytes: &[u8]) -> Found {
+        macro_rules! run {
+            ($word:ty, $exponent:expr, $fraction:expr) => {
+                self.run(Find::<$word> {
+                    bytes,
+                    exponent: $exponent,
+                    fraction: $fraction,
+                })
+            };
+        }
+        match dtype {
+            DType::F16 => run!(u16, 0x7C00, 0x03FF),
+            DType::BF16 => run!(u16, 0x7F80, 0x007F),
+            DType::F32 => run!(u32, 0x7F80_0000, 0x007F_FFFF),
+            DType::F64 => run!(u64, 0x7FF0 << 48, (1 << 52) - 1),
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Found::default(),
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Found::default(),
+            DType::Bool => Found::default(),
+            other => no_kernel(other),
+        }
+    }
+}
+
+/// A dtype that `blob-core` knows and this crate forgot: our own mistake, found by the test over all dtypes.
+fn no_kernel(dtype: DType) -> ! {
+    panic!("blob-ops has no kernel for {dtype:?}")
+}

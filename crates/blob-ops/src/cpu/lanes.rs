@@ -1,0 +1,199 @@
+//! Raw bytes to lanes: one [`Element`] for each dtype, one [`Lane`] for each type that kernels compute in.
+//!
+//! A lane holds its element exactly; only i64 and u64 are rounded, when they become f64.
+//! Bytes may lie at any alignment. Nothing here knows instruction sets: the vectoriser sees slices and arrays.
+
+use super::order::{self, Order};
+use crate::scalar::Scalar;
+use bytemuck::Pod;
+use half::{bf16, f16};
+use std::ops::AddAssign;
+
+/// Lanes in a row: two AVX-512 registers of f64, four of AVX2, eight of SSE2.
+pub(crate) const LANES: usize = 16;
+
+/// Rows in a group. Sixteen steps of one lane are written out for the compiler, which then takes several lanes at once;
+/// written the other way round it takes the lanes apart, at least with thin LTO, and is three times slower.
+pub(crate) const ROWS: usize = 16;
+
+/// Elements in a group.
+pub(crate) const GROUP: usize = ROWS * LANES;
+
+/// Elements in a block: 16 KiB of f32, which stays in the first-level cache for the second pass.
+pub(crate) const BLOCK: usize = 4096;
+
+/// Room for the lanes of one block, of any type.
+#[derive(Clone, Debug)]
+pub(crate) struct Scratch(Vec<u64>);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Scratch(vec![0; BLOCK])
+    }
+}
+
+/// How the bytes of one dtype become lanes.
+pub(crate) trait Element {
+    /// What kernels compute in.
+    type Lane: Lane;
+    /// Bytes of an element.
+    const SIZE: usize;
+
+    /// The lanes of at most [`BLOCK`] whole elements: the bytes themselves where type and alignment allow.
+    fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [Self::Lane];
+}
+
+/// A number that a kernel compares in its own type and sums as f64.
+pub(crate) trait Lane: Pod + PartialOrd {
+    /// An integer as wide as the lane, so that counting needs no change of width.
+    type Tally: Copy + Default + AddAssign + From<bool> + Into<u64>;
+    const ZERO: Self;
+    /// Not above any value.
+    const LOWEST: Self;
+    /// Not below any value.
+    const HIGHEST: Self;
+
+    fn wide(self) -> f64;
+    fn is_finite(self) -> bool;
+    fn scalar(self) -> Scalar;
+    /// The extremes and the zeros among `lanes`, NaN left out.
+    fn order(lanes: &[Self]) -> Order<Self>;
+    /// How many NaN and how many ±Inf.
+    fn not_finite(lanes: &[Self]) -> (u64, u64);
+}
+
+macro_rules! float_lane {
+    ($lane:ty, $tally:ty) => {
+        impl Lane for $lane {
+            type Tally = $tally;
+            const ZERO: Self = 0.0;
+            const LOWEST: Self = <$lane>::NEG_INFINITY;
+            const HIGHEST: Self = <$lane>::INFINITY;
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.abs() < <$lane>::INFINITY
+            }
+            #[inline(always)]
+            fn scalar(self) -> Scalar {
+                Scalar::F(self.into())
+            }
+            #[inline(always)]
+            fn order(lanes: &[Self]) -> Order<Self> {
+                order::of_floats(lanes)
+            }
+            #[inline(always)]
+            fn not_finite(lanes: &[Self]) -> (u64, u64) {
+                let (mut nan, mut inf) = (0, 0);
+                for x in lanes {
+                    nan += <$tally>::from(x.is_nan());
+                    inf += <$tally>::from(x.abs() == <$lane>::INFINITY);
+                }
+                (nan.into(), inf.into())
+            }
+        }
+    };
+}
+float_lane!(f32, u32);
+float_lane!(f64, u64);
+
+macro_rules! integer_lane {
+    ($lane:ty, $tally:ty, $scalar:ident) => {
+        impl Lane for $lane {
+            type Tally = $tally;
+            const ZERO: Self = 0;
+            const LOWEST: Self = <$lane>::MIN;
+            const HIGHEST: Self = <$lane>::MAX;
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                true
+            }
+            #[inline(always)]
+            fn scalar(self) -> Scalar {
+                Scalar::$scalar(self.into())
+            }
+            #[inline(always)]
+            fn order(lanes: &[Self]) -> Order<Self> {
+                order::of_integers(lanes)
+            }
+            #[inline(always)]
+            fn not_finite(_: &[Self]) -> (u64, u64) {
+                (0, 0)
+            }
+        }
+    };
+}
+integer_lane!(i8, u32, I);
+integer_lane!(u8, u32, U);
+integer_lane!(i16, u32, I);
+integer_lane!(u16, u32, U);
+integer_lane!(i32, u32, I);
+integer_lane!(u32, u32, U);
+integer_lane!(i64, u64, I);
+integer_lane!(u64, u64, U);
+
+macro_rules! stored_as_lanes {
+    ($($element:ty)*) => { $(
+        impl Element for $element {
+            type Lane = $element;
+            const SIZE: usize = size_of::<$element>();
+            #[inline(always)]
+            fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [$element] {
+                bytemuck::try_cast_slice(bytes).unwrap_or_else(|_| {
+                    let copy = &mut bytemuck::cast_slice_mut(&mut scratch.0)[..bytes.len()];
+                    copy.copy_from_slice(bytes);
+                    bytemuck::cast_slice(copy)
+                })
+            }
+        }
+    )* };
+}
+stored_as_lanes!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
+
+/// The marker of [`DType::Bool`](blob_core::DType): a byte, and every byte but 0 counts as 1.
+pub(crate) struct Bool;
+
+macro_rules! converted {
+    ($element:ty, $lane:ty, $size:literal, $convert:expr) => {
+        impl Element for $element {
+            type Lane = $lane;
+            const SIZE: usize = $size;
+            #[inline(always)]
+            fn lanes<'a>(bytes: &'a [u8], scratch: &'a mut Scratch) -> &'a [$lane] {
+                let raw = bytes.as_chunks::<$size>().0;
+                let lanes = &mut bytemuck::cast_slice_mut::<_, $lane>(&mut scratch.0)[..raw.len()];
+                for (lane, raw) in lanes.iter_mut().zip(raw) {
+                    *lane = $convert(*raw);
+                }
+                lanes
+            }
+        }
+    };
+}
+converted!(Bool, u8, 1, |[byte]: [u8; 1]| u8::from(byte != 0));
+converted!(f16, f32, 2, |raw| widen_f16(u16::from_ne_bytes(raw)));
+converted!(bf16, f32, 2, |raw| f32::from_bits(
+    u32::from(u16::from_ne_bytes(raw)) << 16
+));
+
+/// Exact, branch-free and without subnormal operands, which cost a microcode assist on some machines.
+///
+/// The two-way trick of Maratyszcza's FP16 (`fp16_ieee_to_fp32_value`): normal numbers are moved into place and
+/// rescaled, subnormal ones are made the low bits of 0.5, from which 0.5 is taken away again.
+#[inline(always)]
+fn widen_f16(bits: u16) -> f32 {
+    let word = u32::from(bits) << 16;
+    let sign = word & 0x8000_0000;
+    let twice = word.wrapping_add(word);
+    let normal = f32::from_bits((twice >> 4) + (0xE0 << 23)) * f32::from_bits(0x0780_0000);
+    let subnormal = f32::from_bits((twice >> 17) | (126 << 23)) - 0.5;
+    let magnitude = if twice < 1 << 27 { subnormal } else { normal };
+    f32::from_bits(sign | magnitude.to_bits())
+}

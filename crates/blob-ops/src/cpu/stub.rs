@@ -1,0 +1,39 @@
+//! The tokens of `x86.rs` where there is no x86-64: they never exist, so nothing asks which machine this is.
+
+use super::{Kernel, Machine};
+
+/// Never exists here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Avx2 {}
+
+/// Never exists here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Avx512 {}
+
+impl Avx2 {
+    pub(crate) fn detect() -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn run<K: Kernel>(self, _: K) -> K::Out {
+        match self {}
+    }
+}
+
+impl Avx512 {
+    pub(crate) fn detect() -> Option<Self> {
+        None
+    }
+
+    pub(crate) fn run<K: Kernel>(self, _: K) -> K::Out {
+        match self {}
+    }
+}
+
+impl Machine for Avx2 {
+    fn prefetch(_: &[u8]) {}
+}
+
+impl Machine for Avx512 {
+    fn prefetch(_: &[u8]) {}
+}

@@ -1,0 +1,75 @@
+//! AVX2 and AVX-512 on x86-64: the same kernels, compiled once more with wider registers.
+//!
+//! A token exists only where its instruction set runs; all unsafe of this crate's CPU side is here.
+//! The one intrinsic is the prefetch: statistics of 256 MiB of f32 take 0.53 of memcpy's rate without and 0.65 with it
+//! (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time, medians of 9). Anything else the vectoriser makes of the portable loops.
+
+#![allow(unsafe_code)]
+
+use super::{Kernel, Machine};
+use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+
+/// Proof that this machine runs AVX2.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Avx2(());
+
+impl Avx2 {
+    pub(crate) fn detect() -> Option<Self> {
+        is_x86_feature_detected!("avx2").then_some(Avx2(()))
+    }
+
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
+        #[target_feature(enable = "avx2")]
+        fn with_avx2<K: Kernel>(kernel: K) -> K::Out {
+            kernel.run::<Avx2>()
+        }
+        // SAFETY: `with_avx2` is a safe function but for its need of AVX2. The field of `Avx2` is private and only
+        // `detect` builds one, after the machine has said that it has AVX2; an instruction set does not go away.
+        unsafe { with_avx2(kernel) }
+    }
+}
+
+/// Proof that this machine runs AVX-512 with F, BW, DQ and VL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    pub(crate) fn detect() -> Option<Self> {
+        let all = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        all.then_some(Avx512(()))
+    }
+
+    pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn with_avx512<K: Kernel>(kernel: K) -> K::Out {
+            kernel.run::<Avx512>()
+        }
+        // SAFETY: `with_avx512` is a safe function but for its need of these four features. The field of `Avx512` is
+        // private and only `detect` builds one, after the machine has named all four; they do not go away.
+        unsafe { with_avx512(kernel) }
+    }
+}
+
+impl Machine for Avx2 {
+    #[inline(always)]
+    fn prefetch(bytes: &[u8]) {
+        prefetch(bytes);
+    }
+}
+
+impl Machine for Avx512 {
+    #[inline(always)]
+    fn prefetch(bytes: &[u8]) {
+        prefetch(bytes);
+    }
+}
+
+#[inline(always)]
+fn prefetch(bytes: &[u8]) {
+    // SAFETY: the instruction is a hint that reads nothing and never faults, whatever the address; it is part of SSE,
+    // which every x86-64 has.
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().cast()) }
+}

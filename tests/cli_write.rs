@@ -1,0 +1,373 @@
+//! The tool from outside: verdicts, conversions, extracts, and how it behaves on terminals and broken pipes.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use blob_io::Checkpoint;
+
+use crate::support::{blob, blob_with, command, data, files, ran, report, tool};
+
+const NET: &str = "caffe/net/v1.caffemodel";
+
+/// Arguments, exit code, and what is said on standard output.
+const VERDICTS: &[(&[&str], i32, &str)] = &[
+    (
+        &[NET],
+        0,
+        "OK   Caffe NetParameter, V1 layers: 4 tensors, 371 values",
+    ),
+    (&[NET, "--finite"], 0, "all values finite"),
+    (
+        &["caffe/net/truncated.caffemodel"],
+        1,
+        "at byte 2,732 of 2,767: ",
+    ),
+    (&["caffe/net/truncated.caffemodel"], 1, "are whole"),
+    (
+        &["caffe/net/empty.caffemodel"],
+        1,
+        "this is empty (0 bytes)",
+    ),
+    (
+        &["caffe/blobproto/count_short.binaryproto"],
+        1,
+        "at byte 2 of 28 in array \"@0\": data: expected 6",
+    ),
+    (
+        &["caffe/blobproto/f32_special.binaryproto", "--finite"],
+        1,
+        "1 NaN and 2 Inf among 12 values, the first at [0]",
+    ),
+    (&["caffe/blobproto/f32_special.binaryproto"], 0, "OK"),
+    (
+        &["caffe/blobproto/float_and_double.binaryproto"],
+        0,
+        "note: ",
+    ),
+    (
+        &["caffe/blobproto/float_and_double.binaryproto", "--strict"],
+        1,
+        "stored more than once",
+    ),
+    (
+        &[
+            NET,
+            "--sha256",
+            "0000000000000000000000000000000000000000000000000000000000000000",
+        ],
+        1,
+        "expected 0000",
+    ),
+    (
+        &[NET, "--against", "caffe/net/v0.caffemodel"],
+        0,
+        "4 tensors bit for bit as in",
+    ),
+    (
+        &[NET, "--against", "caffe/net/f32_v2.caffemodel"],
+        1,
+        "\"bn1/0\" is missing from caffe/net/v1.caffemodel",
+    ),
+    (&[NET, "--against", NET], 0, "4 tensors bit for bit as in"),
+    (&["no/such.file"], 2, ""),
+    (&[NET, "--sha256", "12"], 2, ""),
+    (&[NET, NET, "--against", NET], 2, ""),
+];
+
+#[test]
+fn verify_answers_with_its_exit_code() {
+    for (args, code, words) in VERDICTS {
+        let verify = blob(&[&["verify"], *args].concat());
+        assert_eq!(verify.code, Some(*code), "{args:?}: {verify:?}");
+        assert!(verify.out.contains(words), "{args:?}: {verify:?}");
+    }
+    let several = blob(&[
+        "verify",
+        "--json",
+        NET,
+        "caffe/net/empty.caffemodel",
+        "no/such.file",
+    ]);
+    assert_eq!((several.code, several.out.lines().count()), (Some(2), 2));
+    let verdicts: Vec<bool> = several
+        .json()
+        .iter()
+        .filter_map(|v| v["ok"].as_bool())
+        .collect();
+    assert_eq!(verdicts, [true, false]);
+}
+
+#[test]
+fn the_digest_that_is_expected_is_found() {
+    use sha2::Digest;
+    let digest = sha2::Sha256::digest(fs::read(data(NET)).unwrap());
+    let hex: String = digest.iter().map(|b| format!("{b:02X}")).collect();
+    let verify = blob(&["verify", NET, "--sha256", &hex]);
+    assert_eq!(verify.code, Some(0), "{verify:?}");
+}
+
+/// Every golden that opens, to each written format and back: the tool itself proves that nothing changed.
+#[test]
+fn every_golden_converts_and_proves_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for from in [
+        "caffe/net",
+        "caffe/blobproto",
+        "caffe/misc",
+        "mxnet/golden/mxnet-1.9.1",
+    ] {
+        let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".h5", ".txt"];
+        for path in files(&data(from), |name| !skip.iter().any(|s| name.ends_with(s))) {
+            let path = path.to_str().unwrap();
+            if blob(&["ls", path]).code != Some(0) {
+                continue;
+            }
+            for extension in ["safetensors", "npz"] {
+                let out = folder.path().join(format!("x.{extension}"));
+                let out = out.to_str().unwrap();
+                let convert = blob(&["convert", path, "-o", out, "--force"]);
+                assert_eq!(convert.code, Some(0), "{path}: {convert:?}");
+                assert!(
+                    convert.err.contains("✔ ") && convert.out.is_empty(),
+                    "{convert:?}"
+                );
+                let verify = blob(&["verify", out, "--against", path]);
+                assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 150, "{count}");
+    report(&format!("cli: {count} conversions verified bit for bit"));
+}
+
+#[test]
+fn sparse_arrays_made_dense_are_recognised() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = "mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd";
+    let out = folder.path().join("dense.safetensors");
+    let out = out.to_str().unwrap();
+    assert_eq!(blob(&["convert", path, "--dense", "-o", out]).code, Some(0));
+    for args in [[out, path], [path, out]] {
+        let verify = blob(&["verify", args[0], "--against", args[1]]);
+        assert_eq!(verify.code, Some(0), "{verify:?}");
+        assert!(verify.out.contains("compared as dense"), "{verify:?}");
+    }
+}
+
+#[test]
+fn an_existing_file_is_kept_unless_forced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.npz");
+    let out = path.to_str().unwrap();
+    fs::write(&path, "mine").unwrap();
+    let refused = blob(&["convert", NET, "-o", out]);
+    assert_eq!(
+        (refused.code, fs::read(&path).unwrap()),
+        (Some(2), b"mine".to_vec())
+    );
+    assert!(refused.err.contains("--force"), "{refused:?}");
+    let dry = blob(&["convert", NET, "-o", out, "--force", "-n"]);
+    assert_eq!(
+        (dry.code, fs::read(&path).unwrap()),
+        (Some(0), b"mine".to_vec())
+    );
+    assert!(
+        dry.out.contains("conv1/0") && dry.err.contains("would write 4 tensors"),
+        "{dry:?}"
+    );
+    let forced = blob(&["convert", NET, "-o", out, "--force", "--json", "--sha256"]);
+    let facts = &forced.json()[0];
+    assert_eq!(forced.out.find("\"schema\":\"blob.convert/1\""), Some(1));
+    assert_eq!(facts["bytes_out"], fs::metadata(&path).unwrap().len());
+    assert_eq!(facts["blake3"].as_str().map(str::len), Some(64));
+    assert_eq!(facts["sha256"].as_str().map(str::len), Some(64));
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "no temporary is left");
+}
+
+#[test]
+fn a_folder_and_a_pipe_are_targets_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = format!("{}/weights/", folder.path().to_str().unwrap());
+    assert_eq!(blob(&["convert", NET, "-o", &out]).code, Some(0));
+    let file = Checkpoint::open(format!("{out}conv1/0.npy")).unwrap();
+    assert_eq!(file.entries()[0].shape().dims(), [4, 3, 3, 3]);
+    let mut piped = command(&["convert", NET, "-o", "-", "--to", "safetensors"]);
+    let bytes = piped.output().unwrap().stdout;
+    let verify = blob_with(&["verify", "-", "--against", NET], &bytes);
+    assert_eq!(verify.code, Some(0), "{verify:?}");
+    for (out, help) in [("x.foo", "--to"), ("-", "formats: npy"), ("x.npy", "npz")] {
+        let refused = blob(&["convert", NET, "-o", out]);
+        assert!(
+            refused.code == Some(2) && refused.err.contains(help),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn a_tensor_is_extracted_in_each_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = Checkpoint::open(data(NET)).unwrap();
+    let expected = file.view(&file.entries()[0]).unwrap();
+    for (name, to) in [("x.npy", "npy"), ("x.raw", "raw"), ("x.csv", "csv")] {
+        let path = folder.path().join(name);
+        let extract = blob(&["extract", NET, "conv1/0", "-o", path.to_str().unwrap()]);
+        assert_eq!(extract.code, Some(0), "{extract:?}");
+        let bytes = fs::read(&path).unwrap();
+        let piped = command(&["extract", NET, "#0", "-o", "-", "--to", to])
+            .output()
+            .unwrap();
+        assert_eq!(piped.stdout, bytes);
+        let values = match to {
+            "csv" => {
+                let text = String::from_utf8(bytes).unwrap();
+                assert_eq!(text.lines().count(), 36);
+                let numbers = text.split([',', '\n']).filter(|s| !s.is_empty());
+                numbers
+                    .flat_map(|n| n.parse::<f32>().unwrap().to_le_bytes())
+                    .collect()
+            }
+            "npy" => bytes[bytes.len() - expected.len()..].to_vec(),
+            _ => bytes,
+        };
+        assert_eq!(values, *expected, "{to}");
+    }
+    let again = blob(&[
+        "extract",
+        NET,
+        "conv1/0",
+        "-o",
+        folder.path().join("x.npy").to_str().unwrap(),
+    ]);
+    assert_eq!(again.code, Some(2), "{again:?}");
+}
+
+#[test]
+fn completions_and_manuals_know_every_command() {
+    let commands = [
+        "info",
+        "ls",
+        "show",
+        "stats",
+        "verify",
+        "convert",
+        "extract",
+        "formats",
+        "completions",
+        "man",
+    ];
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = blob(&["completions", shell]);
+        assert_eq!(script.code, Some(0));
+        assert!(commands.iter().all(|c| script.out.contains(c)), "{shell}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(
+        blob(&["man", "-o", folder.path().to_str().unwrap()]).code,
+        Some(0)
+    );
+    for name in commands
+        .iter()
+        .map(|c| format!("blob-{c}.1"))
+        .chain(["blob.1".to_owned()])
+    {
+        let page = fs::read_to_string(folder.path().join(&name)).unwrap();
+        assert!(page.contains(".SH NAME"), "{name}");
+    }
+    assert!(blob(&["man"]).out.contains(".TH blob 1"));
+    let formats = blob(&["formats", "--json"]);
+    assert_eq!(
+        formats.json()[0]["formats"].as_array().map(Vec::len),
+        Some(blob_io::Format::ALL.len())
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let many = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
+    let mut child = command(&["ls", "--json", many])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut err = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
+    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
+    let mut sh = Command::new("sh");
+    sh.current_dir(data(""))
+        .args(["-c", "\"$0\" ls \"$1\" >&-"])
+        .arg(tool())
+        .arg(NET);
+    assert!(ran(sh, b"").code.is_some());
+    if !std::path::Path::new("/dev/full").exists() {
+        return report("NOT TESTED: a full disk behind standard output (no /dev/full)");
+    }
+    let mut sh = Command::new("sh");
+    sh.current_dir(data(""))
+        .args(["-c", "\"$0\" ls \"$1\" >/dev/full"])
+        .arg(tool())
+        .arg(NET);
+    let full = ran(sh, b"");
+    assert!(
+        full.code == Some(2) && full.err.contains("cannot write to standard output"),
+        "{full:?}"
+    );
+}
+
+/// Runs the tool on a terminal, which `script` provides; without `script` there is none.
+fn on_terminal(args: &str, environment: &[(&str, &str)]) -> Option<String> {
+    let mut script = Command::new("script");
+    let line = format!("'{}' {args}", tool().display());
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(data(""))
+        .stdin(Stdio::null());
+    script
+        .env("LC_ALL", "C.UTF-8")
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .envs(environment.iter().copied());
+    let output = script.output().ok()?;
+    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
+}
+
+#[test]
+fn a_terminal_gets_a_table_and_colour() {
+    let Some(ls) = on_terminal(&format!("ls {NET} 'ip*'"), &[]) else {
+        return report("NOT TESTED: the tool on a terminal (no `script`)");
+    };
+    assert!(ls.starts_with("\x1b[1m#  NAME"), "{ls:?}");
+    assert!(
+        ls.contains("LAYER TYPE") && ls.contains("1×1×7×36"),
+        "{ls:?}"
+    );
+    assert!(
+        ls.lines()
+            .last()
+            .unwrap()
+            .starts_with("2 of 4 tensors, 1.01 KiB  (read "),
+        "{ls:?}"
+    );
+    for (args, environment) in [
+        ("--color never", &[][..]),
+        ("", &[("NO_COLOR", "1")]),
+        ("", &[("TERM", "dumb")]),
+    ] {
+        let plain = on_terminal(&format!("ls {args} {NET}"), environment).unwrap();
+        assert!(!plain.contains('\x1b'), "{args} {environment:?}: {plain:?}");
+    }
+    let always = blob(&["ls", "--tree", "--color", "always", NET]);
+    assert!(always.out.contains("\x1b["), "{always:?}");
+    let verify = on_terminal(&format!("verify {NET}"), &[]).unwrap();
+    assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
+}

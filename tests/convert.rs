@@ -1,0 +1,289 @@
+//! Conversions: every readable golden to every written format, bit for bit, by other readers too; receipts; hostile names.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use blob_convert::{Options, Silent, Target, Watch, plan, plan_folder, run};
+use blob_io::{Bytes, Checkpoint, Entry, Error, Format};
+
+use crate::support::{data, files, real, report};
+
+/// Every file of a folder that opens and has no array with a fault.
+fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
+    let mut found = Vec::new();
+    for folder in folders {
+        for path in files(folder, |f| !f.ends_with(".json") && !f.ends_with(".tsv")) {
+            if let Ok(checkpoint) = Checkpoint::open(&path)
+                && checkpoint.entries().iter().all(|e| e.fault().is_none())
+            {
+                found.push((path, checkpoint));
+            }
+        }
+    }
+    found
+}
+
+fn folders() -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = ["caffe/net", "caffe/misc", "caffe/blobproto"]
+        .map(data)
+        .into();
+    let golden = std::fs::read_dir(data("mxnet/golden")).expect("a folder");
+    for version in golden.map(|entry| entry.expect("an entry").path()) {
+        for sub in ["", "checkpoints", "npz"] {
+            let folder = version.join(sub);
+            if folder.is_dir() {
+                folders.push(folder);
+            }
+        }
+    }
+    folders.extend(real("caffe/real"));
+    folders.extend(real("mxnet/real"));
+    folders
+}
+
+/// Shape and bytes of every array that has elements, by name.
+fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
+    let stored = |e: &&Entry| e.dtype().is_some();
+    checkpoint
+        .entries()
+        .iter()
+        .filter(stored)
+        .map(|e| {
+            let bytes = checkpoint.view(e).expect("views").into_owned();
+            (e.name().to_owned(), (e.shape().dims().to_vec(), bytes))
+        })
+        .collect()
+}
+
+fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Result<(), Error> {
+    let plan = plan(checkpoint, &Options::new(to))?;
+    let target = Target::File {
+        path,
+        overwrite: false,
+    };
+    let summary = run(checkpoint, &plan, &target, &Silent)?;
+    let len = path.metadata().expect("written").len();
+    assert_eq!((summary.bytes_out(), plan.output_len()), (len, len));
+    Ok(())
+}
+
+/// What the `safetensors` crate makes of a file.
+fn by_safetensors(path: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
+    let bytes = std::fs::read(path).expect("readable");
+    let file =
+        safetensors::SafeTensors::deserialize(&bytes).expect("the safetensors crate reads it");
+    file.tensors()
+        .into_iter()
+        .map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec())))
+        .collect()
+}
+
+#[test]
+fn every_readable_file_converts_bit_for_bit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = readable(&folders());
+    let mut tensors = 0;
+    for (i, (path, checkpoint)) in files.iter().enumerate() {
+        let expected = contents(checkpoint);
+        tensors += expected.len();
+        let safe = folder.path().join(format!("{i}.safetensors"));
+        convert(checkpoint, Format::Safetensors, &safe).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(by_safetensors(&safe), expected, "{}", path.display());
+        let npz = folder.path().join(format!("{i}.npz"));
+        convert(checkpoint, Format::Npz, &npz).unwrap_or_else(|e| panic!("{e}"));
+        let back = Checkpoint::open(&npz).expect("we read our npz");
+        assert_eq!(contents(&back), expected, "{}", path.display());
+        std::fs::remove_file(&safe).expect("removable");
+        std::fs::remove_file(&npz).expect("removable");
+    }
+    assert!(files.len() > 250, "{}", files.len());
+    report(&format!(
+        "convert: {} files, {tensors} tensors, to safetensors and npz",
+        files.len()
+    ));
+}
+
+fn lenet() -> Checkpoint {
+    Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens")
+}
+
+#[test]
+fn the_receipt_names_source_and_digests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let checkpoint = lenet();
+    let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true)).expect("a plan");
+    let target = Target::File {
+        path: &path,
+        overwrite: false,
+    };
+    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let bytes = std::fs::read(&path).expect("readable");
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
+    let metadata = header.metadata().as_ref().expect("metadata");
+    let receipt: serde_json::Value =
+        serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
+    let source = std::fs::read(data("caffe/net/f32_v2_diff.caffemodel")).expect("readable");
+    use sha2::Digest;
+    let sha256: String = sha2::Sha256::digest(&source)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    assert_eq!(receipt["schema"], "blob.receipt/1");
+    assert_eq!(receipt["source"]["sha256"], sha256);
+    assert_eq!(
+        receipt["source"]["blake3"],
+        blake3::hash(&source).to_hex().to_string()
+    );
+    assert_eq!(receipt["source"]["bytes"], source.len());
+    assert_eq!(receipt["source"]["format"], "caffemodel");
+    assert_eq!(receipt["source"]["name"], "f32_v2_diff.caffemodel");
+    // The data begin on a 64-byte boundary, for readers that map the file.
+    let header_len = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
+    assert_eq!((8 + header_len) % 64, 0);
+}
+
+#[test]
+fn a_pipe_gets_the_same_bytes_as_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for to in [Format::Safetensors, Format::Npz] {
+        let file = folder.path().join(format!("file.{}", to.name()));
+        convert(&lenet(), to, &file).expect("converts");
+        let pipe = folder.path().join(format!("pipe.{}", to.name()));
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo runs").success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).expect("the pipe reads")
+        });
+        let checkpoint = lenet();
+        let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
+        let target = Target::File {
+            path: &pipe,
+            overwrite: true,
+        };
+        run(&checkpoint, &plan, &target, &Silent).expect("converts");
+        let through = reader.join().expect("the reader ends");
+        assert!(
+            through == std::fs::read(&file).expect("readable"),
+            "{}",
+            to.name()
+        );
+    }
+}
+
+#[test]
+fn an_existing_file_stays_unless_it_may_be_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    std::fs::write(&path, "precious").expect("writable");
+    let error = convert(&lenet(), Format::Safetensors, &path).expect_err("refused");
+    assert!(error.to_string().contains("--force"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("readable"), b"precious");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        1
+    );
+}
+
+/// Stops after so many bytes.
+struct StopAfter(AtomicU64);
+
+impl Watch for StopAfter {
+    fn advanced(&self, bytes: u64) {
+        let left = self.0.load(Ordering::Relaxed);
+        self.0.store(left.saturating_sub(bytes), Ordering::Relaxed);
+    }
+
+    fn cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+#[test]
+fn a_stopped_conversion_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.npz");
+    let checkpoint = lenet();
+    let plan = plan(&checkpoint, &Options::new(Format::Npz)).expect("a plan");
+    let target = Target::File {
+        path: &path,
+        overwrite: false,
+    };
+    let stop = StopAfter(AtomicU64::new(0));
+    let error = run(&checkpoint, &plan, &target, &stop).expect_err("stopped");
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        0
+    );
+}
+
+/// A NetParameter of one layer with one blob of one float, under any name.
+fn named(name: &[u8]) -> Vec<u8> {
+    let blob = b"\x2A\x04\x00\x00\x80\x3F\x3A\x03\x0A\x01\x01";
+    let mut layer = vec![0x0A, name.len() as u8];
+    layer.extend(name);
+    layer.extend([0x3A, blob.len() as u8]);
+    layer.extend(blob);
+    let mut net = vec![0xA2, 0x06, layer.len() as u8];
+    net.extend(layer);
+    net
+}
+
+#[test]
+fn hostile_names_stay_within_the_target() {
+    let names: [&[u8]; 11] = [
+        b"../../escape",
+        b"/etc/passwd",
+        b"a/../../b",
+        b"..",
+        b".",
+        b"",
+        b"C:\\windows",
+        b"nul\0byte",
+        b"line\nbreak\x1b[31m",
+        b"\xFF\xFE",
+        b"UPPER/upper",
+    ];
+    let mut file = Vec::new();
+    names.iter().for_each(|name| file.extend(named(name)));
+    file.extend(named(b"upper/UPPER"));
+    let checkpoint =
+        Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    assert_eq!(checkpoint.entries().len(), 12);
+    let outer = tempfile::tempdir().expect("a folder");
+    let inner = outer.path().join("a/b/c");
+    std::fs::create_dir_all(&inner).expect("a folder");
+    let path = inner.join("out");
+    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
+    let target = Target::Folder {
+        path: &path,
+        overwrite: false,
+    };
+    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let mut found = Vec::new();
+    let mut todo = vec![outer.path().to_owned()];
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            let listing = std::fs::read_dir(path).expect("a folder");
+            todo.extend(listing.map(|entry| entry.expect("an entry").path()));
+        } else {
+            found.push(path);
+        }
+    }
+    assert!(found.iter().all(|f| f.starts_with(&path)), "{found:?}");
+    assert_eq!(found.len(), 13, "12 arrays and the receipt: {found:?}");
+    for file in found
+        .iter()
+        .filter(|f| f.extension().is_some_and(|e| e == "npy"))
+    {
+        let back = Checkpoint::open(file).expect("an npy");
+        let blob = back.load(&back.entries()[0]).expect("loads");
+        assert_eq!(*blob.data::<f32>().expect("floats"), [1.0]);
+    }
+    let npz = inner.join("out.npz");
+    convert(&checkpoint, Format::Npz, &npz).expect("converts");
+    assert_eq!(contents(&Checkpoint::open(&npz).expect("opens")).len(), 12);
+}

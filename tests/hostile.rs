@@ -1,0 +1,344 @@
+//! Hostile files: cut, changed byte by byte, with extreme lengths. No panic, bounded memory, an error with its place.
+//!
+//! Every golden up to 64 KiB takes part; memory is counted for each thread by the allocator.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blob_io::{Bytes, Checkpoint, Error};
+
+use crate::alloc::peak;
+use crate::support::{data, report};
+
+/// What opening and loading may take beyond the payload, and for each array listed.
+const BASE: u64 = 16 << 20;
+const PER_ARRAY: u64 = 256;
+
+struct Golden {
+    name: String,
+    bytes: Vec<u8>,
+}
+
+/// Files of different content up to `limit` bytes under the folders, which must hold at least one.
+fn goldens(folders: &[&str], limit: u64) -> Vec<Golden> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let mut todo: Vec<PathBuf> = folders.iter().map(|f| data(f)).collect();
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            let listing = std::fs::read_dir(&path).expect("a folder");
+            todo.extend(listing.map(|entry| entry.expect("an entry").path()));
+            continue;
+        }
+        let skip = ["json", "tsv", "f32", "f64", "md", "states"];
+        let extension = path.extension().map(|e| e.to_string_lossy().into_owned());
+        let len = path.metadata().expect("metadata").len();
+        if len > limit || extension.is_some_and(|e| skip.contains(&e.as_str())) {
+            continue;
+        }
+        let bytes = std::fs::read(&path).expect("readable");
+        if seen.insert(bytes.clone()) {
+            found.push(Golden {
+                name: file_name(&path),
+                bytes,
+            });
+        }
+    }
+    assert!(!found.is_empty(), "{folders:?}");
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Opens, lists and loads; checks memory and errors. Returns whether everything was read.
+fn exercise(name: &str, bytes: &[u8]) -> bool {
+    let len = bytes.len() as u64;
+    let source: Arc<[u8]> = bytes.into();
+    let (mut arrays, mut payload, mut whole) = (0, 0, true);
+    let used = peak(
+        || match Checkpoint::from_source(name, Box::new(Bytes::new(source))) {
+            Err(error) => {
+                check_error(name, len, &error);
+                whole = false;
+            }
+            Ok(checkpoint) => {
+                for entry in checkpoint.entries() {
+                    arrays += 1;
+                    payload = payload.max(entry.byte_len());
+                    if entry.dtype().is_none() && entry.fault().is_none() {
+                        continue;
+                    }
+                    if let Err(error) = checkpoint.load(entry) {
+                        check_error(name, len, &error);
+                        whole = false;
+                    }
+                }
+            }
+        },
+    );
+    let allowed = payload + BASE + PER_ARRAY * arrays;
+    assert!(
+        used <= allowed,
+        "{name}: {used} bytes of memory, {allowed} allowed"
+    );
+    whole
+}
+
+fn check_error(name: &str, len: u64, error: &Error) {
+    let text = error.to_string();
+    assert!(text.starts_with(name), "{text}: names no file");
+    match error {
+        Error::Malformed { .. } => {
+            let offset = error.offset().expect("an offset");
+            // What a directory says to lie behind the end of the file is named by the place it gives.
+            let lies_behind = text.contains(", but 0 are left");
+            assert!(offset <= len || lies_behind, "{text}: offset beyond {len}");
+        }
+        Error::NotTensors { .. } => {}
+        // Sizes that a file declares and its bytes bear out, and memory does not hold, cannot be among these.
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// What each family of formats puts on trial.
+const FAMILIES: [(&str, &[&str]); 3] = [
+    ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
+    ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
+    ("other", &["other"]),
+];
+
+fn prefixes(family: usize) {
+    let (name, folders) = FAMILIES[family];
+    let goldens = goldens(folders, 64 << 10);
+    let mut cut = 0;
+    for golden in &goldens {
+        for end in 0..golden.bytes.len() {
+            exercise(&golden.name, &golden.bytes[..end]);
+            cut += 1;
+        }
+    }
+    report(&format!(
+        "hostile {name}: {} goldens cut at {cut} places",
+        goldens.len()
+    ));
+}
+
+fn changes(family: usize) {
+    let (name, folders) = FAMILIES[family];
+    let mut tried = 0_u64;
+    for golden in goldens(folders, 64 << 10) {
+        let all = golden.bytes.len() <= 1 << 10;
+        let mut bytes = golden.bytes;
+        for at in 0..bytes.len() {
+            let old = bytes[at];
+            let changed: Vec<u8> = if all {
+                (0..=255).filter(|b| *b != old).collect()
+            } else {
+                vec![0x00, 0xFF, old ^ 0x01, old ^ 0x80]
+            };
+            for new in changed {
+                bytes[at] = new;
+                exercise(&golden.name, &bytes);
+                tried += 1;
+            }
+            bytes[at] = old;
+        }
+    }
+    report(&format!("hostile {name}: {tried} single bytes changed"));
+}
+
+fn extremes(family: usize) {
+    let (name, folders) = FAMILIES[family];
+    let values: [u64; 8] = [
+        u64::MAX,
+        i64::MAX as u64,
+        1 << 63,
+        u64::from(u32::MAX),
+        i32::MAX as u64,
+        1 << 31,
+        1 << 40,
+        0,
+    ];
+    let varint = |mut n: u64| {
+        let mut out = Vec::new();
+        while n > 0x7F {
+            out.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        out.push(n as u8);
+        out
+    };
+    let mut tried = 0;
+    for golden in goldens(folders, 1 << 10) {
+        for at in 0..golden.bytes.len() {
+            for value in values {
+                for field in [
+                    value.to_le_bytes().to_vec(),
+                    (value as u32).to_le_bytes().to_vec(),
+                    varint(value),
+                ] {
+                    let mut bytes = golden.bytes.clone();
+                    let end = (at + field.len()).min(bytes.len());
+                    bytes[at..end].copy_from_slice(&field[..end - at]);
+                    exercise(&golden.name, &bytes);
+                    tried += 1;
+                }
+            }
+        }
+    }
+    report(&format!(
+        "hostile {name}: {tried} lengths replaced by extremes"
+    ));
+}
+
+#[test]
+fn every_prefix_of_a_caffe_golden() {
+    prefixes(0);
+}
+
+#[test]
+fn every_prefix_of_an_mxnet_golden() {
+    prefixes(1);
+}
+
+#[test]
+fn changed_bytes_of_caffe_goldens() {
+    changes(0);
+}
+
+#[test]
+fn changed_bytes_of_mxnet_goldens() {
+    changes(1);
+}
+
+#[test]
+fn extreme_lengths_in_caffe_goldens() {
+    extremes(0);
+}
+
+#[test]
+fn extreme_lengths_in_mxnet_goldens() {
+    extremes(1);
+}
+
+#[test]
+fn every_prefix_of_another_golden() {
+    prefixes(2);
+}
+
+#[test]
+fn changed_bytes_of_other_goldens() {
+    changes(2);
+}
+
+#[test]
+fn extreme_lengths_in_other_goldens() {
+    extremes(2);
+}
+
+#[test]
+fn a_million_arrays_stay_within_their_bound() {
+    // One layer, two bytes a blob: the smallest way to list an array.
+    let blobs = [0x3A, 0x00].repeat(1 << 20);
+    let mut file = vec![0xA2, 0x06];
+    let mut len = blobs.len() as u64;
+    while len > 0x7F {
+        file.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    file.push(len as u8);
+    file.extend(&blobs);
+    assert!(
+        !exercise("million.caffemodel", &file),
+        "each of them lacks its value"
+    );
+    // One more is one too many.
+    file.extend([0xA2, 0x06, 0x02, 0x3A, 0x00]);
+    let source = Box::new(Bytes::new(file));
+    let error = Checkpoint::from_source("more.caffemodel", source).expect_err("too many");
+    assert!(error.to_string().contains("at most 1048576"), "{error}");
+    assert!(error.help().is_some_and(|h| h.contains("--max-arrays")));
+}
+
+#[test]
+fn one_long_name_many_times_is_refused() {
+    // A layer name of 60,000 bytes, and blobs that repeat it at two bytes each.
+    let mut layer = vec![0x0A, 0xE0, 0xD4, 0x03];
+    layer.extend(vec![b'n'; 60_000]);
+    layer.extend([0x3A, 0x00].repeat(10_000));
+    let mut file = vec![0xA2, 0x06];
+    let mut len = layer.len();
+    while len > 0x7F {
+        file.push(len as u8 | 0x80);
+        len >>= 7;
+    }
+    file.push(len as u8);
+    file.extend(&layer);
+    exercise("names.caffemodel", &file);
+    let source = Box::new(Bytes::new(file));
+    let error = Checkpoint::from_source("names.caffemodel", source).expect_err("too long");
+    assert!(
+        error.to_string().contains("the bytes of all names"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_million_tensors_in_a_json_header_stay_within_their_bound() {
+    // Each of a dtype that blobs do not have: the costliest kind of entry that a short text makes.
+    let mut json = String::from("{");
+    for i in 0..1 << 20 {
+        json += &format!(r#""{i:x}":{{"dtype":"F8","shape":[0],"data_offsets":[0,0]}},"#);
+    }
+    json.pop();
+    json.push('}');
+    let mut file = (json.len() as u64).to_le_bytes().to_vec();
+    file.extend(json.as_bytes());
+    assert!(!exercise("million.safetensors", &file));
+    let file = Checkpoint::from_source("million.safetensors", Box::new(Bytes::new(file)))
+        .expect("it holds together");
+    assert_eq!(file.entries().len(), 1 << 20);
+}
+
+#[test]
+fn a_million_members_of_a_zip_stay_within_their_bound() {
+    // No content, and one name: each is an array with a fault, and a name of its own.
+    let (mut file, mut central) = (Vec::new(), Vec::new());
+    let count = 1_u64 << 20;
+    for _ in 0..count {
+        let at = file.len() as u32;
+        file.extend(b"PK\x03\x04");
+        file.extend([0; 22]);
+        file.extend([4, 0, 0, 0]);
+        file.extend(b".npy");
+        central.extend(b"PK\x01\x02");
+        central.extend([0; 24]);
+        central.extend([4, 0]);
+        central.extend([0; 12]);
+        central.extend(at.to_le_bytes());
+        central.extend(b".npy");
+    }
+    let (begin, len) = (file.len() as u64, central.len() as u64);
+    file.append(&mut central);
+    let end = file.len() as u64;
+    file.extend(b"PK\x06\x06");
+    file.extend([0; 20]);
+    file.extend([count, count, len, begin].map(u64::to_le_bytes).concat());
+    file.extend(b"PK\x06\x07\0\0\0\0");
+    file.extend(end.to_le_bytes());
+    file.extend([0; 4]);
+    file.extend(b"PK\x05\x06\0\0\0\0");
+    file.extend([0xFF; 12]);
+    file.extend([0, 0]);
+    assert!(!exercise("million.npz", &file));
+    let file = Checkpoint::from_source("million.npz", Box::new(Bytes::new(file)))
+        .expect("it holds together");
+    assert_eq!(file.entries().len() as u64, count);
+}

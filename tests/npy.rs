@@ -1,0 +1,347 @@
+//! npy: the goldens of MXNet 2, what `npyz` writes in every order, odd headers and broken ones.
+
+use std::fmt::Write as _;
+
+use blob_io::{Bytes, Checkpoint, Error, Format};
+use npyz::WriterBuilder;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::support::{data, files, report};
+
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in Sha256::digest(bytes) {
+        write!(hex, "{byte:02x}").unwrap();
+    }
+    hex
+}
+
+pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
+    Checkpoint::from_source(name, Box::new(Bytes::new(bytes.to_vec())))
+}
+
+pub(crate) fn message(name: &str, bytes: &[u8]) -> String {
+    open(name, bytes).expect_err("it is broken").to_string()
+}
+
+/// Compares an open file with its sidecar, which comes from the numpy arrays that its writer was given.
+pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
+    let arrays = sidecar["arrays"].as_array().expect("a list");
+    let name = file.name();
+    assert_eq!(file.entries().len(), arrays.len(), "{name}");
+    for (i, array) in arrays.iter().enumerate() {
+        // By name: a dict's order is not the file's.
+        let wanted = array["name"]
+            .as_str()
+            .map_or("@0".to_owned(), str::to_owned);
+        let entry = file.entries().iter().find(|e| e.name() == wanted);
+        let entry = entry.unwrap_or_else(|| panic!("{name}: no {wanted} ({i})"));
+        let dtype = array["dtype"].as_str().unwrap();
+        let dtype = dtype.replace("bfloat", "bf").replace("float", "f");
+        let dtype = dtype.replace("uint", "u").replace("int", "i");
+        assert_eq!(entry.dtype().unwrap().name(), dtype, "{name}: {wanted}");
+        let dims: Vec<u64> = entry.shape().dims().iter().map(|d| *d as u64).collect();
+        assert_eq!(serde_json::json!(dims), array["shape"], "{name}: {wanted}");
+        assert_eq!(
+            sha256(&file.view(entry).unwrap()),
+            array["sha256"],
+            "{name}: {wanted}"
+        );
+        assert!(entry.is_plain() && entry.warnings().next().is_none());
+    }
+    assert!(file.warnings().is_empty(), "{:?}", file.warnings());
+}
+
+#[test]
+fn every_golden_npy_is_what_its_writer_was_given() {
+    let folder = data("mxnet/golden/mxnet-2.0.0beta1/npz");
+    let files = files(&folder, |name| name.ends_with(".npy"));
+    for path in &files {
+        let json = std::fs::read(format!("{}.json", path.display())).unwrap();
+        let file = Checkpoint::open(path).unwrap();
+        assert_eq!(file.format(), Format::Npy);
+        check_sidecar(&file, &serde_json::from_slice(&json).unwrap());
+    }
+    assert!(files.len() >= 28, "{}", files.len());
+    report(&format!("npy: {} files of MXNet 2", files.len()));
+}
+
+/// Bytes of an npy as `npyz` writes it: any order, any byte order.
+fn by_npyz<T: npyz::AutoSerialize + Copy>(
+    descr: &str,
+    order: npyz::Order,
+    shape: &[u64],
+    values: &[T],
+) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let dtype = npyz::DType::Plain(descr.parse().unwrap());
+    let options = npyz::WriteOptions::new()
+        .dtype(dtype)
+        .shape(shape)
+        .order(order);
+    let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
+    writer.extend(values.iter().copied()).unwrap();
+    writer.finish().unwrap();
+    bytes
+}
+
+#[test]
+fn what_npyz_writes_is_read_in_every_order() {
+    use npyz::Order::{C, Fortran};
+    let mut count = 0;
+    macro_rules! check {
+        ($($ty:ty, $kinds:expr;)*) => { $(
+            let values: Vec<$ty> = (0..24u8).map(|i| i as $ty).collect();
+            for descr in $kinds {
+                for order in [C, Fortran] {
+                    let bytes = by_npyz(descr, order, &[2, 3, 4], &values);
+                    let file = open("x", &bytes).unwrap();
+                    let entry = &file.entries()[0];
+                    assert_eq!(entry.shape().dims(), [2, 3, 4]);
+                    let blob = file.load(entry).unwrap();
+                    let found = blob.data::<$ty>().unwrap().to_vec();
+                    let expected: Vec<$ty> = match order {
+                        C => values.clone(),
+                        // The i-th stored value stands at (i % 2, i / 2 % 3, i / 6).
+                        Fortran => {
+                            let mut rows = values.clone();
+                            for (i, value) in values.iter().enumerate() {
+                                rows[i % 2 * 12 + i / 2 % 3 * 4 + i / 6] = *value;
+                            }
+                            rows
+                        }
+                    };
+                    assert_eq!(found, expected, "{descr}");
+                    count += 1;
+                }
+            }
+        )* };
+    }
+    check! {
+        u8, ["|u1"]; i8, ["|i1"];
+        u16, ["<u2", ">u2"]; i16, ["<i2", ">i2"];
+        u32, ["<u4", ">u4"]; i32, ["<i4", ">i4"];
+        u64, ["<u8", ">u8"]; i64, ["<i8", ">i8"];
+        f32, ["<f4", ">f4"]; f64, ["<f8", ">f8"];
+    }
+    assert_eq!(count, 36);
+}
+
+fn npy(version: u8, dict: &str, data: usize) -> Vec<u8> {
+    let mut bytes = b"\x93NUMPY".to_vec();
+    bytes.extend([version, 0]);
+    match version {
+        1 => bytes.extend((dict.len() as u16).to_le_bytes()),
+        _ => bytes.extend((dict.len() as u32).to_le_bytes()),
+    }
+    bytes.extend(dict.as_bytes());
+    bytes.resize(bytes.len() + data, 7);
+    bytes
+}
+
+/// Version, dict, bytes of data; the shape.
+const ODD: &[(u8, &str, usize, &[usize])] = &[
+    (
+        1,
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n",
+        24,
+        &[2, 3],
+    ),
+    (
+        2,
+        "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":True}",
+        24,
+        &[2, 3],
+    ),
+    (
+        3,
+        "  { 'fortran_order' : False , 'descr' : '>f4' , 'shape' : ( 3 , ) }  ",
+        12,
+        &[3],
+    ),
+    (
+        1,
+        "{'descr': '|b1', 'fortran_order': False, 'shape': ()}",
+        1,
+        &[],
+    ),
+    (
+        1,
+        "{'descr': '=u1', 'fortran_order': False, 'shape': (2L, 3L)}",
+        6,
+        &[2, 3],
+    ),
+    (
+        1,
+        "{'descr': [('bfloat16', '<u2')], 'fortran_order': False, 'shape': (0, 3)}",
+        0,
+        &[0, 3],
+    ),
+];
+
+#[test]
+fn headers_of_npy_that_are_odd_have_one_meaning() {
+    for (version, dict, data, dims) in ODD {
+        let file = open("x", &npy(*version, dict, *data)).unwrap();
+        let entry = &file.entries()[0];
+        assert_eq!(entry.shape().dims(), *dims, "{dict}");
+        assert_eq!(entry.byte_len(), *data as u64, "{dict}");
+        assert!(entry.fault().is_none(), "{dict}");
+        assert!(file.warnings().is_empty(), "{dict}");
+        file.load(entry).unwrap();
+    }
+    let scalar = "{'descr': '<f4', 'fortran_order': False, 'shape': ()}";
+    let long = format!("{scalar}{}", " ".repeat(65_480));
+    let file = open("x", &npy(2, &long, 4)).unwrap();
+    assert!(file.entries()[0].fault().is_none());
+    let file = open("x", &npy(1, scalar, 9)).unwrap();
+    let trailing = file.warnings()[0].to_string();
+    assert_eq!(trailing, "at byte 67: 5 bytes follow the array");
+}
+
+/// The dict; the message.
+const BROKEN: &[(&str, &str)] = &[
+    (
+        "",
+        "at byte 10: expected a Python dict, found the header's end",
+    ),
+    (
+        "{",
+        "at byte 11: expected a string in quotes, found the header's end",
+    ),
+    (
+        "{'descr': '<f4', 'shape': (2,)}",
+        "at byte 10: expected 'fortran_order', found a header without it",
+    ),
+    (
+        "{'descr': '<f4', 'descr': '<f4'}",
+        "at byte 27: expected descr, fortran_order and shape, each once, found \"descr\"",
+    ),
+    (
+        "{'other': 1}",
+        "at byte 11: expected descr, fortran_order and shape, each once, found \"other\"",
+    ),
+    (
+        "{'descr' '<f4'}",
+        "at byte 19: expected a colon, found '\\''",
+    ),
+    (
+        "{'descr': '<f4' 'shape'",
+        "at byte 26: expected a comma or a closing brace, found '\\''",
+    ),
+    (
+        "{'descr': '<f\\x34'}",
+        "at byte 20: expected a short plain string, found another",
+    ),
+    (
+        "{'fortran_order': 1}",
+        "at byte 28: expected True or False, found \"\"",
+    ),
+    (
+        "{'shape': 3}",
+        "at byte 20: expected a tuple of numbers, found '3'",
+    ),
+    (
+        "{'shape': (3)}",
+        "at byte 20: expected a tuple, found a number in parentheses",
+    ),
+    (
+        "{'shape': (-1,)}",
+        "at byte 21: expected a number, found '-'",
+    ),
+    (
+        "{'shape': (3.0,)}",
+        "at byte 22: expected a comma or the end of the list, found '.'",
+    ),
+    (
+        "{'shape': (99999999999999999999,)}",
+        "at byte 21: expected a number, found one over 64 bits",
+    ),
+    (
+        "{'descr': '<f4', 'fortran_order': False, 'shape': ()} x",
+        "at byte 64: expected blanks after the dict, found 'x'",
+    ),
+    (
+        "{'descr': '|s3{'descr': '<i8'",
+        "at byte 26: expected a comma or a closing brace, found 'd'",
+    ),
+    (
+        "{'descr': [('a', '<f4'}",
+        "at byte 32: expected a list of fields, found '}'",
+    ),
+];
+
+#[test]
+fn broken_headers_of_npy_are_named_with_their_place() {
+    for (dict, expected) in BROKEN {
+        let found = message("x", &npy(1, dict, 64));
+        assert_eq!(found, format!("x: {expected}"), "{dict}");
+    }
+    let whole = npy(
+        1,
+        "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+        4,
+    );
+    for len in 6..63 {
+        assert!(message("x.npy", &whole[..len]).contains("needs"), "{len}");
+    }
+    let mut version = whole.clone();
+    version[6] = 4;
+    assert_eq!(
+        message("x", &version),
+        "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0"
+    );
+    let long = message("x", &npy(2, &" ".repeat(65_537), 4));
+    assert_eq!(
+        long,
+        "x: at byte 12: the header's length: expected at most 65536, found 65537"
+    );
+}
+
+#[test]
+fn an_npy_of_another_dtype_or_size_is_listed_with_its_fault() {
+    let many = format!("({})", "1, ".repeat(33));
+    for (descr, shape, expected) in [
+        (
+            "'|O'",
+            "(2, 3)",
+            "at byte 20: expected a descr of a bool, integer or float of 1 to 8 bytes, found \"|O\"",
+        ),
+        ("'<c8'", "(2, 3)", "found \"<c8\""),
+        ("'<U3'", "(2, 3)", "found \"<U3\""),
+        ("'<M8[ns]'", "(2, 3)", "found \"<M8[ns]\""),
+        ("'|f4'", "(2, 3)", "found \"|f4\""),
+        ("'<f16'", "(2, 3)", "found \"<f16\""),
+        ("''", "(2, 3)", "found \"\""),
+        (
+            "[('a', '<f4'), ('b', '<f4', (2, 2))]",
+            "(2, 3)",
+            "found a record of [\"a\", \"<f4\", \"b\"]",
+        ),
+        (
+            "'<f4'",
+            "(2, 40)",
+            "at byte 68: the array's data needs 320 bytes, but 64 are left",
+        ),
+        (
+            "'<f4'",
+            "(4294967296, 4294967296)",
+            "at byte 60: expected a shape whose size fits 63 bits, found 2 axes whose product does not",
+        ),
+        (
+            "'<f8'",
+            "(4611686018427387904,)",
+            "found 1 axes whose product does not",
+        ),
+        ("'<f4'", &many, "expected at most 32 axes, found 33"),
+    ] {
+        let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");
+        let file = open("x", &npy(1, &dict, 64)).unwrap();
+        let entry = &file.entries()[0];
+        let fault = entry.fault().expect(&dict).to_string();
+        assert!(fault.ends_with(expected), "{dict}: {fault}");
+        let error = file.load(entry).unwrap_err().to_string();
+        assert!(error.starts_with("x: array \"@0\": at byte"), "{error}");
+    }
+}

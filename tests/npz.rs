@@ -1,0 +1,361 @@
+//! npz: the goldens of MXNet 2, its quirks and SciPy's, the `zip` crate in both directions.
+
+use std::io::{Cursor, Read, Write};
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Format, Kind, SparseKind};
+use proptest::prelude::*;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+use crate::npy::{check_sidecar, open};
+use crate::support::{data, files, report};
+use crate::written::{Tensor, check_identity, check_values, tensors, written};
+
+#[test]
+fn every_golden_npz_is_what_its_writer_was_given() {
+    let folder = data("mxnet/golden/mxnet-2.0.0beta1/npz");
+    let files = files(&folder, |name| name.ends_with(".npz"));
+    for path in &files {
+        let json = std::fs::read(format!("{}.json", path.display())).unwrap();
+        let file = Checkpoint::open(path).unwrap();
+        assert_eq!(file.format(), Format::Npz);
+        check_sidecar(&file, &serde_json::from_slice(&json).unwrap());
+        let offsets: Vec<_> = file.entries().iter().map(|e| e.offset()).collect();
+        assert!(offsets.is_sorted(), "the order of the file");
+    }
+    let list = Checkpoint::open(folder.join("list12.npz")).unwrap();
+    let names: Vec<String> = list.entries().iter().map(|e| e.name().to_owned()).collect();
+    let expected: Vec<String> = (0..12).map(|i| format!("arr_{i}")).collect();
+    assert_eq!(names, expected);
+    assert_eq!(files.len(), 3);
+    report(&format!("npz: {} files of MXNet 2", files.len()));
+}
+
+/// An npy of version 1.0.
+pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((dict.len() as u16).to_le_bytes());
+    bytes.extend(dict.as_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+pub(crate) fn ints(values: &[i64]) -> Vec<u8> {
+    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    npy("'<i8'", &format!("({},)", values.len()), &data)
+}
+
+/// A zip as MXNet 2 writes it: stored, sizes only behind the data and in the central directory, a month of 0.
+#[derive(Default)]
+pub(crate) struct Zip {
+    bytes: Vec<u8>,
+    central: Vec<u8>,
+    count: u16,
+}
+
+impl Zip {
+    pub(crate) fn add(mut self, name: &str, content: &[u8]) -> Self {
+        let (offset, len) = (self.bytes.len() as u32, content.len() as u32);
+        let crc = crc32fast::hash(content);
+        self.bytes.extend(b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0");
+        self.bytes.extend([0; 12]);
+        self.bytes.extend((name.len() as u32).to_le_bytes());
+        self.bytes.extend(name.as_bytes());
+        self.bytes.extend(content);
+        self.bytes.extend(b"PK\x07\x08");
+        self.bytes
+            .extend([crc, len, len].map(u32::to_le_bytes).concat());
+        self.central
+            .extend(b"PK\x01\x02\0\0\0\0\x08\x08\0\0\0\0\0\0");
+        self.central.extend(
+            [crc, len, len, name.len() as u32]
+                .map(u32::to_le_bytes)
+                .concat(),
+        );
+        self.central.extend([0; 10]);
+        self.central.extend(offset.to_le_bytes());
+        self.central.extend(name.as_bytes());
+        self.count += 1;
+        self
+    }
+
+    pub(crate) fn end(mut self) -> Vec<u8> {
+        let (offset, len) = (self.bytes.len() as u32, self.central.len() as u32);
+        self.bytes.append(&mut self.central);
+        self.bytes.extend(b"PK\x05\x06\0\0\0\0");
+        self.bytes
+            .extend([self.count, self.count].map(u16::to_le_bytes).concat());
+        self.bytes
+            .extend([len, offset].map(u32::to_le_bytes).concat());
+        self.bytes.extend([0, 0]);
+        self.bytes
+    }
+}
+
+/// A zip by the `zip` crate.
+pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in members {
+        let options = SimpleFileOptions::default().compression_method(method);
+        writer.start_file(*name, options).unwrap();
+        writer.write_all(content).unwrap();
+    }
+    writer.finish().unwrap().into_inner()
+}
+
+/// The broken header that MXNet 2 gives `format.npy`: one dict begins within another.
+fn broken_format(format: &str) -> Vec<u8> {
+    let dict = format!(
+        "{{'descr': '|s{}{{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }}\n",
+        format.len()
+    );
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((dict.len() as u16).to_le_bytes());
+    bytes.extend(dict.as_bytes());
+    bytes.extend(format.as_bytes());
+    bytes
+}
+
+#[test]
+fn sparse_arrays_of_mxnet_are_their_parts() {
+    let values = npy("'<f4'", "(2, 3)", &[1; 24]);
+    let flat = npy("'<f4'", "(2,)", &[2; 8]);
+    let bytes = Zip::default()
+        .add("dense.npy", &npy("'|u1'", "(1,)", &[9]))
+        .add("net/emb/format.npy", &broken_format("row_sparse"))
+        .add("net/emb/data.npy", &values)
+        .add("net/emb/indices.npy", &ints(&[1, 4]))
+        .add("net/emb/shape.npy", &ints(&[10, 3]))
+        .add("m/data.npy", &flat)
+        .add("m/indices.npy", &ints(&[0, 1]))
+        .add("m/indptr.npy", &ints(&[0, 1, 2]))
+        .add(
+            "m/shape.npy",
+            &npy("'<i4'", "(2,)", &[2, 0, 0, 0, 5, 0, 0, 0]),
+        )
+        .add("m/format.npy", &broken_format("csr"))
+        .end();
+    let file = open("x.params", &bytes).unwrap();
+    let found: Vec<(&str, Kind, usize, usize)> = file
+        .entries()
+        .iter()
+        .map(|e| (e.name(), e.kind(), e.position(), e.index()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("dense", Kind::Data, 0, 0),
+            ("net/emb#values", Kind::Values, 1, 0),
+            ("net/emb#indices", Kind::Indices, 1, 1),
+            ("m#values", Kind::Values, 2, 0),
+            ("m#indices", Kind::Indices, 2, 1),
+            ("m#indptr", Kind::Indptr, 2, 2),
+        ]
+    );
+    for (i, kind, name, dims) in [
+        (1, SparseKind::RowSparse, "net/emb", [10, 3]),
+        (5, SparseKind::Csr, "m", [2, 5]),
+    ] {
+        let sparse = file.entries()[i].sparse().unwrap();
+        assert_eq!(
+            (sparse.kind(), sparse.name(), sparse.shape().dims()),
+            (kind, name, &dims[..])
+        );
+        let warning = file.entries()[i].warnings().next().unwrap();
+        assert!(warning.text().contains("format.npy is broken"), "{warning}");
+    }
+    assert_eq!(file.entries()[1].shape().dims(), [2, 3]);
+    assert_eq!(
+        *file
+            .load(&file.entries()[2])
+            .unwrap()
+            .data::<i64>()
+            .unwrap(),
+        [1, 4]
+    );
+}
+
+#[test]
+fn sparse_arrays_of_scipy_are_their_parts_and_others_their_members() {
+    let flat = npy("'<f8'", "(2,)", &[2; 16]);
+    let rest = |format: &[u8]| {
+        vec![
+            ("indices.npy", ints(&[0, 1])),
+            ("indptr.npy", ints(&[0, 1, 2])),
+            ("format.npy", npy("'|S3'", "()", format)),
+            ("shape.npy", ints(&[2, 5])),
+            ("data.npy", flat.clone()),
+        ]
+    };
+    let zip = |parts: &[(&str, Vec<u8>)]| {
+        let members: Vec<(&str, &[u8])> = parts.iter().map(|(n, b)| (*n, &b[..])).collect();
+        theirs(CompressionMethod::Deflated, &members)
+    };
+    let file = open("x", &zip(&rest(b"csr"))).unwrap();
+    let names: Vec<&str> = file.entries().iter().map(|e| e.name()).collect();
+    assert_eq!(names, ["#values", "#indices", "#indptr"]);
+    assert_eq!(file.dialect(), "deflated");
+    assert!(file.entries()[0].warnings().next().is_none());
+    let wide: Vec<u8> = b"csr".iter().flat_map(|b| [*b, 0, 0, 0]).collect();
+    let mut unicode = rest(b"");
+    unicode[2].1 = npy("'<U3'", "()", &wide);
+    assert_eq!(
+        open("x", &zip(&unicode)).unwrap().entries()[0].name(),
+        "#values"
+    );
+    // csc has no meaning in MXNet; neither has a csr without indptr, nor a shape of floats, nor half a folder.
+    let mut without = rest(b"csr");
+    without.remove(1);
+    let mut floats = rest(b"csr");
+    floats[3].1 = npy("'<f8'", "(2,)", &[0; 16]);
+    let mut negative = rest(b"csr");
+    negative[3].1 = ints(&[2, -5]);
+    for (parts, warned) in [
+        (rest(b"csc"), true),
+        (without, true),
+        (floats, true),
+        (negative, true),
+        (rest(b"csr")[..3].to_vec(), false),
+    ] {
+        let file = open("x", &zip(&parts)).unwrap();
+        assert_eq!(file.entries().len(), parts.len());
+        assert!(
+            file.entries()
+                .iter()
+                .all(|e| e.sparse().is_none() && e.kind() == Kind::Data)
+        );
+        assert!(file.entries().iter().any(|e| e.name() == "indices"));
+        assert_eq!(
+            file.warnings().len(),
+            usize::from(warned),
+            "{:?}",
+            file.warnings()
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_as_npz_is_read(tensors in tensors(), value in any::<String>()) {
+        let metadata = [("blob.receipt".to_owned(), value.clone()), ("a/note".to_owned(), "ü".to_owned()), ("name".to_owned(), "LeNet".to_owned())];
+        let bytes = written(Format::Npz, &tensors, &metadata);
+        let file = open("x", &bytes).unwrap();
+        check_identity(&file, &tensors, DType::U16)?;
+        prop_assert_eq!(file.metadata(), &metadata[..]);
+        let order: Vec<&str> = file.entries().iter().map(|e| e.name()).collect();
+        let expected: Vec<&str> = tensors.iter().map(|t| t.name.as_str()).collect();
+        prop_assert_eq!(order, expected);
+        for entry in file.entries() {
+            prop_assert!(entry.offset().is_none_or(|offset| offset % 64 == 0));
+        }
+        // The zip crate agrees, checksums included; npyz reads the headers.
+        let mut archive = ZipArchive::new(Cursor::new(&bytes)).unwrap();
+        prop_assert_eq!(archive.len(), tensors.len() + 3);
+        for i in 0..archive.len() {
+            let mut member = archive.by_index(i).unwrap();
+            prop_assert!(member.enclosed_name().is_some(), "{:?}", member.name());
+            let mut content = Vec::new();
+            member.read_to_end(&mut content).unwrap();
+            if let Some(tensor) = tensors.get(i) {
+                let header = npyz::NpyHeader::from_reader(&content[..]).unwrap();
+                let dims: Vec<u64> = tensor.dims.iter().map(|d| *d as u64).collect();
+                prop_assert_eq!(header.shape(), &dims[..]);
+                prop_assert!(content.ends_with(&tensor.bytes));
+                prop_assert_eq!((content.len() - tensor.bytes.len()) % 64, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_zip_crate_writes_is_read(tensors in tensors(), deflated in any::<bool>()) {
+        let plain = |t: &Tensor| !t.name.is_empty() && !t.name.contains(['\\', '/', '\0', ':']);
+        let tensors: Vec<Tensor> = tensors.into_iter().filter(plain).collect();
+        // By way of our own npy, which other tests compare.
+        let members: Vec<(String, Vec<u8>)> = tensors
+            .iter()
+            .map(|t| (format!("{}.npy", t.name), written(Format::Npy, std::slice::from_ref(t), &[])))
+            .collect();
+        let members: Vec<(&str, &[u8])> = members.iter().map(|(n, b)| (n.as_str(), &b[..])).collect();
+        let method = if deflated { CompressionMethod::Deflated } else { CompressionMethod::Stored };
+        let bytes = theirs(method, &members);
+        check_values(&open("x", &bytes).unwrap(), &tensors, DType::U16)?;
+    }
+}
+
+#[test]
+fn what_is_no_npz_is_called_by_its_name() {
+    for (members, expected) in [
+        (
+            &[("archive/data.pkl", &b"x"[..]), ("archive/data/0", b"x")][..],
+            "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
+        ),
+        (
+            &[("readme.md", b"x")],
+            "a zip archive without npy files in it",
+        ),
+    ] {
+        let refused = open("x.npz", &theirs(CompressionMethod::Stored, members)).unwrap_err();
+        assert_eq!(refused.to_string(), format!("x.npz is {expected}"));
+        assert!(refused.help().is_some());
+    }
+    let empty = open("x.params", &Zip::default().end()).unwrap();
+    assert_eq!((empty.format(), empty.entries().len()), (Format::Npz, 0));
+    let receipt = open(
+        "x",
+        &theirs(CompressionMethod::Stored, &[("blob.receipt.json", b"{}")]),
+    )
+    .unwrap();
+    assert_eq!(
+        receipt.metadata(),
+        [("blob.receipt".to_owned(), "{}".to_owned())]
+    );
+    let mut members = vec![
+        ("folder/", &b""[..]),
+        ("a.md", b""),
+        ("big.txt", &[b' '; 5 << 20]),
+        ("bad.txt", b"\xFF"),
+        ("good.txt", b"yes"),
+    ];
+    let array = npy("'|u1'", "(0,)", &[]);
+    members.push(("x.npy", &array));
+    let file = open("x", &theirs(CompressionMethod::Deflated, &members)).unwrap();
+    let expected = [
+        ("good", "yes"),
+        ("members without arrays", "a.md, big.txt, bad.txt"),
+    ];
+    assert_eq!(
+        file.metadata(),
+        expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
+    );
+}
+
+#[test]
+fn files_of_other_writers_hold_what_they_were_given() {
+    let six = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    for (name, entries) in [
+        ("numpy_savez.npz", &["w", "größe"][..]),
+        ("numpy_compressed.npz", &["w", "empty"]),
+        ("mxnet2_row_sparse.npz", &["emb#values", "emb#indices"]),
+        ("fortran_big_endian.npy", &["@0"]),
+        ("two.safetensors", &["w", "b"]),
+    ] {
+        let file = Checkpoint::open(data("other").join(name)).unwrap();
+        let names: Vec<&str> = file.entries().iter().map(|e| e.name()).collect();
+        assert_eq!(names, entries, "{name}");
+        assert!(file.warnings().is_empty(), "{name}");
+        let blob = file.load(&file.entries()[0]).unwrap();
+        assert_eq!(blob.shape().dims(), [2, 3]);
+        assert_eq!(*blob.data::<f32>().unwrap(), six, "{name}");
+        for entry in file.entries() {
+            file.load(entry).unwrap();
+        }
+    }
+    let csr = Checkpoint::open(data("other/scipy_csr.npz")).unwrap();
+    let sparse = csr.entries()[0].sparse().unwrap();
+    assert_eq!((sparse.kind(), sparse.name()), (SparseKind::Csr, ""));
+    assert_eq!(sparse.shape().dims(), [2, 3]);
+    let indptr = csr.load(&csr.entries()[2]).unwrap();
+    assert_eq!(*indptr.data::<i32>().unwrap(), [0, 1, 2]);
+}

@@ -1,0 +1,149 @@
+//! What the tests share: where the data lie, checksums, and the report of what ran.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// A file or folder under `tests/data`.
+pub(crate) fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data")
+        .join(path)
+}
+
+/// A file or folder of the data that stay outside the repository (`caffe/real`, …), where they are at hand.
+pub(crate) fn real(path: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(std::env::var_os("BLOB_REAL_DATA")?).join(path);
+    folder.exists().then_some(folder)
+}
+
+/// The files of a folder, sorted, whose names the filter takes.
+pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let listing = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut found: Vec<PathBuf> = listing
+        .map(|entry| entry.expect("a folder can be listed").path())
+        .filter(|path| path.is_file())
+        .filter(|path| {
+            take(
+                &path
+                    .file_name()
+                    .expect("a file has a name")
+                    .to_string_lossy(),
+            )
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// Says what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): on standard output, and in the file
+/// that `BLOB_TEST_REPORT` names, which `cargo xtask ci` prints at its end.
+pub(crate) fn report(line: &str) {
+    println!("{line}");
+    if let Some(path) = std::env::var_os("BLOB_TEST_REPORT") {
+        let mut file = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .expect("the report can be written");
+        writeln!(file, "{line}").expect("the report can be written");
+    }
+}
+
+/// The rows of a tab-separated table, without its `#` lines.
+pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    text.lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split('\t').map(str::to_owned).collect())
+        .collect()
+}
+
+/// What a run of the tool left behind.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    /// Standard output as lines of JSON.
+    pub(crate) fn json(&self) -> Vec<serde_json::Value> {
+        let line = |l: &str| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
+        self.out.lines().map(line).collect()
+    }
+}
+
+/// The tool, built once for this run of the tests, in the profile and the folder of the tests themselves.
+pub(crate) fn tool() -> &'static Path {
+    static TOOL: OnceLock<PathBuf> = OnceLock::new();
+    TOOL.get_or_init(|| {
+        // `<target>/<profile>/deps/it-…`
+        let tests = std::env::current_exe().expect("a running test has a file");
+        let profile = tests
+            .parent()
+            .and_then(Path::parent)
+            .expect("tests lie in deps");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "-q", "-p", "blob-cli", "--bin", "blob"]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo
+            .arg("--target-dir")
+            .arg(profile.parent().expect("a profile lies in a target"));
+        let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        assert!(
+            built.expect("cargo runs").success(),
+            "the tool cannot be built"
+        );
+        profile.join(format!("blob{}", std::env::consts::EXE_SUFFIX))
+    })
+}
+
+/// The tool's command, in `tests/data`, in a UTF-8 locale, with no variable that changes its colours.
+pub(crate) fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(tool());
+    command.args(args).current_dir(data(""));
+    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "LANG", "LC_CTYPE"] {
+        command.env_remove(name);
+    }
+    command.env("LC_ALL", "C.UTF-8");
+    command
+}
+
+/// Runs the tool to its end.
+pub(crate) fn blob(args: &[&str]) -> Ran {
+    blob_with(args, b"")
+}
+
+/// Runs the tool with these bytes as its standard input.
+pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
+    ran(command(args), input)
+}
+
+/// Runs any command to its end. It must not panic.
+pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped.spawn().expect("the command starts");
+    let mut stdin = child.stdin.take().expect("standard input is a pipe");
+    let output = std::thread::scope(|scope| {
+        // A tool that does not read its input closes it early.
+        scope.spawn(move || stdin.write_all(input).ok());
+        child.wait_with_output().expect("the command ends")
+    });
+    let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
+    let ran = Ran {
+        code: output.status.code(),
+        out: text(output.stdout),
+        err: text(output.stderr),
+    };
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    ran
+}

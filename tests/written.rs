@@ -1,0 +1,356 @@
+//! What is written is what is read: safetensors and npy in both directions with other people's crates, the layout of
+//! files, the names of files, pipes.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::{Checkpoint, Error, Format, Layout, TensorSpec, file_names, write_tensors};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::select;
+use safetensors::tensor::{SafeTensors, TensorView};
+use serde_json::Value;
+
+use crate::npy::open;
+
+/// A tensor to write.
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor {
+    pub(crate) name: String,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Tensor {
+    pub(crate) fn new(name: &str, dtype: DType, dims: &[usize], bytes: &[u8]) -> Self {
+        Self {
+            name: name.to_owned(),
+            dtype,
+            dims: dims.to_vec(),
+            bytes: bytes.to_vec(),
+        }
+    }
+
+    fn blob(&self) -> AnyBlob {
+        let shape = Shape::new(&self.dims).unwrap();
+        AnyBlob::from_vec(shape, self.dtype, self.bytes.clone()).unwrap()
+    }
+}
+
+/// A tensor `@0` of any dtype and a small shape.
+fn tensor() -> impl Strategy<Value = Tensor> {
+    let dims = vec(select(vec![0usize, 1, 2, 3, 5, 8]), 0..4);
+    (select(DType::ALL.to_vec()), dims).prop_flat_map(|(dtype, dims)| {
+        let len = dims.iter().product::<usize>() * dtype.size();
+        let byte = if dtype == DType::Bool {
+            0..=1u8
+        } else {
+            0..=255
+        };
+        vec(byte, len).prop_map(move |bytes| Tensor::new("@0", dtype, &dims, &bytes))
+    })
+}
+
+/// Some tensors with names of all kinds, each once.
+pub(crate) fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
+    let odd = [
+        "",
+        ".",
+        "..",
+        "../x",
+        "/x",
+        "a\\b",
+        "C:\\x",
+        "\u{0}",
+        "\"quoted\"\n",
+        "aux",
+        "%41",
+    ];
+    let name = prop_oneof![
+        "[a-z]{1,6}(/[0-9])?",
+        "(arg|aux):[a-z]{1,4}\\.[a-zA-Z]{1,4}",
+        "[A-Ca-c]",
+        any::<String>(),
+        select(odd.to_vec()).prop_map(str::to_owned),
+    ];
+    let named = (name, tensor()).prop_map(|(name, tensor)| Tensor { name, ..tensor });
+    vec(named, 0..8).prop_map(|mut all| {
+        let mut seen = HashSet::new();
+        all.retain(|t| t.name != "__metadata__" && seen.insert(t.name.clone()));
+        all
+    })
+}
+
+/// Writes to a file and returns its bytes.
+pub(crate) fn written(
+    format: Format,
+    tensors: &[Tensor],
+    metadata: &[(String, String)],
+) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    write(&path, format, tensors, metadata);
+    std::fs::read(path).unwrap()
+}
+
+fn write(path: &Path, format: Format, tensors: &[Tensor], metadata: &[(String, String)]) {
+    let blobs: Vec<AnyBlob> = tensors.iter().map(Tensor::blob).collect();
+    let names = tensors.iter().map(|t| t.name.as_str());
+    let tensors: Vec<(&str, &AnyBlob)> = names.zip(&blobs).collect();
+    write_tensors(path, format, &tensors, metadata, false).unwrap();
+}
+
+/// Whether an open file holds exactly these, as they are; bf16 as `bf16` says.
+pub(crate) fn check_identity(
+    file: &Checkpoint,
+    tensors: &[Tensor],
+    bf16: DType,
+) -> Result<(), TestCaseError> {
+    for entry in file.entries() {
+        prop_assert!(entry.is_plain() && entry.warnings().next().is_none());
+    }
+    check_values(file, tensors, bf16)
+}
+
+/// Whether an open file holds exactly these, in whatever way.
+pub(crate) fn check_values(
+    file: &Checkpoint,
+    tensors: &[Tensor],
+    bf16: DType,
+) -> Result<(), TestCaseError> {
+    prop_assert_eq!(file.entries().len(), tensors.len());
+    prop_assert!(file.warnings().is_empty(), "{:?}", file.warnings());
+    for tensor in tensors {
+        let entry = file.entries().iter().find(|e| e.name() == tensor.name);
+        let entry = entry.ok_or_else(|| TestCaseError::fail(format!("no {:?}", tensor.name)))?;
+        let dtype = if tensor.dtype == DType::BF16 {
+            bf16
+        } else {
+            tensor.dtype
+        };
+        prop_assert_eq!(entry.dtype(), Some(dtype));
+        prop_assert_eq!(entry.shape().dims(), &tensor.dims[..]);
+        prop_assert_eq!(&*file.view(entry).unwrap(), &tensor.bytes[..]);
+        let blob = file.load(entry).unwrap();
+        prop_assert_eq!(&*blob.data_bytes().unwrap(), &tensor.bytes[..]);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_as_safetensors_is_read(tensors in tensors(), value in any::<String>()) {
+        let metadata = [("blob.receipt".to_owned(), value), ("a \"key\"".to_owned(), "ü\n".to_owned())];
+        let bytes = written(Format::Safetensors, &tensors, &metadata);
+        let file = open("x", &bytes).unwrap();
+        prop_assert_eq!(file.format(), Format::Safetensors);
+        check_identity(&file, &tensors, DType::BF16)?;
+        prop_assert_eq!(file.metadata(), &metadata[..]);
+        // The crate of the format's authors agrees.
+        let theirs = SafeTensors::deserialize(&bytes).unwrap();
+        prop_assert_eq!(theirs.len(), tensors.len());
+        for tensor in &tensors {
+            let view = theirs.tensor(&tensor.name).unwrap();
+            prop_assert_eq!(view.dtype().to_string().to_lowercase(), tensor.dtype.name());
+            prop_assert_eq!((view.shape(), view.data()), (&tensor.dims[..], &tensor.bytes[..]));
+        }
+        let (_, read) = SafeTensors::read_metadata(&bytes).unwrap();
+        let map: HashMap<String, String> = metadata.into_iter().collect();
+        prop_assert_eq!(read.metadata(), &Some(map));
+    }
+
+    #[test]
+    fn what_the_safetensors_crate_writes_is_read(tensors in tensors()) {
+        let dtype = |dtype: DType| {
+            let name = Value::from(dtype.name().to_uppercase());
+            serde_json::from_value::<safetensors::Dtype>(name).unwrap()
+        };
+        let views = tensors.iter().map(|t| {
+            let view = TensorView::new(dtype(t.dtype), t.dims.clone(), &t.bytes);
+            (t.name.as_str(), view.unwrap())
+        });
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let bytes = safetensors::serialize(views, Some(metadata)).unwrap();
+        let file = open("x", &bytes).unwrap();
+        check_identity(&file, &tensors, DType::BF16)?;
+        prop_assert_eq!(file.metadata(), [("format".to_owned(), "pt".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_written_as_npy_is_read(tensor in tensor()) {
+        let tensors = [tensor];
+        let bytes = written(Format::Npy, &tensors, &[]);
+        check_identity(&open("x", &bytes).unwrap(), &tensors, DType::U16)?;
+        let header = npyz::NpyHeader::from_reader(&bytes[..]).unwrap();
+        let dims: Vec<u64> = tensors[0].dims.iter().map(|d| *d as u64).collect();
+        prop_assert_eq!(header.shape(), &dims[..]);
+        prop_assert_eq!((bytes.len() - tensors[0].bytes.len()) % 64, 0);
+    }
+
+    #[test]
+    fn names_of_files_are_safe_and_differ(names in vec(prop_oneof![any::<String>(), "[./\\\\:%aA~2]{0,12}"], 0..20)) {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let paths = file_names(&names);
+        let mut seen = std::collections::HashSet::new();
+        for (name, path) in names.iter().zip(&paths) {
+            prop_assert!(seen.insert(path.to_lowercase()), "{path:?} twice");
+            for part in path.split('/') {
+                prop_assert!(!part.is_empty() && part != "." && part != ".." && part.len() <= 220, "{path:?}");
+                prop_assert!(!part.contains(['\\', ':', '\0']) && !part.contains(char::is_control));
+                prop_assert!(!part.ends_with(['.', ' ']));
+            }
+            // What is neither cut nor numbered can be read back.
+            if path == &file_names(&[name])[0] && !path.contains('~') && !name.is_empty() {
+                let decoded: Vec<String> = path.split('/').map(decode).collect();
+                prop_assert_eq!(decoded.join("/"), *name);
+            }
+        }
+    }
+}
+
+fn decode(part: &str) -> String {
+    if part == "%" {
+        return String::new();
+    }
+    let mut bytes = Vec::new();
+    let mut rest = part.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'%' => {
+                let hex = std::str::from_utf8(&tail[..2]).unwrap();
+                bytes.push(u8::from_str_radix(hex, 16).unwrap());
+                rest = &tail[2..];
+            }
+            byte => bytes.push(*byte),
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+fn spec(name: &str, dtype: DType, dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(name, dtype, Shape::new(dims).unwrap())
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect()
+}
+
+#[test]
+fn safetensors_are_laid_out_by_element_size_without_holes() {
+    let specs = [
+        spec("u8", DType::U8, &[3]),
+        spec("f32", DType::F32, &[1]),
+        spec("f64", DType::F64, &[2]),
+        spec("bf16", DType::BF16, &[5]),
+        spec("i64", DType::I64, &[1]),
+        spec("none", DType::F64, &[0]),
+    ];
+    let layout = Layout::safetensors(&specs, &[]).unwrap();
+    let start = layout.places()[2].offset();
+    assert_eq!(start % 64, 0);
+    let places: Vec<(u64, u64)> = layout
+        .places()
+        .iter()
+        .map(|p| (p.offset() - start, p.len()))
+        .collect();
+    assert_eq!(
+        places,
+        [(38, 3), (24, 4), (0, 16), (28, 10), (16, 8), (24, 0)]
+    );
+    assert_eq!(layout.len(), start + 41);
+    assert!(!layout.wants_crc());
+    let frame = layout.frame(&[], &[]).unwrap();
+    assert_eq!(frame.len(), 1);
+    assert_eq!((frame[0].0, frame[0].1.len() as u64), (0, start));
+}
+
+#[test]
+fn a_frame_takes_the_length_that_was_planned() {
+    let specs = [spec("a", DType::U8, &[1])];
+    let planned = pairs(&[("blob.receipt", "0000")]);
+    for (layout, crcs) in [
+        (Layout::safetensors(&specs, &planned).unwrap(), &[][..]),
+        (Layout::npz(&specs, &planned).unwrap(), &[0]),
+    ] {
+        assert!(
+            layout
+                .frame(&pairs(&[("blob.receipt", "12ab")]), crcs)
+                .is_ok()
+        );
+        for other in [
+            &[("blob.receipt", "12abc")][..],
+            &[("other", "12ab")],
+            &[],
+            &[("blob.receipt", "0000"), ("x", "")],
+        ] {
+            let refused = layout.frame(&pairs(other), crcs).unwrap_err();
+            assert!(matches!(refused, Error::Request { .. }), "{refused}");
+        }
+    }
+    let npz = Layout::npz(&specs, &planned).unwrap();
+    assert!(npz.wants_crc() && npz.frame(&planned, &[]).is_err());
+}
+
+#[test]
+fn what_no_file_can_hold_is_refused() {
+    let a = spec("a", DType::U8, &[1]);
+    let refusals = [
+        Layout::safetensors(&[a.clone(), a.clone()], &[]),
+        Layout::npz(&[a.clone(), a.clone()], &[]),
+        Layout::safetensors(&[spec("__metadata__", DType::U8, &[1])], &[]),
+        Layout::safetensors(&[], &pairs(&[("k", "1"), ("k", "2")])),
+        Layout::npz(&[], &pairs(&[("k", "1"), ("k", "2")])),
+        Layout::safetensors(&[spec("a", DType::F64, &[isize::MAX as usize])], &[]),
+        Layout::npz(&[spec("a", DType::F64, &[isize::MAX as usize])], &[]),
+        Layout::npy(&spec("a", DType::U8, &[isize::MAX as usize])),
+        Layout::safetensors(&[], &[("k".to_owned(), "x".repeat(100_000_000))]),
+    ];
+    for refused in refusals {
+        assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    let blob = AnyBlob::new(Shape::scalar(), DType::F32).unwrap();
+    for (format, tensors, metadata) in [
+        (Format::Npy, &[("a", &blob), ("b", &blob)][..], pairs(&[])),
+        (Format::Npy, &[], pairs(&[])),
+        (Format::Npy, &[("a", &blob)], pairs(&[("k", "v")])),
+        (Format::CaffeModel, &[("a", &blob)], pairs(&[])),
+    ] {
+        let refused = write_tensors(&path, format, tensors, &metadata, true);
+        assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn through_a_pipe_come_the_same_bytes() {
+    let tensors = [
+        Tensor::new("a", DType::U8, &[3], &[1, 2, 3]),
+        Tensor::new("b", DType::F64, &[0, 4], &[]),
+        Tensor::new("c", DType::F32, &[2], &[0, 1, 2, 3, 4, 5, 6, 7]),
+    ];
+    let metadata = pairs(&[("blob.receipt", "{}")]);
+    let folder = tempfile::tempdir().unwrap();
+    for format in [Format::Safetensors, Format::Npz] {
+        let pipe = folder.path().join(format.name());
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read(pipe).unwrap()
+        });
+        write(&pipe, format, &tensors, &metadata);
+        assert_eq!(reader.join().unwrap(), written(format, &tensors, &metadata));
+    }
+}

@@ -1,0 +1,151 @@
+//! Where the workspace lies, and how a task starts another program: cargo itself, in the workspace's root.
+//! It relies on the environment that cargo gives to what it runs. It captures output only where asked to.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// The root of the workspace.
+pub(crate) fn root() -> PathBuf {
+    // Cargo sets the variable anew at each run, so a checkout that was moved is found too.
+    let manifest = std::env::var("CARGO_MANIFEST_DIR")
+        .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
+    Path::new(&manifest)
+        .parent()
+        .unwrap_or(Path::new("."))
+        .to_path_buf()
+}
+
+/// Cargo, the same one that runs us, in the workspace's root.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command with our own input and output, and fails where it does.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot start {}", line(command)))?;
+    if !status.success() {
+        bail!("`{}` failed: {status}", line(command));
+    }
+    Ok(())
+}
+
+/// Runs a command and gives what it wrote to standard output; its errors pass through.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start {}", line(command)))?;
+    if !output.status.success() {
+        bail!("`{}` failed: {}", line(command), output.status);
+    }
+    String::from_utf8(output.stdout)
+        .with_context(|| format!("`{}` wrote bytes that are not UTF-8", line(command)))
+}
+
+/// The command as one would type it, with the variables that it sets.
+pub(crate) fn line(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        Some(format!(
+            "{}={}",
+            name.to_string_lossy(),
+            value?.to_string_lossy()
+        ))
+    });
+    let program = Path::new(command.get_program())
+        .file_name()
+        .unwrap_or_default();
+    let program = program.to_string_lossy().into_owned();
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy().into_owned());
+    let words: Vec<String> = variables
+        .chain(std::iter::once(program))
+        .chain(arguments)
+        .collect();
+    words.join(" ")
+}
+
+/// The files of the workspace, from its root, with `/`: all that git tracks or would track, and that are there.
+pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
+    let mut command = Command::new("git");
+    command.args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let list = read(command.current_dir(root)).context("git lists the files of the workspace")?;
+    let mut files: Vec<String> = list.split('\0').map(str::to_string).collect();
+    files.retain(|file| root.join(file).is_file());
+    files.sort_unstable();
+    files.dedup();
+    Ok(files)
+}
+
+/// What cargo knows of the workspace's own packages, as JSON.
+pub(crate) fn metadata() -> Result<serde_json::Value> {
+    let text = read(&mut cargo(&[
+        "metadata",
+        "--no-deps",
+        "--format-version",
+        "1",
+    ]))?;
+    serde_json::from_str(&text).context("cargo metadata is not JSON")
+}
+
+/// Where cargo builds, `target` unless the user set another folder.
+pub(crate) fn target_directory() -> Result<PathBuf> {
+    let metadata = metadata()?;
+    let directory = metadata["target_directory"]
+        .as_str()
+        .context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(directory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_the_workspace() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn a_command_is_shown_as_typed() {
+        let mut command = Command::new("cargo");
+        command.args(["check", "-p", "blob-io"]).env("CC", "none");
+        assert_eq!(line(&command), "CC=none cargo check -p blob-io");
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error_that_names_it() {
+        // It fails without a word: two files that differ.
+        let mut command = Command::new("git");
+        command.args(["diff", "--no-index", "--quiet", "Cargo.toml", "src/main.rs"]);
+        assert!(
+            run(&mut command)
+                .unwrap_err()
+                .to_string()
+                .contains("git diff --no-index")
+        );
+        assert!(read(&mut command).is_err());
+        let missing = run(&mut Command::new("a-program-that-is-not-there")).unwrap_err();
+        assert!(missing.to_string().contains("a-program-that-is-not-there"));
+    }
+
+    #[test]
+    fn the_files_are_ours_and_not_what_is_built() {
+        let files = files(&root()).unwrap();
+        assert!(files.contains(&"xtask/src/shell.rs".to_string()));
+        assert!(!files.iter().any(|file| file.starts_with("target/")));
+    }
+}

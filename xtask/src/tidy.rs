@@ -1,0 +1,219 @@
+//! `cargo xtask tidy`: the rules of style and architecture that a program can check, one function each.
+//! It relies on syn for the syntax, on git for the list of files, on cargo for the edges between packages.
+//! What rustc, clippy and rustfmt already hold is left to them.
+
+mod doors;
+mod heads;
+mod layers;
+mod names;
+mod sizes;
+mod source;
+mod stubs;
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+use crate::{mutants, no_arguments, shell};
+use source::{Source, Tree};
+
+/// One breach of a rule.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Finding {
+    file: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    /// A finding in a file, at a line that counts from 1.
+    pub(crate) fn new(file: &str, line: usize, message: impl fmt::Display) -> Finding {
+        Finding {
+            file: file.to_string(),
+            line,
+            message: message.to_string(),
+        }
+    }
+}
+
+/// A rule: its name in the output, and the function that looks for breaches.
+struct Rule {
+    name: &'static str,
+    check: fn(&Tree) -> Vec<Finding>,
+}
+
+/// The numbers are those of the style guide.
+const RULES: &[Rule] = &[
+    Rule {
+        name: "parse",
+        check: parse,
+    },
+    Rule {
+        name: "layers (1)",
+        check: layers::check,
+    },
+    Rule {
+        name: "not-know (2)",
+        check: heads::not_know,
+    },
+    Rule {
+        name: "cudarc (4)",
+        check: doors::cudarc,
+    },
+    Rule {
+        name: "cfg (5)",
+        check: doors::cfg,
+    },
+    Rule {
+        name: "head (7)",
+        check: heads::head,
+    },
+    Rule {
+        name: "file-size (8)",
+        check: sizes::file,
+    },
+    Rule {
+        name: "function-size (8)",
+        check: sizes::function,
+    },
+    Rule {
+        name: "one-name (11)",
+        check: names::check,
+    },
+    Rule {
+        name: "unsafe (14)",
+        check: doors::unsafe_code,
+    },
+    Rule {
+        name: "stubs (23)",
+        check: stubs::check,
+    },
+    Rule {
+        name: "mutants (23)",
+        check: mutants,
+    },
+    Rule {
+        name: "machine-paths",
+        check: names::machine_paths,
+    },
+];
+
+/// Checks the whole tree, prints each finding, fails where there is one.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    no_arguments(arguments)?;
+    let tree = Tree::read(&shell::root())?;
+    let mut count = 0;
+    for rule in RULES {
+        for Finding {
+            file,
+            line,
+            message,
+        } in (rule.check)(&tree)
+        {
+            println!("{file}:{line}: {}: {message}", rule.name);
+            count += 1;
+        }
+    }
+    let files = tree.sources.len() + tree.unparsed.len();
+    println!(
+        "tidy: {files} files, {} rules, {count} findings",
+        RULES.len()
+    );
+    if count > 0 {
+        bail!("{count} findings");
+    }
+    Ok(())
+}
+
+/// A file that does not parse escapes every other rule, so it is a finding.
+fn parse(tree: &Tree) -> Vec<Finding> {
+    tree.unparsed
+        .iter()
+        .map(|(path, line, message)| Finding::new(path, *line, message))
+        .collect()
+}
+
+/// Each deliberate breakage must still find the text that it breaks.
+fn mutants(tree: &Tree) -> Vec<Finding> {
+    mutants::stale(mutants::TABLE, |file| tree.text(file).map(str::to_string))
+        .into_iter()
+        .map(|message| Finding::new(mutants::TABLE_FILE, 1, message))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A tree in which every rule is broken at least once.
+    fn bad_tree() -> Tree {
+        let long = "    let _ = 1;\n".repeat(401);
+        let files = [
+            (
+                "crates/blob-io/src/lib.rs",
+                format!("pub use a::*;\nfn long() {{\n{long}}}\n"),
+            ),
+            (
+                "crates/blob-io/src/npy.rs",
+                "//! Npy.\nfn f() { unsafe { todo![] } }".to_string(),
+            ),
+            (
+                "crates/blob-io/src/mxnet.rs",
+                "//! cudarc\n#[cfg(unix)]\nfn f() {}".to_string(),
+            ),
+            (
+                "crates/blob-io/src/hdf5.rs",
+                "//! Hdf5.\nfn f( {".to_string(),
+            ),
+            ("README.md", format!("see /{}/blob", "root")),
+        ];
+        let mut tree = Tree::from_texts(files.map(|(path, text)| (path.to_string(), text)));
+        tree.packages = vec![source::Package::sample("blob-io", &["blob-ops"])];
+        tree
+    }
+
+    #[test]
+    fn every_rule_can_fail() {
+        let tree = bad_tree();
+        for rule in RULES {
+            assert!(
+                !(rule.check)(&tree).is_empty(),
+                "{} found nothing",
+                rule.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_clean_tree_has_no_findings() {
+        let files = [(
+            "crates/blob-io/src/lib.rs".to_string(),
+            "//! Formats; it does not know kernels.\n\n#![deny(unsafe_code)]\n".to_string(),
+        )];
+        let mut tree = Tree::from_texts(files);
+        tree.packages = vec![source::Package::sample("blob-io", &["blob-core"])];
+        for rule in RULES.iter().filter(|rule| rule.name != "mutants (23)") {
+            assert_eq!((rule.check)(&tree), [], "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_parse_is_a_finding_with_its_line() {
+        let tree = Tree::from_texts([(
+            "crates/a/src/lib.rs".to_string(),
+            "//! A.\n\nfn f( {".to_string(),
+        )]);
+        let findings = parse(&tree);
+        assert_eq!((findings.len(), findings[0].line), (1, 3), "{findings:?}");
+    }
+
+    /// What [`lines`] gives for a file that a rule has nothing against.
+    pub(super) const NONE: [usize; 0] = [];
+
+    /// The findings of one rule in one file, by line.
+    pub(super) fn lines(check: fn(&Tree) -> Vec<Finding>, path: &str, text: &str) -> Vec<usize> {
+        let tree = Tree::from_texts([(path.to_string(), text.to_string())]);
+        assert!(tree.unparsed.is_empty(), "{:?}", tree.unparsed);
+        check(&tree).iter().map(|finding| finding.line).collect()
+    }
+}
