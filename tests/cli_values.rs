@@ -139,3 +139,16 @@ fn stats_name_what_is_not_finite() {
     assert_eq!(cells[..5], ["@0", "12", "f32", "-inf", "inf"]);
     assert_eq!(cells[cells.len() - 2..], ["1", "2"]);
 }
+
+/// 65536 × 65536 × 0 elements: nothing to print, and nothing to allocate for it.
+#[test]
+fn an_empty_tensor_with_long_axes_costs_nothing() {
+    let path = "caffe/blobproto/huge_then_zero.binaryproto";
+    let shown = &blob(&["show", path, "--json", "--full"]).json()[0];
+    assert_eq!(shown["values"], serde_json::json!([]), "{shown}");
+    assert_eq!(blob(&["show", path, "--csv"]).out, "");
+    for axis in ["0", "-1"] {
+        let stats = blob(&["stats", path, "--per-channel", axis, "--hist", "--json"]);
+        assert!(matches!(stats.code, Some(0 | 2)), "{stats:?}");
+    }
+}

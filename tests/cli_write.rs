@@ -1,12 +1,10 @@
-//! The tool from outside: verdicts, conversions, extracts, and how it behaves on terminals and broken pipes.
+//! The tool from outside: its verdicts, and the files that it writes.
 
 use std::fs;
-use std::io::Read;
-use std::process::{Command, Stdio};
 
 use blob_io::Checkpoint;
 
-use crate::support::{blob, blob_with, command, data, files, ran, report, tool};
+use crate::support::{blob, blob_with, command, data, files, report};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 
@@ -284,90 +282,4 @@ fn completions_and_manuals_know_every_command() {
         formats.json()[0]["formats"].as_array().map(Vec::len),
         Some(blob_io::Format::ALL.len())
     );
-}
-
-#[test]
-fn a_reader_that_leaves_is_no_error() {
-    let many = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
-    let mut child = command(&["ls", "--json", many])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let mut err = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut err)
-        .unwrap();
-    assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
-    let mut sh = Command::new("sh");
-    sh.current_dir(data(""))
-        .args(["-c", "\"$0\" ls \"$1\" >&-"])
-        .arg(tool())
-        .arg(NET);
-    assert!(ran(sh, b"").code.is_some());
-    if !std::path::Path::new("/dev/full").exists() {
-        return report("NOT TESTED: a full disk behind standard output (no /dev/full)");
-    }
-    let mut sh = Command::new("sh");
-    sh.current_dir(data(""))
-        .args(["-c", "\"$0\" ls \"$1\" >/dev/full"])
-        .arg(tool())
-        .arg(NET);
-    let full = ran(sh, b"");
-    assert!(
-        full.code == Some(2) && full.err.contains("cannot write to standard output"),
-        "{full:?}"
-    );
-}
-
-/// Runs the tool on a terminal, which `script` provides; without `script` there is none.
-fn on_terminal(args: &str, environment: &[(&str, &str)]) -> Option<String> {
-    let mut script = Command::new("script");
-    let line = format!("'{}' {args}", tool().display());
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .current_dir(data(""))
-        .stdin(Stdio::null());
-    script
-        .env("LC_ALL", "C.UTF-8")
-        .env("TERM", "xterm")
-        .env_remove("NO_COLOR")
-        .envs(environment.iter().copied());
-    let output = script.output().ok()?;
-    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
-}
-
-#[test]
-fn a_terminal_gets_a_table_and_colour() {
-    let Some(ls) = on_terminal(&format!("ls {NET} 'ip*'"), &[]) else {
-        return report("NOT TESTED: the tool on a terminal (no `script`)");
-    };
-    assert!(ls.starts_with("\x1b[1m#  NAME"), "{ls:?}");
-    assert!(
-        ls.contains("LAYER TYPE") && ls.contains("1×1×7×36"),
-        "{ls:?}"
-    );
-    assert!(
-        ls.lines()
-            .last()
-            .unwrap()
-            .starts_with("2 of 4 tensors, 1.01 KiB  (read "),
-        "{ls:?}"
-    );
-    for (args, environment) in [
-        ("--color never", &[][..]),
-        ("", &[("NO_COLOR", "1")]),
-        ("", &[("TERM", "dumb")]),
-    ] {
-        let plain = on_terminal(&format!("ls {args} {NET}"), environment).unwrap();
-        assert!(!plain.contains('\x1b'), "{args} {environment:?}: {plain:?}");
-    }
-    let always = blob(&["ls", "--tree", "--color", "always", NET]);
-    assert!(always.out.contains("\x1b["), "{always:?}");
-    let verify = on_terminal(&format!("verify {NET}"), &[]).unwrap();
-    assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }

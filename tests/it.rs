@@ -8,6 +8,7 @@ mod alloc;
 mod blobproto;
 mod caffe;
 mod cli;
+mod cli_terminal;
 mod cli_values;
 mod cli_write;
 mod convert;

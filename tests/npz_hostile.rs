@@ -70,23 +70,26 @@ fn members_and_places_over_4_gib_take_64_bits() {
     let specs = [
         spec("small", &[1]),
         spec("large", &[5 << 28]),
+        // Its size and its place take 64 bits both, one behind the other.
+        spec("larger", &[6 << 28]),
         spec("far", &[3]),
     ];
     let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
     let layout = Layout::npz(&specs, &metadata).unwrap();
-    assert!(layout.len() > 5 << 30);
+    assert!(layout.len() > 11 << 30);
     let source = || Sparse {
         len: layout.len(),
-        parts: layout.frame(&metadata, &[0; 3]).unwrap(),
+        parts: layout.frame(&metadata, &[0; 4]).unwrap(),
     };
     let file = Checkpoint::from_source("x.npz", Box::new(source())).unwrap();
     let offsets: Vec<_> = file.entries().iter().map(|e| e.offset().unwrap()).collect();
     let planned: Vec<_> = layout.places().iter().map(|p| p.offset()).collect();
     assert_eq!(offsets, planned);
     assert_eq!(file.entries()[1].byte_len(), 5 << 30);
+    assert_eq!(file.entries()[2].byte_len(), 6 << 30);
     assert_eq!(
         *file
-            .load(&file.entries()[2])
+            .load(&file.entries()[3])
             .unwrap()
             .data::<f32>()
             .unwrap(),
@@ -94,7 +97,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     );
     assert_eq!(file.metadata(), metadata);
     let mut archive = ZipArchive::new(Stream(source(), 0)).unwrap();
-    assert_eq!(archive.len(), 4);
+    assert_eq!(archive.len(), 5);
     assert_eq!(
         archive.by_name("large.npy").unwrap().size(),
         (5 << 30) + 128
@@ -102,7 +105,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     // Members whose data begin aligned: the npy header is 128 bytes.
     assert_eq!(
         archive.by_name("far.npy").unwrap().data_start(),
-        Some(planned[2] - 128)
+        Some(planned[3] - 128)
     );
     for place in planned {
         assert_eq!(place % 64, 0);

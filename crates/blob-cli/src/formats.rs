@@ -68,16 +68,17 @@ fn row(format: Format) -> Value {
     })
 }
 
-/// Whose files the tests read, as the READMEs in `tests/data` say, or whose reader reads ours.
+/// Whose files the tests read (`tests/data` says more), and whose reader reads ours.
 fn tested_against(format: Format) -> &'static str {
     match format {
-        Format::CaffeModel => "BVLC Caffe 1.0, NVCaffe 0.17, OpenCL Caffe; nets V0, V1, V2",
-        Format::BlobProto => "BVLC Caffe 1.0, NVCaffe 0.17",
-        Format::BlobProtoVector | Format::SolverState | Format::Datum => "BVLC Caffe 1.0",
-        Format::MxnetList => "MXNet 0.9.5, 0.11, 1.0, 1.5, 1.6, 1.9.1",
-        Format::MxnetRecord => "MXNet 1.9.1",
-        Format::Npy | Format::Npz => "NumPy; MXNet 2.0.0beta1; npyz",
-        Format::Safetensors => "safetensors 0.8",
+        Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them",
+        Format::BlobProto => "files of BVLC Caffe; NVCaffe's and OpenCL Caffe's fields by hand",
+        Format::BlobProtoVector | Format::SolverState | Format::Datum => "files of BVLC Caffe",
+        Format::MxnetList => "files of MXNet 0.9.5, 0.11, 1.0, 1.5, 1.6, 1.9.1, 2.0 beta",
+        Format::MxnetRecord => "files of MXNet 0.9.5 to 1.9.1",
+        Format::Npy => "the npyz crate",
+        Format::Npz => "files of MXNet 2.0 beta; the npyz and zip crates",
+        Format::Safetensors => "the safetensors crate",
         _ => "-",
     }
 }

@@ -166,7 +166,8 @@ pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) ->
         .filter(|name| name.len() <= 256)
         .map(|name| (strsim::jaro(wanted, name), name))
         .filter(|(score, _)| *score >= ENOUGH)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        // The first of several that are equally near.
+        .min_by(|a, b| b.0.total_cmp(&a.0))
         .map(|(_, name)| name)
 }
 

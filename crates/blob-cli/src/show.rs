@@ -117,7 +117,11 @@ impl Shower<'_> {
     ) -> Result<(), Failure> {
         json::open(&mut self.out, head)?;
         self.out.write_all(b",\"values\":")?;
-        self.nested(&mut rows, dims)?;
+        // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
+        match dims.contains(&0) {
+            true => self.out.write_all(b"[]")?,
+            false => self.nested(&mut rows, dims)?,
+        }
         Ok(self.out.write_all(b"}\n")?)
     }
 

@@ -198,7 +198,7 @@ fn broken(path: &Path, e: Error) -> Result<Report, Failure> {
                 offset: Some(fault.offset()),
                 message: fault.to_string(),
             });
-            if let Some(n) = intact {
+            if let Some(n) = intact.filter(|n| *n > 0) {
                 report.notes.push(format!(
                     "{} before it {} whole",
                     units::plural(n as u64, "array"),

@@ -23,6 +23,8 @@
 
 #![forbid(unsafe_code)]
 
+mod hash;
+mod moves;
 mod pass;
 mod plan;
 mod receipt;

@@ -1,21 +1,21 @@
 //! The one pass over the source: every byte is read and hashed once, in order, and each tensor's bytes go to their place.
 //!
-//! Reading and hashing run beside the writing, a few buffers apart. To a pipe the source is read twice.
+//! Threads take the next piece in turn, each reads, hashes and writes its own: nobody waits for anybody. To a pipe the
+//! source is read twice.
 
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use blob_io::{Checkpoint, Error, Layout, Output, OutputDir, Source};
 
+use crate::hash::{self, Digests, PIECE, Piece};
+use crate::moves::moves;
 use crate::plan::{How, Plan};
-use crate::receipt::{Digests, Hasher};
-use crate::sink::{Crcs, Sink};
+use crate::sink::Sink;
 
-/// What one read takes: small enough to be in cache still when it is hashed and written.
-const CHUNK: usize = 1 << 20;
-/// Buffers on their way: enough that a late writer does not stop the reader.
-const BUFFERS: usize = 6;
+/// More threads than this find no more memory bandwidth to share.
+const MAX_THREADS: usize = 4;
 
 /// Where the output goes.
 #[derive(Clone, Copy, Debug)]
@@ -141,12 +141,9 @@ impl Job<'_> {
     fn file(self, mut output: Output) -> Result<(Digests, u64), Error> {
         let layout = self.layout()?;
         output.set_len(layout.len())?;
-        let crcs = layout
-            .wants_crc()
-            .then(|| Crcs::new(self.plan.tensors.len()));
-        let mut sink = Sink::file(&output, layout.places(), crcs);
-        let digests = self.fill(&mut sink)?;
-        let crcs = sink.into_crcs();
+        let sink = Sink::file(&output, layout.places(), layout.wants_crc());
+        let digests = self.fill(&sink)?;
+        let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
         for (offset, bytes) in layout.frame(&[receipt], &crcs)? {
             output.write_all_at(offset, &bytes)?;
@@ -158,8 +155,8 @@ impl Job<'_> {
     fn folder(self, path: &Path, overwrite: bool) -> Result<(Digests, u64), Error> {
         let folder = OutputDir::create(path, overwrite)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
-        let mut sink = Sink::folder(&folder, &specs);
-        let digests = self.fill(&mut sink)?;
+        let sink = Sink::folder(&folder, &specs);
+        let digests = self.fill(&sink)?;
         let written = sink.complete_folder()?;
         let (key, receipt) = self.plan.receipt.finished(&digests);
         let mut file = folder.file(format!("{key}.json"))?;
@@ -172,7 +169,7 @@ impl Job<'_> {
     /// Everything in the order of the output; the digests and checksums come from a pass of their own before.
     fn pipe(self, mut output: Output) -> Result<(Digests, u64), Error> {
         let layout = self.layout()?;
-        let digests = self.pump(|_, _| Ok(()))?;
+        let digests = self.pass(threads(true), &|_, _| Ok(()))?;
         let crcs = if layout.wants_crc() {
             self.checksums()?
         } else {
@@ -217,14 +214,11 @@ impl Job<'_> {
     }
 
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
-    fn fill(self, sink: &mut Sink<'_>) -> Result<Digests, Error> {
+    fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
         let (moves, apart) = moves(self.checkpoint, self.plan);
-        let mut first = 0;
-        let digests = self.pump(|at, bytes| {
+        let digests = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
             let end = at + bytes.len() as u64;
-            while first < moves.len() && moves[first].from + moves[first].len <= at {
-                first += 1;
-            }
+            let first = moves.partition_point(|m| m.from + m.len <= at);
             for step in moves[first..].iter().take_while(|m| m.from < end) {
                 let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
                 let part = &bytes[(a - at) as usize..(b - at) as usize];
@@ -259,121 +253,100 @@ impl Job<'_> {
             sink(bytes)
         };
         if planned.how == How::Dense {
-            return self.checkpoint.stream_dense(entry, CHUNK, &mut watched);
+            return self.checkpoint.stream_dense(entry, PIECE, &mut watched);
         }
-        self.checkpoint.stream(entry, CHUNK, &mut watched)
+        self.checkpoint.stream(entry, PIECE, &mut watched)
     }
 
-    /// Reads the source from end to end and hashes it, and hands each piece to `write`, which runs beside the reading.
-    fn pump<W>(self, mut write: W) -> Result<Digests, Error>
+    /// Reads every byte of the source once, hashes it, and hands each piece to `write`.
+    fn pass<W>(self, threads: usize, write: &W) -> Result<Digests, Error>
     where
-        W: FnMut(u64, &[u8]) -> Result<(), Error> + Send,
+        W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
         let source = self.checkpoint.source();
-        let (full, to_write) = mpsc::sync_channel::<(u64, Vec<u8>)>(BUFFERS);
-        let (free, to_fill) = mpsc::channel();
-        for _ in 0..BUFFERS {
-            // The receiver lives as long as this function.
-            let _ = free.send(vec![0; CHUNK]);
-        }
-        thread::scope(|scope| {
-            let writer = scope.spawn(move || {
-                for (at, buf) in to_write {
-                    write(at, &buf)?;
-                    // Where the reader is done, the buffer is not needed any more.
-                    let _ = free.send(buf);
-                }
-                Ok(())
+        let pieces = source.len().div_ceil(PIECE as u64);
+        let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        let work = || {
+            let done = self.pieces(&next, &failed, pieces, write);
+            failed.fetch_or(done.is_err(), Ordering::Relaxed);
+            done
+        };
+        let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
+        let (parts, sha256) = thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let sha256 = self.plan.receipt.sha256.then(|| {
+                scope.spawn(|| hash::sha256(source, |source, at, buf| self.read(source, at, buf)))
             });
-            let digests = self.read_all(source, full, &to_fill);
-            let written: Result<(), Error> = match writer.join() {
-                Ok(written) => written,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            // The writer's failure stops the reader: it comes first.
-            written.and(digests)
+            let mut parts = vec![work()];
+            parts.extend(others.into_iter().map(join));
+            (parts, sha256.map(join))
+        });
+        let mut hashed = Vec::new();
+        for part in parts {
+            hashed.extend(part?);
+        }
+        hashed.sort_unstable_by_key(|(at, _)| *at);
+        let hashed: Vec<Piece> = hashed.into_iter().map(|(_, piece)| piece).collect();
+        Ok(Digests {
+            blake3: hash::join(&hashed),
+            sha256: sha256.transpose()?,
         })
     }
 
-    fn read_all(
+    /// One thread's share of the pieces, with the number of each.
+    fn pieces<W>(
         self,
-        source: &dyn Source,
-        full: mpsc::SyncSender<(u64, Vec<u8>)>,
-        free: &mpsc::Receiver<Vec<u8>>,
-    ) -> Result<Digests, Error> {
-        let mut hasher = Hasher::new(self.plan.receipt.sha256);
+        next: &AtomicU64,
+        failed: &AtomicBool,
+        pieces: u64,
+        write: &W,
+    ) -> Result<Vec<(u64, Piece)>, Error>
+    where
+        W: Fn(u64, &[u8]) -> Result<(), Error>,
+    {
+        let source = self.checkpoint.source();
         let len = source.len();
-        let mut at = 0;
-        while at < len {
-            if self.watch.cancelled() {
-                return Err(Error::Interrupted);
-            }
-            let Ok(mut buf) = free.recv() else { break };
-            buf.resize((len - at).min(CHUNK as u64) as usize, 0);
-            source.read_at(at, &mut buf).map_err(|e| Error::Io {
-                file: self.checkpoint.name().to_owned(),
-                action: format!("read {} bytes at byte {at}", buf.len()),
-                source: e,
-            })?;
-            hasher.update(&buf);
-            let n = buf.len() as u64;
-            if full.send((at, buf)).is_err() {
+        let mut hashed = Vec::new();
+        let mut buf = vec![0; len.min(PIECE as u64) as usize];
+        // Where another thread has failed, its error is the one to tell.
+        while !failed.load(Ordering::Relaxed) {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
                 break;
             }
-            at += n;
-            self.watch.advanced(n);
+            let at = piece * PIECE as u64;
+            let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
+            self.read(source, at, bytes)?;
+            hashed.push((piece, Piece::new(bytes, at, len)));
+            write(at, bytes)?;
+            self.watch.advanced(bytes.len() as u64);
         }
-        Ok(hasher.finish())
+        Ok(hashed)
+    }
+
+    fn read(self, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
+        if self.watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        source.read_at(at, buf).map_err(|e| Error::Io {
+            file: self.checkpoint.name().to_owned(),
+            action: format!("read {} bytes at byte {at}", buf.len()),
+            source: e,
+        })
     }
 }
 
-/// Bytes of the source that go to a place in a tensor as they are.
-#[derive(Debug)]
-struct Move {
-    from: u64,
-    len: u64,
-    tensor: usize,
-    to: u64,
+fn threads(any_order: bool) -> usize {
+    if any_order {
+        thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
+    } else {
+        1
+    }
 }
 
-/// The plain tensors' moves in the source's order, and the tensors that are read apart.
-fn moves(checkpoint: &Checkpoint, plan: &Plan) -> (Vec<Move>, Vec<usize>) {
-    let mut moves: Vec<Move> = Vec::new();
-    let mut apart = Vec::new();
-    for (tensor, planned) in plan.tensors.iter().enumerate() {
-        let entry = &checkpoint.entries()[planned.entry];
-        // Checksums run along a tensor, so its runs must come in their order.
-        let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
-        if planned.how != How::Copy || !ordered {
-            apart.push(tensor);
-            continue;
-        }
-        let mut to = 0;
-        for run in entry.segments() {
-            let len = run.count() * run.stride();
-            let from = run.offset();
-            moves.push(Move {
-                from,
-                len,
-                tensor,
-                to,
-            });
-            to += len;
-        }
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
     }
-    moves.sort_by_key(|m| m.from);
-    // Two arrays over the same bytes: a pass that keeps one window of moves cannot serve both.
-    let mut end = 0;
-    let mut shared = Vec::new();
-    for step in &moves {
-        if step.from < end {
-            shared.push(step.tensor);
-        }
-        end = end.max(step.from + step.len);
-    }
-    shared.sort_unstable();
-    shared.dedup();
-    moves.retain(|m| shared.binary_search(&m.tensor).is_err());
-    apart.extend(shared);
-    (moves, apart)
 }

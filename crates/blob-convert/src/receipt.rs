@@ -1,11 +1,11 @@
-//! The receipt: where the tensors came from, what was changed, what was left out; and the hash that proves the source.
+//! The receipt: where the tensors came from, what was changed, what was left out.
 //!
 //! Its text has the same length before and after the digests are known, so that a header can be laid out first.
 
 use blob_io::Checkpoint;
 use serde_json::{Map, Value, json};
-use sha2::Digest;
 
+use crate::hash::Digests;
 use crate::plan::{How, Planned};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
@@ -61,7 +61,12 @@ impl Receipt {
 
     /// Key and text with digests of the right width that are not the real ones.
     pub(crate) fn placeholder(&self) -> (String, String) {
-        (KEY.to_owned(), self.fill(&Digests::unknown()))
+        let zeros = "0".repeat(64);
+        let unknown = Digests {
+            blake3: zeros.clone(),
+            sha256: Some(zeros),
+        };
+        (KEY.to_owned(), self.fill(&unknown))
     }
 
     /// Key and text with the digests.
@@ -117,54 +122,4 @@ fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
             .collect::<Vec<_>>()
     });
     whole.chain(each).collect()
-}
-
-/// What the source's bytes add up to, in lower-case hexadecimal.
-#[derive(Clone, Debug)]
-pub(crate) struct Digests {
-    pub(crate) blake3: String,
-    pub(crate) sha256: Option<String>,
-}
-
-impl Digests {
-    fn unknown() -> Self {
-        let zeros = "0".repeat(64);
-        Self {
-            blake3: zeros.clone(),
-            sha256: Some(zeros),
-        }
-    }
-}
-
-/// Digests in the making.
-pub(crate) struct Hasher {
-    blake3: blake3::Hasher,
-    sha256: Option<sha2::Sha256>,
-}
-
-impl Hasher {
-    pub(crate) fn new(sha256: bool) -> Self {
-        Self {
-            blake3: blake3::Hasher::new(),
-            sha256: sha256.then(sha2::Sha256::new),
-        }
-    }
-
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
-        self.blake3.update(bytes);
-        if let Some(sha256) = &mut self.sha256 {
-            sha256.update(bytes);
-        }
-    }
-
-    pub(crate) fn finish(self) -> Digests {
-        Digests {
-            blake3: self.blake3.finalize().to_hex().to_string(),
-            sha256: self.sha256.map(|sha256| hex(&sha256.finalize())),
-        }
-    }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

@@ -1,33 +1,29 @@
 //! Where a tensor's bytes go: to its place in one file, or to a file of its own in a folder.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blob_io::{Error, Layout, Output, OutputDir, Place, TensorSpec, file_names};
 
-/// The CRC-32 of each tensor's bytes so far.
-#[derive(Debug)]
-pub(crate) struct Crcs(Vec<u32>);
-
-impl Crcs {
-    pub(crate) fn new(tensors: usize) -> Self {
-        Self(vec![0; tensors])
-    }
-
-    fn update(&mut self, tensor: usize, bytes: &[u8]) {
-        let mut crc = crc32fast::Hasher::new_with_initial(self.0[tensor]);
-        crc.update(bytes);
-        self.0[tensor] = crc.finalize();
-    }
-}
-
-/// Takes tensors' bytes; those of one tensor come in their order.
+/// Takes tensors' bytes, from several threads.
 pub(crate) enum Sink<'a> {
     File {
         output: &'a Output,
         places: &'a [Place],
-        crcs: Option<Crcs>,
+        /// The CRC-32 of every part that was put, where checksums are wanted.
+        parts: Option<Mutex<Vec<Part>>>,
     },
-    Folder(Folder<'a>),
+    /// A tensor's bytes must come in their order.
+    Folder(Mutex<Folder<'a>>),
+}
+
+/// The checksum of a part of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    tensor: usize,
+    at: u64,
+    len: u64,
+    crc: u32,
 }
 
 /// A folder of npy files in the making.
@@ -42,67 +38,95 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn file(output: &'a Output, places: &'a [Place], crcs: Option<Crcs>) -> Self {
+    pub(crate) fn file(output: &'a Output, places: &'a [Place], crcs: bool) -> Self {
         Self::File {
             output,
             places,
-            crcs,
+            parts: crcs.then(Mutex::default),
         }
     }
 
     pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec]) -> Self {
         let raw: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
-        Self::Folder(Folder {
+        Self::Folder(Mutex::new(Folder {
             dir,
             specs,
             names: file_names(&raw),
             begun: vec![false; specs.len()],
             open: HashMap::new(),
             written: 0,
-        })
+        }))
+    }
+
+    /// Whether parts may come from several threads at once, in any order.
+    pub(crate) fn takes_any_order(&self) -> bool {
+        matches!(self, Self::File { .. })
     }
 
     /// Puts bytes at `at` within a tensor.
-    pub(crate) fn put(&mut self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
         match self {
             Self::File {
                 output,
                 places,
-                crcs,
+                parts,
             } => {
-                if let Some(crcs) = crcs {
-                    crcs.update(tensor, bytes);
+                if let Some(parts) = parts {
+                    let part = Part {
+                        tensor,
+                        at,
+                        len: bytes.len() as u64,
+                        crc: crc32fast::hash(bytes),
+                    };
+                    lock(parts).push(part);
                 }
                 output.write_all_at(places[tensor].offset() + at, bytes)
             }
-            Self::Folder(folder) => folder.put(tensor, bytes),
+            Self::Folder(folder) => lock(folder).put(tensor, bytes),
         }
     }
 
-    /// The checksums, one a tensor; none where none were asked for.
-    pub(crate) fn into_crcs(self) -> Vec<u32> {
-        match self {
-            Self::File {
-                crcs: Some(crcs), ..
-            } => crcs.0,
-            _ => Vec::new(),
+    /// The CRC-32 of each of `tensors` tensors; none where none were wanted.
+    pub(crate) fn into_crcs(self, tensors: usize) -> Vec<u32> {
+        let Self::File {
+            parts: Some(parts), ..
+        } = self
+        else {
+            return Vec::new();
+        };
+        let mut parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        parts.sort_unstable_by_key(|part| (part.tensor, part.at));
+        let mut crcs = vec![0; tensors];
+        for part in parts {
+            crcs[part.tensor] = if part.at == 0 {
+                part.crc
+            } else {
+                let mut crc = crc32fast::Hasher::new_with_initial(crcs[part.tensor]);
+                crc.combine(&crc32fast::Hasher::new_with_initial_len(part.crc, part.len));
+                crc.finalize()
+            };
         }
+        crcs
     }
 
     /// Writes the files of tensors without bytes; returns the bytes of all files.
     pub(crate) fn complete_folder(self) -> Result<u64, Error> {
-        match self {
-            Self::Folder(mut folder) => {
-                for tensor in 0..folder.specs.len() {
-                    if !folder.begun[tensor] {
-                        folder.put(tensor, &[])?;
-                    }
-                }
-                Ok(folder.written)
+        let Self::Folder(folder) = self else {
+            return Ok(0);
+        };
+        let mut folder = folder.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for tensor in 0..folder.specs.len() {
+            if !folder.begun[tensor] {
+                folder.put(tensor, &[])?;
             }
-            Self::File { .. } => Ok(0),
         }
+        Ok(folder.written)
     }
+}
+
+/// A thread that panicked is reported when it is joined; what it left is not looked at then.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Folder<'_> {

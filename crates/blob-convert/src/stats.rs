@@ -20,6 +20,9 @@ const PIECE: usize = 256 << 10;
 /// Up to here the bytes are kept for the histogram; beyond it they are read again.
 const KEPT: u64 = 1 << 20;
 
+/// Each channel has an accumulator of its own, and a file can claim an axis of any length beside an empty one.
+const MAX_CHANNELS: usize = 1 << 16;
+
 /// The statistics of one tensor, or of one channel of it.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -100,7 +103,8 @@ pub fn measure_all(
         .map_or(1, usize::from)
         .min(chosen.len());
     let next = AtomicUsize::new(0);
-    let (sender, results) = mpsc::channel();
+    // Bounded: the results of a million small tensors do not pile up before a slow reader.
+    let (sender, results) = mpsc::sync_channel(64);
     thread::scope(|scope| {
         for _ in 0..threads {
             let (sender, next) = (sender.clone(), &next);
@@ -147,7 +151,7 @@ fn in_order(
 /// Memory may reach twice the tensor's size where the axis is long and its runs are short.
 ///
 /// # Errors
-/// As [`measure`]; an axis that the tensor does not have.
+/// As [`measure`]; an axis that the tensor does not have, or that has more than 65,536 indices.
 pub fn measure_channels(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -156,14 +160,18 @@ pub fn measure_channels(
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
     let dtype = dtype_of(checkpoint, entry)?;
+    let n = entry.shape().num_axes();
     let channels = Channels::new(entry, axis).ok_or_else(|| {
-        let n = entry.shape().num_axes();
-        refuse(
-            checkpoint,
-            entry,
-            &format!("has {n} axes, and none is number {axis}"),
-        )
+        let message = format!("has {n} axes, and none is number {axis}");
+        refuse(checkpoint, entry, &message)
     })?;
+    if channels.count > MAX_CHANNELS {
+        let message = format!(
+            "has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one",
+            channels.count
+        );
+        return Err(refuse(checkpoint, entry, &message));
+    }
     let mut all = vec![StatsAccumulator::new(dtype); channels.count];
     let mut router = channels.router(dtype);
     pieces(checkpoint, entry, watch, &mut |bytes| {

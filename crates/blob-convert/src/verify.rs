@@ -6,13 +6,10 @@ mod against;
 
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error, Kind};
-use sha2::Digest;
 
 use crate::Watch;
+use crate::hash::{self, PIECE};
 pub use against::{Comparison, against};
-
-/// What is read at once.
-const PIECE: usize = 1 << 20;
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,27 +130,17 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>
 /// # Errors
 /// As [`arrays`].
 pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
-    let source = checkpoint.source();
-    let mut hasher = sha2::Sha256::new();
-    let mut buf = vec![0; PIECE.min(source.len() as usize)];
-    let mut offset = 0;
-    while offset < source.len() {
+    hash::sha256(checkpoint.source(), |source, offset, buf| {
         if watch.cancelled() {
             return Err(Error::Interrupted);
         }
-        let n = (source.len() - offset).min(PIECE as u64) as usize;
-        source
-            .read_at(offset, &mut buf[..n])
-            .map_err(|source| Error::Io {
-                file: checkpoint.name().to_owned(),
-                action: format!("read at byte {offset}"),
-                source,
-            })?;
-        hasher.update(&buf[..n]);
-        watch.advanced(n as u64);
-        offset += n as u64;
-    }
-    Ok(crate::receipt::hex(&hasher.finalize()))
+        watch.advanced(buf.len() as u64);
+        source.read_at(offset, buf).map_err(|e| Error::Io {
+            file: checkpoint.name().to_owned(),
+            action: format!("read {} bytes at byte {offset}", buf.len()),
+            source: e,
+        })
+    })
 }
 
 fn stream(
