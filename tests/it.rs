@@ -13,6 +13,7 @@ mod cli_values;
 mod cli_write;
 mod convert;
 mod hostile;
+mod limits;
 mod mxnet;
 mod mxnet_malformed;
 mod npy;

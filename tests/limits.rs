@@ -1,0 +1,172 @@
+//! What Caffe's reader takes silently and should not: the table of caffe.md §3.7, and models of many pieces.
+
+use blob_convert::{Options, Silent, Target, plan, plan_folder, run};
+use blob_io::{Bytes, Checkpoint, Error, Format};
+
+use crate::support::data;
+
+fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
+    Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(bytes)))
+}
+
+fn golden() -> Vec<u8> {
+    std::fs::read(data("caffe/net/f32_v2.caffemodel")).expect("readable")
+}
+
+/// A golden with bytes behind it.
+fn followed_by(bytes: &[u8]) -> Vec<u8> {
+    [golden(), bytes.to_vec()].concat()
+}
+
+/// A golden with bytes before it.
+fn preceded_by(bytes: &[u8]) -> Vec<u8> {
+    [bytes.to_vec(), golden()].concat()
+}
+
+#[test]
+fn hostile_top_levels_of_a_net_are_refused() {
+    let end = golden().len() as u64;
+    // Caffe stops at the first of these and calls the file whole.
+    for (bytes, what) in [
+        (followed_by(&[0]), "field number of 1 or more"),
+        (followed_by(&[0; 16]), "field number of 1 or more"),
+        (followed_by(&[0x0C]), "END_GROUP of field 1"),
+        (followed_by(b"\x0Cgarbage"), "END_GROUP of field 1"),
+        (followed_by(b"abc"), "needs"),
+    ] {
+        let error = open(bytes).expect_err(what);
+        assert!(error.to_string().contains(what), "{error}");
+        assert!(error.offset().is_some_and(|at| at >= end), "{error}");
+    }
+    for (bytes, what) in [
+        (preceded_by(b"\xEF\xBB\xBF"), "wire type"),
+        (preceded_by(b"\x1F\x8B\x08\x00"), "a gzip file"),
+        (preceded_by(b"\x89HDF\r\n\x1A\n"), "HDF5"),
+        (b"<!DOCTYPE html><html>404</html>".to_vec(), "an HTML page"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(),
+            "a Git LFS pointer",
+        ),
+        (
+            b"layer { name: \"a\" type: \"ReLU\" }".to_vec(),
+            "a prototxt",
+        ),
+        (
+            b"{\"nodes\": [], \"arg_nodes\": []}".to_vec(),
+            "symbol.json",
+        ),
+        (b"\x80\x02}q\x00.".to_vec(), "a Python pickle"),
+        (Vec::new(), "empty (0 bytes)"),
+    ] {
+        let error = open(bytes).expect_err(what);
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+#[test]
+fn a_file_twice_has_its_layers_twice_with_a_warning_each() {
+    let twice = open(followed_by(&golden())).expect("protobuf joins messages so");
+    assert_eq!(twice.entries().len(), 24);
+    assert_eq!(twice.entries()[12].name(), "conv1@12/0");
+}
+
+/// Length-delimited.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let key = u32::from(number) << 3 | 2;
+    let mut out = Vec::new();
+    for mut n in [u64::from(key), bytes.len() as u64] {
+        while n > 0x7F {
+            out.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        out.push(n as u8);
+    }
+    out.extend(bytes);
+    out
+}
+
+/// A layer whose blob has `n` floats and a diff, data and diff in `chunks` alternating pieces.
+fn layer(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let value = |i: usize, salt: usize| ((i * 7 + salt) as f32).to_le_bytes();
+    let data: Vec<u8> = (0..n).flat_map(|i| value(i, 1)).collect();
+    let diff: Vec<u8> = (0..n).flat_map(|i| value(i, 2)).collect();
+    let step = n.div_ceil(chunks) * 4;
+    let mut blob = Vec::new();
+    for (a, b) in data.chunks(step).zip(diff.chunks(step)) {
+        blob.extend(field(5, a));
+        blob.extend(field(6, b));
+    }
+    let mut dims = Vec::new();
+    let mut left = n;
+    while left > 0x7F {
+        dims.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    dims.push(left as u8);
+    blob.extend(field(7, &field(1, &dims)));
+    let layer = [field(1, name.as_bytes()), field(7, &blob)].concat();
+    (field(100, &layer), data, diff)
+}
+
+/// Names and bytes of a file's tensors.
+fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
+    let view = |e| checkpoint.view(e).expect("views").into_owned();
+    let mut all: Vec<_> = checkpoint
+        .entries()
+        .iter()
+        .map(|e| (e.name().to_owned(), view(e)))
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_model_of_many_pieces_converts() {
+    // Over five MiB, so that tensors begin, end and lie across what is read at once, one of them in mixed chunks.
+    let mut file = Vec::new();
+    let mut expected = Vec::new();
+    for (name, n, chunks) in [
+        ("a", 3, 1),
+        ("b", 700_001, 5),
+        ("c", 1, 1),
+        ("d", 77_777, 3),
+    ] {
+        let (layer, data, diff) = layer(name, n, chunks);
+        file.extend(layer);
+        expected.push((format!("{name}/0"), data));
+        expected.push((format!("{name}/0.diff"), diff));
+    }
+    let checkpoint = open(file).expect("opens");
+    assert_eq!(contents(&checkpoint), expected);
+    let folder = tempfile::tempdir().expect("a folder");
+    for to in [Format::Safetensors, Format::Npz] {
+        let path = folder.path().join("out");
+        let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
+        let target = Target::File {
+            path: &path,
+            overwrite: true,
+        };
+        run(&checkpoint, &plan, &target, &Silent).expect("converts");
+        assert_eq!(contents(&Checkpoint::open(&path).expect("opens")), expected);
+        if to == Format::Npz {
+            // The zip crate checks every member's CRC-32.
+            let file = std::fs::File::open(&path).expect("opens");
+            let mut zip = zip::ZipArchive::new(file).expect("a zip");
+            for i in 0..zip.len() {
+                let mut member = zip.by_index(i).expect("a member");
+                std::io::copy(&mut member, &mut std::io::sink()).expect("its checksum holds");
+            }
+        }
+    }
+    let path = folder.path().join("dir");
+    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
+    let target = Target::Folder {
+        path: &path,
+        overwrite: false,
+    };
+    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    for (name, bytes) in expected {
+        let npy = Checkpoint::open(path.join(format!("{name}.npy"))).expect("opens");
+        assert_eq!(npy.view(&npy.entries()[0]).expect("views"), bytes, "{name}");
+    }
+}
