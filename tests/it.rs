@@ -19,6 +19,7 @@ mod mxnet_malformed;
 mod npy;
 mod npz;
 mod npz_hostile;
+mod review;
 mod safetensors_header;
 mod support;
 mod written;

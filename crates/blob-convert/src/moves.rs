@@ -4,6 +4,9 @@ use blob_io::Checkpoint;
 
 use crate::plan::{How, Plan};
 
+/// Runs shorter than this on average cost more to write one by one than to gather.
+const SCATTERED: u64 = 4096;
+
 /// Bytes of the source that go to a place in a tensor as they are.
 #[derive(Debug)]
 pub(crate) struct Move {
@@ -21,7 +24,10 @@ pub(crate) fn moves(checkpoint: &Checkpoint, plan: &Plan) -> (Vec<Move>, Vec<usi
         let entry = &checkpoint.entries()[planned.entry];
         // Checksums run along a tensor, so its runs must come in their order.
         let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
-        if planned.how != How::Copy || !ordered {
+        // Many small runs: gathered into larger writes elsewhere.
+        let runs = entry.segments().len() as u64;
+        let scattered = runs > 16 && planned.byte_len() / runs < SCATTERED;
+        if planned.how != How::Copy || !ordered || scattered {
             apart.push(tensor);
             continue;
         }

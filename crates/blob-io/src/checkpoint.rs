@@ -275,8 +275,11 @@ impl Checkpoint {
             entry.segments(),
             self.input.source.bytes(),
         ) {
-            let at = run.offset as usize;
-            return Ok(Cow::Borrowed(&bytes[at..at + entry.byte_len() as usize]));
+            let at = usize::try_from(run.offset).ok();
+            let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
+            let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
+            let foreign = || self.request(entry, "is not of this file");
+            return view.map(Cow::Borrowed).ok_or_else(foreign);
         }
         let len = entry.byte_len() as usize;
         let mut out = Vec::new();
@@ -289,8 +292,8 @@ impl Checkpoint {
         Ok(Cow::Owned(out))
     }
 
-    /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes (whole elements,
-    /// at least one) that all but the last have the same length.
+    /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes: whole
+    /// elements, at least one.
     ///
     /// Memory stays at a few chunks, except for column-major arrays, which are reordered as a whole.
     ///
@@ -304,6 +307,28 @@ impl Checkpoint {
     ) -> Result<(), Error> {
         self.usable(entry)?;
         payload::stream(&self.input, entry, &self.limits, chunk, sink)
+            .map_err(|e| e.into_error(&self.name, entry))
+    }
+
+    /// Compares an array with the checksum that the file has of it, where it has one: the CRC-32 of an npz member, of
+    /// its npy header too. A deflated member must also inflate to its length and end where the zip says.
+    ///
+    /// Reads the whole member in pieces; `step` hears the length of each, and an error of its ends the check. The
+    /// member of an array without elements is read as well.
+    ///
+    /// # Errors
+    /// [`Entry::fault`] as an error; [`Error::Malformed`] with the checksum expected and the one found; an array that
+    /// inflates to more than [`Limits::max_alloc`]; what reading and `step` return.
+    pub fn check(
+        &self,
+        entry: &Entry,
+        step: &mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.usable(entry)?;
+        let Some(checksum) = entry.checksum.as_deref() else {
+            return Ok(());
+        };
+        crate::npz::read::check(&self.input, checksum, self.limits.max_alloc, step)
             .map_err(|e| e.into_error(&self.name, entry))
     }
 

@@ -26,6 +26,7 @@ pub struct Entry {
     pub(crate) sparse: Option<Arc<Sparse>>,
     pub(crate) flags: Flags,
     pub(crate) fault: Option<Box<Fault>>,
+    pub(crate) checksum: Option<Box<Checksum>>,
 }
 
 impl Entry {
@@ -45,6 +46,7 @@ impl Entry {
             sparse: None,
             flags: Flags::default(),
             fault: None,
+            checksum: None,
         }
     }
 
@@ -137,6 +139,12 @@ impl Entry {
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_deref()
+    }
+
+    /// How many bytes the array's checksum covers, its header included; `None` where the file has no checksum of it.
+    #[must_use]
+    pub fn checked_len(&self) -> Option<u64> {
+        self.checksum.as_ref().map(|checksum| checksum.size)
     }
 
     /// What is odd about the array and yet has one meaning.
@@ -305,6 +313,18 @@ pub(crate) struct Deflated {
     pub(crate) offset: u64,
     pub(crate) packed: u64,
     pub(crate) skip: u64,
+}
+
+/// What a zip says of a member's content.
+#[derive(Clone, Debug)]
+pub(crate) struct Checksum {
+    /// Where the content lies.
+    pub(crate) offset: u64,
+    /// How long its deflate stream is; `None` for a stored member.
+    pub(crate) packed: Option<u64>,
+    /// How long it is once inflated.
+    pub(crate) size: u64,
+    pub(crate) crc: u32,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
@@ -200,12 +201,12 @@ pub(crate) enum What {
     /// Anything else, in words: what was expected and what was found.
     Words {
         expected: &'static str,
-        found: Box<str>,
+        found: Cow<'static, str>,
     },
 }
 
 impl What {
-    pub(crate) fn words(expected: &'static str, found: impl Into<Box<str>>) -> Self {
+    pub(crate) fn words(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
         Self::Words {
             expected,
             found: found.into(),

@@ -12,6 +12,10 @@ use crate::error::{Fault, Stop, What};
 use crate::limits::Limits;
 use crate::warning::{Flag, Warning};
 
+/// Segments that all arrays in several pieces have together: 3 MiB of them. Files are written with one piece an array;
+/// without this bound, pieces of two values each would take more memory than the file.
+const MAX_RUNS: usize = 1 << 17;
+
 /// Gathers entries, gives each a unique name, and keeps the file's limits.
 #[derive(Debug)]
 pub(crate) struct Gather {
@@ -25,6 +29,8 @@ pub(crate) struct Gather {
     types: HashSet<Arc<str>>,
     name_bytes: u64,
     axes: u64,
+    /// Segments of arrays that have more than one.
+    runs: usize,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Layers or records seen so far, with arrays or without.
@@ -41,6 +47,7 @@ impl Gather {
             types: HashSet::new(),
             name_bytes: 0,
             axes: 0,
+            runs: 0,
             warnings: Vec::new(),
             metadata: Vec::new(),
             positions: 0,
@@ -101,7 +108,9 @@ impl Gather {
     }
 
     /// Adds an entry whose name comes later, by [`Gather::name`]: MXNet's keys stand behind all arrays.
-    pub(crate) fn add(&mut self, entry: Entry, offset: u64) -> Result<(), Stop> {
+    ///
+    /// An array in more pieces than are left to the file is listed with a fault.
+    pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), Stop> {
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
@@ -114,6 +123,23 @@ impl Gather {
                 option: None,
             };
             return Err(Stop::fault(offset, what));
+        }
+        let runs = entry.segments().len();
+        self.runs += if runs > 1 { runs } else { 0 };
+        if self.runs > MAX_RUNS {
+            self.runs -= runs;
+            let what = What::Limit {
+                field: "the number of separate runs of values in the file",
+                found: (self.runs + runs) as u64,
+                limit: MAX_RUNS as u64,
+                option: None,
+            };
+            entry = faulty(
+                entry.position,
+                entry.index,
+                entry.kind,
+                Fault::new(offset, what),
+            );
         }
         if self.entries.len() == self.entries.capacity() {
             // An eighth more each time, not twice as much: the list of a hostile file stays within its bound.
@@ -159,6 +185,7 @@ impl Gather {
         self.taken.clear();
         self.name_bytes = 0;
         self.axes = 0;
+        self.runs = 0;
         self.positions = 0;
     }
 
@@ -185,14 +212,11 @@ impl Gather {
 
     /// What a layer's blobs are called before their index: its name, with its position where the name is empty or an
     /// earlier layer with tensors has it.
-    pub(crate) fn layer_base(&mut self, name: &str, position: u32, has_tensors: bool) -> String {
-        if !has_tensors {
-            return String::new();
-        }
+    pub(crate) fn layer_base<'n>(&mut self, name: &'n str, position: u32) -> Cow<'n, str> {
         if self.layers.insert(hash(name)) && !name.is_empty() {
-            return name.to_owned();
+            return Cow::Borrowed(name);
         }
-        format!("{name}@{position}")
+        Cow::Owned(format!("{name}@{position}"))
     }
 
     /// One shared copy of a layer's type, of which a net has few.

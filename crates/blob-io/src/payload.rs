@@ -119,6 +119,9 @@ pub(crate) fn stream(
     if entry.order == Order::ColumnMajor && entry.shape.num_axes() > 1 {
         return reordered(source, entry, limits, chunk, sink);
     }
+    if let (true, Some(bytes)) = (entry.is_plain(), source.bytes()) {
+        return borrowed(bytes, entry, chunk, sink);
+    }
     let mut stored = Stored::open(source, entry, limits)?;
     let mut buf = vec![0; (chunk as u64).min(total) as usize];
     let mut left = total;
@@ -135,6 +138,30 @@ pub(crate) fn stream(
     Ok(())
 }
 
+/// The chunks of a plain array in memory, one run after the other, without a copy. Runs end a chunk early.
+fn borrowed(
+    bytes: &[u8],
+    entry: &Entry,
+    chunk: usize,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Trouble> {
+    for run in entry.segments() {
+        let end = run.offset.saturating_add(run.count * run.stride);
+        let range = usize::try_from(run.offset)
+            .ok()
+            .zip(usize::try_from(end).ok());
+        let Some(run) = range.and_then(|(at, end)| bytes.get(at..end)) else {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            let offset = run.offset;
+            return Err(Trouble::Io { offset, source });
+        };
+        for piece in run.chunks(chunk) {
+            sink(piece).map_err(Trouble::Sink)?;
+        }
+    }
+    Ok(())
+}
+
 /// Column-major to row-major: the whole array is needed, so `max_alloc` bounds it.
 fn reordered(
     source: &dyn Source,
@@ -145,7 +172,8 @@ fn reordered(
 ) -> Result<(), Trouble> {
     let total = entry.byte_len();
     check_alloc(entry, total, limits)?;
-    let mut columns = vec![0; total as usize];
+    let mut columns = room(entry, total)?;
+    columns.resize(total as usize, 0);
     Stored::open(source, entry, limits)?.next(&mut columns)?;
     let width = width(entry);
     if entry.swapped {
@@ -339,6 +367,18 @@ fn check_alloc(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Trouble
             option: Some("raise the limit with --max-alloc if you trust the file"),
         },
     )))
+}
+
+/// An empty buffer with room for `bytes`, or an error where memory does not have it.
+fn room(entry: &Entry, bytes: u64) -> Result<Vec<u8>, Trouble> {
+    let mut buffer = Vec::new();
+    let room = usize::try_from(bytes).map(|n| buffer.try_reserve_exact(n));
+    if let Ok(Ok(())) = room {
+        return Ok(buffer);
+    }
+    let offset = entry.offset().unwrap_or(0);
+    let source = io::ErrorKind::OutOfMemory.into();
+    Err(Trouble::Io { offset, source })
 }
 
 fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {

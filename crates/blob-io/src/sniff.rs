@@ -84,6 +84,9 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
     if let Some(format) = caffe::classify::classify(cursor, hint)? {
         return Ok(format);
     }
+    if onnx(&head) {
+        return Err(other("an ONNX model", Some("open it with onnx or Netron")));
+    }
     // A name that promises a format gets that format's own account of what is wrong.
     match hint {
         Some(format) => Ok(format),
@@ -173,9 +176,6 @@ fn binary(head: &[u8]) -> Option<Refusal> {
     }
     if neoml(head) {
         return Some(other("a NeoML archive, which blob does not read yet", None));
-    }
-    if onnx(head) {
-        return Some(other("an ONNX model", Some("open it with onnx or Netron")));
     }
     None
 }

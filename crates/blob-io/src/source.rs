@@ -74,7 +74,12 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&self.file, offset, buf)
+        read_exact_at(&self.file, offset, buf).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::new(e.kind(), "the file became shorter while it was read")
+            }
+            _ => e,
+        })
     }
 }
 

@@ -47,6 +47,7 @@ pub(crate) enum Flag {
     LegacyAndShape,
     SeveralSources,
     NestedAndOuter,
+    FromOuter,
     RepeatedName,
     StaleStorageShape,
     RecoveredScalar,
@@ -55,10 +56,11 @@ pub(crate) enum Flag {
 }
 
 impl Flag {
-    const ALL: [Flag; 8] = [
+    const ALL: [Flag; 9] = [
         Flag::LegacyAndShape,
         Flag::SeveralSources,
         Flag::NestedAndOuter,
+        Flag::FromOuter,
         Flag::RepeatedName,
         Flag::StaleStorageShape,
         Flag::RecoveredScalar,
@@ -76,6 +78,9 @@ impl Flag {
             }
             Self::NestedAndOuter => {
                 "blobs stand both in the V0 layer and in the V1 layer around it; Caffe takes the V0 ones, and so do we"
+            }
+            Self::FromOuter => {
+                "the name or the blobs stand in the V1 layer around a V0 layer, where Caffe passes over them; read all the same"
             }
             Self::RepeatedName => "the name is used before in this file; it got its position added",
             Self::StaleStorageShape => {
@@ -99,6 +104,11 @@ pub(crate) struct Flags(u16);
 impl Flags {
     pub(crate) fn set(&mut self, flag: Flag) {
         self.0 |= 1 << flag as u8;
+    }
+
+    /// Both sets together.
+    pub(crate) fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
     }
 
     fn has(self, flag: Flag) -> bool {

@@ -160,8 +160,8 @@ pub(crate) const TABLE: &[Mutant] = &[
     Mutant {
         name: "floats are taken before doubles",
         file: "crates/blob-io/src/caffe/values.rs",
-        old: "if double.is_stored() ||",
-        new: "if (double.is_stored() && !float.is_stored()) ||",
+        old: "(true, ..) => (double_field, double, DType::F64, 8),",
+        new: "(true, false, _) => (double_field, double, DType::F64, 8),",
         test: &[
             "-p",
             "blob-tests",
@@ -193,8 +193,8 @@ pub(crate) const TABLE: &[Mutant] = &[
     Mutant {
         name: "the V1 weights between V0 layers are lost",
         file: "crates/blob-io/src/caffe/layer.rs",
-        old: "return Ok((Generation::V1, outer, false));",
-        new: "return Ok((Generation::V1, Draft::default(), false));",
+        old: "return Ok((Generation::V1, outer));",
+        new: "return Ok((Generation::V1, Draft::default()));",
         test: &["-p", "blob-io", "nets_read_as_prost_reads_them"],
     },
     Mutant {

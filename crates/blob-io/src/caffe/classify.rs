@@ -64,7 +64,9 @@ pub(crate) fn classify(
             Some(Format::SolverState)
         } else if values {
             Some(Format::BlobProto)
-        } else if seen.len(&[4]) || seen.varint(&[5, 7]) || seen.any(&[6]) {
+        } else if seen.len(&[4]) || seen.varint(&[5, 7]) {
+            Some(Format::Datum)
+        } else if seen.any(&[6]) {
             hint.or(Some(Format::Datum))
         } else if seen.varint(&[2, 3]) {
             hint.or(Some(Format::BlobProto))

@@ -2,6 +2,8 @@
 //!
 //! First the layer's own fields are gathered, then its blobs are walked: the name may stand behind them.
 
+use std::borrow::Cow;
+
 use crate::caffe::blob;
 use crate::caffe::types::{v0_type, v1_type};
 use crate::caffe::wire::{self, Span, Tag, Wire};
@@ -10,7 +12,7 @@ use crate::entry::{Entry, Kind};
 use crate::error::{Stop, What};
 use crate::names::{Gather, faulty, name_from_bytes};
 use crate::sniff::Refusal;
-use crate::warning::Flag;
+use crate::warning::{Flag, Flags};
 
 /// Which message a layer is stored as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ struct Draft {
     type_name: Option<Span>,
     type_number: Option<u64>,
     blobs: Vec<Span>,
+    /// What is odd about where the blobs or their name stand.
+    flags: Flags,
 }
 
 /// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
@@ -42,10 +46,10 @@ pub(crate) fn walk(
     let position = gather.next_position(tag.offset)?;
     let unnamed = || format!("layer #{position}");
     cursor.seek(span.start);
-    let (generation, draft, shadowed) = if tag.number == 100 {
+    let (generation, mut draft) = if tag.number == 100 {
         let draft =
             v2(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?;
-        (Generation::V2, draft, false)
+        (Generation::V2, draft)
     } else {
         v1(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?
     };
@@ -67,7 +71,14 @@ pub(crate) fn walk(
         Some(text) => Some(gather.intern(&text, tag.offset)?),
         None => None,
     };
-    let base = gather.layer_base(&name, position, !draft.blobs.is_empty());
+    if draft.blobs.is_empty() {
+        cursor.seek(span.end);
+        return Ok(generation);
+    }
+    let base = gather.layer_base(&name, position);
+    if !name.is_empty() && matches!(base, Cow::Owned(_)) {
+        draft.flags.set(Flag::RepeatedName);
+    }
     for (index, span) in draft.blobs.iter().enumerate() {
         let index = index as u32;
         let (mut data, diff) = entries(cursor, gather, *span, position, index).map_err(|stop| {
@@ -77,9 +88,7 @@ pub(crate) fn walk(
             )
         })?;
         data.layer_type = layer_type.clone();
-        if shadowed {
-            data.flags.set(Flag::NestedAndOuter);
-        }
+        data.flags = data.flags.with(draft.flags);
         let data_name = format!("{base}/{index}");
         gather.push(data, &data_name, span.start)?;
         if let Some(mut diff) = diff {
@@ -120,13 +129,9 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Sto
     Ok(draft)
 }
 
-/// A `layers` entry: V0 where a nested layer stands in it, else V1. The last value says whether blobs of the outer
-/// layer were passed over for those of the nested one, as Caffe does.
-fn v1(
-    cursor: &mut Cursor<'_>,
-    gather: &Gather,
-    span: Span,
-) -> Result<(Generation, Draft, bool), Stop> {
+/// A `layers` entry: V0 where a nested layer stands in it, else V1. What stands in one of the two layers only has one
+/// meaning; what stands in both is taken from the nested one, as Caffe does.
+fn v1(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<(Generation, Draft), Stop> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     fields(cursor, span, |cursor, tag| {
@@ -147,18 +152,27 @@ fn v1(
         Ok(())
     })?;
     let Some(mut nested) = nested else {
-        return Ok((Generation::V1, outer, false));
+        return Ok((Generation::V1, outer));
     };
-    // What stands in one of the two layers only has one meaning; what stands in both is taken from the nested one.
-    let shadowed = !nested.blobs.is_empty() && !outer.blobs.is_empty();
+    if !outer.blobs.is_empty() {
+        let flag = if nested.blobs.is_empty() {
+            Flag::FromOuter
+        } else {
+            Flag::NestedAndOuter
+        };
+        nested.flags.set(flag);
+    }
     if nested.blobs.is_empty() {
         nested.blobs = outer.blobs;
     }
-    nested.name = nested.name.or(outer.name);
+    if nested.name.is_none() && outer.name.is_some() {
+        nested.flags.set(Flag::FromOuter);
+        nested.name = outer.name;
+    }
     if nested.type_name.is_none() {
         nested.type_number = outer.type_number;
     }
-    Ok((Generation::V0, nested, shadowed))
+    Ok((Generation::V0, nested))
 }
 
 fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -> Result<(), Stop> {

@@ -7,7 +7,7 @@ use crate::caffe::wire::{self, Span, Wire};
 use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, Stop, What};
-use crate::names::{Gather, name_from_bytes};
+use crate::names::{Gather, faulty, name_from_bytes};
 use crate::sniff::Refusal;
 use crate::warning::Flag;
 use blob_core::{DType, Shape};
@@ -72,7 +72,15 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
 pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
     let whole = whole(cursor);
     gather.next_position(0)?;
-    let fields = crate::caffe::blob::walk(cursor, whole, gather.limits())?;
+    let fields = match crate::caffe::blob::walk(cursor, whole, gather.limits()) {
+        Ok(fields) => fields,
+        // The message is whole; the array is in more pieces than are allowed.
+        Err(Stop::Fault(fault)) if matches!(fault.what, What::Limit { .. }) => {
+            gather.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
+            return Ok(String::new());
+        }
+        Err(stop) => return Err(stop.into()),
+    };
     let dialect = if fields.is_legacy() {
         "legacy dimensions"
     } else {

@@ -82,7 +82,7 @@ pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> 
 }
 
 /// A tag, and little else, lies between unpacked values that form one run.
-const MAX_STRIDE: u64 = 16;
+const MAX_STRIDE: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fork {
@@ -135,13 +135,12 @@ pub(crate) fn choose(
 ) -> Result<Choice, Fault> {
     let sources = [float.is_stored(), double.is_stored(), raw.is_some()];
     // Without any values the kind of the field that stands there, even empty, tells the dtype.
-    let (field, values, dtype, width) = if double.is_stored() || (double.seen && !float.is_stored())
-    {
-        (double_field, double, DType::F64, 8)
-    } else if let (false, Some(raw)) = (float.is_stored(), raw) {
-        return raw_choice(fork, raw, at);
-    } else {
-        (float_field, float, DType::F32, 4)
+    let stored = (double.is_stored(), float.is_stored(), raw);
+    let (field, values, dtype, width) = match stored {
+        (false, false, Some(raw)) => return raw_choice(fork, raw, at),
+        (true, ..) => (double_field, double, DType::F64, 8),
+        (false, false, None) if double.seen => (double_field, double, DType::F64, 8),
+        _ => (float_field, float, DType::F32, 4),
     };
     if let Some((offset, len)) = values.ragged {
         return Err(Fault::new(offset, What::Multiple { field, len, width }));

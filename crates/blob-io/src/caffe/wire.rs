@@ -91,7 +91,8 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
     }))
 }
 
-/// A varint of at most ten bytes, of which 64 bits are kept, as protobuf's parser does.
+/// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th; a writer
+/// makes none, so here, as in prost, they are a fault.
 pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, Stop> {
     let offset = cursor.pos();
     let mut value = 0;

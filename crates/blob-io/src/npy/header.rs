@@ -11,6 +11,10 @@ use crate::npy::MAGIC;
 /// A longer header is refused. 32 axes take under 1 KiB; NumPy itself reads at most 10,000 bytes unless told otherwise.
 pub(crate) const LONGEST: u64 = 64 << 10;
 
+/// The same for a header that is inflated, with its prefix: NumPy's limit and room for the prefix. A hundred bytes could
+/// stand for a longer one, many times over.
+pub(crate) const LONGEST_INFLATED: u64 = 10 << 10;
+
 /// The prefix before the dict: magic, version, length.
 pub(crate) struct Prefix {
     /// Where the dict ends and the data begin.

@@ -7,15 +7,15 @@ use std::io::Read;
 use blob_core::{DType, Shape};
 
 use crate::cursor::Cursor;
-use crate::entry::{Deflated, Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Fault, Stop, What};
+use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Error, Fault, Stop, What};
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header::{self, Header};
 use crate::npz::RECEIPT;
 use crate::npz::index::{self, Slot};
 use crate::npz::sparse;
 use crate::npz::zip::{self, Directory, Member};
-use crate::payload;
+use crate::payload::{self, Trouble};
 use crate::sniff::Refusal;
 use crate::source::{Bytes, Source};
 
@@ -33,6 +33,8 @@ pub(crate) struct Archive<'c, 's> {
     pub(crate) directory: Directory,
     /// Whether a member so far is deflated.
     deflated: bool,
+    /// How many bytes may still be inflated to list the arrays.
+    inflatable: u64,
 }
 
 /// Lists the arrays in the order of the file.
@@ -57,6 +59,7 @@ pub(crate) fn read<'s>(
         cursor,
         directory,
         deflated: false,
+        inflatable: gather.limits().max_alloc,
     };
     let mut notes = Notes::default();
     for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
@@ -119,6 +122,7 @@ impl Archive<'_, '_> {
                 // What was found out before the fault is shown beside it.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
+                entry.checksum = None;
                 entry.fault = Some(Box::new(fault));
                 Ok(entry)
             }
@@ -129,6 +133,7 @@ impl Archive<'_, '_> {
     /// Fills the entry in; returns how many bytes of the member follow the array.
     fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, Stop> {
         let content = self.content(member)?;
+        entry.checksum = Some(Box::new(content.checksum(member)));
         let Content::Deflated(stream) = content else {
             let end = content.begin() + member.size;
             let prefix = header::prefix(self.cursor, end)?;
@@ -136,7 +141,7 @@ impl Archive<'_, '_> {
             let room = end - prefix.data;
             return Ok(room - header.describe(entry, prefix.data, room)?);
         };
-        let (header, skip) = inflated_header(self.source, &stream, member.size)?;
+        let (header, skip) = inflated_header(self.source, &stream, member.size, |n| self.spend(n))?;
         let room = member.size - skip;
         let at = |fault: Fault| Fault::new(stream.offset, fault.what);
         let len = header.describe(entry, stream.offset, room).map_err(at)?;
@@ -181,13 +186,31 @@ impl Archive<'_, '_> {
         }
     }
 
-    /// A member's bytes as they are, where they are at most `limit`.
+    /// Counts bytes that are inflated before anybody asks for an array: their sum is bounded, not only each header.
+    fn spend(&mut self, bytes: u64) -> Result<(), What> {
+        let left = self.inflatable.checked_sub(bytes);
+        self.inflatable = left.ok_or(What::Limit {
+            field: "the bytes of a deflated header",
+            found: bytes,
+            limit: self.inflatable,
+            option: Some("raise the limit with --max-alloc if you trust the file"),
+        })?;
+        Ok(())
+    }
+
+    /// A member's bytes as they are, where they are at most `limit` and have their checksum.
     pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, Stop> {
         if member.size > limit {
             return Ok(None);
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
-        entry.payload = match self.content(member)? {
+        let content = self.content(member)?;
+        let checksum = content.checksum(member);
+        if let Content::Deflated(_) = content {
+            self.spend(member.size)
+                .map_err(|what| Stop::fault(member.local, what))?;
+        }
+        entry.payload = match content {
             Content::Stored(offset) => Payload::Runs(Runs::One(Segment {
                 offset,
                 count: member.size,
@@ -198,7 +221,9 @@ impl Archive<'_, '_> {
         entry.dtype = Some(DType::U8);
         entry.shape = Shape::new([member.size as usize])
             .map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
-        payload::bytes(self.source, &entry).map(Some)
+        let bytes = payload::bytes(self.source, &entry)?;
+        zip::same(&checksum, crc32fast::hash(&bytes))?;
+        Ok(Some(bytes))
     }
 }
 
@@ -214,13 +239,46 @@ impl Content {
             Self::Deflated(stream) => stream.offset,
         }
     }
+
+    fn checksum(&self, member: &Member) -> Checksum {
+        Checksum {
+            offset: self.begin(),
+            packed: match self {
+                Self::Stored(_) => None,
+                Self::Deflated(stream) => Some(stream.packed),
+            },
+            size: member.size,
+            crc: member.crc,
+        }
+    }
 }
 
-/// Inflates a member as far as its npy header goes; returns that and its length.
+/// Compares a member with its checksum; what inflates to more than `max_alloc` is refused, as when it is loaded.
+pub(crate) fn check(
+    source: &dyn Source,
+    expected: &Checksum,
+    max_alloc: u64,
+    step: &mut dyn FnMut(u64) -> Result<(), Error>,
+) -> Result<(), Trouble> {
+    let most = max_alloc.saturating_add(header::LONGEST_INFLATED);
+    if expected.packed.is_some() && expected.size > most {
+        let what = What::Limit {
+            field: "bytes to inflate",
+            found: expected.size,
+            limit: max_alloc,
+            option: Some("raise the limit with --max-alloc if you trust the file"),
+        };
+        return Err(Trouble::Fault(Fault::new(expected.offset, what)));
+    }
+    zip::check(source, expected, step)
+}
+
+/// Inflates a member as far as its npy header goes; returns that and its length, which `spend` hears before.
 fn inflated_header(
     source: &dyn Source,
     stream: &Deflated,
     size: u64,
+    spend: impl FnOnce(u64) -> Result<(), What>,
 ) -> Result<(Header, u64), Stop> {
     let at = |stop| match stop {
         // Offsets in inflated bytes mean nothing to who looks at the file.
@@ -242,6 +300,16 @@ fn inflated_header(
             .map_err(at)?
             .data
     };
+    if skip > header::LONGEST_INFLATED {
+        let what = What::Limit {
+            field: "the length of a deflated header",
+            found: skip,
+            limit: header::LONGEST_INFLATED,
+            option: None,
+        };
+        return Err(Stop::fault(stream.offset, what));
+    }
+    spend(skip).map_err(|what| Stop::fault(stream.offset, what))?;
     if skip > head.len() as u64 {
         more(&mut head, skip)?;
     }

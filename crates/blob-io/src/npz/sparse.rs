@@ -48,7 +48,7 @@ pub(crate) fn push(
         Err(Stop::Fault(_)) => (None, false),
         other => other?,
     };
-    let dims = match shape_of(archive, shape, gather) {
+    let dims = match shape_of(archive, shape) {
         Err(Stop::Fault(_)) => None,
         other => other?,
     };
@@ -91,7 +91,7 @@ fn format_of(
     archive: &mut Archive<'_, '_>,
     member: &Member,
 ) -> Result<(Option<SparseKind>, bool), Stop> {
-    let Some(bytes) = archive.bytes(member, header::LONGEST)? else {
+    let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok((None, false));
     };
     let text: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).collect();
@@ -109,19 +109,20 @@ fn format_of(
 }
 
 /// The dense shape: a list of i64, or of i32 as SciPy has it.
-fn shape_of(
-    archive: &mut Archive<'_, '_>,
-    member: &Member,
-    gather: &mut Gather,
-) -> Result<Option<Shape>, Stop> {
-    let entry: Entry = archive.entry(member, 0, 0, Kind::Data, gather)?;
-    if entry.fault.is_some()
-        || entry.shape.num_axes() != 1
-        || entry.shape.count() > blob_core::MAX_AXES
-    {
+fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Shape>, Stop> {
+    let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
+        return Ok(None);
+    };
+    let len = bytes.len() as u64;
+    let whole = Bytes::new(bytes);
+    let mut cursor = Cursor::new(&whole);
+    let data = header::prefix(&mut cursor, len)?.data;
+    let mut entry = Entry::new(0, 0, Kind::Data);
+    header::dict(&mut cursor, data)?.describe(&mut entry, data, len - data)?;
+    if entry.shape.num_axes() != 1 || entry.shape.count() > blob_core::MAX_AXES {
         return Ok(None);
     }
-    let bytes = payload::bytes(archive.source, &entry)?;
+    let bytes = payload::bytes(&whole, &entry)?;
     let dims: Option<Vec<usize>> = match entry.dtype {
         Some(DType::I64) => {
             let (words, _) = bytes.as_chunks::<8>();

@@ -179,7 +179,7 @@ fn known(dtype: &str) -> Result<DType, What> {
     known.map(|(_, dtype)| *dtype).ok_or_else(|| {
         What::words(
             "a dtype of F64, F32, F16, BF16, I64 to I8, U64 to U8 or BOOL",
-            dtype,
+            dtype.to_owned(),
         )
     })
 }
