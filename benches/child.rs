@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use blob_convert::Silent;
 use blob_convert::stats::measure;
-use blob_io::{Checkpoint, Kind, Mmap};
+use blob_io::{Bytes, Checkpoint, Kind, Mmap};
 use synced_mem::HostBuffer;
 
 /// What a chunked read takes at a time.
@@ -27,8 +27,10 @@ pub(crate) fn main(args: &[String]) {
         "read-fresh" => read_fresh(file),
         "read-chunks" => read_chunks(file),
         "memcpy" => memcpy(file),
-        "stats" => sum_up(file, false),
-        "hist" => sum_up(file, true),
+        "stats" => sum_up(&Checkpoint::open(file).expect("opens"), false),
+        "hist" => sum_up(&Checkpoint::open(file).expect("opens"), true),
+        "stats-memory" => sum_up(&in_memory(file), false),
+        "hist-memory" => sum_up(&in_memory(file), true),
         other => panic!("no case {other}"),
     };
     println!("{seconds}");
@@ -97,13 +99,18 @@ fn memcpy(file: &Path) -> f64 {
     seconds
 }
 
-/// The statistics of every tensor on one core, the bytes read on the way.
-fn sum_up(file: &Path, hist: bool) -> f64 {
+/// The file read into memory beforehand: what is left is the reduction.
+fn in_memory(file: &Path) -> Checkpoint {
+    let bytes = std::fs::read(file).expect("reads");
+    Checkpoint::from_source("memory", Box::new(Bytes::new(bytes))).expect("opens")
+}
+
+/// The statistics of every tensor on one core; of a file's, the bytes are read on the way.
+fn sum_up(checkpoint: &Checkpoint, hist: bool) -> f64 {
     let start = Instant::now();
-    let checkpoint = Checkpoint::open(file).expect("opens");
     let mut count = 0;
     for entry in checkpoint.entries() {
-        let measured = measure(&checkpoint, entry, hist.then_some(20), &Silent).expect("sums up");
+        let measured = measure(checkpoint, entry, hist.then_some(20), &Silent).expect("sums up");
         count += measured.stats().count();
     }
     let seconds = start.elapsed().as_secs_f64();

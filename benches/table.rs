@@ -46,11 +46,11 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 /// The machine, then a line a figure.
 pub(crate) fn print(rows: &[Row]) {
     println!("machine: {}", machine());
-    println!("{:<56} {:>12} {:>12}", "case", "measured", "bar");
+    println!("{:<58} {:>12} {:>12}", "case", "measured", "bar");
     for row in rows {
         let bound = if row.low_is_good { "<=" } else { ">=" };
         println!(
-            "{:<56} {:>8.3} {:<3} {:>4} {:<6} {}",
+            "{:<58} {:>8.3} {:<3} {:>4} {:<6} {}",
             row.name,
             row.value,
             row.unit,

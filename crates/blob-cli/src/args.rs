@@ -17,13 +17,11 @@ Examples:
   blob convert model.caffemodel -o model.safetensors";
 
 const MORE: &str = "\
-`blob FILE` is `blob info FILE`. FILE may be `-` for standard input. What a file is, its content says, not its name;
---from overrides that.
+`blob FILE` is `blob info FILE`. FILE may be `-` for standard input. What a file is, its content says, not its name; --from overrides that.
 
 PATTERN selects tensors: a name, a glob whose `*` matches any characters (also `/`), or `#3` for the tensor with index 3.
 
-Exit codes: 0 yes; 1 the answer is no (a finding of verify, no tensor matched); 2 trouble (usage, a file that is broken
-or cannot be read); 130 interrupted. `verify` exits 1 for a broken file, 2 only for one that cannot be read.";
+Exit codes: 0 yes; 1 the answer is no (a finding of verify, no tensor matched); 2 trouble (usage, a file that is broken or cannot be read); 130 interrupted. `verify` exits 1 for a broken file, 2 only for one that cannot be read.";
 
 /// Open, check and convert the tensors of Caffe and MXNet files, with neither installed
 #[derive(Debug, Parser)]
