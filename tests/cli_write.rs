@@ -283,3 +283,47 @@ fn completions_and_manuals_know_every_command() {
         Some(blob_io::Format::ALL.len())
     );
 }
+
+#[test]
+fn receipts_do_not_grow_from_conversion_to_conversion() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |i: usize| {
+        let extension = if i.is_multiple_of(2) {
+            "npz"
+        } else {
+            "safetensors"
+        };
+        let path = folder.path().join(format!("{i}.{extension}"));
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let mut from = data(NET).to_str().expect("UTF-8").to_owned();
+    for i in 0..20 {
+        let ran = blob(&["convert", &from, "-o", &path(i)]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        from = path(i);
+    }
+    let last = Checkpoint::open(&from).expect("opens");
+    let (_, text) = &last.metadata()[0];
+    assert!(text.len() < 8 << 10, "{}", text.len());
+    let receipt: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    let history = receipt["history"].as_array().expect("a list");
+    let first = blake3::hash(&fs::read(data(NET)).expect("readable"));
+    assert_eq!(history.len(), 19);
+    assert_eq!(history[0]["blake3"], first.to_hex().to_string());
+    assert_eq!(history[0]["name"], "v1.caffemodel");
+    assert_eq!(history[1]["format"], "npz");
+    assert!(
+        history[18]["tool"]
+            .as_str()
+            .expect("words")
+            .starts_with("blob ")
+    );
+    assert_eq!(receipt["source"]["name"], "18.npz");
+    assert!(
+        receipt["source"]["metadata"]
+            .get(blob_convert::RECEIPT_KEY)
+            .is_none()
+    );
+    let info = blob(&["info", &from]);
+    assert!(info.out.contains("from 18.npz (npz, "), "{info:?}");
+}

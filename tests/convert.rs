@@ -287,3 +287,28 @@ fn hostile_names_stay_within_the_target() {
     convert(&checkpoint, Format::Npz, &npz).expect("converts");
     assert_eq!(contents(&Checkpoint::open(&npz).expect("opens")).len(), 12);
 }
+
+#[test]
+fn an_array_called_like_the_receipt_stands_beside_it() {
+    let names: [&[u8]; 3] = [
+        b"blob.receipt.json",
+        b"Blob.Receipt.JSON/x",
+        b".blob-lock/x",
+    ];
+    let file = names.map(named).concat();
+    let checkpoint =
+        Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    let outer = tempfile::tempdir().expect("a folder");
+    let path = outer.path().join("out");
+    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
+    let target = Target::Folder {
+        path: &path,
+        overwrite: false,
+    };
+    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    assert!(path.join("blob.receipt.json").is_file());
+    assert_eq!(std::fs::read_dir(&path).expect("a folder").count(), 4);
+    for folder in ["%62lob.receipt.json", "%42lob.Receipt.JSON", ".blob-lock"] {
+        assert!(path.join(folder).is_dir(), "{folder}");
+    }
+}

@@ -68,8 +68,8 @@ const BROKEN: &[(&str, &str)] = &[
         "at byte 28: expected each key once, found \"dtype\" again",
     ),
     (
-        r#"{"a":{"extra":1}}"#,
-        "at byte 14: expected dtype, shape or data_offsets, found \"extra\"",
+        r#"{"a":{"extra":[1,}}"#,
+        "at byte 25: expected a JSON value, found '}'",
     ),
     (
         r#"{"__metadata__":{"a":1}}"#,
@@ -210,7 +210,12 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
         (
             "F32",
             "[3]",
-            "at byte 55: data_offsets: expected 3 values for the shape, found 2",
+            "at byte 55: the bytes between data_offsets: expected 12, found 8",
+        ),
+        (
+            "F32",
+            "[1]",
+            "at byte 55: the bytes between data_offsets: expected 4, found 8",
         ),
         (
             "U8",
@@ -220,7 +225,7 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
         (
             "F64",
             "[9223372036854775807]",
-            "expected 9223372036854775807 values for the shape, found 1",
+            "found 1 axes whose product does not",
         ),
         ("U8", &many, "expected at most 32 axes, found 41"),
     ] {
@@ -230,4 +235,59 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
         assert!(fault.ends_with(expected), "{json}: {fault}");
         assert!(file.load(&file.entries()[0]).is_err());
     }
+}
+
+#[test]
+fn what_the_reference_passes_over_is_a_warning() {
+    let beyond = "a tensor has keys beside dtype, shape and data_offsets; they are passed over";
+    let null = "the metadata are null; read as none";
+    let tensor =
+        |more: &str| format!(r#"{{"a":{{{more}"dtype":"U8","shape":[2],"data_offsets":[0,2]}}}}"#);
+    let mut cases = vec![(
+        r#"{"__metadata__": null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#.to_owned(),
+        null,
+    )];
+    let long = format!("\"{}\":0,", "k".repeat(100));
+    for more in [
+        r#""x":null,"#,
+        r#""x":[],"y":{},"#,
+        r#""x":[1,-0.5e+3,0,true,false,"\u0041",{"a":[{}]}],"x":2,"#,
+        r#""x" : { "dtype" : [ 1 , 2 ] } ,"#,
+        &long,
+    ] {
+        cases.push((tensor(more), beyond));
+    }
+    for (json, warning) in cases {
+        let bytes = safetensors(&json, 2);
+        let theirs = safetensors::SafeTensors::deserialize(&bytes).expect(&json);
+        let ours = open("x", &bytes).expect(&json);
+        assert_eq!(ours.warnings()[0].text(), warning, "{json}");
+        let tensor = theirs.tensor("a").expect("there");
+        assert_eq!(*ours.view(&ours.entries()[0]).unwrap(), *tensor.data());
+    }
+    let deep = format!("\"x\":{}{},", "[".repeat(200), "]".repeat(200));
+    for more in [
+        r#""x":01,"#,
+        r#""x":.5,"#,
+        r#""x":1.,"#,
+        r#""x":nul,"#,
+        r#""x":[1,],"#,
+        r#""x":{"a"},"#,
+        r#""x":'a',"#,
+        &deep,
+    ] {
+        let bytes = safetensors(&tensor(more), 2);
+        assert!(safetensors::SafeTensors::deserialize(&bytes).is_err());
+        assert!(open("x.safetensors", &bytes).is_err(), "{more}");
+    }
+}
+
+#[test]
+fn offsets_that_hold_another_number_of_bytes_are_named_in_bytes() {
+    let json = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}}"#;
+    let file = open("x", &safetensors(json, 3)).unwrap();
+    assert_eq!(
+        file.entries()[0].fault().unwrap().to_string(),
+        "at byte 55: the bytes between data_offsets: expected 4, found 3"
+    );
 }

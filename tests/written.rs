@@ -190,12 +190,14 @@ proptest! {
     }
 
     #[test]
-    fn names_of_files_are_safe_and_differ(names in vec(prop_oneof![any::<String>(), "[./\\\\:%aA~2]{0,12}"], 0..20)) {
+    fn names_of_files_are_safe_and_differ(names in vec(prop_oneof![any::<String>(), "[./\\\\:%aA~2]{0,12}", "[Bb]lob[.][Rr]eceipt[.]json/{0,2}x?"], 0..20)) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let paths = file_names(&names);
         let mut seen = std::collections::HashSet::new();
         for (name, path) in names.iter().zip(&paths) {
             prop_assert!(seen.insert(path.to_lowercase()), "{path:?} twice");
+            let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+            prop_assert!(rest.is_empty() || !first.eq_ignore_ascii_case("blob.receipt.json"), "{path:?}");
             for part in path.split('/') {
                 prop_assert!(!part.is_empty() && part != "." && part != ".." && part.len() <= 220, "{path:?}");
                 prop_assert!(!part.contains(['\\', ':', '\0']) && !part.contains(char::is_control));
@@ -310,6 +312,8 @@ fn what_no_file_can_hold_is_refused() {
         Layout::npz(&[spec("a", DType::F64, &[isize::MAX as usize])], &[]),
         Layout::npy(&spec("a", DType::U8, &[isize::MAX as usize])),
         Layout::safetensors(&[], &[("k".to_owned(), "x".repeat(100_000_000))]),
+        Layout::npz(&[spec(&"é".repeat(32_500), DType::U8, &[1])], &[]),
+        Layout::npz(&[], &[("k".repeat(65_000), String::new())]),
     ];
     for refused in refusals {
         assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");

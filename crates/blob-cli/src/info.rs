@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use blob_convert::RECEIPT_KEY;
+use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Kind};
 use serde_json::{Map, Value, json};
@@ -274,13 +274,13 @@ fn some(names: &[&str]) -> String {
 
 /// What a receipt says of the source, in short: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
 fn receipt(key: &str, value: &str) -> Option<String> {
-    let receipt: Value = (key == RECEIPT_KEY).then(|| serde_json::from_str(value).ok())??;
-    let source = &receipt["source"];
-    let (name, format) = (source["name"].as_str()?, source["format"].as_str()?);
-    let (bytes, digest) = (source["bytes"].as_u64()?, source["blake3"].as_str()?);
+    let source = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))??;
     Some(format!(
-        "from {name} ({format}, {}, BLAKE3 {digest})",
-        units::plural(bytes, "byte")
+        "from {} ({}, {}, BLAKE3 {})",
+        source.name(),
+        source.format(),
+        units::plural(source.bytes(), "byte"),
+        source.blake3()
     ))
 }
 

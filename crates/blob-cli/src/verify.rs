@@ -159,7 +159,8 @@ fn check(
 /// The bytes that the checks will read.
 fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u64 {
     let payload = |c: &Checkpoint| c.entries().iter().map(Entry::byte_len).sum::<u64>();
-    let mut work = 0;
+    let entries = checkpoint.entries().iter();
+    let mut work = entries.filter_map(Entry::checked_len).sum();
     if args.finite {
         work += payload(checkpoint);
     }

@@ -34,4 +34,4 @@ pub mod verify;
 
 pub use pass::{Silent, Summary, Target, Watch, run};
 pub use plan::{Options, Plan, Planned, plan, plan_folder};
-pub use receipt::KEY as RECEIPT_KEY;
+pub use receipt::{KEY as RECEIPT_KEY, Origin};

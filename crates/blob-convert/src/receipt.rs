@@ -2,7 +2,13 @@
 //!
 //! Its text has the same length before and after the digests are known, so that a header can be laid out first.
 
+use std::collections::HashSet;
+use std::fmt;
+use std::marker::PhantomData;
+
 use blob_io::Checkpoint;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
@@ -10,6 +16,13 @@ use crate::plan::{How, Planned};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
+
+/// A longer receipt is not read. Our readers of files keep 4 MiB of metadata; this is for texts from elsewhere.
+const LONGEST: usize = 16 << 20;
+/// How many earlier sources a receipt names: the first, and the last of them.
+const MOST_EARLIER: usize = 64;
+/// The longest text of an earlier source that is handed on.
+const LONGEST_TEXT: usize = 1024;
 
 /// A receipt whose digests are still to come.
 #[derive(Debug)]
@@ -39,6 +52,8 @@ impl Receipt {
         let metadata: Map<String, Value> = checkpoint
             .metadata()
             .iter()
+            // Its own receipt becomes the history: kept as a text it would be escaped anew each time.
+            .filter(|(k, _)| k != KEY)
             .map(|(k, v)| (k.clone(), json!(v)))
             .collect();
         source.insert("metadata".into(), Value::Object(metadata));
@@ -50,6 +65,7 @@ impl Receipt {
             "sparse": sparse(checkpoint, tensors),
             "left_out": left_out.iter().map(|(name, why)| json!({"name": name, "reason": why})).collect::<Vec<_>>(),
             "warnings": warnings(checkpoint),
+            "history": history(checkpoint),
         })
         .to_string();
         Self {
@@ -82,6 +98,181 @@ impl Receipt {
         let (blake3, source, rest) = (&digests.blake3, &self.source[1..], &self.rest[1..]);
         format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{rest}")
     }
+}
+
+/// A file that tensors came from, as a receipt names it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Origin {
+    name: String,
+    bytes: u64,
+    blake3: String,
+    format: String,
+    /// What converted it; a receipt's own source has it beside itself.
+    #[serde(default)]
+    tool: String,
+}
+
+impl Origin {
+    /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
+    #[must_use]
+    pub fn of_receipt(text: &str) -> Option<Self> {
+        Some(read::<Lineage>(text)?.source)
+    }
+
+    /// The file's name, without its folder.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Its BLAKE3, in hexadecimal.
+    #[must_use]
+    pub fn blake3(&self) -> &str {
+        &self.blake3
+    }
+
+    /// Its format's short name.
+    #[must_use]
+    pub fn format(&self) -> &str {
+        &self.format
+    }
+
+    fn is_short(&self) -> bool {
+        [&self.name, &self.blake3, &self.format, &self.tool]
+            .iter()
+            .all(|text| text.len() <= LONGEST_TEXT)
+    }
+}
+
+/// What a receipt says of where the tensors came from.
+#[derive(Deserialize)]
+struct Lineage {
+    source: Origin,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    history: Earlier,
+}
+
+/// Earlier sources, from the first on.
+#[derive(Default)]
+struct Earlier(Vec<Origin>);
+
+impl Earlier {
+    fn push(&mut self, origin: Origin) {
+        if !origin.is_short() {
+            return;
+        }
+        if self.0.len() == MOST_EARLIER {
+            self.0.remove(1);
+        }
+        self.0.push(origin);
+    }
+}
+
+impl<'de> Deserialize<'de> for Earlier {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), Self::push)
+    }
+}
+
+/// The names of the tensors that a receipt calls bf16, though their dtype says u16.
+#[derive(Deserialize)]
+struct KeptBits {
+    changes: Bf16,
+}
+
+#[derive(Default)]
+struct Bf16(HashSet<String>);
+
+impl<'de> Deserialize<'de> for Bf16 {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), |names, change: Change| {
+            if change.changes.0 {
+                names.0.insert(change.name);
+            }
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct Change {
+    name: String,
+    changes: SaysBf16,
+}
+
+/// Whether one of the changes speaks of bf16.
+struct SaysBf16(bool);
+
+impl<'de> Deserialize<'de> for SaysBf16 {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self(false), |says, change: String| {
+            says.0 |= change.contains("bf16");
+        })
+    }
+}
+
+/// Reads a list item by item, so that no more of it is in memory than `take` keeps.
+fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
+    text: D,
+    so_far: R,
+    take: impl Fn(&mut R, T),
+) -> Result<R, D::Error> {
+    struct Items<T, R, F>(R, F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, R, F: Fn(&mut R, T)> Visitor<'de> for Items<T, R, F> {
+        type Value = R;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<R, A::Error> {
+            while let Some(item) = items.next_element()? {
+                (self.1)(&mut self.0, item);
+            }
+            Ok(self.0)
+        }
+    }
+    text.deserialize_seq(Items(so_far, take, PhantomData))
+}
+
+/// A receipt as far as `T` wants it; serde passes over the rest.
+fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+    let text = (text.len() <= LONGEST).then_some(text)?;
+    serde_json::from_str(text).ok()
+}
+
+fn own(checkpoint: &Checkpoint) -> Option<&str> {
+    let mut metadata = checkpoint.metadata().iter();
+    metadata
+        .find(|(key, _)| key == KEY)
+        .map(|(_, text)| &**text)
+}
+
+/// The tensors of a file that its receipt calls bf16, though their dtype says u16.
+pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> HashSet<String> {
+    let receipt = own(checkpoint).and_then(read::<KeptBits>);
+    receipt.map(|receipt| receipt.changes.0).unwrap_or_default()
+}
+
+/// Where the source itself came from, as far as it has a receipt: the first file, and what was made of it since.
+fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
+    let Some(lineage) = own(checkpoint).and_then(read::<Lineage>) else {
+        return Vec::new();
+    };
+    let mut earlier = lineage.history;
+    let tool = lineage.tool;
+    earlier.push(Origin {
+        tool,
+        ..lineage.source
+    });
+    earlier.0
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {
@@ -122,4 +313,47 @@ fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
             .collect::<Vec<_>>()
     });
     whole.chain(each).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(name: &str) -> String {
+        format!(
+            r#"{{"name":"{name}","bytes":1,"blake3":"00","format":"npz","tool":"blob 0","more":[{{}}]}}"#
+        )
+    }
+
+    fn lineage(history: &[String]) -> Lineage {
+        let (source, history) = (origin("s"), history.join(","));
+        let text =
+            format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
+        read(&text).expect("a receipt")
+    }
+
+    #[test]
+    fn a_history_keeps_its_first_source_and_the_last_ones() {
+        let all: Vec<String> = (0..1000).map(|i| origin(&i.to_string())).collect();
+        let kept = lineage(&all).history.0;
+        let names: Vec<&str> = kept.iter().map(Origin::name).collect();
+        assert_eq!((names.len(), names[0]), (64, "0"));
+        assert_eq!((names[1], names[63]), ("937", "999"));
+    }
+
+    #[test]
+    fn a_long_text_is_not_handed_on() {
+        let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.0;
+        assert_eq!(kept.iter().map(Origin::name).collect::<Vec<_>>(), ["b"]);
+        let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
+        assert!(Origin::of_receipt(&long).is_none());
+        assert!(Origin::of_receipt(long.trim_end()).is_some());
+    }
+
+    #[test]
+    fn bf16_is_found_among_the_changes() {
+        let text = r#"{"changes":[{"name":"a","changes":["bf16 bits","x"]},{"name":"b","changes":["x"],"y":1}]}"#;
+        let kept = read::<KeptBits>(text).expect("a receipt").changes.0;
+        assert_eq!(kept, HashSet::from(["a".to_owned()]));
+    }
 }

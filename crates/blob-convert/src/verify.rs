@@ -47,8 +47,8 @@ impl Finding {
     }
 }
 
-/// Checks that every array can be had: no faults, what is compressed inflates to its length, the parts of sparse arrays
-/// fit each other.
+/// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of
+/// sparse arrays fit each other.
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
@@ -63,13 +63,14 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>
             ));
             continue;
         }
-        let is_compressed = entry.byte_len() > 0 && entry.segments().is_empty();
-        if is_compressed {
-            findings.extend(found(
-                stream(checkpoint, entry, watch, &mut |_| Ok(())),
-                entry.name(),
-            )?);
-        }
+        let checked = checkpoint.check(entry, &mut |len| {
+            if watch.cancelled() {
+                return Err(Error::Interrupted);
+            }
+            watch.advanced(len);
+            Ok(())
+        });
+        findings.extend(found(checked, entry.name())?);
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
             findings.extend(found(checkpoint.check_sparse(entry), sparse.name())?);
         }

@@ -9,11 +9,15 @@ use std::collections::{HashMap, HashSet};
 const LONGEST_COMPONENT: usize = 200;
 const LONGEST_PATH: usize = 1024;
 
+/// Our own file beside the tensors' files, in a folder as in a zip: no folder may have its name.
+pub(crate) const RECEIPT: &str = "blob.receipt.json";
+
 /// The path of each name, without an extension: `/` separates folders, everything that a file system could take for
 /// something else is percent-encoded.
 ///
 /// * Encoded: `.` and `..`, a dot or space at a component's end, control characters, `\ : * ? " < > |`, `%` itself, the
-///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending; an empty component is `%`.
+///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder called
+///   `blob.receipt.json` in any case; an empty component is `%`.
 /// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
 /// * A name that is taken, also one that differs in case only, gets `~2`, `~3`, ….
 ///
@@ -54,11 +58,16 @@ fn path(name: &str) -> String {
         None => (None, name),
     };
     let mut path = String::with_capacity(name.len() + 8);
-    for folder in folders.iter().flat_map(|folders| folders.split('/')) {
-        path += &component(folder, true);
+    for (depth, folder) in folders.iter().flat_map(|f| f.split('/')).enumerate() {
+        let kind = if depth == 0 && is_receipt(folder) {
+            Kind::Receipt
+        } else {
+            Kind::Folder
+        };
+        path += &component(folder, kind);
         path.push('/');
     }
-    path += &component(last, false);
+    path += &component(last, Kind::File);
     if path.len() <= LONGEST_PATH {
         return path;
     }
@@ -66,13 +75,22 @@ fn path(name: &str) -> String {
     cut(&path, LONGEST_PATH, name)
 }
 
-fn component(raw: &str, folder: bool) -> String {
+/// What a component stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Folder,
+    /// A folder where our receipt goes.
+    Receipt,
+}
+
+fn component(raw: &str, kind: Kind) -> String {
     if raw.is_empty() {
         return "%".to_owned();
     }
     let npy = raw.len().saturating_sub(4);
-    let npy = folder && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
-    let device = is_device(raw);
+    let npy = kind != Kind::File && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
+    let taken = kind == Kind::Receipt || is_device(raw);
     let mut out = String::with_capacity(raw.len() + 8);
     for (at, c) in raw.char_indices() {
         let last = at + c.len_utf8() == raw.len();
@@ -80,7 +98,7 @@ fn component(raw: &str, folder: bool) -> String {
             || c.is_control()
             || last && matches!(c, '.' | ' ')
             || npy && at + 4 == raw.len()
-            || device && at == 0
+            || taken && at == 0
             || raw == ".."; // its first dot too
         if special {
             let mut utf8 = [0; 4];
@@ -115,6 +133,11 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         at -= 1;
     }
     at
+}
+
+/// Whether a file system that ignores case takes the name for our receipt's; upper case, because `ſ` is an `S` too.
+fn is_receipt(raw: &str) -> bool {
+    raw.to_uppercase() == RECEIPT.to_uppercase()
 }
 
 /// Whether Windows takes the name for a device, with any extension.
@@ -173,6 +196,10 @@ mod tests {
             ),
             ("a.npy/b.npy", "a%2Enpy/b.npy"),
             ("a.NPY/b", "a%2ENPY/b"),
+            ("blob.receipt.json/x", "%62lob.receipt.json/x"),
+            ("Blob.Receipt.JſON//x", "%42lob.Receipt.JſON/%/x"),
+            ("blob.receipt.json", "blob.receipt.json"),
+            ("a/blob.receipt.json/x", "a/blob.receipt.json/x"),
         ] {
             assert_eq!(one(name), path, "{name:?}");
         }

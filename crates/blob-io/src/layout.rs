@@ -129,7 +129,8 @@ impl Layout {
     /// this crate's reader finds it.
     ///
     /// # Errors
-    /// As [`Layout::safetensors`], without the limit on the header.
+    /// As [`Layout::safetensors`], without the limit on the header; also a name or key of 65,000 bytes or more, which no
+    /// zip keeps.
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, places, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);

@@ -61,6 +61,87 @@ impl<'c, 's> Literal<'c, 's> {
         Err(self.unexpected(expected)?)
     }
 
+    /// Moves over any JSON value that nests at most `depth` deep.
+    pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), Stop> {
+        self.blank()?;
+        let at = self.pos();
+        match self.peek()? {
+            Some(b'"') => self.json_string_up_to(0).map(|_| ()),
+            Some(b'[' | b'{') if depth == 0 => {
+                Err(Stop::fault(at, What::words("a JSON value", "a deeper one")))
+            }
+            Some(open @ (b'[' | b'{')) => self.skip_list(open, depth - 1),
+            Some(b'-' | b'0'..=b'9') => self.skip_number(),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
+            _ => Err(self.unexpected("a JSON value")?),
+        }
+    }
+
+    fn skip_list(&mut self, open: u8, depth: u32) -> Result<(), Stop> {
+        let close = if open == b'[' { b']' } else { b'}' };
+        self.step();
+        if self.take(close)? {
+            return Ok(());
+        }
+        loop {
+            if open == b'{' {
+                self.json_string_up_to(0)?;
+                self.expect(b':', "a colon")?;
+            }
+            self.skip_json(depth)?;
+            if !self.take(b',')? {
+                return self.expect(close, "a comma or the end of the value");
+            }
+        }
+    }
+
+    /// `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`
+    fn skip_number(&mut self) -> Result<(), Stop> {
+        if self.peek()? == Some(b'-') {
+            self.step();
+        }
+        match self.peek()? {
+            Some(b'0') => self.step(),
+            _ => self.digits()?,
+        }
+        if self.peek()? == Some(b'.') {
+            self.step();
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek()? {
+            self.step();
+            if let Some(b'+' | b'-') = self.peek()? {
+                self.step();
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), Stop> {
+        let start = self.pos();
+        while let Some(b'0'..=b'9') = self.peek()? {
+            self.step();
+        }
+        match self.pos() > start {
+            true => Ok(()),
+            false => Err(self.unexpected("a digit")?),
+        }
+    }
+
+    /// Moves over the word that begins here.
+    pub(crate) fn word(&mut self, word: &'static str) -> Result<(), Stop> {
+        for byte in word.bytes() {
+            if self.peek()? != Some(byte) {
+                return Err(self.unexpected(word)?);
+            }
+            self.step();
+        }
+        Ok(())
+    }
+
     /// The fault that the next byte is not what was expected.
     pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<Stop, Stop> {
         let found = match self.peek()? {

@@ -269,6 +269,20 @@ fn sync_folder(folder: &Path) {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) {}
 
+/// Locks a folder on its own descriptor, so that no file in it shows the lock.
+#[cfg(unix)]
+fn lock_folder(folder: &Path) -> Result<File, fs::TryLockError> {
+    let folder = File::open(folder).map_err(fs::TryLockError::Error)?;
+    folder.try_lock()?;
+    Ok(folder)
+}
+
+/// Elsewhere a folder has no lock: what a crash left stays.
+#[cfg(not(unix))]
+fn lock_folder(_: &Path) -> Result<File, fs::TryLockError> {
+    Err(fs::TryLockError::Error(io::ErrorKind::Unsupported.into()))
+}
+
 /// The folder that holds `path`.
 fn parent(path: &Path) -> PathBuf {
     match path.parent() {

@@ -10,10 +10,10 @@ use std::thread;
 
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
-use serde_json::Value;
 
 use super::{Finding, PIECE, coordinates};
-use crate::{RECEIPT_KEY, Watch};
+use crate::Watch;
+use crate::receipt::kept_bits;
 
 /// How two files compare.
 #[derive(Clone, Debug, Default)]
@@ -272,18 +272,6 @@ fn difference(
     };
     let index = coordinates(a.shape(), at / left.size() as u64);
     finding(format!("differs, first at [{index}]"))
-}
-
-/// The tensors of a file that its receipt calls bf16, though their dtype says u16.
-fn kept_bits(file: &Checkpoint) -> HashSet<String> {
-    let receipt = file.metadata().iter().find(|(key, _)| key == RECEIPT_KEY);
-    let receipt = receipt.and_then(|(_, text)| serde_json::from_str::<Value>(text).ok());
-    let changes = receipt.as_ref().and_then(|r| r["changes"].as_array());
-    let is_bf16 = |change: &&Value| change["changes"].to_string().contains("bf16");
-    let names = changes.into_iter().flatten().filter(is_bf16);
-    names
-        .filter_map(|change| change["name"].as_str().map(str::to_owned))
-        .collect()
 }
 
 /// The first byte in which two arrays of one length differ.

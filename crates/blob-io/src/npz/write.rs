@@ -3,7 +3,7 @@
 use crc32fast::Hasher;
 
 use crate::error::Error;
-use crate::filenames::file_names;
+use crate::filenames::{file_names, floor};
 use crate::layout::{Place, TensorSpec, refuse, total, unique};
 use crate::npy;
 use crate::npz::{
@@ -22,6 +22,9 @@ const DATE: u16 = 1 << 5 | 1;
 const MADE_BY: u16 = 3 << 8 | 45;
 /// A regular file, rw-r--r--.
 const MODE: u32 = 0o100_644 << 16;
+
+/// A name in the private field is shorter: with the ZIP64 field it fits the 65,535 bytes of all fields.
+const LONGEST_NAME: usize = 65_000;
 
 /// What surrounds the tensors.
 #[derive(Clone, Debug)]
@@ -66,7 +69,7 @@ pub(crate) fn plan(
         let head = npy::write::header(spec)?;
         let len = spec.byte_len();
         let mut member = Member {
-            raw: (path != spec.name()).then(|| spec.name().to_owned()),
+            raw: kept("the tensor", spec.name(), path != spec.name())?,
             name: path + ".npy",
             offset: pos,
             size: total(FORMAT, head.len() as u64, len)?,
@@ -85,7 +88,7 @@ pub(crate) fn plan(
     for ((key, value), path) in metadata.iter().zip(file_names(&keys)) {
         let member = Member {
             // A reader may take a text in a folder for anybody's, so ours is marked.
-            raw: (path != *key || path.contains('/')).then(|| key.clone()),
+            raw: kept("the metadata key", key, path != *key || path.contains('/'))?,
             name: if key == RECEIPT.0 {
                 RECEIPT.1.to_owned()
             } else {
@@ -107,6 +110,18 @@ pub(crate) fn plan(
     let end = plan.directory(&vec![0; plan.count()]).len() as u64;
     let len = total(FORMAT, pos, end)?;
     Ok((plan, places, len))
+}
+
+/// The name, where the private field must keep it.
+fn kept(what: &str, name: &str, needed: bool) -> Result<Option<String>, Error> {
+    if needed && name.len() >= LONGEST_NAME {
+        let (len, start) = (name.len(), &name[..floor(name, 60)]);
+        let message = format!(
+            "{what} {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST_NAME}"
+        );
+        return Err(refuse(FORMAT, message));
+    }
+    Ok(needed.then(|| name.to_owned()))
 }
 
 impl Plan {
@@ -283,7 +298,7 @@ impl Member {
             put16(&mut extra, numbers.len() as u16 * 8);
             numbers.iter().for_each(|n| put64(&mut extra, *n));
         }
-        if let Some(raw) = self.raw.as_ref().filter(|raw| raw.len() < 65_000) {
+        if let Some(raw) = &self.raw {
             put16(&mut extra, EXTRA_NAME);
             put16(&mut extra, (NAME_MARK.len() + raw.len()) as u16);
             extra.extend_from_slice(NAME_MARK);

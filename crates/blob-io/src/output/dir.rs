@@ -1,35 +1,51 @@
 //! A folder in the making: a temporary sibling that takes its target's name once all its files are written.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::Error;
-use crate::output::sibling::{remove_stale, resolve, temp_path};
-use crate::output::{Output, exists, failed, parent, request, sync_folder};
+use crate::filenames::RECEIPT;
+use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
+use crate::output::{Output, exists, failed, lock_folder, parent, request, sync_folder};
 
-/// The file whose lock says that a temporary folder has an owner.
-const LOCK: &str = ".blob-lock";
-/// The file that shows that a folder is one of ours and may be replaced.
-const RECEIPT: &str = "blob.receipt.json";
+/// How often [`OutputDir::finish`] tries to take a name that other processes take too, and the pause between. Of all
+/// that try at once one gets through each time.
+const SWAPS: usize = 200;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A folder that is being written.
 ///
 /// As for [`Output`], the files go to a temporary sibling, `.NAME.blob-tmp-…`, which [`OutputDir::finish`] renames;
-/// dropping it unfinished removes it.
+/// dropping it unfinished removes it. After a crash the next one to the same target removes it, on systems where a
+/// folder can be locked.
 #[derive(Debug)]
 pub struct OutputDir {
     name: String,
     temp: PathBuf,
     target: PathBuf,
     overwrite: bool,
-    lock: Option<File>,
+    /// The temporary itself, locked; `None` on a file system without locks.
+    _lock: Option<File>,
     done: bool,
+}
+
+/// What stands where a folder shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// Nothing, or an empty folder.
+    Free,
+    /// A folder with a receipt.
+    Ours,
+    /// A folder with other files only.
+    Foreign,
 }
 
 impl OutputDir {
     /// Begins the folder `path`. One that exists must be empty, or `overwrite` be set and a `blob.receipt.json` in it
-    /// show that it was written like this one: no other folder is ever replaced.
+    /// show that it was written like this one: no other folder is ever replaced, nor one that the process is in.
     ///
     /// # Errors
     /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
@@ -37,26 +53,41 @@ impl OutputDir {
         let path = path.as_ref();
         let name = path.display().to_string();
         let target = resolve(path).map_err(|e| failed(&name, "follow the link", e))?;
-        if target.file_name().is_none() {
+        let Some(last) = target.file_name() else {
             return Err(request(&name, "is no folder's name"));
+        };
+        // Without a `/` or `/.` behind it.
+        let target = target.with_file_name(last);
+        if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
+            return Err(request(
+                &name,
+                "is or holds the current folder, which cannot be replaced; name another one",
+            ));
         }
         check(&name, &target, overwrite)?;
         remove_stale(&target, &|path| remove_if_free(path, &target));
-        let temp = temp_path(&target);
-        fs::create_dir(&temp).map_err(|e| failed(&name, "make a temporary folder beside it", e))?;
-        let mut dir = Self {
-            name,
-            temp,
-            target,
-            overwrite,
-            lock: None,
-            done: false,
-        };
-        let lock = File::create_new(dir.temp.join(LOCK));
-        let lock = lock.map_err(|e| failed(&dir.name, "lock the temporary folder", e))?;
-        let _ = lock.try_lock();
-        dir.lock = Some(lock);
-        Ok(dir)
+        for _ in 0..TRIES {
+            let temp = temp_path(&target);
+            match fs::create_dir(&temp) {
+                Ok(()) => {}
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) => return Err(failed(&name, "make a temporary folder beside it", e)),
+            }
+            if let Some(lock) = hold(&temp) {
+                return Ok(Self {
+                    name,
+                    temp,
+                    target,
+                    overwrite,
+                    _lock: lock,
+                    done: false,
+                });
+            }
+        }
+        Err(request(
+            &name,
+            "no temporary folder beside it could be kept: another process removes them",
+        ))
     }
 
     /// Begins a file in the folder; `path` is relative and stays within it, as [`file_names`](crate::file_names) makes
@@ -84,34 +115,71 @@ impl OutputDir {
 
     /// Makes the folder take its name. The files are finished one by one before.
     ///
+    /// Of several that write the same folder at once, the first keeps it, with `overwrite` the last.
+    ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] where the target has meanwhile become a folder that cannot be replaced. The
     /// target is then as it was.
     pub fn finish(mut self) -> Result<(), Error> {
-        check(&self.name, &self.target, self.overwrite)?;
-        let act = |action: &str, result: io::Result<()>| {
-            result.map_err(|e| failed(&self.name, action, e))
-        };
-        act("unlock", fs::remove_file(self.temp.join(LOCK)))?;
-        // An empty folder makes room; one with files stays, and is moved away.
-        let _ = fs::remove_dir(&self.target);
-        if fs::symlink_metadata(&self.target).is_err() {
-            act("rename to the target", fs::rename(&self.temp, &self.target))?;
-            self.done = true;
-            return Ok(());
+        for _ in 0..SWAPS {
+            // It replaces nothing but an empty folder.
+            let Err(e) = fs::rename(&self.temp, &self.target) else {
+                self.done = true;
+                return Ok(());
+            };
+            check(&self.name, &self.target, self.overwrite)?;
+            let there = fs::symlink_metadata(&self.target).is_ok();
+            if !there && !is_taken(&e) {
+                return Err(failed(&self.name, "rename to the target", e));
+            }
+            if there && self.overwrite && self.swap()? {
+                self.done = true;
+                sync_folder(&parent(&self.target));
+                // The new folder stands; what is left of the old one is removed by the next run.
+                remove_stale(&self.target, &|path| remove_if_free(path, &self.target));
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
         }
+        Err(request(
+            &self.name,
+            "could not take its name: other processes replace it all the time",
+        ))
+    }
+
+    /// Moves the target away and takes its name. False where another process has changed the target meanwhile.
+    fn swap(&self) -> Result<bool, Error> {
         let mut old = temp_path(&self.target).into_os_string();
         old.push(".old");
-        act("move the old folder away", fs::rename(&self.target, &old))?;
-        if let Err(e) = fs::rename(&self.temp, &self.target) {
-            let _ = fs::rename(&old, &self.target);
-            return Err(failed(&self.name, "rename to the target", e));
+        match fs::rename(&self.target, &old) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(failed(&self.name, "move the old folder away", e)),
         }
-        self.done = true;
-        sync_folder(&parent(&self.target));
-        // The new folder stands; what is left of the old one is removed by the next run.
-        let _ = fs::remove_dir_all(&old);
-        Ok(())
+        // It may be another than the one that was looked at.
+        let old = Path::new(&old);
+        let mut error = check(&self.name, old, true).err();
+        let mut retry = false;
+        if error.is_none() {
+            let Err(e) = fs::rename(&self.temp, &self.target) else {
+                return Ok(true);
+            };
+            retry = is_taken(&e);
+            error = Some(failed(&self.name, "rename to the target", e));
+        }
+        let back = fs::rename(old, &self.target).is_ok();
+        match error {
+            // Where it cannot go back either, it goes once one of ours stands there.
+            Some(_) if retry => Ok(false),
+            Some(error) if back => Err(error),
+            _ => Err(request(
+                &self.name,
+                &format!(
+                    "changed while it was replaced; what was there is now {}",
+                    old.display()
+                ),
+            )),
+        }
     }
 }
 
@@ -123,29 +191,64 @@ impl Drop for OutputDir {
     }
 }
 
+/// Locks a new temporary; `Some(None)` on a file system without locks, where nobody else could take this one either.
+/// `None` where another process was faster and takes it for a stale one.
+fn hold(temp: &Path) -> Option<Option<File>> {
+    let lock = match lock_folder(temp) {
+        Ok(lock) => Some(lock),
+        Err(TryLockError::WouldBlock) => return None,
+        Err(TryLockError::Error(_)) => None,
+    };
+    fs::symlink_metadata(temp).is_ok().then_some(lock)
+}
+
+/// Whether a rename failed because something stood at its target.
+fn is_taken(e: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
+    matches!(e.kind(), AlreadyExists | DirectoryNotEmpty)
+}
+
 /// Whether the target is free, or may be replaced.
 fn check(name: &str, target: &Path, overwrite: bool) -> Result<(), Error> {
-    let mut listing = match fs::read_dir(target) {
-        Ok(listing) => listing,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            return Err(request(name, "is a file, not a folder"));
+    let mut found = look(target);
+    // A folder that another process removes at this moment may have lost its receipt already.
+    for _ in 0..3 {
+        if !matches!(found, Ok(Found::Foreign)) {
+            break;
         }
-        Err(e) => return Err(failed(name, "list", e)),
-    };
-    if listing.next().is_none() {
-        return Ok(());
+        found = look(target);
     }
-    if !overwrite {
-        return Err(exists(name));
-    }
-    if !target.join(RECEIPT).is_file() {
-        return Err(request(
+    match found {
+        Ok(Found::Free) => Ok(()),
+        Ok(Found::Ours) if overwrite => Ok(()),
+        Ok(Found::Foreign) if overwrite => Err(request(
             name,
             "holds other files; only an empty folder or one with a blob.receipt.json is replaced",
-        ));
+        )),
+        Ok(_) => Err(exists(name)),
+        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+            Err(request(name, "is a file, not a folder"))
+        }
+        Err(e) => Err(failed(name, "list", e)),
     }
-    Ok(())
+}
+
+/// One listing answers: a path that is looked up twice may be two folders.
+fn look(folder: &Path) -> io::Result<Found> {
+    let listing = match fs::read_dir(folder) {
+        Ok(listing) => listing,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Free),
+        Err(e) => return Err(e),
+    };
+    let mut found = Found::Free;
+    for entry in listing {
+        let entry = entry?;
+        if entry.file_name() == RECEIPT && entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            return Ok(Found::Ours);
+        }
+        found = Found::Foreign;
+    }
+    Ok(found)
 }
 
 /// Removes a temporary folder that nobody holds. An old folder that was moved away goes only if a new one has come.
@@ -153,21 +256,19 @@ fn remove_if_free(path: &Path, target: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
-    if path.extension().is_some_and(|e| e == "old") {
-        if target.is_dir() {
+    if path.extension() != Some(OsStr::new("old")) {
+        // The lock is held until the folder is gone, so that its maker sees that it was faster.
+        if let Ok(_lock) = lock_folder(path) {
             let _ = fs::remove_dir_all(path);
         }
         return;
     }
-    match OpenOptions::new().write(true).open(path.join(LOCK)) {
-        Ok(lock) => {
-            if lock.try_lock().is_ok() {
-                let _ = fs::remove_dir_all(path);
-            }
-        }
-        // Without a lock it is about to be renamed, or just made: only an empty one goes.
-        Err(_) => {
-            let _ = fs::remove_dir(path);
+    let replaced = matches!(look(target), Ok(Found::Ours | Found::Foreign));
+    if replaced && matches!(look(path), Ok(Found::Free | Found::Ours)) {
+        // Without its ending it is any temporary: whatever stops the removal, the next run goes on with it.
+        let stale = path.with_extension("");
+        if fs::rename(path, &stale).is_ok() {
+            let _ = fs::remove_dir_all(&stale);
         }
     }
 }
@@ -258,11 +359,14 @@ mod tests {
         let target = home.path().join("out");
         let left = home.path().join(".out.blob-tmp-0123456789abcdef");
         fs::create_dir(&left).unwrap();
-        fs::write(left.join(LOCK), "").unwrap();
         fs::write(left.join("a.npy"), "left").unwrap();
         // The only copy of what a crash kept from being replaced.
         let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
         fs::create_dir(&old).unwrap();
+        fs::write(old.join(RECEIPT), "{}").unwrap();
+        let foreign = home.path().join(".out.blob-tmp-0000000000000000.old");
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("a.txt"), "of another").unwrap();
         let first = OutputDir::create(&target, false).unwrap();
         assert!(!left.exists() && old.exists());
         let second = OutputDir::create(&target, false).unwrap();
@@ -272,6 +376,69 @@ mod tests {
         fs::write(target.join(RECEIPT), "{}").unwrap();
         OutputDir::create(&target, true).unwrap();
         assert!(!old.exists());
+        fs::remove_dir_all(foreign).unwrap();
         assert_eq!(names(home.path()), ["out"]);
+    }
+
+    #[test]
+    fn a_folder_may_hold_any_name_but_no_lock_of_ours() {
+        let home = tempfile::tempdir().unwrap();
+        let dir = OutputDir::create(home.path().join("out"), false).unwrap();
+        assert!(names(&dir.temp).is_empty());
+        write(&dir, ".blob-lock/x.npy", b"1");
+        dir.finish().unwrap();
+        assert_eq!(names(&home.path().join("out")), [".blob-lock"]);
+    }
+
+    #[test]
+    fn a_folder_that_came_meanwhile_is_not_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        let finish = |overwrite, file: &str| {
+            let dir = OutputDir::create(&target, overwrite).unwrap();
+            write(&dir, RECEIPT, b"late");
+            fs::create_dir(&target).unwrap();
+            fs::write(target.join(file), "first").unwrap();
+            let result = dir.finish();
+            let kept = fs::read(target.join(file)).unwrap();
+            assert_eq!(names(home.path()), ["out"]);
+            fs::remove_dir_all(&target).unwrap();
+            (result.err().map(|e| e.to_string()), kept)
+        };
+        for (overwrite, file, why) in [
+            (false, RECEIPT, "exists"),
+            (false, "x", "exists"),
+            (true, "x", "holds other files"),
+        ] {
+            let (refused, kept) = finish(overwrite, file);
+            assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
+            assert_eq!(kept, b"first");
+        }
+        assert_eq!(finish(true, RECEIPT), (None, b"late".to_vec()));
+    }
+
+    #[test]
+    fn a_foreign_folder_that_was_moved_away_is_moved_back() {
+        // What `finish` relies on, without its own look before.
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        let dir = OutputDir::create(&target, true).unwrap();
+        assert!(!dir.swap().unwrap());
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("x"), "of another").unwrap();
+        let refused = dir.swap().unwrap_err().to_string();
+        assert!(refused.contains("holds other files"), "{refused}");
+        assert_eq!(names(&target), ["x"]);
+        drop(dir);
+        assert_eq!(names(home.path()), ["out"]);
+    }
+
+    #[test]
+    fn the_current_folder_is_no_target() {
+        let current = std::env::current_dir().unwrap();
+        for path in [Path::new("."), Path::new("./"), Path::new(".."), &current] {
+            let refused = OutputDir::create(path, true).unwrap_err().to_string();
+            assert!(refused.contains("current folder"), "{refused}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::filenames::floor;
 use crate::output::{exists, failed, parent, request, sync_folder};
 
 /// How many temporary names are tried: each is random, so that a second try is already rare.
-const TRIES: usize = 16;
+pub(super) const TRIES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Sibling {
