@@ -58,6 +58,8 @@ fn on_terminal(args: &str, environment: &[(&str, &str)]) -> Option<String> {
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
         .env_remove("NO_COLOR")
+        // Colour shows in the logs of continuous integration, whatever the terminal.
+        .env_remove("CI")
         .envs(environment.iter().copied());
     let output = script.output().ok()?;
     Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))

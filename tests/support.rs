@@ -108,7 +108,14 @@ pub(crate) fn tool() -> &'static Path {
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(tool());
     command.args(args).current_dir(data(""));
-    for name in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "LANG", "LC_CTYPE"] {
+    for name in [
+        "CI",
+        "NO_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "LANG",
+        "LC_CTYPE",
+    ] {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C.UTF-8");
