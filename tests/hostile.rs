@@ -9,7 +9,7 @@ use std::sync::Arc;
 use blob_io::{Bytes, Checkpoint, Error};
 
 use crate::alloc::peak;
-use crate::support::{data, report};
+use crate::support::{data, report, varint};
 
 /// What opening and loading may take beyond the payload, and for each array listed.
 const BASE: u64 = 16 << 20;
@@ -166,15 +166,6 @@ fn extremes(family: usize) {
         1 << 40,
         0,
     ];
-    let varint = |mut n: u64| {
-        let mut out = Vec::new();
-        while n > 0x7F {
-            out.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        out.push(n as u8);
-        out
-    };
     let mut tried = 0;
     for golden in goldens(folders, 1 << 10) {
         for at in 0..golden.bytes.len() {

@@ -3,16 +3,7 @@
 use blob_io::{Bytes, Checkpoint, Format, Kind};
 
 use crate::alloc::peak;
-
-fn varint(mut n: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while n > 0x7F {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-    out
-}
+use crate::support::varint;
 
 /// A length-delimited field.
 fn len(number: u64, bytes: &[u8]) -> Vec<u8> {

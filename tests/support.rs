@@ -154,3 +154,14 @@ pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
     assert!(!ran.err.contains("panicked"), "{ran:?}");
     ran
 }
+
+/// A protobuf varint.
+pub(crate) fn varint(mut n: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while n > 0x7F {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+    out
+}
