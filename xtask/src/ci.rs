@@ -47,6 +47,8 @@ struct Machine {
     real_data: Option<PathBuf>,
     /// Where the tests report.
     report: PathBuf,
+    /// Where the loom models are built.
+    loom_target: PathBuf,
     has_other_target: bool,
 }
 
@@ -115,6 +117,7 @@ impl Machine {
             libraries: libraries(&metadata),
             real_data,
             report: target.join("blob-test-report.txt"),
+            loom_target: target.join("loom"),
             has_other_target,
         };
         Ok((machine, gaps))
@@ -178,6 +181,7 @@ fn steps(machine: &Machine) -> Vec<Step> {
             work: Work::Task("codegen", codegen::run, &["--check"]),
         },
         step("tests", tests_command(machine)),
+        step("loom", loom_command(machine)),
     ];
     for (name, arguments) in [
         ("documentation", "doc --workspace --no-deps"),
@@ -223,6 +227,14 @@ fn tests_command(machine: &Machine) -> Command {
         Some(folder) => command.env("BLOB_REAL_DATA", folder),
         None => command.env_remove("BLOB_REAL_DATA"),
     };
+    command
+}
+
+/// Every interleaving of a few threads. In a target folder of its own: its flags are not the other steps'.
+fn loom_command(machine: &Machine) -> Command {
+    let mut command = cargo("test -p synced-mem --test loom --release");
+    command.env("RUSTFLAGS", "--cfg loom");
+    command.env("CARGO_TARGET_DIR", &machine.loom_target);
     command
 }
 
@@ -313,6 +325,7 @@ mod tests {
             libraries: vec!["blob-io".to_string()],
             real_data: Some(PathBuf::from("/data")),
             report: PathBuf::from("/report"),
+            loom_target: PathBuf::from("/loom"),
             has_other_target,
         }
     }

@@ -8,6 +8,7 @@ mod ci;
 mod codegen;
 mod dist;
 mod mutants;
+mod sanitize;
 mod shell;
 mod tidy;
 
@@ -47,6 +48,12 @@ const TASKS: &[Task] = &[
         arguments: "[FILTER]",
         about: "break the code on purpose, one place at a time; each break must fail its test",
         run: mutants::run,
+    },
+    Task {
+        name: "sanitize",
+        arguments: "",
+        about: "the memory crates' tests under the address and thread sanitizers, where a nightly is",
+        run: sanitize::run,
     },
     Task {
         name: "bench",

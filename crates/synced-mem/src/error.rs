@@ -4,6 +4,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::{DeviceId, QueueId};
+
 /// What a borrow of a byte range may do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -33,6 +35,46 @@ pub enum Error {
         /// The length asked for, in bytes.
         bytes: usize,
     },
+    /// A device had no block of this size.
+    #[non_exhaustive]
+    DeviceOutOfMemory {
+        /// The device asked.
+        device: DeviceId,
+        /// The length asked for, in bytes.
+        bytes: usize,
+    },
+    /// A device refused or failed an operation.
+    #[non_exhaustive]
+    Device {
+        /// The device.
+        device: DeviceId,
+        /// The operation that failed, as [`Queue`](crate::Queue) names it.
+        op: &'static str,
+        /// What the backend says.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A kernel's argument was borrowed for another queue than the one it was launched on.
+    #[non_exhaustive]
+    WrongQueue {
+        /// The queue of the launch.
+        wanted: QueueId,
+        /// The queue that the argument was borrowed for.
+        got: QueueId,
+    },
+    /// A copy cannot be evicted: it alone holds these bytes, and they may not be moved, or have nowhere to go.
+    #[non_exhaustive]
+    OnlyCopy {
+        /// The first range of bytes that nothing else holds.
+        range: Range<usize>,
+    },
+    /// Memory to adopt has another length than the memory that adopts it.
+    #[non_exhaustive]
+    WrongLength {
+        /// The length of the memory, in bytes.
+        wanted: usize,
+        /// The length of what was to be adopted.
+        got: usize,
+    },
     /// A range does not lie within the memory, or ends before it starts.
     #[non_exhaustive]
     OutOfBounds {
@@ -55,11 +97,49 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// A failed operation of a device. For backends.
+    pub fn device(
+        device: DeviceId,
+        op: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        let source = source.into();
+        Error::Device { device, op, source }
+    }
+
+    /// A device without room for a block of `bytes`. For backends.
+    pub fn device_out_of_memory(device: DeviceId, bytes: usize) -> Self {
+        Error::DeviceOutOfMemory { device, bytes }
+    }
+
+    /// An argument borrowed for the queue `got`, launched on the queue `wanted`. For backends.
+    pub fn wrong_queue(wanted: QueueId, got: QueueId) -> Self {
+        Error::WrongQueue { wanted, got }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::OutOfMemory { bytes } => {
                 write!(f, "out of memory: no host block of {bytes} bytes")
+            }
+            Error::DeviceOutOfMemory { device, bytes } => {
+                write!(f, "out of memory: {device} has no block of {bytes} bytes")
+            }
+            Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
+            Error::WrongQueue { wanted, got } => write!(
+                f,
+                "an argument was borrowed for {got} and launched on {wanted}"
+            ),
+            Error::OnlyCopy { range } => write!(
+                f,
+                "cannot evict bytes {}..{}: no other copy holds them",
+                range.start, range.end
+            ),
+            Error::WrongLength { wanted, got } => {
+                write!(f, "cannot adopt {got} bytes for a memory of {wanted} bytes")
             }
             Error::OutOfBounds { range, len } => write!(
                 f,
@@ -80,7 +160,14 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Device { source, .. } => Some(source.as_ref()),
+            _ => None,
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

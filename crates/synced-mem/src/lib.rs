@@ -4,33 +4,129 @@
 //!
 //! * [`SyncedMem`] has one owner: the compiler checks its borrows, and its slices are plain slices.
 //! * [`SharedMem`] has any number of handles: byte ranges are borrowed at run time, a conflict is an error at once.
-//! * [`HostBuffer`] is the block that both keep on the host: aligned, zeroed without cost, or adopted with its owner.
-//!
-//! A new memory allocates nothing until it is first touched, and then reads as zeros.
+//! * [`Device`] and [`Queue`] are what a backend implements; [`loopback`] is one, of host memory, for tests.
 //!
 //! ```
-//! use synced_mem::SyncedMem;
+//! use synced_mem::loopback::{Loopback, Mode};
+//! use synced_mem::{Device, Place, SharedMem};
 //!
-//! let mut memory = SyncedMem::new(1 << 20);
-//! assert!(!memory.is_initialized());
-//! memory.host_mut()?[7] = 42;
-//! let shared = memory.into_shared();
-//! let (reader, mut writer) = (shared.host(0..8)?, shared.host_mut(8..16)?);
-//! writer[0] = reader[7];
-//! assert_eq!(writer[0], 42);
-//! assert!(shared.host(4..12).is_err()); // overlaps the writer
+//! let device = Loopback::new(Mode::Deferred);
+//! let queue = device.queue()?;
+//! let memory = SharedMem::new(256 << 20); // allocates nothing
+//! drop(memory.device_mut(&queue, 0..memory.len())?); // on the device now
+//! memory.host_overwrite(4096..8192)?.fill(1); // makes 4 KiB stale there
+//! drop(memory.device(&queue, 0..memory.len())?); // uploads 4 KiB, not 256 MiB
+//! assert_eq!(memory.stats().uploads().bytes(), 4096);
+//! assert!(memory.valid_on(Place::Device(device.id())));
 //! # Ok::<(), synced_mem::Error>(())
 //! ```
+//!
+//! # What is valid where
+//!
+//! Each copy (the host's own memory, adopted read-only bytes, each device's) has a set of valid byte ranges, V(copy):
+//!
+//! | access to `range` of a copy | moved before it | V afterwards | needs |
+//! |---|---|---|---|
+//! | read | what V(copy) lacks of the range: from where it is valid; zeros where nobody ever wrote | V(copy) ∪ range | `&self` |
+//! | write | as a read | range in V(copy) alone | `&mut self`, or no other borrow of the range |
+//! | overwrite | nothing | range in V(copy) alone | as a write |
+//! | evict | what only this copy holds: to the host, or from the host to a device | V(copy) ∖ range | `&mut self`, or no borrow there |
+//! | adopt | nothing | everything in V(adopted) alone | as a write of everything |
+//!
+//! A set has at most 16 ranges: beyond that the smallest gap is closed by moving its bytes, or, where they are being
+//! written, the smallest range that another copy holds too is given up. [`SyncedMem::head`] is Caffe's view of it.
+//!
+//! A state changes only after its action has succeeded, and every byte ever written is valid in some copy.
+//!
+//! # Who may still be using a copy
+//!
+//! Work on a queue outlives the borrow it was launched under. So each copy remembers which queue reads or writes which
+//! range. An access that conflicts with that waits for an event recorded *then*, at the tail of that queue: behind
+//! everything that was launched. With one queue there are no events at all; leaked guards and tokens do no harm.
+//!
+//! # For those who know Caffe
+//!
+//! | `caffe::SyncedMemory` | here |
+//! |---|---|
+//! | `SyncedMemory(size)`, `size()` | [`SyncedMem::new`], [`len`](SyncedMem::len); [`SharedMem::new`] |
+//! | `cpu_data()` | [`host`](SyncedMem::host) |
+//! | `mutable_cpu_data()` | [`host_mut`](SyncedMem::host_mut); [`host_overwrite`](SyncedMem::host_overwrite) where all is written, which moves nothing |
+//! | `gpu_data()`, `mutable_gpu_data()` | [`device`](SyncedMem::device), [`device_mut`](SyncedMem::device_mut), [`device_overwrite`](SyncedMem::device_overwrite) |
+//! | `set_cpu_data(p)` | [`adopt_host`](SyncedMem::adopt_host) with an owner, [`adopt_vec`](SyncedMem::adopt_vec), [`adopt_raw_host`](SyncedMem::adopt_raw_host) |
+//! | `set_gpu_data(p)` | [`adopt_device`](SyncedMem::adopt_device) |
+//! | `async_gpu_push(stream)` | [`prefetch`](SyncedMem::prefetch) from any state; and back: [`prefetch_host`](SyncedMem::prefetch_host) |
+//! | `head()` | [`head`](SyncedMem::head) |
+//! | `shared_ptr`, `Blob::ShareData` | [`SharedMem`], cloned |
+//! | `gpu_shape()` of a blob | left out: kernels take plans as parameters |
+//!
+//! Different on purpose: failures are errors, not aborts. `async_gpu_push` leaves Caffe in the state SYNCED before the
+//! copy has happened; here whoever needs the bytes waits for them. Adopted bytes are read-only unless adopted otherwise.
+//! Several devices are coherent, where Caffe reads another device's memory or dies. A device that is not the current one
+//! does not matter, because every access names its queue. There is no mode of the thread: whoever wants the device asks
+//! for it.
+//!
+//! # For those who know NeoML
+//!
+//! | `CDnnBlob::GetBuffer` | here |
+//! |---|---|
+//! | `GetBuffer(pos, size, true)` … `ReleaseBuffer(ptr, false)` (`TDnnBlobBufferAccess::Read`) | [`SharedMem::host`] of that range |
+//! | `GetBuffer(pos, size, false)` … `ReleaseBuffer(ptr, true)` (`Write`) | [`SharedMem::host_overwrite`] |
+//! | `GetBuffer(pos, size, true)` … `ReleaseBuffer(ptr, true)` (`ReadWrite`) | [`SharedMem::host_mut`] |
+//! | `GetBuffer(pos, size, false)` … `ReleaseBuffer(ptr, false)` | nothing is read or kept: nothing to call |
+//! | `TransferDataToThisThread` | nothing: memory belongs to no thread |
+//! | `GetCurrentMemoryUsage`, `GetPeakMemoryUsage`, `GetMemoryInPools`, `CleanUp` | [`SyncedMem::stats`], [`Device::meter`], [`HostPool`] |
+//!
+//! Different on purpose: the position is honoured on every backend; guards end in any order, on any thread; writing
+//! through a guard takes effect on devices too; a range outside the memory is an error, not a null pointer.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod adopt;
+mod after;
+mod borrows;
+mod bounds;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod copies;
+#[allow(unsafe_code)]
+mod copy;
+#[allow(unsafe_code)]
+mod device;
 mod error;
 #[allow(unsafe_code)]
-mod host;
-mod memory;
+mod guards;
 #[allow(unsafe_code)]
+mod host;
+#[allow(unsafe_code)]
+pub mod loopback;
+#[allow(unsafe_code)]
+mod memory;
+mod ordering;
+mod pool;
+mod ranges;
+mod replicas;
+#[allow(unsafe_code)]
+mod scope;
 mod shared;
+mod state;
+mod stats;
+mod sync;
+mod token;
+#[allow(unsafe_code)]
+mod transfer;
+mod upkeep;
+mod within;
 
+pub use device::{Block, Device, DeviceId, Queue, QueueId, Route};
 pub use error::{Access, Error};
+pub use guards::{HostMut, HostRef};
 pub use host::HostBuffer;
 pub use memory::SyncedMem;
-pub use shared::{HostMut, HostRef, SharedMem};
+pub use pool::HostPool;
+pub use replicas::Head;
+pub use scope::{LentMut, Scope, scope};
+pub use shared::SharedMem;
+pub use stats::{Event, EventKind, Meter, Observer, Stats, Traffic};
+pub use token::{Arg, DeviceMut, DeviceRef};
+pub use upkeep::Place;
+pub use within::Within;

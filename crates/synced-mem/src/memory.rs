@@ -1,29 +1,86 @@
 //! `SyncedMem`: one memory with a single owner, whose borrows the compiler checks.
-//! It relies on one rule: `&self` may only add a valid copy, only `&mut self` may change or replace one.
-//! So `host(&self)` is a plain slice, and two threads may read at once.
+//!
+//! It relies on one rule: `&self` may only add valid copies, only `&mut self` may change, free or replace one. So
+//! `host(&self)` is a plain slice, two threads may read at once, and a device token outlives no invalidation.
+//! It leaves every decision about copies to `state`.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::fmt;
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::{Arc, PoisonError};
 
-use crate::{Error, HostBuffer, SharedMem};
+use crate::bounds::Sole;
+use crate::replicas::Head;
+use crate::state::{Intent, State};
+use crate::sync::{AtomicPtr, Mutex, Ordering};
+use crate::upkeep::Place;
+use crate::{DeviceMut, DeviceRef, Error, HostBuffer, HostPool, Observer, Queue, SharedMem, Stats};
 
-/// A memory of a fixed length that is allocated when first touched; until then its bytes are zero.
-#[derive(Debug)]
+/// A memory of a fixed length, coherent between the host and any number of devices.
+///
+/// A new one allocates nothing and reads as zeros. Bytes are moved when they are needed where they are not valid, and
+/// only those.
+///
+/// ```
+/// use std::sync::Arc;
+/// use synced_mem::loopback::{self, Loopback, Mode};
+/// use synced_mem::{Device, Head, SyncedMem};
+///
+/// let device = Loopback::new(Mode::Deferred); // host memory that plays a device
+/// let queue = device.queue()?;
+/// let mut memory = SyncedMem::new(1 << 20);
+/// memory.host_mut()?[7] = 42;
+/// let mut token = memory.device_mut(&queue)?; // uploads
+/// loopback::launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut()[7] += 1)?;
+/// drop(token);
+/// assert_eq!(memory.head(), Head::AtDevice);
+/// assert_eq!(memory.host()?[7], 43); // downloads, once
+/// assert_eq!((memory.head(), memory.stats().downloads().count()), (Head::Synced, 1));
+/// # Ok::<(), synced_mem::Error>(())
+/// ```
+///
+/// What the types forbid:
+///
+/// ```compile_fail
+/// # use synced_mem::SyncedMem;
+/// let mut memory = SyncedMem::new(8);
+/// let bytes = memory.host().unwrap();
+/// memory.host_mut().unwrap()[0] = 1; // invalidates what `bytes` shows
+/// assert_eq!(bytes[0], 0);
+/// ```
+/// ```compile_fail
+/// # use synced_mem::{loopback::{Loopback, Mode}, Device, SyncedMem};
+/// let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+/// let mut memory = SyncedMem::new(8);
+/// let token = memory.device(&queue).unwrap();
+/// memory.host_mut().unwrap()[0] = 1; // launches with `token` could still read
+/// drop(token.arg());
+/// ```
+/// ```compile_fail
+/// # use synced_mem::{loopback::{Loopback, Mode}, Device, SyncedMem};
+/// let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+/// let memory = SyncedMem::new(8);
+/// let mut token = memory.device(&queue).unwrap();
+/// token.arg_mut(); // a reading token makes no writable argument
+/// ```
 pub struct SyncedMem {
     len: usize,
-    /// The host copy. Set once under `&self`; changed and replaced under `&mut self` only.
-    host: OnceLock<HostBuffer>,
-    /// Held while the host copy is being made, so that it is made once. Guards no data: a panic leaves nothing half done.
-    filling: Mutex<()>,
+    /// Where all host bytes are, once they are all valid and no queue writes them; null before. Set under `&self` while
+    /// the lock is held; reset under `&mut self` only.
+    fast: AtomicPtr<u8>,
+    state: Mutex<State>,
 }
 
 impl SyncedMem {
     /// A memory of `len` zero bytes. Allocates nothing.
     pub fn new(len: usize) -> Self {
-        Self {
-            len,
-            host: OnceLock::new(),
-            filling: Mutex::new(()),
-        }
+        Self::from_state(State::new(len, None))
+    }
+
+    /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
+    pub fn new_in(len: usize, pool: &HostPool) -> Self {
+        Self::from_state(State::new(len, Some(pool.clone())))
     }
 
     /// Takes over a vector's bytes without copying them.
@@ -31,16 +88,23 @@ impl SyncedMem {
         Self::from_buffer(HostBuffer::from_vec(bytes))
     }
 
-    /// Adopts the bytes of `owner` without copying them; a write copies them first. See [`HostBuffer::from_owner`].
+    /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
+    /// See [`HostBuffer::from_owner`].
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self::from_buffer(HostBuffer::from_owner(owner))
     }
 
-    fn from_buffer(buffer: HostBuffer) -> Self {
+    pub(crate) fn from_buffer(buffer: HostBuffer) -> Self {
+        let mut state = State::new(buffer.len(), None);
+        state.adopt_host(buffer);
+        Self::from_state(state)
+    }
+
+    fn from_state(state: State) -> Self {
         Self {
-            len: buffer.len(),
-            host: OnceLock::from(buffer),
-            filling: Mutex::new(()),
+            len: state.len,
+            fast: AtomicPtr::new(ptr::null_mut()),
+            state: Mutex::new(state),
         }
     }
 
@@ -54,70 +118,284 @@ impl SyncedMem {
         self.len == 0
     }
 
-    /// Whether the memory was ever touched or adopted; otherwise it is not allocated anywhere and reads as zeros.
-    pub fn is_initialized(&self) -> bool {
-        self.host.get().is_some()
-    }
+    // ---- the host ----
 
     /// The bytes on the host. Takes no lock after the first time.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the first touch finds no room; the memory is then still untouched.
+    /// [`Error::OutOfMemory`], or [`Error::Device`] when a download fails; no copy is lost.
     pub fn host(&self) -> Result<&[u8], Error> {
-        self.host_or_fill(HostBuffer::zeroed)
+        // Acquire: with the Release below, whoever sees the pointer sees the bytes that were moved before it was set.
+        if let Some(start) = NonNull::new(self.fast.load(Ordering::Acquire)) {
+            // SAFETY: the pointer is set when all `len` bytes there are valid and no queue writes them, and reset under
+            // `&mut self` before that changes; the bytes are initialised, and under `&self` nobody writes valid bytes.
+            return Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) });
+        }
+        self.with(|state| {
+            let (start, _) = state.host(&state.whole(), Intent::Read)?;
+            state.tidy(Sole::No);
+            self.fast.store(start.as_ptr(), Ordering::Release);
+            // SAFETY: as above, `host` has just made it so.
+            Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) })
+        })
     }
 
-    /// The bytes on the host, for writing.
+    /// The bytes on the host, for writing: no other copy is valid afterwards.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the first touch, or the copy of adopted read-only bytes, finds no room;
-    /// the memory is then unchanged.
+    /// As [`host`](Self::host); the memory is then unchanged.
     pub fn host_mut(&mut self) -> Result<&mut [u8], Error> {
-        self.host_buffer()?.make_mut()
+        self.host_range_mut(0..self.len)
     }
 
-    /// The bytes on the host, for a caller who writes all of them: nothing is copied for its sake.
+    /// The bytes on the host, for a caller who writes all of them: nothing is moved or filled for its sake.
     /// What they hold before that is unspecified: zeros, or what was there.
     ///
     /// # Errors
-    /// As [`host_mut`](Self::host_mut).
+    /// As [`host`](Self::host).
     pub fn host_overwrite(&mut self) -> Result<&mut [u8], Error> {
-        self.host_buffer()?.make_mut_overwrite()
+        self.host_range_overwrite(0..self.len)
     }
 
-    /// The host copy, made by `fill` if there is none: by one thread, once, while the others wait for it.
-    fn host_or_fill(
+    /// Some of the bytes on the host. Nothing else is moved.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; as [`host`](Self::host).
+    pub fn host_range(&self, range: Range<usize>) -> Result<&[u8], Error> {
+        self.with(|state| {
+            let (start, _) = state.host(&state.check(&range)?, Intent::Read)?;
+            state.tidy(Sole::No);
+            // SAFETY: these bytes are valid at `start` and no queue writes them (`State::host`). The buffer stays and
+            // valid bytes stay as they are while `self` is borrowed: under `&self` copies are only added.
+            Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
+        })
+    }
+
+    /// Some of the bytes on the host, for writing: the others stay valid wherever they are.
+    ///
+    /// # Errors
+    /// As [`host_range`](Self::host_range).
+    pub fn host_range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
+        self.host_write(range, Intent::Write)
+    }
+
+    /// Some of the bytes on the host, for a caller who writes all of these.
+    ///
+    /// # Errors
+    /// As [`host_range`](Self::host_range).
+    pub fn host_range_overwrite(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
+        self.host_write(range, Intent::Overwrite)
+    }
+
+    fn host_write(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
+        self.reset_fast();
+        let start = self.with_mut(|state| {
+            let checked = state.check(&range)?;
+            let (start, slot) = state.host(&checked, intent)?;
+            state.tidy_around(slot, checked);
+            Ok::<_, Error>(start)
+        })?;
+        if range == (0..self.len) {
+            // All bytes are valid there again, so the next read needs no lock.
+            self.fast.store(start.as_ptr(), Ordering::Relaxed);
+        }
+        // SAFETY: as in `host_range`; the bytes are writable and valid in this copy alone (`State::host`), and
+        // `&mut self` makes this the only reference to them.
+        Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) })
+    }
+
+    // ---- devices ----
+
+    /// The bytes on the queue's device, for work on that queue. Uploads what is missing there.
+    ///
+    /// # Errors
+    /// [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
+    pub fn device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
+        self.device_range(queue, 0..self.len)
+    }
+
+    /// The bytes on the queue's device, to be written by work on that queue: no other copy is valid afterwards.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.device_range_mut(queue, 0..self.len)
+    }
+
+    /// The bytes on the queue's device, for work that writes all of them: nothing is moved or filled for its sake. What
+    /// they hold before that is unspecified.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.device_range_overwrite(queue, 0..self.len)
+    }
+
+    /// Some of the bytes on the queue's device. Nothing else is moved.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; as [`device`](Self::device).
+    pub fn device_range(
         &self,
-        fill: impl FnOnce(usize) -> Result<HostBuffer, Error>,
-    ) -> Result<&[u8], Error> {
-        if let Some(buffer) = self.host.get() {
-            return Ok(buffer.as_slice());
-        }
-        let _filling = self.filling.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(buffer) = self.host.get() {
-            return Ok(buffer.as_slice());
-        }
-        let buffer = fill(self.len)?;
-        Ok(self.host.get_or_init(|| buffer).as_slice())
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceRef<'_>, Error> {
+        self.with(|state| {
+            let (span, _) = state.device(queue, &state.check(&range)?, Intent::Read, None)?;
+            state.tidy(Sole::No);
+            Ok(DeviceRef::new(span, None))
+        })
     }
 
-    fn host_buffer(&mut self) -> Result<&mut HostBuffer, Error> {
-        if self.host.get().is_none() {
-            self.host = OnceLock::from(HostBuffer::zeroed(self.len)?);
-        }
-        Ok(self.host.get_mut().expect("the line above set it"))
+    /// Some of the bytes on the queue's device, to be written: the others stay valid wherever they are.
+    ///
+    /// # Errors
+    /// As [`device_range`](Self::device_range).
+    pub fn device_range_mut(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.device_write(queue, range, Intent::Write)
+    }
+
+    /// Some of the bytes on the queue's device, for work that writes all of these.
+    ///
+    /// # Errors
+    /// As [`device_range`](Self::device_range).
+    pub fn device_range_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.device_write(queue, range, Intent::Overwrite)
+    }
+
+    fn device_write(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+        intent: Intent,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.reset_fast();
+        self.with_mut(|state| {
+            let checked = state.check(&range)?;
+            let (span, slot) = state.device(queue, &checked, intent, None)?;
+            state.tidy_around(slot, checked);
+            Ok(DeviceMut::new(span, None))
+        })
+    }
+
+    // ---- moving ahead of time ----
+
+    /// Starts bringing all bytes to the queue's device (Caffe's `async_gpu_push`).
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn prefetch(&self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
+        self.device(queue).map(drop)
+    }
+
+    /// Starts bringing all bytes to the host; the next [`host`](Self::host) only waits for them.
+    ///
+    /// # Errors
+    /// As [`host`](Self::host).
+    pub fn prefetch_host(&self) -> Result<(), Error> {
+        self.with(|state| state.prefetch_host(&state.whole()))
+    }
+
+    // ---- what is where ----
+
+    /// Where the newest bytes are, as Caffe sees it.
+    pub fn head(&self) -> Head {
+        self.with(|state| state.head())
+    }
+
+    /// Whether all bytes are valid at a place.
+    pub fn valid_on(&self, place: Place) -> bool {
+        self.with(|state| state.is_valid_at(place, &state.whole()))
+    }
+
+    /// Whether all of these bytes are valid at a place.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn range_valid_on(&self, place: Place, range: Range<usize>) -> Result<bool, Error> {
+        self.with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
+    }
+
+    /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
+    pub fn is_initialized(&self) -> bool {
+        self.with(|state| state.is_written())
+    }
+
+    /// What it has cost so far. Lock-free reads are not counted.
+    pub fn stats(&self) -> Stats {
+        self.with(|state| state.stats())
+    }
+
+    /// Tells `observer` from now on what happens to this memory.
+    pub fn set_observer(&mut self, observer: Arc<dyn Observer>) {
+        drop(self.with_mut(|state| state.set_observer(observer)));
     }
 
     /// The same memory behind a handle that can be cloned and that checks its borrows at run time.
     pub fn into_shared(self) -> SharedMem {
-        SharedMem::from_memory(self.len, self.host.into_inner())
+        let mut memory = self;
+        let emptied = State::new(0, None);
+        let state = memory.with_mut(|state| std::mem::replace(state, emptied));
+        SharedMem::from_state(state)
+    }
+
+    // ---- the lock ----
+
+    /// Runs a step under the lock, and what it left to do after the lock is released. Entered even when poisoned: a
+    /// state changes only after its action succeeded, so a panic leaves a valid one.
+    fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = step(&mut state);
+        let aftermath = state.aftermath();
+        drop(state);
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        result
+    }
+
+    pub(crate) fn with_mut<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
+        let state = self.state.get_mut();
+        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let result = step(state);
+        if let Some(aftermath) = state.aftermath() {
+            aftermath.run();
+        }
+        result
+    }
+
+    pub(crate) fn reset_fast(&mut self) {
+        // Relaxed: `&mut self` already orders this against every other access.
+        self.fast.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for SyncedMem {
+    fn drop(&mut self) {
+        self.with_mut(State::finish);
+    }
+}
+
+impl fmt::Debug for SyncedMem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncedMem")
+            .field("len", &self.len)
+            .field("head", &self.head())
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
 
     use super::*;
@@ -133,8 +411,10 @@ mod tests {
         for len in [0, 1, 63, 64, 65, 4095, 4096, 4097] {
             let memory = SyncedMem::new(len);
             assert!(!memory.is_initialized());
+            assert_eq!(memory.head(), Head::Uninitialized);
             assert_eq!(memory.host().unwrap(), vec![0; len]);
             assert!(memory.is_initialized());
+            assert_eq!(memory.head(), Head::AtHost);
             assert_eq!(memory.is_empty(), len == 0);
         }
     }
@@ -178,33 +458,22 @@ mod tests {
         assert!(memory.host_mut().is_err());
         assert!(memory.host_overwrite().is_err());
         assert!(!memory.is_initialized());
-
-        let memory = SyncedMem::new(2);
-        let refuse = |bytes| Err(Error::OutOfMemory { bytes });
-        assert!(memory.host_or_fill(refuse).is_err());
-        assert!(!memory.is_initialized());
-        assert_eq!(memory.host().unwrap(), [0, 0]);
     }
 
     #[test]
     fn threads_that_read_at_once_allocate_once() {
         for _ in 0..20 {
             let memory = SyncedMem::new(1000);
-            let (fills, start) = (AtomicUsize::new(0), Barrier::new(4));
+            let start = Barrier::new(4);
             let addresses: Vec<usize> = thread::scope(|scope| {
                 let read = || {
                     start.wait();
-                    let fill = |len| {
-                        fills.fetch_add(1, Ordering::Relaxed);
-                        thread::yield_now();
-                        HostBuffer::zeroed(len)
-                    };
-                    memory.host_or_fill(fill).unwrap().as_ptr().addr()
+                    memory.host().unwrap().as_ptr().addr()
                 };
                 let readers: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
                 readers.into_iter().map(|r| r.join().unwrap()).collect()
             });
-            assert_eq!(fills.into_inner(), 1);
+            assert_eq!(memory.stats().allocations().count(), 1);
             assert!(addresses.iter().all(|&address| address == addresses[0]));
         }
     }
@@ -214,7 +483,7 @@ mod tests {
         let memory = SyncedMem::new(8);
         memory.host().unwrap();
         thread::scope(|scope| {
-            let _filling = memory.filling.lock().unwrap();
+            let _state = memory.state.lock().unwrap();
             // Would wait for ever if it took the lock that is held here.
             let reader = scope.spawn(|| memory.host().unwrap().len());
             while !reader.is_finished() {
@@ -224,10 +493,10 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_while_filling_leaves_the_memory_usable() {
+    fn a_panic_under_the_lock_leaves_the_memory_usable() {
         let memory = SyncedMem::new(1);
         thread::scope(|scope| {
-            let panicking = scope.spawn(|| memory.host_or_fill(|_| panic!("expected")).is_ok());
+            let panicking = scope.spawn(|| memory.with(|_| panic!("expected")));
             assert!(panicking.join().is_err());
         });
         assert_eq!(memory.host().unwrap(), [0]);

@@ -1,61 +1,58 @@
 //! `SharedMem`: one memory behind any number of handles; borrows are byte ranges, checked when they are taken.
-//! A conflict is an error at once, nobody ever waits for a borrow, and the lock is not held while user code runs.
-//! It relies on `HostBuffer` for the bytes; it forms references to borrowed ranges only, from raw pointers.
+//!
+//! A conflict is an error at once, nobody waits for a borrow who has not asked to, and the lock is not held while user
+//! code runs. It relies on `state` for the copies; it forms references to borrowed ranges only, from raw pointers.
 
 use std::fmt;
-use std::mem;
-use std::ops::{Deref, DerefMut, Range};
-use std::ptr::NonNull;
-use std::slice;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use crate::host::{self, HostBuffer};
-use crate::{Access, Error, SyncedMem};
+use crate::replicas::Head;
+use crate::state::State;
+use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::upkeep::{Only, Place};
+use crate::within::Within;
+use crate::{
+    Access, DeviceMut, DeviceRef, Error, HostMut, HostPool, HostRef, Observer, Queue, Stats,
+    SyncedMem,
+};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
-/// Any number of readers may overlap; a writer overlaps nobody, or gets [`Error::Conflict`]. Disjoint and empty ranges
-/// never conflict. A guard that is leaked keeps its range borrowed for ever, which is safe.
+/// Any number of readers may overlap; a writer overlaps nobody, on whichever copies, or gets [`Error::Conflict`].
+/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed for ever, which is safe.
+///
+/// ```
+/// use synced_mem::SharedMem;
+///
+/// let memory = SharedMem::new(16);
+/// let (previous, mut current) = (memory.host(0..8)?, memory.host_mut(8..16)?);
+/// current.copy_from_slice(&previous);
+/// assert!(memory.host(4..12).is_err()); // overlaps the writer
+/// # Ok::<(), synced_mem::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct SharedMem {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-/// Bytes borrowed for reading. Holds the memory alive and dereferences to the same place for its whole life.
-pub struct HostRef {
-    lease: Lease,
-}
-
-/// Bytes borrowed for writing. Holds the memory alive and dereferences to the same place for its whole life.
-pub struct HostMut {
-    lease: Lease,
-}
-
-struct Inner {
+pub(crate) struct Inner {
     len: usize,
     state: Mutex<State>,
-}
-
-/// Invariant: a live guard over a non-empty range is an entry of `borrows`, and its bytes lie in `host` or, for a reader
-/// that was there before adopted bytes were first written, in one of `retired`.
-struct State {
-    host: Option<HostBuffer>,
-    retired: Vec<HostBuffer>,
-    borrows: Borrows,
-}
-
-/// Why a range is borrowed.
-#[derive(Clone, Copy)]
-enum Intent {
-    Read,
-    Write,
-    Overwrite,
+    /// Signalled when a borrow ends.
+    released: Condvar,
 }
 
 impl SharedMem {
     /// A memory of `len` zero bytes. Allocates no bytes until the first touch.
     pub fn new(len: usize) -> Self {
-        Self::from_memory(len, None)
+        SyncedMem::new(len).into_shared()
+    }
+
+    /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
+    pub fn new_in(len: usize, pool: &HostPool) -> Self {
+        SyncedMem::new_in(len, pool).into_shared()
     }
 
     /// Takes over a vector's bytes without copying them.
@@ -63,19 +60,19 @@ impl SharedMem {
         SyncedMem::from_vec(bytes).into_shared()
     }
 
-    /// Adopts the bytes of `owner` without copying them; a write copies them first. See [`HostBuffer::from_owner`].
+    /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
+    /// See [`HostBuffer::from_owner`].
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         SyncedMem::from_owner(owner).into_shared()
     }
 
-    pub(crate) fn from_memory(len: usize, host: Option<HostBuffer>) -> Self {
-        let state = Mutex::new(State {
-            host,
-            retired: Vec::new(),
-            borrows: Borrows::default(),
-        });
+    pub(crate) fn from_state(state: State) -> Self {
         Self {
-            inner: Arc::new(Inner { len, state }),
+            inner: Arc::new(Inner {
+                len: state.len,
+                state: Mutex::new(state),
+                released: Condvar::new(),
+            }),
         }
     }
 
@@ -89,254 +86,233 @@ impl SharedMem {
         self.inner.len == 0
     }
 
-    /// Whether the memory was ever touched or adopted; otherwise it is not allocated anywhere and reads as zeros.
-    pub fn is_initialized(&self) -> bool {
-        self.inner.lock().host.is_some()
-    }
-
     /// Whether both handles lead to the same memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Borrows a byte range for reading.
+    /// How many handles and live guards lead to this memory.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
+    // ---- the host ----
+
+    /// Borrows a byte range for reading. Brings what is missing to the host, and nothing else.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::OutOfMemory`] at the first touch.
+    /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::OutOfMemory`], [`Error::Device`].
     pub fn host(&self, range: Range<usize>) -> Result<HostRef, Error> {
-        let lease = self.lease(range, Intent::Read)?;
-        Ok(HostRef { lease })
+        self.at_once().host(range)
     }
 
-    /// Borrows a byte range for writing.
-    ///
-    /// The first write to adopted bytes copies them all; readers that were there before keep seeing the adopted bytes.
+    /// Borrows a byte range for writing: the others stay valid wherever they are.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`], [`Error::Conflict`] with anybody, [`Error::OutOfMemory`] at the first touch or copy.
+    /// As [`host`](Self::host), with [`Error::Conflict`] with anybody.
     pub fn host_mut(&self, range: Range<usize>) -> Result<HostMut, Error> {
-        let lease = self.lease(range, Intent::Write)?;
-        Ok(HostMut { lease })
+        self.at_once().host_mut(range)
     }
 
-    /// Borrows a byte range for a caller who writes all of it: none of it is copied for its sake.
+    /// Borrows a byte range for a caller who writes all of it: nothing is moved or filled for its sake.
     /// What it holds before that is unspecified: zeros, or what was there.
     ///
     /// # Errors
     /// As [`host_mut`](Self::host_mut).
     pub fn host_overwrite(&self, range: Range<usize>) -> Result<HostMut, Error> {
-        let lease = self.lease(range, Intent::Overwrite)?;
-        Ok(HostMut { lease })
+        self.at_once().host_overwrite(range)
     }
 
-    fn lease(&self, range: Range<usize>, intent: Intent) -> Result<Lease, Error> {
-        let len = self.inner.len;
-        if range.start > range.end || range.end > len {
-            return Err(Error::OutOfBounds { range, len });
-        }
-        let mut state = self.inner.lock();
-        let access = intent.access();
-        state.borrows.check(&range, access)?;
-        if range.is_empty() && len != 0 {
-            // Nothing to see, so nothing to allocate or copy.
-            return Ok(Lease::nothing(&self.inner));
-        }
-        let unused = state.prepare(len, &range, intent)?;
-        let lease = state.grant(&self.inner, range, access);
-        drop(state);
-        // An owner's destructor is user code: it runs after the lock is released, when the lease can already be dropped.
-        drop(unused);
-        Ok(lease)
+    // ---- devices ----
+
+    /// Borrows a byte range on the queue's device, to be read by work on that queue.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::DeviceOutOfMemory`], [`Error::Device`].
+    pub fn device(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceRef<'static>, Error> {
+        self.at_once().device(queue, range)
+    }
+
+    /// Borrows a byte range on the queue's device, to be written by work on that queue.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device), with [`Error::Conflict`] with anybody.
+    pub fn device_mut(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'static>, Error> {
+        self.at_once().device_mut(queue, range)
+    }
+
+    /// Borrows a byte range on the queue's device, for work that writes all of it: nothing is moved for its sake.
+    ///
+    /// # Errors
+    /// As [`device_mut`](Self::device_mut).
+    pub fn device_overwrite(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'static>, Error> {
+        self.at_once().device_overwrite(queue, range)
+    }
+
+    /// Borrowing that waits up to `timeout` for borrows in the way to end.
+    ///
+    /// A thread that waits for a guard of its own waits in vain, up to the timeout.
+    pub fn within(&self, timeout: Duration) -> Within<'_> {
+        Within::new(self, timeout)
+    }
+
+    fn at_once(&self) -> Within<'_> {
+        Within::at_once(self)
+    }
+
+    // ---- moving ahead of time, and back ----
+
+    /// Starts bringing a byte range to the queue's device.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn prefetch(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<(), Error> {
+        self.device(queue, range).map(drop)
+    }
+
+    /// Starts bringing a byte range to the host.
+    ///
+    /// # Errors
+    /// As [`host`](Self::host).
+    pub fn prefetch_host(&self, range: Range<usize>) -> Result<(), Error> {
+        self.inner.with(|state| {
+            let range = state.check(&range)?;
+            state.borrows.check(&range, Access::Read)?;
+            state.prefetch_host(&range)
+        })
+    }
+
+    /// Frees the copy at a place. See [`SyncedMem::evict`].
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when somebody borrows bytes there; as [`SyncedMem::evict`].
+    pub fn evict(&self, place: Place) -> Result<(), Error> {
+        self.evict_with(place, Only::Move)
+    }
+
+    /// Frees the copy at a place if other copies hold all its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] when somebody borrows bytes there; [`Error::OnlyCopy`].
+    pub fn evict_clean(&self, place: Place) -> Result<(), Error> {
+        self.evict_with(place, Only::Refuse)
+    }
+
+    fn evict_with(&self, place: Place, only: Only) -> Result<(), Error> {
+        self.inner.with(|state| {
+            let whole = state.whole();
+            for slot in state.slots_at(place) {
+                state.borrows.check_copy(slot, &whole)?;
+            }
+            state.evict(place, &whole, only)
+        })
+    }
+
+    /// Frees the memory of all copies that hold no valid byte.
+    pub fn shrink(&self) {
+        self.inner.with(State::shrink);
+    }
+
+    // ---- what is where ----
+
+    /// Where the newest bytes are, as Caffe sees it.
+    pub fn head(&self) -> Head {
+        self.inner.with(|state| state.head())
+    }
+
+    /// Whether all bytes are valid at a place.
+    pub fn valid_on(&self, place: Place) -> bool {
+        self.inner
+            .with(|state| state.is_valid_at(place, &state.whole()))
+    }
+
+    /// Whether all of these bytes are valid at a place.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn range_valid_on(&self, place: Place, range: Range<usize>) -> Result<bool, Error> {
+        self.inner
+            .with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
+    }
+
+    /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
+    pub fn is_initialized(&self) -> bool {
+        self.inner.with(|state| state.is_written())
+    }
+
+    /// What it has cost so far.
+    pub fn stats(&self) -> Stats {
+        self.inner.with(|state| state.stats())
+    }
+
+    /// Tells `observer` from now on what happens to this memory.
+    pub fn set_observer(&self, observer: Arc<dyn Observer>) {
+        // The old one's destructor is user code.
+        drop(self.inner.with(|state| state.set_observer(observer)));
     }
 }
 
 impl Inner {
-    /// Entered even when poisoned: each change of the state is its last step, so a panic leaves a valid one.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl State {
-    /// Makes `host` present, and writable where `intent` says so. Returns a replaced buffer that nobody can see any more.
-    fn prepare(
-        &mut self,
-        len: usize,
-        range: &Range<usize>,
-        intent: Intent,
-    ) -> Result<Option<HostBuffer>, Error> {
-        let Some(host) = &mut self.host else {
-            self.host = Some(HostBuffer::zeroed(len)?);
-            return Ok(None);
-        };
-        let hole = match intent {
-            Intent::Write if !host.is_writable() => 0..0,
-            Intent::Overwrite if !host.is_writable() => range.clone(),
-            _ => return Ok(None),
-        };
-        let copy = host.copy_except(hole)?;
-        let adopted = mem::replace(host, copy);
-        if self.borrows.is_empty() {
-            return Ok(Some(adopted));
-        }
-        self.retired.push(adopted);
-        Ok(None)
+    pub(crate) fn wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        left: Duration,
+    ) -> MutexGuard<'a, State> {
+        state.borrows.waiting += 1;
+        let waited = self.released.wait_timeout(state, left);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.borrows.waiting -= 1;
+        state
     }
 
-    /// Enters a borrow that has been checked over a buffer that has been prepared.
-    fn grant(&mut self, inner: &Arc<Inner>, range: Range<usize>, access: Access) -> Lease {
-        let (Some(host), false) = (&self.host, range.is_empty()) else {
-            return Lease::nothing(inner);
-        };
-        Lease {
-            // SAFETY: `lease` checked `range.start <= len`, and `host` has `len` bytes.
-            ptr: unsafe { host.ptr().add(range.start) },
-            len: range.len(),
-            borrow: Some(self.borrows.insert(range, access)),
-            inner: Arc::clone(inner),
-        }
-    }
-}
-
-impl Intent {
-    fn access(self) -> Access {
-        match self {
-            Intent::Read => Access::Read,
-            Intent::Write | Intent::Overwrite => Access::Write,
-        }
-    }
-}
-
-/// A borrow that has been granted: the bytes at `ptr` are this lease's to read or write until it is dropped.
-struct Lease {
-    inner: Arc<Inner>,
-    ptr: NonNull<u8>,
-    len: usize,
-    /// Which entry of the table this is; an empty lease has none.
-    borrow: Option<u64>,
-}
-
-// SAFETY: a lease is an `Arc` over a `Send + Sync` state and a pointer to bytes that its entry in the borrow table
-// reserves; it behaves as `&[u8]` or `&mut [u8]`, which may both be sent.
-unsafe impl Send for Lease {}
-// SAFETY: as above; through `&Lease` the bytes are only read.
-unsafe impl Sync for Lease {}
-
-impl Lease {
-    fn nothing(inner: &Arc<Inner>) -> Self {
-        Self {
-            inner: Arc::clone(inner),
-            ptr: host::dangling(),
-            len: 0,
-            borrow: None,
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `ptr` starts `len` initialised bytes of a buffer that stays alive: `inner` is held, and it frees no
-        // buffer while an entry is in the table (`prepare`, `drop`). No writer overlaps them: the table refuses
-        // conflicting entries and this lease's entry is in it; for a write lease, `&self` forbids `bytes_mut`.
-        // Adopted bytes that were retired are never written at all. Empty: dangling and aligned.
-        unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
-    }
-
-    /// Only for a lease that was granted for writing: `HostMut` holds no other.
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`. The entry is a writing one, so nobody else reads or writes these bytes, in any handle;
-        // `prepare` made the buffer writable, and its pointer comes from an allocation of ours or a vector's.
-        unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let Some(id) = self.borrow else { return };
-        let mut state = self.inner.lock();
-        state.borrows.remove(id);
-        let unused = match state.borrows.is_empty() {
-            true => mem::take(&mut state.retired),
-            false => Vec::new(),
-        };
+    /// Runs a step under the lock, and what it left to do after the lock is released: that is user code.
+    pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = step(&mut state);
+        let aftermath = state.aftermath();
         drop(state);
-        // Owners are dropped after the lock is released: their destructors are user code.
-        drop(unused);
-    }
-}
-
-/// The live borrows of one memory. Pure bookkeeping: no entry is empty, and no writer overlaps another entry.
-#[derive(Default)]
-struct Borrows {
-    held: Vec<Borrow>,
-    next: u64,
-}
-
-struct Borrow {
-    id: u64,
-    range: Range<usize>,
-    access: Access,
-}
-
-impl Borrows {
-    fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-
-    /// Whether this borrow may be added. Time linear in the number of live borrows.
-    fn check(&self, range: &Range<usize>, access: Access) -> Result<(), Error> {
-        let in_the_way = |held: &&Borrow| {
-            let overlap = range.start.max(held.range.start) < range.end.min(held.range.end);
-            overlap && (access == Access::Write || held.access == Access::Write)
-        };
-        match self.held.iter().find(in_the_way) {
-            None => Ok(()),
-            Some(held) => Err(Error::Conflict {
-                wanted: access,
-                wanted_range: range.clone(),
-                held: held.access,
-                held_range: held.range.clone(),
-            }),
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
         }
+        result
     }
 
-    fn insert(&mut self, range: Range<usize>, access: Access) -> u64 {
-        let id = self.next;
-        self.next += 1;
-        self.held.push(Borrow { id, range, access });
-        id
-    }
-
-    fn remove(&mut self, id: u64) {
-        if let Some(index) = self.held.iter().position(|held| held.id == id) {
-            self.held.swap_remove(index);
+    /// A guard is gone.
+    pub(crate) fn release(&self, end: impl FnOnce(&mut State)) {
+        let mut state = self.lock();
+        end(&mut state);
+        let (waiting, aftermath) = (state.borrows.waiting, state.aftermath());
+        drop(state);
+        // Before the user code: nobody sleeps on because it takes its time, or panics.
+        if waiting > 0 {
+            self.released.notify_all();
+        }
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
         }
     }
 }
 
-impl Deref for HostRef {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.lease.bytes()
-    }
-}
-
-impl Deref for HostMut {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.lease.bytes()
-    }
-}
-
-impl DerefMut for HostMut {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.lease.bytes_mut()
-    }
-}
-
-impl AsRef<[u8]> for HostRef {
-    fn as_ref(&self) -> &[u8] {
-        self
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.with(State::finish);
     }
 }
 
@@ -344,30 +320,15 @@ impl fmt::Debug for SharedMem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedMem")
             .field("len", &self.len())
-            .field("initialized", &self.is_initialized())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for HostRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostRef")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for HostMut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostMut")
-            .field("len", &self.len())
+            .field("head", &self.head())
             .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
+    use std::mem;
+    use std::sync::{Arc, Barrier, Mutex};
     use std::thread;
 
     use super::*;
@@ -491,15 +452,16 @@ mod tests {
         writer[0] = 30;
         assert_eq!(*old, [1, 2]);
         assert_eq!(old.as_ptr(), owner.as_ptr());
+        // Adopted bytes serve readers for as long as they are the newest.
         let new = memory.host(0..2).unwrap();
-        assert_ne!(new.as_ptr(), owner.as_ptr());
-        assert_eq!(*new, [1, 2]);
+        assert_eq!(new.as_ptr(), owner.as_ptr());
         drop(writer);
         assert_eq!(*memory.host(0..4).unwrap(), [1, 2, 30, 4]);
         assert_eq!(*owner, [1, 2, 3, 4]);
-        drop(new);
-        assert_eq!(Arc::strong_count(&owner), 2, "a reader is still there");
-        drop(old);
+        assert_eq!(memory.stats().host_copies().bytes(), 4);
+        drop((old, new));
+        assert_eq!(Arc::strong_count(&owner), 2, "half of it is the newest");
+        drop(memory.host_mut(0..2).unwrap());
         assert_eq!(Arc::strong_count(&owner), 1, "nobody can see it any more");
     }
 
@@ -536,7 +498,7 @@ mod tests {
         fn drop(&mut self) {
             let memory = self.0.lock().unwrap().take().expect("dropped once");
             assert!(memory.is_initialized());
-            assert!(memory.host(1..2).is_ok());
+            assert!(memory.host(0..0).is_ok());
         }
     }
 
@@ -548,9 +510,12 @@ mod tests {
             *cell.lock().unwrap() = Some(memory.clone());
             let reader = reader_first.then(|| memory.host(1..2).unwrap());
             let writer = memory.host_mut(0..1).unwrap();
-            assert_eq!(cell.lock().unwrap().is_some(), reader_first);
+            assert!(cell.lock().unwrap().is_some(), "the other half is needed");
+            drop((reader, writer));
+            // Two halves that are stale are a whole; the memory is used under way, and a writer is alive.
+            let writer = memory.host_mut(0..1).unwrap();
+            drop(memory.host_mut(1..2).unwrap());
             drop(writer);
-            drop(reader);
             assert!(cell.lock().unwrap().is_none(), "the owner is gone");
         }
     }
@@ -574,6 +539,11 @@ mod tests {
         assert!(memory.host_mut(2..3).is_err());
         view.host_mut(0..1).unwrap()[0] = 9;
         assert_eq!(*memory.host(0..4).unwrap(), [1, 2, 3, 4]);
+        assert!(
+            memory.host_mut(0..4).is_err(),
+            "the view still reads half of it"
+        );
+        view.host_mut(0..2).unwrap();
         memory.host_mut(0..4).unwrap();
     }
 

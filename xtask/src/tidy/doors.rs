@@ -15,12 +15,17 @@ const UNSAFE: &[&str] = &[
     "crates/blob-ops/src/cpu/aarch64",
     "crates/blob-ops/src/cpu/x86",
     "crates/blob-ops/src/cuda",
+    "crates/synced-mem/src/adopt",
+    "crates/synced-mem/src/conformance",
+    "crates/synced-mem/src/copy",
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/device",
+    "crates/synced-mem/src/guards",
     "crates/synced-mem/src/host",
     "crates/synced-mem/src/loopback",
     "crates/synced-mem/src/memory",
-    "crates/synced-mem/src/shared",
+    "crates/synced-mem/src/scope",
+    "crates/synced-mem/src/transfer",
 ];
 
 /// Declares the unsafe traits that a backend implements, and holds no unsafe block.

@@ -1,0 +1,83 @@
+//! Keeps the sets of valid ranges small, so that asking them stays cheap.
+//! `replicas` says which gap to close or which range to drop; this does it. A failure here is nobody's error: the bound
+//! is exceeded until the next access.
+
+use std::ops::Range;
+
+use crate::Access;
+use crate::borrows::Borrows;
+use crate::replicas::{MOST_RANGES, Slot};
+use crate::state::{FIXED, HOST, State};
+
+/// Who is sure that nobody holds a plain slice of the memory, so that valid bytes may be given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sole {
+    /// The caller has the memory to itself, but for the borrows in the table.
+    Yes,
+    /// There may be plain slices.
+    No,
+}
+
+impl State {
+    /// Keeps the number of valid ranges of each copy bounded. Where that fails the bound is exceeded until the next
+    /// access; it is nobody's error.
+    pub(crate) fn tidy(&mut self, sole: Sole) {
+        if self.replicas.is_bounded() {
+            return;
+        }
+        for slot in (0..self.replicas.slots()).map(Slot) {
+            if slot != FIXED {
+                self.close_gaps(slot);
+            }
+            if sole == Sole::Yes {
+                self.drop_ranges(slot);
+            }
+        }
+    }
+
+    /// As `tidy`, for an owner who is about to write `range`: it is no gap to close, though the table does not know it.
+    pub(crate) fn tidy_around(&mut self, slot: Slot, range: Range<usize>) {
+        if self.replicas.is_bounded() {
+            return;
+        }
+        let id = self.borrows.insert(range, Access::Write, slot);
+        self.tidy(Sole::Yes);
+        self.borrows.remove(id);
+    }
+
+    /// Closes the smallest gaps of a copy that has too many ranges, but for those that are being written.
+    fn close_gaps(&mut self, slot: Slot) {
+        let free = |borrows: &Borrows, gap: &Range<usize>| !borrows.writes(gap);
+        while let Some(gap) = self
+            .replicas
+            .gap_to_close(slot, |gap| free(&self.borrows, gap))
+        {
+            let line = self.device_copy(slot).map(|copy| copy.home.clone());
+            if self.bring(slot, &gap, line.as_ref()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and nobody
+    /// borrows them. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
+    fn drop_ranges(&mut self, slot: Slot) {
+        while self.replicas.valid(slot).len() > MOST_RANGES {
+            let free = |range: &Range<usize>| !self.borrows.touches(range);
+            let range = self.replicas.range_to_drop(slot, free);
+            let Some(range) = range.or_else(|| self.copy_smallest(slot)) else {
+                return;
+            };
+            self.replicas.give_up(slot, &range);
+        }
+    }
+
+    fn copy_smallest(&mut self, slot: Slot) -> Option<Range<usize>> {
+        let free = |range: &Range<usize>| slot == FIXED && !self.borrows.touches(range);
+        let ranges = self.replicas.valid(slot).iter().filter(free);
+        let smallest = ranges.min_by_key(|range| range.len())?;
+        self.make_host().ok()?;
+        self.bring(HOST, &smallest, None).ok()?;
+        Some(smallest)
+    }
+}

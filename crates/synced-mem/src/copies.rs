@@ -1,0 +1,134 @@
+//! The copies of one memory as things: host buffers and device blocks, each with the queues that may still use it.
+//! It relies on `ordering` for what a new access waits for. It does not know which bytes are valid.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::ordering::Uses;
+use crate::ranges::Ranges;
+use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
+
+/// A queue that is compared by its identity.
+#[derive(Clone)]
+pub(crate) struct Line {
+    id: QueueId,
+    queue: Arc<dyn Queue>,
+}
+
+impl Line {
+    pub(crate) fn new(queue: &Arc<dyn Queue>) -> Self {
+        Self {
+            id: queue.id(),
+            queue: Arc::clone(queue),
+        }
+    }
+
+    pub(crate) fn queue(&self) -> &Arc<dyn Queue> {
+        &self.queue
+    }
+
+    pub(crate) fn is(&self, queue: &dyn Queue) -> bool {
+        self.id == queue.id()
+    }
+}
+
+impl PartialEq for Line {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.id.fmt(f)
+    }
+}
+
+/// Bytes on the host, and the transfers that may still read or write them. No kernel ever does.
+pub(crate) struct HostCopy {
+    pub(crate) buffer: HostBuffer,
+    pub(crate) uses: Uses<Line>,
+    /// The bytes that a queue has yet to deliver, exactly: each byte with the last queue that writes it. (`uses` may
+    /// name too many bytes, which costs waits only.)
+    arriving: Vec<(Line, Ranges)>,
+}
+
+impl HostCopy {
+    pub(crate) fn new(buffer: HostBuffer) -> Self {
+        Self {
+            buffer,
+            uses: Uses::new(),
+            arriving: Vec::new(),
+        }
+    }
+
+    /// Notes that a queue will write `range`.
+    pub(crate) fn arrive(&mut self, line: &Line, range: &Range<usize>) {
+        for (_, ranges) in &mut self.arriving {
+            ranges.remove(range);
+        }
+        match self.arriving.iter_mut().find(|(by, _)| by == line) {
+            Some((_, ranges)) => ranges.insert(range.clone()),
+            None => self
+                .arriving
+                .push((line.clone(), Ranges::of(range.clone()))),
+        }
+    }
+
+    /// The queue has been synchronised, well or not. Returns what it was to deliver.
+    pub(crate) fn arrived(&mut self, line: &Line) -> Ranges {
+        match self.arriving.iter().position(|(by, _)| by == line) {
+            Some(index) => self.arriving.swap_remove(index).1,
+            None => Ranges::new(),
+        }
+    }
+}
+
+/// Bytes on a device, and the transfers and launches that may still read or write them.
+pub(crate) struct DeviceCopy {
+    pub(crate) device: DeviceId,
+    /// The last queue that used this copy. What nobody gives a queue for runs here.
+    pub(crate) home: Line,
+    /// None before the first use, after an eviction, and for a memory of length 0.
+    pub(crate) memory: Option<DeviceMemory>,
+    pub(crate) uses: Uses<Line>,
+}
+
+/// A block with what has to outlive it.
+pub(crate) struct DeviceMemory {
+    pub(crate) block: Arc<dyn Block>,
+    /// The queue in whose order the block is freed.
+    pub(crate) line: Line,
+    /// Of adopted memory: dropped when no queue uses the block any more.
+    pub(crate) owner: Option<Box<dyn Any + Send + Sync>>,
+}
+
+impl DeviceCopy {
+    pub(crate) fn new(home: Line) -> Self {
+        Self {
+            device: home.queue.device().id(),
+            home,
+            memory: None,
+            uses: Uses::new(),
+        }
+    }
+}
+
+/// Lets `by` wait for whoever conflicts with an access, then enters it.
+///
+/// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
+pub(crate) fn order(
+    uses: &mut Uses<Line>,
+    by: &Line,
+    range: &Range<usize>,
+    access: Access,
+    guard: Option<u64>,
+) -> Result<(), Error> {
+    for other in uses.waits(Some(by), range, access) {
+        by.queue.wait_for(&*other.queue)?;
+    }
+    uses.enter(by, range.clone(), access, guard);
+    Ok(())
+}

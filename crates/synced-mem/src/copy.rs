@@ -1,0 +1,170 @@
+//! Copies bytes from one shared memory to another, on the side where the newest bytes are.
+//! The two memories are never locked at once: the source's bytes are borrowed first, then the destination is locked.
+//! It relies on the borrows for both ranges to stay as they are meanwhile.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::bounds::Sole;
+use crate::copies::{Line, order};
+use crate::replicas::Slot;
+use crate::state::State;
+use crate::upkeep::Place;
+use crate::{Access, DeviceId, DeviceRef, Error, EventKind, Queue, Route, SharedMem};
+
+/// Where a copy runs.
+enum Side {
+    /// The source was never written: the destination gets zeros, the source stays untouched.
+    Zeros,
+    Host,
+    Device(Arc<dyn Queue>),
+}
+
+impl SharedMem {
+    /// Copies `source[range]` to `self[at..]`.
+    ///
+    /// On a device, if the source's bytes are valid there and either not valid on the host, or the destination is on
+    /// that device already; else on the host. The destination's old bytes are not moved for it. Copying a range onto
+    /// itself changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when somebody writes the source or borrows the
+    /// destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then unchanged,
+    /// but for a device that failed in the midst of the copy and alone held the old bytes.
+    pub fn copy_from(&self, at: usize, source: &Self, range: Range<usize>) -> Result<(), Error> {
+        let len = range.end.saturating_sub(range.start);
+        let to = at..at.saturating_add(len);
+        if self.ptr_eq(source) && to == range && to.end <= self.len() {
+            return Ok(());
+        }
+        match self.side(source, &range)? {
+            Side::Zeros => self.host_overwrite(to)?.fill(0),
+            Side::Host => self.copy_on_host(to, source, range)?,
+            Side::Device(queue) => {
+                let token = source.device(&queue, range.clone())?;
+                if self.copy_on_device(&to, &token, &queue)? == Route::Missing {
+                    drop(token);
+                    self.copy_on_host(to, source, range)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn side(&self, source: &Self, range: &Range<usize>) -> Result<Side, Error> {
+        let preferred = self.inner.with(|state| state.devices_with_bytes());
+        source.inner.with(|state| {
+            let range = state.check(range)?;
+            state.borrows.check(&range, Access::Read)?;
+            if range.is_empty() || !state.is_written_in(&range) {
+                return Ok(Side::Zeros);
+            }
+            let on_host = state.is_valid_at(Place::Host, &range);
+            Ok(match state.home_with(&range, &preferred) {
+                Some((queue, preferred)) if preferred || !on_host => Side::Device(queue),
+                _ => Side::Host,
+            })
+        })
+    }
+
+    fn copy_on_host(
+        &self,
+        to: Range<usize>,
+        source: &Self,
+        range: Range<usize>,
+    ) -> Result<(), Error> {
+        let bytes = source.host(range)?;
+        self.host_overwrite(to)?.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn copy_on_device(
+        &self,
+        to: &Range<usize>,
+        from: &DeviceRef<'_>,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<Route, Error> {
+        self.inner.with(|state| {
+            let to = state.check(to)?;
+            state.borrows.check(&to, Access::Write)?;
+            let route = state.receive(&to, from, queue)?;
+            state.tidy(Sole::Yes);
+            Ok(route)
+        })
+    }
+}
+
+impl State {
+    fn is_written_in(&self, range: &Range<usize>) -> bool {
+        let mut slots = (0..self.replicas.slots()).map(Slot);
+        slots.any(|slot| self.replicas.valid(slot).overlaps(range))
+    }
+
+    /// The devices that hold any byte of this memory.
+    fn devices_with_bytes(&self) -> Vec<DeviceId> {
+        let slots = self.device_slots();
+        let held = slots.filter(|&slot| !self.replicas.valid(slot).is_empty());
+        held.filter_map(|slot| self.device_of(slot)).collect()
+    }
+
+    /// The home queue of a device that holds all of `range`, and whether it is one of the preferred ones; one of these
+    /// if there is any.
+    fn home_with(
+        &self,
+        range: &Range<usize>,
+        preferred: &[DeviceId],
+    ) -> Option<(Arc<dyn Queue>, bool)> {
+        let holding = self
+            .device_slots()
+            .filter(|&slot| self.replicas.holds(slot, range));
+        let homes = holding.filter_map(|slot| self.devices.get(State::device_index(slot)?));
+        let ranked = homes.map(|copy| (copy, preferred.contains(&copy.device)));
+        let (copy, preferred) = ranked.max_by_key(|(_, preferred)| *preferred)?;
+        Some((Arc::clone(copy.home.queue()), preferred))
+    }
+
+    /// A copy that failed may have been enqueued all the same: the device no longer holds these bytes where another copy
+    /// does.
+    fn distrust_range(&mut self, slot: Slot, range: &Range<usize>) {
+        let only = self.replicas.only_in(slot, range);
+        for shared in only.missing(range).iter() {
+            self.replicas.give_up(slot, &shared);
+        }
+    }
+
+    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on.
+    fn receive(
+        &mut self,
+        to: &Range<usize>,
+        from: &DeviceRef<'_>,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<Route, Error> {
+        let slot = self.device_slot(queue);
+        let Some(index) = Self::device_index(slot) else {
+            return Ok(Route::Missing);
+        };
+        let line = Line::new(queue);
+        self.make_device(index, &line)?;
+        let copy = &mut self.devices[index];
+        order(&mut copy.uses, &line, to, Access::Write, None)?;
+        let source = from.arg();
+        if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
+            let (start, from, len) = (to.start, source.range().start, to.len());
+            // SAFETY: both ranges lie within their blocks (checked here, and by the token), the destination's on this
+            // queue's device. The destination's entry was made above; the source's when the token was, on this queue.
+            let route = unsafe { queue.copy(&*memory.block, start, block, from, len) };
+            match route {
+                Ok(Route::Direct) => {}
+                Ok(Route::Missing) => return Ok(Route::Missing),
+                Err(error) => {
+                    self.distrust_range(slot, to);
+                    return Err(error);
+                }
+            }
+        }
+        copy.home = line;
+        self.claim(slot, to);
+        self.count(EventKind::DeviceCopy, to, Some(queue.device().id()));
+        Ok(Route::Direct)
+    }
+}

@@ -1,0 +1,219 @@
+//! What a backend is: devices, their in-order queues, and the blocks of memory that these allocate.
+//!
+//! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
+//! It relies on nothing. It declares; it holds no unsafe block, names no backend and knows no coherence.
+
+use std::any::Any;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, Meter};
+
+/// A device, as long as the process runs: no two devices have the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId(u64);
+
+/// A queue, as long as the process runs: no two queues have the same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueId(u64);
+
+/// Both kinds of identity are drawn from here, so that not even a queue and a device are confused.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl DeviceId {
+    /// An identity that nobody has had. For backends.
+    #[expect(clippy::new_without_default, reason = "each one is another value")]
+    pub fn new() -> Self {
+        // Relaxed: only uniqueness matters.
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl QueueId {
+    /// An identity that nobody has had. For backends.
+    #[expect(clippy::new_without_default, reason = "each one is another value")]
+    pub fn new() -> Self {
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device {}", self.0)
+    }
+}
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {}", self.0)
+    }
+}
+
+/// A place with memory of its own, such as a GPU.
+///
+/// # Safety
+/// * `id` always answers the same, and no other device ever answers it.
+/// * `queue` makes queues of this device that keep the promises of [`Queue`].
+pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
+    /// Which device this is.
+    fn id(&self) -> DeviceId;
+
+    /// What people call it.
+    fn name(&self) -> String;
+
+    /// A new queue of this device.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the backend has none to give.
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error>;
+
+    /// Where the traffic of all memories on this device is counted. A backend keeps one and returns it.
+    fn meter(&self) -> &Meter;
+}
+
+/// What became of a copy between two devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Route {
+    /// The copy is enqueued.
+    Direct,
+    /// There is no way from that block to this queue's device; nothing was enqueued.
+    Missing,
+}
+
+/// An in-order stream of work on one device.
+///
+/// Every function that moves bytes only *enqueues*: the work may take effect at once, or at any time until
+/// [`synchronize`](Self::synchronize) returns.
+///
+/// # Safety
+/// An implementation promises, and safe code relies on it:
+/// 1. **Identity.** `id` always answers the same, no other queue ever answers it, and `device` is always the same.
+/// 2. **Order.** Work of one queue takes effect in the order in which it was enqueued.
+/// 3. **Waiting.** What is enqueued after `wait_for(other)` has returned `Ok` takes effect after everything that was
+///    enqueued on `other` before the call, whatever backend `other` belongs to.
+/// 4. **Synchronising.** When `synchronize` returns `Ok`, everything enqueued on this queue before, and everything it
+///    waits for, has taken effect: no host byte is touched any more for its sake, and its writes are visible to the
+///    calling thread.
+/// 5. **Exactness.** `upload`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the named bytes
+///    to zero, and nothing else is written.
+/// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, only the named ones, and not
+///    after a `synchronize` that returned `Ok`.
+/// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
+///    not before everything enqueued so far on the queue that allocated it has taken effect.
+/// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list.
+/// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does.
+///
+/// Every function may be called from any thread.
+pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
+    /// Which queue this is.
+    fn id(&self) -> QueueId;
+
+    /// The device whose work this queue carries.
+    fn device(&self) -> &dyn Device;
+
+    /// A block of `len` bytes on this queue's device, `len` not 0. What it holds is unspecified.
+    ///
+    /// # Errors
+    /// [`Error::DeviceOutOfMemory`], or [`Error::Device`].
+    fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error>;
+
+    /// A block over device memory that somebody else owns. Dropping it frees nothing.
+    ///
+    /// # Safety
+    /// `len` bytes at `address` are memory of this queue's device, used by nobody else while the block and the work
+    /// enqueued on it live.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when that is no memory of this device.
+    unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error>;
+
+    /// Enqueues a copy of `len` host bytes to `to[at..]`.
+    ///
+    /// # Safety
+    /// `to` is a block of this queue's device and `at + len` within it. The bytes at `from` are readable and unchanged,
+    /// and the block lives, until a `synchronize` has returned `Ok` or, for the block, until it is dropped in order.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    unsafe fn upload(
+        &self,
+        to: &dyn Block,
+        at: usize,
+        from: NonNull<u8>,
+        len: usize,
+    ) -> Result<(), Error>;
+
+    /// Enqueues a copy of `from[at..at + len]` to the host.
+    ///
+    /// # Safety
+    /// As for [`upload`](Self::upload), with the bytes at `to` writable and used by nobody else until then.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    unsafe fn download(
+        &self,
+        from: &dyn Block,
+        at: usize,
+        to: NonNull<u8>,
+        len: usize,
+    ) -> Result<(), Error>;
+
+    /// Enqueues a copy of `len` bytes from another device's block, or from another block of this one.
+    ///
+    /// # Safety
+    /// `to` is a block of this queue's device, `from` one of any device of any backend; both ranges lie within them.
+    ///
+    /// # Errors
+    /// [`Error::Device`]. A route that does not exist is no error but [`Route::Missing`].
+    unsafe fn copy(
+        &self,
+        to: &dyn Block,
+        to_at: usize,
+        from: &dyn Block,
+        from_at: usize,
+        len: usize,
+    ) -> Result<Route, Error>;
+
+    /// Enqueues zeros into `block[at..at + len]`.
+    ///
+    /// # Safety
+    /// `block` is a block of this queue's device and `at + len` within it.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error>;
+
+    /// Makes what is enqueued here from now on wait for what is enqueued on `other` until now.
+    ///
+    /// A backend that does not know the other's kind of queue may synchronise the other.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    fn wait_for(&self, other: &dyn Queue) -> Result<(), Error>;
+
+    /// Waits until everything enqueued here has taken effect.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when some of it failed; what it should have written is then unspecified.
+    fn synchronize(&self) -> Result<(), Error>;
+}
+
+/// A block of device memory, freed when dropped (in the order of the queue that allocated it).
+///
+/// # Safety
+/// `address` and `len` always answer the same; the promises of [`Queue::alloc`] hold for it.
+pub unsafe trait Block: fmt::Debug + Any + Send + Sync {
+    /// Where it starts, as the device counts. A number, not a pointer: the host may not be able to reach it.
+    fn address(&self) -> u64;
+
+    /// How many bytes it has.
+    fn len(&self) -> usize;
+
+    /// Whether it has none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

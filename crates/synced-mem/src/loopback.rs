@@ -1,0 +1,278 @@
+//! Host memory playing a device, for tests: it keeps every promise of a backend, and no more than the promises.
+//! It relies on `device` for those. All device bytes lie under the one lock of their machine, so that no misuse of a
+//! block is undefined behaviour: [`Loopback::misuses`] lists it. Device addresses are numbers that nothing points to;
+//! only host pointers are real.
+//! It leaves out speed: tasks run on whichever thread calls, one at a time, under that lock.
+
+mod kernel;
+mod machine;
+mod memory;
+mod queue;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use machine::{Machine, State};
+use memory::Piece;
+use queue::LoopQueue;
+
+use crate::{Device, DeviceId, Error, Meter, Queue};
+
+pub use kernel::{KernelArg, launch};
+
+/// When enqueued work runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// At once, within the call that enqueues it.
+    Immediate,
+    /// Not before somebody synchronises; and then only that queue's work and, transitively, what it waits for.
+    Deferred,
+    /// After every call, some tasks of some queues that are ready, drawn from this seed. The same calls with the same
+    /// seed run in the same order, as long as one thread makes them.
+    Random(u64),
+}
+
+/// The calls that are counted, and that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Device::queue`].
+    Queue,
+    /// [`Queue::alloc`].
+    Alloc,
+    /// [`Queue::adopt`].
+    Adopt,
+    /// [`Queue::upload`].
+    Upload,
+    /// [`Queue::download`].
+    Download,
+    /// [`Queue::copy`].
+    Copy,
+    /// [`Queue::fill`].
+    Fill,
+    /// [`Queue::wait_for`].
+    Wait,
+    /// [`Queue::synchronize`].
+    Synchronize,
+    /// [`launch`].
+    Launch,
+}
+
+/// How many operations there are.
+const OPERATIONS: usize = Operation::Launch as usize + 1;
+
+impl Operation {
+    /// As [`Queue`] and [`Device`] name it.
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Queue => "queue",
+            Operation::Alloc => "alloc",
+            Operation::Adopt => "adopt",
+            Operation::Upload => "upload",
+            Operation::Download => "download",
+            Operation::Copy => "copy",
+            Operation::Fill => "fill",
+            Operation::Wait => "wait_for",
+            Operation::Synchronize => "synchronize",
+            Operation::Launch => "launch",
+        }
+    }
+}
+
+/// A device of host memory.
+///
+/// * Fresh bytes are `0xA5`, and so is what is read of a block that has been freed.
+/// * Devices made by [`sibling`](Self::sibling) share a machine: their queues wait for each other and copy directly.
+///   Two devices made by [`new`](Self::new) are foreign: waiting synchronises the other queue, a copy has no route.
+/// * A queue that is dropped with work pending leaves the work behind. It runs when somebody needs it; what nobody has
+///   needed when the last handle to the machine is dropped never runs, and nobody can tell.
+pub struct Loopback {
+    id: DeviceId,
+    machine: Arc<Machine>,
+    meter: Arc<Meter>,
+}
+
+impl Loopback {
+    /// The first device of a new machine.
+    pub fn new(mode: Mode) -> Arc<Self> {
+        Self::on(Arc::new(Machine::new(mode)))
+    }
+
+    /// Another device of the same machine.
+    pub fn sibling(&self) -> Arc<Self> {
+        Self::on(Arc::clone(&self.machine))
+    }
+
+    fn on(machine: Arc<Machine>) -> Arc<Self> {
+        let id = DeviceId::new();
+        machine.state().add_device(id);
+        let meter = Arc::new(Meter::new());
+        Arc::new(Self { id, machine, meter })
+    }
+
+    /// Allocations fail from now on that would make [`bytes_in_use`](Self::bytes_in_use) exceed `bytes`.
+    pub fn set_limit(&self, bytes: usize) {
+        self.machine.state().account(self.id).limit = bytes;
+    }
+
+    /// Makes a later call on this device fail with [`Error::Device`] and enqueue, or wait for, nothing: the next one
+    /// for `nth` 1, the one after it for 2. Several may be told in advance.
+    pub fn fail(&self, operation: Operation, nth: u64) {
+        self.machine.state().account(self.id).fail(operation, nth);
+    }
+
+    /// How often an operation was called on this device so far, failed calls included.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.machine.state().account(self.id).calls(operation)
+    }
+
+    /// The bytes of all blocks allocated and not yet dropped. Those of [`external`](Self::external) do not count.
+    pub fn bytes_in_use(&self) -> usize {
+        self.machine.state().account(self.id).in_use
+    }
+
+    /// How many blocks are allocated and not yet dropped.
+    pub fn live_blocks(&self) -> usize {
+        self.machine.state().account(self.id).live
+    }
+
+    /// How many tasks are enqueued on this device's queues and have not run.
+    pub fn pending(&self) -> usize {
+        self.machine.state().pending(self.id)
+    }
+
+    /// Uses of the machine's devices that broke a promise of the caller, each in words: bytes beyond a block, a block
+    /// of another device, one that was freed before the work that uses it ran.
+    pub fn misuses(&self) -> Vec<String> {
+        self.machine.state().memory.misuses.clone()
+    }
+
+    /// Device memory that somebody else owns, to be adopted.
+    ///
+    /// # Errors
+    /// [`Error::DeviceOutOfMemory`] when the host has no room.
+    pub fn external(&self, len: usize) -> Result<ExternalBlock, Error> {
+        let slot = self.machine.state().memory.allocate(self.id, len);
+        let slot = slot.ok_or(Error::device_out_of_memory(self.id, len))?;
+        let machine = Arc::clone(&self.machine);
+        Ok(ExternalBlock { machine, slot, len })
+    }
+
+    /// The device as its queues hold it.
+    fn handle(&self) -> Self {
+        Self {
+            id: self.id,
+            machine: Arc::clone(&self.machine),
+            meter: Arc::clone(&self.meter),
+        }
+    }
+}
+
+// SAFETY: `id` is drawn once by `on` and copied only by `handle`, for the same device. `LoopQueue` keeps the promises
+// of `Queue`, as stated there.
+unsafe impl Device for Loopback {
+    fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        format!("loopback, {:?}", self.machine.mode())
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        self.machine.state().call(self.id, Operation::Queue)?;
+        Ok(Arc::new(LoopQueue::new(self.handle())))
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl fmt::Debug for Loopback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loopback")
+            .field("id", &self.id)
+            .field("mode", &self.machine.mode())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Memory of a [`Loopback`] whose owner is not a queue: what [`Queue::adopt`] is for.
+///
+/// Dropping it frees the memory at once, whatever work is pending on it; such work is then listed as a misuse.
+pub struct ExternalBlock {
+    machine: Arc<Machine>,
+    slot: u64,
+    len: usize,
+}
+
+impl ExternalBlock {
+    /// Where it starts, as the device counts.
+    pub fn address(&self) -> u64 {
+        self.slot
+    }
+
+    /// How many bytes it has.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes as they are now, pending work not done.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut state = self.machine.state();
+        state
+            .memory
+            .read(&self.piece())
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// Lets `change` work on the bytes as they are now. It must not use the device.
+    pub fn with_bytes_mut(&self, change: impl FnOnce(&mut [u8])) {
+        let mut state = self.machine.state();
+        state.memory.write(&self.piece()).map(change);
+    }
+
+    fn piece(&self) -> Piece {
+        Piece {
+            slot: self.slot,
+            range: 0..self.len,
+        }
+    }
+}
+
+impl Drop for ExternalBlock {
+    fn drop(&mut self) {
+        self.machine.state().memory.free(self.slot);
+    }
+}
+
+impl fmt::Debug for ExternalBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExternalBlock")
+            .field("address", &self.slot)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Notes a broken promise of the caller, and gives the error that says so.
+    fn misuse(&mut self, device: DeviceId, operation: Operation, what: &str) -> Error {
+        let name = operation.name();
+        self.memory
+            .misuses
+            .push(format!("{device}: {name}: {what}"));
+        Error::device(device, name, what)
+    }
+}

@@ -1,0 +1,135 @@
+//! The bytes of a loopback machine's devices: slots by address, never two at the same one in the life of the process.
+//! It relies on its caller to hold the machine's lock. It knows no queue and no order.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::DeviceId;
+
+/// What fresh and freed bytes hold, so that nobody takes them for zeros.
+pub(super) const POISON: u8 = 0xA5;
+
+/// Addresses are given out from here, over all machines: one that is not known here is no memory of this machine.
+static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(1 << 40);
+
+/// The alignment of addresses, as drivers of GPUs give it, and the least distance between two slots.
+const ALIGNMENT: u64 = 256;
+
+/// The bytes of all slots, and what was done wrongly with them.
+#[derive(Default)]
+pub(super) struct Memory {
+    slots: BTreeMap<u64, Slot>,
+    pub(super) misuses: Vec<String>,
+}
+
+struct Slot {
+    device: DeviceId,
+    bytes: Vec<u8>,
+}
+
+/// A range of a slot, which is named by its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) slot: u64,
+    pub(super) range: Range<usize>,
+}
+
+impl Piece {
+    /// Whether some byte belongs to both.
+    pub(super) fn overlaps(&self, other: &Piece) -> bool {
+        let start = self.range.start.max(other.range.start);
+        self.slot == other.slot && start < self.range.end.min(other.range.end)
+    }
+}
+
+impl Memory {
+    /// A slot of `len` poisoned bytes; `None` when the host has no room.
+    pub(super) fn allocate(&mut self, device: DeviceId, len: usize) -> Option<u64> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(len).ok()?;
+        while bytes.len() < len {
+            // In pages, because a loop over bytes would be slow in builds for tests.
+            let page = &[POISON; 4096];
+            bytes.extend_from_slice(&page[..page.len().min(len - bytes.len())]);
+        }
+        let step = (len as u64).next_multiple_of(ALIGNMENT) + ALIGNMENT;
+        // Relaxed: only uniqueness matters.
+        let address = NEXT_ADDRESS.fetch_add(step, Ordering::Relaxed);
+        self.slots.insert(address, Slot { device, bytes });
+        Some(address)
+    }
+
+    /// Forgets a slot. Its address is never given out again, so what still uses it is found out.
+    pub(super) fn free(&mut self, slot: u64) {
+        if self.slots.remove(&slot).is_none() {
+            self.misuses
+                .push(format!("the block at {slot:#x} was freed twice"));
+        }
+    }
+
+    /// The piece of a device's memory that lies at an address.
+    pub(super) fn find(&self, device: DeviceId, address: u64, len: usize) -> Option<Piece> {
+        let (&start, slot) = self.slots.range(..=address).next_back()?;
+        let at = usize::try_from(address - start).ok()?;
+        let end = at.checked_add(len)?;
+        let fits = slot.device == device && end <= slot.bytes.len();
+        fits.then_some(Piece {
+            slot: start,
+            range: at..end,
+        })
+    }
+
+    /// The bytes of a piece; `None`, and a misuse, when it is freed.
+    pub(super) fn read(&mut self, piece: &Piece) -> Option<&[u8]> {
+        self.write(piece).map(|bytes| &*bytes)
+    }
+
+    /// The bytes of a piece, to be changed; `None`, and a misuse, when it is freed.
+    pub(super) fn write(&mut self, piece: &Piece) -> Option<&mut [u8]> {
+        let slot = self.slots.get_mut(&piece.slot);
+        let bytes = slot.and_then(|slot| slot.bytes.get_mut(piece.range.clone()));
+        if bytes.is_none() {
+            self.misuses.push(freed(piece));
+        }
+        bytes
+    }
+
+    /// Copies between pieces of equal length that do not overlap. What is read of a freed block is poison.
+    pub(super) fn copy(&mut self, to: &Piece, from: &Piece) {
+        // The slot is taken out, because the map lends only one of its values at a time.
+        let Some(mut bytes) = self.take(to.slot) else {
+            self.misuses.push(freed(to));
+            return;
+        };
+        if to.slot == from.slot {
+            bytes.copy_within(from.range.clone(), to.range.start);
+        } else {
+            match self.read(from) {
+                Some(source) => bytes[to.range.clone()].copy_from_slice(source),
+                None => bytes[to.range.clone()].fill(POISON),
+            }
+        }
+        self.put_back(to.slot, bytes);
+    }
+
+    /// The bytes of a slot, until [`put_back`](Self::put_back) returns them.
+    pub(super) fn take(&mut self, slot: u64) -> Option<Vec<u8>> {
+        self.slots
+            .get_mut(&slot)
+            .map(|slot| std::mem::take(&mut slot.bytes))
+    }
+
+    /// Returns what [`take`](Self::take) took.
+    pub(super) fn put_back(&mut self, slot: u64, bytes: Vec<u8>) {
+        if let Some(slot) = self.slots.get_mut(&slot) {
+            slot.bytes = bytes;
+        }
+    }
+}
+
+/// The misuse of touching a freed piece.
+pub(super) fn freed(piece: &Piece) -> String {
+    let Piece { slot, range } = piece;
+    format!("bytes {range:?} of the block at {slot:#x} were used after it was freed")
+}

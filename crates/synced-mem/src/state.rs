@@ -1,0 +1,399 @@
+//! One memory: which bytes of which copy are valid, the copies themselves, and every change of either.
+//!
+//! Both shells, `SyncedMem` and `SharedMem`, keep a `State` behind a lock; they differ in who checks the borrows.
+//! It relies on `replicas` and `ordering` to decide and on `transfer` to act; it holds no unsafe block.
+//! A function that takes `&mut self` here only adds valid bytes unless its comment says that it takes some away.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::after::Afterwards;
+use crate::borrows::Borrows;
+use crate::copies::{DeviceCopy, HostCopy, Line, order};
+use crate::host::dangling;
+use crate::replicas::{Head, Replicas, Slot};
+use crate::token::Span;
+use crate::{Access, DeviceId, Error, EventKind, HostBuffer, HostPool, Observer, Queue, Stats};
+
+/// The host's own memory: the only host copy that anything writes.
+pub(crate) const HOST: Slot = Slot(0);
+/// Adopted read-only bytes.
+pub(crate) const FIXED: Slot = Slot(1);
+/// The first device.
+const DEVICES: usize = 2;
+
+/// Why a range is accessed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Write,
+    /// As a write, by somebody who writes every byte: nothing is moved or filled for it.
+    Overwrite,
+}
+
+impl Intent {
+    pub(crate) fn access(self) -> Access {
+        match self {
+            Intent::Read => Access::Read,
+            Intent::Write | Intent::Overwrite => Access::Write,
+        }
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) len: usize,
+    /// Over one byte more than none for a memory of length 0, so that it has states like any other.
+    pub(crate) replicas: Replicas,
+    /// Slot [`HOST`].
+    pub(crate) host: Option<HostCopy>,
+    /// Slot [`FIXED`].
+    pub(crate) fixed: Option<HostCopy>,
+    /// From slot [`DEVICES`] on. An entry stays where it is for ever, whether it has memory or not.
+    pub(crate) devices: Vec<DeviceCopy>,
+    /// Host copies that nobody will read any more, but that a queue may still use.
+    pub(crate) retired: Vec<HostCopy>,
+    /// The live borrows; empty in a `SyncedMem`.
+    pub(crate) borrows: Borrows,
+    pool: Option<HostPool>,
+    pub(crate) stats: Stats,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) after: Vec<Afterwards>,
+}
+
+impl State {
+    pub(crate) fn new(len: usize, pool: Option<HostPool>) -> Self {
+        Self {
+            len,
+            replicas: Replicas::new(len.max(1)),
+            host: None,
+            fixed: None,
+            devices: Vec::new(),
+            retired: Vec::new(),
+            borrows: Borrows::default(),
+            pool,
+            stats: Stats::default(),
+            observer: None,
+            after: Vec::new(),
+        }
+    }
+
+    /// All bytes, as the replicas count them.
+    pub(crate) fn whole(&self) -> Range<usize> {
+        0..self.replicas.span()
+    }
+
+    /// A range that lies within the memory, as the replicas count it.
+    pub(crate) fn check(&self, range: &Range<usize>) -> Result<Range<usize>, Error> {
+        if range.start > range.end || range.end > self.len {
+            let (range, len) = (range.clone(), self.len);
+            return Err(Error::OutOfBounds { range, len });
+        }
+        Ok(match self.len {
+            0 => self.whole(),
+            _ => range.clone(),
+        })
+    }
+
+    // ---- the host ----
+
+    /// The first byte of `range` on the host, ready for `intent`, and the copy it lies in. A write takes the range's
+    /// validity from all other copies.
+    pub(crate) fn host(
+        &mut self,
+        range: &Range<usize>,
+        intent: Intent,
+    ) -> Result<(NonNull<u8>, Slot), Error> {
+        if range.is_empty() {
+            return Ok((dangling(), HOST));
+        }
+        let slot = self.host_slot(range, intent);
+        if slot == HOST {
+            self.make_host()?;
+        }
+        match intent {
+            Intent::Overwrite => {}
+            _ => self.bring(slot, range, None)?,
+        }
+        self.settle_host(slot, range, intent.access())?;
+        if intent != Intent::Read {
+            self.claim(HOST, range);
+        }
+        Ok((self.host_ptr(slot, range.start), slot))
+    }
+
+    /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
+    fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
+        let fixed = intent == Intent::Read
+            && self.replicas.holds(FIXED, range)
+            && !self.replicas.holds(HOST, range);
+        if fixed { FIXED } else { HOST }
+    }
+
+    /// Starts bringing `range` to the host and returns without waiting for it.
+    pub(crate) fn prefetch_host(&mut self, range: &Range<usize>) -> Result<(), Error> {
+        let slot = self.host_slot(range, Intent::Read);
+        if slot == HOST {
+            self.make_host()?;
+        }
+        self.bring(slot, range, None)
+    }
+
+    /// Makes sure that the host has memory of its own. Nothing in it becomes valid.
+    pub(crate) fn make_host(&mut self) -> Result<(), Error> {
+        if self.host.is_some() {
+            return Ok(());
+        }
+        let buffer = match &self.pool {
+            Some(pool) => pool.take(self.len)?,
+            None => HostBuffer::zeroed(self.len)?,
+        };
+        let whole = self.whole();
+        if !buffer.is_empty() {
+            self.count_bytes(EventKind::Allocate, &whole, buffer.allocated(), None);
+        }
+        self.host = Some(HostCopy::new(buffer));
+        Ok(())
+    }
+
+    pub(crate) fn host_ptr(&self, slot: Slot, start: usize) -> NonNull<u8> {
+        let copy = match slot {
+            FIXED => &self.fixed,
+            _ => &self.host,
+        };
+        let Some(copy) = copy else { return dangling() };
+        // Wrapping only in name: `start` is within the buffer, or the memory is empty and it is 0.
+        let ptr = copy.buffer.ptr().as_ptr().wrapping_add(start);
+        NonNull::new(ptr).unwrap_or_else(dangling)
+    }
+
+    /// Waits until no queue can touch `range` of a host copy in a way that conflicts with `access`.
+    pub(crate) fn settle_host(
+        &mut self,
+        slot: Slot,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<(), Error> {
+        let Some(copy) = self.host_copy(slot) else {
+            return Ok(());
+        };
+        for line in copy.uses.waits(None, range, access) {
+            self.synchronize(&line)?;
+        }
+        if let Some(copy) = self.host_copy(slot) {
+            copy.uses.settle(range, access);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn host_copy(&mut self, slot: Slot) -> Option<&mut HostCopy> {
+        match slot {
+            HOST => self.host.as_mut(),
+            FIXED => self.fixed.as_mut(),
+            _ => None,
+        }
+    }
+
+    // ---- devices ----
+
+    /// A range of the copy on the queue's device, ready for work of this queue. A write takes the range's validity from
+    /// all other copies.
+    pub(crate) fn device(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: &Range<usize>,
+        intent: Intent,
+        guard: Option<u64>,
+    ) -> Result<(Span, Slot), Error> {
+        let slot = self.device_slot(queue);
+        if range.is_empty() {
+            return Ok((Span::empty(queue), slot));
+        }
+        let index = slot.0 - DEVICES;
+        let line = match self.devices[index].home.is(&**queue) {
+            true => self.devices[index].home.clone(),
+            false => Line::new(queue),
+        };
+        self.make_device(index, &line)?;
+        if intent != Intent::Overwrite {
+            self.bring(slot, range, Some(&line))?;
+        }
+        let copy = &mut self.devices[index];
+        order(&mut copy.uses, &line, range, intent.access(), guard)?;
+        let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
+        if !copy.home.is(&**queue) {
+            copy.home = line;
+        }
+        if intent != Intent::Read {
+            self.claim(slot, range);
+        }
+        let span = Span {
+            block,
+            range: range.start..range.start + self.real(range),
+            queue: Arc::clone(queue),
+        };
+        Ok((span, slot))
+    }
+
+    /// How many bytes a range really has: a memory of length 0 has none.
+    pub(crate) fn real(&self, range: &Range<usize>) -> usize {
+        match self.len {
+            0 => 0,
+            _ => range.len(),
+        }
+    }
+
+    /// The slot of a queue's device, entered if it is new.
+    pub(crate) fn device_slot(&mut self, queue: &Arc<dyn Queue>) -> Slot {
+        let id = queue.device().id();
+        if let Some(slot) = self.slot_of(id) {
+            return slot;
+        }
+        self.devices.push(DeviceCopy::new(Line::new(queue)));
+        self.replicas.add_slot()
+    }
+
+    pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
+        let index = self.devices.iter().position(|copy| copy.device == device)?;
+        Some(Slot(DEVICES + index))
+    }
+
+    /// The copy in a slot that is neither of the host's.
+    pub(crate) fn device_copy(&mut self, slot: Slot) -> Option<&mut DeviceCopy> {
+        self.devices.get_mut(slot.0.checked_sub(DEVICES)?)
+    }
+
+    pub(crate) fn device_index(slot: Slot) -> Option<usize> {
+        slot.0.checked_sub(DEVICES)
+    }
+
+    pub(crate) fn device_slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..self.devices.len()).map(|index| Slot(DEVICES + index))
+    }
+
+    /// The guard of a device token is gone: no more launches come from it.
+    pub(crate) fn release(&mut self, slot: Slot, borrow: u64) {
+        self.borrows.remove(borrow);
+        if let Some(copy) = self.device_copy(slot) {
+            copy.uses.release(borrow);
+        }
+    }
+
+    // ---- validity ----
+
+    /// Makes `range` of a copy valid, moving what is missing and nothing else. The copy has memory.
+    pub(crate) fn bring(
+        &mut self,
+        to: Slot,
+        range: &Range<usize>,
+        line: Option<&Line>,
+    ) -> Result<(), Error> {
+        if self.replicas.holds(to, range) {
+            self.count(EventKind::Avoided, range, self.device_of(to));
+            return Ok(());
+        }
+        let order = self.sources(to);
+        for action in self.replicas.read(to, range, &order) {
+            self.perform(action, line)?;
+        }
+        Ok(())
+    }
+
+    /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
+    /// there is a direct way.
+    fn sources(&self, to: Slot) -> Vec<Slot> {
+        let devices = self.device_slots().filter(|&slot| slot != to);
+        match to {
+            HOST => [FIXED].into_iter().chain(devices).collect(),
+            _ => devices.chain([HOST, FIXED]).collect(),
+        }
+    }
+
+    /// Takes the validity of `range` from all other copies.
+    pub(crate) fn claim(&mut self, slot: Slot, range: &Range<usize>) {
+        self.replicas.claim(slot, range.clone());
+        if self.fixed.is_some() && self.replicas.valid(FIXED).is_empty() {
+            let fixed = self.fixed.take();
+            self.retire(fixed);
+        }
+    }
+
+    /// Puts a host copy aside until no queue uses it.
+    pub(crate) fn retire(&mut self, copy: Option<HostCopy>) {
+        self.retired.extend(copy);
+        self.sweep();
+    }
+
+    /// Frees the retired copies that no queue uses any more.
+    fn sweep(&mut self) {
+        let idle = |copy: &mut HostCopy| copy.uses.is_empty();
+        let idle: Vec<_> = self.retired.extract_if(.., idle).collect();
+        for copy in idle {
+            self.discard(copy.buffer);
+        }
+    }
+
+    /// Frees a host buffer, once the lock is released: its owner's destructor is user code.
+    pub(crate) fn discard(&mut self, buffer: HostBuffer) {
+        let whole = self.whole();
+        if buffer.allocated() > 0 {
+            self.count_bytes(EventKind::Free, &whole, buffer.allocated(), None);
+        }
+        self.after.push(Afterwards::Drop(buffer));
+    }
+
+    // ---- queues ----
+
+    /// Waits for everything on a queue. The transfers that it carried for host copies are then over.
+    pub(crate) fn synchronize(&mut self, line: &Line) -> Result<(), Error> {
+        if let Err(error) = line.queue().synchronize() {
+            self.distrust(line);
+            return Err(error);
+        }
+        let copies = self.host.iter_mut().chain(&mut self.fixed);
+        for copy in copies.chain(&mut self.retired) {
+            copy.uses.finish(line);
+            copy.arrived(line);
+        }
+        self.sweep();
+        Ok(())
+    }
+
+    /// A queue has failed: what it was to download may not have arrived, so the host does not hold it, wherever another
+    /// copy does. Nobody has a slice of these bytes, because nobody gets one before its queue has been synchronised.
+    fn distrust(&mut self, line: &Line) {
+        let Some(copy) = &mut self.host else { return };
+        for range in copy.arrived(line).iter() {
+            let only = self.replicas.only_in(HOST, &range);
+            for shared in only.missing(&range).iter() {
+                self.replicas.give_up(HOST, &shared);
+            }
+        }
+    }
+
+    // ---- what is seen from outside ----
+
+    pub(crate) fn head(&self) -> Head {
+        self.replicas.head()
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        self.replicas.is_written()
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Returns the old one, to be dropped outside the lock.
+    pub(crate) fn set_observer(
+        &mut self,
+        observer: Arc<dyn Observer>,
+    ) -> Option<Arc<dyn Observer>> {
+        self.observer.replace(observer)
+    }
+
+    pub(crate) fn device_of(&self, slot: Slot) -> Option<DeviceId> {
+        Some(self.devices.get(Self::device_index(slot)?)?.device)
+    }
+}

@@ -1,0 +1,218 @@
+//! Device tokens: the right to launch work on a byte range of a device's copy, on one queue.
+//!
+//! A token borrows the memory, so nothing can invalidate the range while launches are still being issued; its
+//! destructor matters to nobody's soundness. Kernels take [`Arg`]s, which only tokens make.
+//! It relies on the shells (`memory`, `shared`) to have ordered the queue before they make a token.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::guards::DeviceLease;
+use crate::{Access, Block, Error, Queue, QueueId};
+
+/// Bytes of a device's copy, borrowed to be read by work on one queue.
+#[derive(Debug)]
+pub struct DeviceRef<'a> {
+    span: Span,
+    /// Of a shared memory: the dynamic borrow.
+    _lease: Option<DeviceLease>,
+    borrow: PhantomData<&'a [u8]>,
+}
+
+/// Bytes of a device's copy, borrowed to be written by work on one queue.
+#[derive(Debug)]
+pub struct DeviceMut<'a> {
+    span: Span,
+    _lease: Option<DeviceLease>,
+    borrow: PhantomData<&'a mut [u8]>,
+}
+
+/// A range of a block, on a queue. A memory of length 0 has no block.
+pub(crate) struct Span {
+    pub(crate) block: Option<Arc<dyn Block>>,
+    pub(crate) range: Range<usize>,
+    pub(crate) queue: Arc<dyn Queue>,
+}
+
+/// An argument of a kernel: bytes of a device that its token allows it to read or write.
+///
+/// A backend's launch function takes arguments, checks that they belong to its queue, and lets the kernel touch nothing
+/// else.
+#[derive(Debug)]
+pub struct Arg<'a> {
+    span: &'a Span,
+    range: Range<usize>,
+    access: Access,
+}
+
+impl<'a> DeviceRef<'a> {
+    pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
+        Self {
+            span,
+            _lease: lease,
+            borrow: PhantomData,
+        }
+    }
+
+    /// The number of bytes borrowed.
+    pub fn len(&self) -> usize {
+        self.span.range.len()
+    }
+
+    /// Whether no bytes are borrowed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queue that may work on them.
+    pub fn queue(&self) -> &Arc<dyn Queue> {
+        &self.span.queue
+    }
+
+    /// All the bytes, as an argument that a kernel may read.
+    pub fn arg(&self) -> Arg<'_> {
+        self.span.all(Access::Read)
+    }
+
+    /// Some of the bytes, counted from the first borrowed one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Arg<'_>, Error> {
+        self.span.part(range, Access::Read)
+    }
+}
+
+impl<'a> DeviceMut<'a> {
+    pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
+        Self {
+            span,
+            _lease: lease,
+            borrow: PhantomData,
+        }
+    }
+
+    /// The number of bytes borrowed.
+    pub fn len(&self) -> usize {
+        self.span.range.len()
+    }
+
+    /// Whether no bytes are borrowed.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The queue that may work on them.
+    pub fn queue(&self) -> &Arc<dyn Queue> {
+        &self.span.queue
+    }
+
+    /// All the bytes, as an argument that a kernel may read.
+    pub fn arg(&self) -> Arg<'_> {
+        self.span.all(Access::Read)
+    }
+
+    /// All the bytes, as an argument that a kernel may write.
+    pub fn arg_mut(&mut self) -> Arg<'_> {
+        self.span.all(Access::Write)
+    }
+
+    /// Some of the bytes for reading, counted from the first borrowed one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn slice(&self, range: Range<usize>) -> Result<Arg<'_>, Error> {
+        self.span.part(range, Access::Read)
+    }
+
+    /// Some of the bytes for writing, counted from the first borrowed one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<Arg<'_>, Error> {
+        self.span.part(range, Access::Write)
+    }
+
+    /// The bytes before `mid` and those from it on, both for writing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn split_at_mut(&mut self, mid: usize) -> Result<(Arg<'_>, Arg<'_>), Error> {
+        let len = self.len();
+        let front = self.span.part(0..mid, Access::Write)?;
+        Ok((front, self.span.part(mid..len, Access::Write)?))
+    }
+}
+
+impl Span {
+    /// No bytes at all.
+    pub(crate) fn empty(queue: &Arc<dyn Queue>) -> Self {
+        Self {
+            block: None,
+            range: 0..0,
+            queue: Arc::clone(queue),
+        }
+    }
+
+    fn all(&self, access: Access) -> Arg<'_> {
+        Arg {
+            span: self,
+            range: self.range.clone(),
+            access,
+        }
+    }
+
+    fn part(&self, range: Range<usize>, access: Access) -> Result<Arg<'_>, Error> {
+        let (start, len) = (self.range.start, self.range.len());
+        if range.start > range.end || range.end > len {
+            return Err(Error::OutOfBounds { range, len });
+        }
+        Ok(Arg {
+            span: self,
+            range: start + range.start..start + range.end,
+            access,
+        })
+    }
+}
+
+impl Arg<'_> {
+    /// What the kernel may do with the bytes.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The queue that the bytes were borrowed for.
+    pub fn queue(&self) -> QueueId {
+        self.span.queue.id()
+    }
+
+    /// The block that the bytes lie in; a memory of length 0 has none.
+    pub fn block(&self) -> Option<&dyn Block> {
+        self.span.block.as_deref()
+    }
+
+    /// Where in the block they lie.
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// The device address of the first byte; 0 without a block. A number: kernels get it, the host cannot use it.
+    pub fn address(&self) -> u64 {
+        let start = self.range.start as u64;
+        self.span
+            .block
+            .as_ref()
+            .map_or(0, |block| block.address() + start)
+    }
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Span")
+            .field("range", &self.range)
+            .field("queue", &self.queue.id())
+            .finish_non_exhaustive()
+    }
+}

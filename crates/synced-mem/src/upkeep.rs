@@ -1,0 +1,332 @@
+//! What takes copies away or puts others in their place: evicting, shrinking, adopting, and the end of a memory.
+//! Each waits for every queue that still uses what it frees; where that fails, the memory is leaked and said to be.
+//! Callers make sure that nobody holds a slice of what goes.
+
+use std::any::Any;
+use std::fmt;
+use std::mem;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::after::Afterwards;
+use crate::copies::{DeviceMemory, HostCopy, Line, order};
+use crate::ordering::Uses;
+use crate::replicas::Slot;
+use crate::state::{FIXED, HOST, State};
+use crate::{Access, Block, DeviceId, Error, EventKind, HostBuffer, SyncedMem};
+
+/// Where bytes can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// The host: our own memory there, and adopted bytes.
+    Host,
+    /// A device.
+    Device(DeviceId),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.write_str("the host"),
+            Place::Device(device) => device.fmt(f),
+        }
+    }
+}
+
+/// Whether an eviction may move bytes that no other copy holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Only {
+    Move,
+    Refuse,
+}
+
+impl SyncedMem {
+    /// Frees the copy at a place. Bytes that no other copy holds are moved first: from a device to the host, from the
+    /// host to a device that has been used before.
+    ///
+    /// # Errors
+    /// [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing is lost.
+    pub fn evict(&mut self, place: Place) -> Result<(), Error> {
+        self.evict_range(place, 0..self.len())
+    }
+
+    /// Takes some bytes away from a place, as [`evict`](Self::evict). Its memory is freed when it holds none.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
+    pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
+        self.reset_fast();
+        self.with_mut(|state| state.evict(place, &state.check(&range)?, Only::Move))
+    }
+
+    /// Frees the copy at a place if other copies hold all its bytes.
+    ///
+    /// # Errors
+    /// [`Error::OnlyCopy`] when they do not.
+    pub fn evict_clean(&mut self, place: Place) -> Result<(), Error> {
+        self.reset_fast();
+        self.with_mut(|state| state.evict(place, &state.whole(), Only::Refuse))
+    }
+
+    /// Frees the memory of all copies that hold no valid byte.
+    pub fn shrink(&mut self) {
+        self.reset_fast();
+        self.with_mut(State::shrink);
+    }
+}
+
+impl State {
+    /// The copies at a place. A device that this memory never was on has none.
+    pub(crate) fn slots_at(&self, place: Place) -> Vec<Slot> {
+        match place {
+            Place::Host => vec![HOST, FIXED],
+            Place::Device(device) => self.slot_of(device).into_iter().collect(),
+        }
+    }
+
+    /// Whether every byte of `range` is valid at a place.
+    pub(crate) fn is_valid_at(&self, place: Place, range: &Range<usize>) -> bool {
+        let slots = self.slots_at(place);
+        let mut missing = vec![range.clone()];
+        for slot in slots {
+            let valid = self.replicas.valid(slot);
+            let still = missing.iter().flat_map(|range| {
+                let gaps: Vec<_> = valid.missing(range).iter().collect();
+                gaps
+            });
+            missing = still.collect();
+        }
+        missing.is_empty()
+    }
+
+    /// Takes `range` away from a place, and gives back what memory holds nothing any more.
+    pub(crate) fn evict(
+        &mut self,
+        place: Place,
+        range: &Range<usize>,
+        only: Only,
+    ) -> Result<(), Error> {
+        match place {
+            Place::Host => self.evict_host(range, only),
+            Place::Device(device) => match self.slot_of(device) {
+                Some(slot) => self.evict_device(slot, range, only),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn evict_device(&mut self, slot: Slot, range: &Range<usize>, only: Only) -> Result<(), Error> {
+        let alone: Vec<_> = self.replicas.only_in(slot, range).iter().collect();
+        if let (Some(range), Only::Refuse) = (alone.first(), only) {
+            return Err(self.only_copy(range));
+        }
+        for range in &alone {
+            self.make_host()?;
+            self.bring(HOST, range, None)?;
+        }
+        // The device's copy is the way back if a download fails, so it goes only when the bytes have arrived.
+        self.settle_host(HOST, range, Access::Read)?;
+        self.replicas.give_up(slot, range);
+        self.free_if_stale(slot);
+        Ok(())
+    }
+
+    fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Error> {
+        let alone = self.only_on_host(range);
+        if let Some(first) = alone.first() {
+            let home = self.device_slots().next();
+            let (Some(device), Only::Move) = (home, only) else {
+                return Err(self.only_copy(first));
+            };
+            self.move_to_device(device, &alone)?;
+        }
+        // No upload may still be reading what goes.
+        for slot in [HOST, FIXED] {
+            self.settle_host(slot, range, Access::Write)?;
+        }
+        for slot in [HOST, FIXED] {
+            self.replicas.give_up(slot, range);
+            self.free_if_stale(slot);
+        }
+        Ok(())
+    }
+
+    fn only_copy(&self, range: &Range<usize>) -> Error {
+        Error::OnlyCopy {
+            range: range.start..range.start + self.real(range),
+        }
+    }
+
+    /// The parts of `range` that no device holds, though the host does.
+    fn only_on_host(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let mut alone: Vec<Range<usize>> = [HOST, FIXED]
+            .into_iter()
+            .flat_map(|slot| self.replicas.valid(slot).within(range).collect::<Vec<_>>())
+            .collect();
+        for slot in self.device_slots() {
+            let valid = self.replicas.valid(slot);
+            let gaps = |part: &Range<usize>| valid.missing(part).iter().collect::<Vec<_>>();
+            alone = alone.iter().flat_map(gaps).collect();
+        }
+        alone.sort_by_key(|part| part.start);
+        alone
+    }
+
+    fn move_to_device(&mut self, slot: Slot, parts: &[Range<usize>]) -> Result<(), Error> {
+        let Some(index) = Self::device_index(slot) else {
+            return Ok(());
+        };
+        let home = self.devices[index].home.clone();
+        self.make_device(index, &home)?;
+        for part in parts {
+            self.bring(slot, part, None)?;
+        }
+        // The host's copy is what is left if an upload fails.
+        self.synchronize(&home)
+    }
+
+    /// Gives back the memory of every copy that holds no valid byte.
+    pub(crate) fn shrink(&mut self) {
+        for slot in (0..self.replicas.slots()).map(Slot) {
+            self.free_if_stale(slot);
+        }
+        let lines: Vec<Line> = self
+            .retired
+            .iter()
+            .flat_map(|copy| copy.uses.queues())
+            .collect();
+        for line in lines {
+            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
+            let _ = self.synchronize(&line);
+        }
+    }
+
+    fn free_if_stale(&mut self, slot: Slot) {
+        if !self.replicas.valid(slot).is_empty() {
+            return;
+        }
+        match slot {
+            HOST => {
+                let copy = self.host.take();
+                self.retire(copy);
+            }
+            FIXED => {
+                let copy = self.fixed.take();
+                self.retire(copy);
+            }
+            _ => self.free_device(slot),
+        }
+    }
+
+    /// Puts host bytes in the place of whatever there was. Their length has been checked.
+    pub(crate) fn adopt_host(&mut self, buffer: HostBuffer) {
+        let slot = match buffer.is_writable() {
+            true => HOST,
+            false => FIXED,
+        };
+        for old in [self.host.take(), self.fixed.take()] {
+            self.retire(old);
+        }
+        let whole = self.whole();
+        if buffer.allocated() > 0 {
+            self.count_bytes(EventKind::Allocate, &whole, buffer.allocated(), None);
+        }
+        let copy = Some(HostCopy::new(buffer));
+        match slot {
+            FIXED => self.fixed = copy,
+            _ => self.host = copy,
+        }
+        self.replicas.claim(slot, whole);
+    }
+
+    /// Puts a block in the place of whatever its device had. Its contents are those after the work enqueued so far.
+    pub(crate) fn adopt_device(
+        &mut self,
+        line: &Line,
+        block: Box<dyn Block>,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<(), Error> {
+        let slot = self.device_slot(line.queue());
+        self.free_device(slot);
+        let whole = self.whole();
+        if let Some(copy) = self.device_copy(slot) {
+            copy.home = line.clone();
+            copy.memory = Some(DeviceMemory {
+                block: Arc::from(block),
+                line: line.clone(),
+                owner: Some(owner),
+            });
+            order(&mut copy.uses, line, &whole, Access::Write, None)?;
+        }
+        self.claim(slot, &whole);
+        Ok(())
+    }
+
+    /// Gives a device's block back, in the order of the queue that allocated it, after all other queues that use it.
+    pub(crate) fn free_device(&mut self, slot: Slot) {
+        let Some(copy) = self.device_copy(slot) else {
+            return;
+        };
+        let Some(memory) = copy.memory.take() else {
+            return;
+        };
+        let (device, uses) = (copy.device, mem::replace(&mut copy.uses, Uses::new()));
+        let settled = match &memory.owner {
+            // The owner may free at once, whatever the queue has still to do.
+            Some(_) => uses
+                .queues()
+                .iter()
+                .try_for_each(|line| self.synchronize(line)),
+            None => wait_for_all(&memory.line, &uses.queues()),
+        };
+        match settled {
+            Ok(()) => self.give_back(device, memory),
+            Err(error) => {
+                mem::forget(memory);
+                self.leaked(Some(device), error);
+            }
+        }
+    }
+
+    fn give_back(&mut self, device: DeviceId, memory: DeviceMemory) {
+        match memory.owner {
+            Some(owner) => self.later(Afterwards::DropOwner(owner)),
+            None => {
+                let whole = self.whole();
+                self.count(EventKind::Free, &whole, Some(device));
+            }
+        }
+        drop(memory.block);
+    }
+
+    /// The end: everything is given back once no queue uses it.
+    pub(crate) fn finish(&mut self) {
+        for copy in [self.host.take(), self.fixed.take()] {
+            self.retired.extend(copy);
+        }
+        for copy in mem::take(&mut self.retired) {
+            let lines = copy.uses.queues();
+            match lines.iter().try_for_each(|line| self.synchronize(line)) {
+                Ok(()) => self.discard(copy.buffer),
+                Err(error) => {
+                    mem::forget(copy);
+                    self.leaked(None, error);
+                }
+            }
+        }
+        for slot in self.device_slots() {
+            self.free_device(slot);
+        }
+    }
+}
+
+/// Lets the queue that frees a block wait for all others that use it.
+fn wait_for_all(line: &Line, users: &[Line]) -> Result<(), Error> {
+    for user in users.iter().filter(|user| *user != line) {
+        if line.queue().wait_for(&**user.queue()).is_err() {
+            user.queue().synchronize()?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Borrowing from a `SharedMem`: checking a range against the live borrows, at once or with patience, and granting it.
+//! It relies on `borrows` for the conflicts and on `state` for the bytes. Nobody waits without a time limit.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::bounds::Sole;
+use crate::guards::{DeviceLease, Lease};
+use crate::state::{Intent, State};
+use crate::token::Span;
+use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
+
+/// The same memory, for borrows that wait: see [`SharedMem::within`].
+#[derive(Debug)]
+pub struct Within<'a> {
+    memory: &'a SharedMem,
+    deadline: Option<Instant>,
+}
+
+impl<'a> Within<'a> {
+    pub(crate) fn new(memory: &'a SharedMem, timeout: Duration) -> Self {
+        let now = Instant::now();
+        // A timeout that goes past the end of time is as good as a century.
+        let century = Duration::from_secs(u32::MAX.into());
+        let deadline = now.checked_add(timeout).or(now.checked_add(century));
+        Self { memory, deadline }
+    }
+
+    pub(crate) fn at_once(memory: &'a SharedMem) -> Self {
+        let deadline = None;
+        Self { memory, deadline }
+    }
+
+    /// As [`SharedMem::host`].
+    ///
+    /// # Errors
+    /// As [`SharedMem::host`]; the conflict that is left when the time is over.
+    pub fn host(&self, range: Range<usize>) -> Result<HostRef, Error> {
+        self.lease(range, Intent::Read).map(HostRef::new)
+    }
+
+    /// As [`SharedMem::host_mut`].
+    ///
+    /// # Errors
+    /// As [`host`](Self::host).
+    pub fn host_mut(&self, range: Range<usize>) -> Result<HostMut, Error> {
+        self.lease(range, Intent::Write).map(HostMut::new)
+    }
+
+    /// As [`SharedMem::host_overwrite`].
+    ///
+    /// # Errors
+    /// As [`host`](Self::host).
+    pub fn host_overwrite(&self, range: Range<usize>) -> Result<HostMut, Error> {
+        self.lease(range, Intent::Overwrite).map(HostMut::new)
+    }
+
+    /// As [`SharedMem::device`].
+    ///
+    /// # Errors
+    /// As [`SharedMem::device`]; the conflict that is left when the time is over.
+    pub fn device(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceRef<'static>, Error> {
+        let (span, lease) = self.device_lease(queue, range, Intent::Read)?;
+        Ok(DeviceRef::new(span, lease))
+    }
+
+    /// As [`SharedMem::device_mut`].
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn device_mut(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'static>, Error> {
+        let (span, lease) = self.device_lease(queue, range, Intent::Write)?;
+        Ok(DeviceMut::new(span, lease))
+    }
+
+    /// As [`SharedMem::device_overwrite`].
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
+    pub fn device_overwrite(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'static>, Error> {
+        let (span, lease) = self.device_lease(queue, range, Intent::Overwrite)?;
+        Ok(DeviceMut::new(span, lease))
+    }
+
+    fn lease(&self, range: Range<usize>, intent: Intent) -> Result<Lease, Error> {
+        let inner = &self.memory.inner;
+        self.borrow(&range, intent, |state, checked| {
+            let (ptr, slot) = state.host(checked, intent)?;
+            let borrow = match range.is_empty() {
+                true => None,
+                false => Some(state.borrows.insert(range.clone(), intent.access(), slot)),
+            };
+            Ok(Lease::new(Arc::clone(inner), ptr, range.len(), borrow))
+        })
+    }
+
+    fn device_lease(
+        &self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+        intent: Intent,
+    ) -> Result<(Span, Option<DeviceLease>), Error> {
+        let inner = &self.memory.inner;
+        self.borrow(&range, intent, |state, checked| {
+            let guard = (!range.is_empty()).then(|| state.borrows.next());
+            let (span, slot) = state.device(queue, checked, intent, guard)?;
+            if range.is_empty() {
+                return Ok((span, None));
+            }
+            let id = state.borrows.insert(range.clone(), intent.access(), slot);
+            Ok((span, Some(DeviceLease::new(Arc::clone(inner), slot, id))))
+        })
+    }
+
+    /// Checks a borrow, waiting for others to end if there is time, and grants it.
+    fn borrow<R>(
+        &self,
+        range: &Range<usize>,
+        intent: Intent,
+        grant: impl FnOnce(&mut State, &Range<usize>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let inner = &self.memory.inner;
+        let mut state = inner.lock();
+        let checked = state.check(range)?;
+        while let Err(conflict) = state.borrows.check(&checked, intent.access()) {
+            let left = self
+                .deadline
+                .map(|end| end.saturating_duration_since(Instant::now()));
+            match left {
+                None | Some(Duration::ZERO) => return Err(conflict),
+                Some(left) => state = inner.wait(state, left),
+            }
+        }
+        let granted = grant(&mut state, &checked);
+        if granted.is_ok() {
+            state.tidy(Sole::Yes);
+        }
+        let aftermath = state.aftermath();
+        drop(state);
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        granted
+    }
+}

@@ -1,0 +1,278 @@
+//! Every interleaving of two threads, by loom: the lock-free read of a `SyncedMem`, and the dynamic borrows of a
+//! `SharedMem`. Run by `RUSTFLAGS="--cfg loom" cargo test -p synced-mem --test loom --release`; `cargo xtask ci` does.
+//!
+//! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: whoever has the bytes must
+//! see the counter without having taken the lock for it.
+#![cfg(loom)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use synced_mem::{
+    Access, Block, Device, DeviceId, Error, Meter, Queue, QueueId, Route, SharedMem, SyncedMem,
+};
+
+/// A device whose transfers happen at once, and count themselves.
+#[derive(Debug)]
+struct Spy {
+    device: SpyDevice,
+    id: QueueId,
+    uploads: AtomicUsize,
+    downloads: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct SpyDevice {
+    id: DeviceId,
+    meter: Meter,
+}
+
+#[derive(Debug)]
+struct SpyBlock(usize);
+
+// SAFETY: the identity is fixed and unique; it makes no queues.
+unsafe impl Device for SpyDevice {
+    fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        "spy".into()
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        Err(Error::device(self.id, "queue", "there is one"))
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+// SAFETY: it answers the same each time; nobody reads the memory that it stands for.
+unsafe impl Block for SpyBlock {
+    fn address(&self) -> u64 {
+        4096
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+// SAFETY: all work takes effect at once, so it is in order; a download writes the named bytes, and nothing else is kept.
+unsafe impl Queue for Spy {
+    fn id(&self) -> QueueId {
+        self.id
+    }
+
+    fn device(&self) -> &dyn Device {
+        &self.device
+    }
+
+    fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
+        Ok(Box::new(SpyBlock(len)))
+    }
+
+    unsafe fn adopt(&self, _: u64, len: usize) -> Result<Box<dyn Block>, Error> {
+        Ok(Box::new(SpyBlock(len)))
+    }
+
+    unsafe fn upload(
+        &self,
+        _: &dyn Block,
+        _: usize,
+        _: NonNull<u8>,
+        _: usize,
+    ) -> Result<(), Error> {
+        self.uploads.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    unsafe fn download(
+        &self,
+        _: &dyn Block,
+        _: usize,
+        to: NonNull<u8>,
+        len: usize,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { to.write_bytes(7, len) };
+        self.downloads.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    unsafe fn copy(
+        &self,
+        _: &dyn Block,
+        _: usize,
+        _: &dyn Block,
+        _: usize,
+        _: usize,
+    ) -> Result<Route, Error> {
+        Ok(Route::Missing)
+    }
+
+    unsafe fn fill(&self, _: &dyn Block, _: usize, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn wait_for(&self, _: &dyn Queue) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+fn spy() -> Arc<Spy> {
+    Arc::new(Spy {
+        device: SpyDevice {
+            id: DeviceId::new(),
+            meter: Meter::new(),
+        },
+        id: QueueId::new(),
+        uploads: AtomicUsize::new(0),
+        downloads: AtomicUsize::new(0),
+    })
+}
+
+/// A memory whose bytes are on the device alone.
+fn at_device(spy: &Arc<Spy>) -> SyncedMem {
+    let queue: Arc<dyn Queue> = spy.clone();
+    let mut memory = SyncedMem::new(4);
+    drop(memory.device_overwrite(&queue).unwrap());
+    memory
+}
+
+#[test]
+fn two_readers_cause_one_transfer_and_both_see_it() {
+    loom::model(|| {
+        let spy = spy();
+        let memory = Arc::new(at_device(&spy));
+        let read = |memory: &SyncedMem, spy: &Spy| {
+            let bytes = memory.host().unwrap();
+            assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
+            assert_eq!(bytes, [7; 4]);
+        };
+        let other = {
+            let (memory, spy) = (memory.clone(), spy.clone());
+            thread::spawn(move || read(&memory, &spy))
+        };
+        read(&memory, &spy);
+        other.join().unwrap();
+        assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_host_reader_and_a_device_reader_do_not_disturb_each_other() {
+    loom::model(|| {
+        let spy = spy();
+        let mut memory = SyncedMem::new(4);
+        memory.host_mut().unwrap().fill(5);
+        let memory = Arc::new(memory);
+        let other = {
+            let (memory, spy) = (memory.clone(), spy.clone());
+            thread::spawn(move || {
+                let queue: Arc<dyn Queue> = spy.clone();
+                drop(memory.device(&queue).unwrap());
+                assert_eq!(spy.uploads.load(Ordering::Relaxed), 1);
+            })
+        };
+        assert_eq!(memory.host().unwrap(), [5; 4]);
+        other.join().unwrap();
+        assert_eq!(memory.host().unwrap(), [5; 4]);
+        assert_eq!(spy.downloads.load(Ordering::Relaxed), 0);
+    });
+}
+
+/// Bytes that loom watches, in the place of those that a borrow reserves.
+struct Watched {
+    memory: SharedMem,
+    cell: UnsafeCell<u32>,
+}
+
+// SAFETY: the cell is used under borrows of the memory only, which is what these tests test.
+unsafe impl Sync for Watched {}
+// SAFETY: as above.
+unsafe impl Send for Watched {}
+
+impl Watched {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            memory: SharedMem::from_vec(vec![0; 8]),
+            cell: UnsafeCell::new(0),
+        })
+    }
+
+    fn use_it(&self, access: Access) -> bool {
+        match access {
+            Access::Read => {
+                let Ok(guard) = self.memory.host(0..8) else {
+                    return false;
+                };
+                // SAFETY: loom checks it.
+                self.cell.with(|cell| unsafe { *cell });
+                drop(guard);
+            }
+            _ => {
+                let Ok(guard) = self.memory.host_mut(4..8) else {
+                    return false;
+                };
+                // SAFETY: loom checks it.
+                self.cell.with_mut(|cell| unsafe { *cell += 1 });
+                drop(guard);
+            }
+        }
+        true
+    }
+}
+
+#[test]
+fn overlapping_borrows_never_meet() {
+    for (first, second) in [
+        (Access::Write, Access::Write),
+        (Access::Read, Access::Write),
+        (Access::Read, Access::Read),
+    ] {
+        loom::model(move || {
+            let watched = Watched::new();
+            let other = {
+                let watched = watched.clone();
+                thread::spawn(move || watched.use_it(second))
+            };
+            let (here, there) = (watched.use_it(first), other.join().unwrap());
+            assert!(here || there, "somebody comes first");
+            if first == second && first == Access::Read {
+                assert!(here && there, "readers do not conflict");
+            }
+        });
+    }
+}
+
+#[test]
+fn who_waits_is_woken() {
+    loom::model(|| {
+        let watched = Watched::new();
+        let guard = watched.memory.host_mut(0..8).unwrap();
+        let other = {
+            let watched = watched.clone();
+            thread::spawn(move || {
+                let patient = watched.memory.within(std::time::Duration::from_secs(3600));
+                let guard = patient.host_mut(0..8).unwrap();
+                // SAFETY: loom checks it.
+                watched.cell.with_mut(|cell| unsafe { *cell += 1 });
+                drop(guard);
+            })
+        };
+        // SAFETY: loom checks it.
+        watched.cell.with_mut(|cell| unsafe { *cell += 1 });
+        drop(guard);
+        other.join().unwrap();
+    });
+}
