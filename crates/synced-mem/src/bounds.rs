@@ -25,7 +25,8 @@ impl State {
         if self.replicas.is_bounded() {
             return;
         }
-        for slot in (0..self.replicas.slots()).map(Slot) {
+        // The host last: what is moved for the others may pass through it.
+        for slot in (0..self.replicas.slots()).rev().map(Slot) {
             if slot != FIXED {
                 self.close_gaps(slot);
             }

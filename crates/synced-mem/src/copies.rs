@@ -126,8 +126,10 @@ pub(crate) fn order(
     access: Access,
     guard: Option<u64>,
 ) -> Result<(), Error> {
-    for other in uses.waits(Some(by), range, access) {
-        by.queue.wait_for(&*other.queue)?;
+    if uses.must_wait(Some(by), range, access) {
+        for other in uses.waits(Some(by), range, access) {
+            by.queue.wait_for(&*other.queue)?;
+        }
     }
     uses.enter(by, range.clone(), access, guard);
     Ok(())

@@ -143,10 +143,10 @@ impl State {
         let Some(index) = Self::device_index(slot) else {
             return Ok(Route::Missing);
         };
-        let line = Line::new(queue);
-        self.make_device(index, &line)?;
+        self.devices[index].home = Line::new(queue);
+        self.make_device(index)?;
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &line, to, Access::Write, None)?;
+        order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
         let source = from.arg();
         if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
             let (start, from, len) = (to.start, source.range().start, to.len());
@@ -162,7 +162,6 @@ impl State {
                 }
             }
         }
-        copy.home = line;
         self.claim(slot, to);
         self.count(EventKind::DeviceCopy, to, Some(queue.device().id()));
         Ok(Route::Direct)

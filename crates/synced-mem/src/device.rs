@@ -106,7 +106,7 @@ pub enum Route {
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list.
 /// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does.
 ///
-/// Every function may be called from any thread.
+/// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// Which queue this is.
     fn id(&self) -> QueueId;
@@ -120,7 +120,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::DeviceOutOfMemory`], or [`Error::Device`].
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error>;
 
-    /// A block over device memory that somebody else owns. Dropping it frees nothing.
+    /// A block over device memory that somebody else owns, which may lie within a block of this very backend. Dropping
+    /// it frees nothing.
     ///
     /// # Safety
     /// `len` bytes at `address` are memory of this queue's device, used by nobody else while the block and the work
@@ -161,7 +162,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         len: usize,
     ) -> Result<(), Error>;
 
-    /// Enqueues a copy of `len` bytes from another device's block, or from another block of this one.
+    /// Enqueues a copy of `len` bytes from another device's block, or from a block of this one, which is always direct.
     ///
     /// # Safety
     /// `to` is a block of this queue's device, `from` one of any device of any backend; both ranges lie within them.

@@ -79,14 +79,19 @@ impl<Q> Uses<Q> {
 }
 
 impl<Q: Clone + PartialEq> Uses<Q> {
+    /// Whether there is anybody to wait for: see [`waits`](Self::waits).
+    pub(crate) fn must_wait(&self, by: Option<&Q>, range: &Range<usize>, access: Access) -> bool {
+        self.entries
+            .iter()
+            .any(|entry| entry.is_waited_for(by, range, access))
+    }
+
     /// The queues that somebody has to wait for before `access` to `range`, each once: those with an entry that overlaps
     /// and conflicts, because one of the two writes. `by` is the queue that wants it, which need not wait for itself;
     /// `None` is the host. No allocation when there is nobody.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access) -> Vec<Q> {
-        let others = self.entries.iter().filter(|entry| {
-            Some(&entry.queue) != by && conflict(entry.access, access) && entry.overlaps(range)
-        });
-        each_once(others)
+        let entries = self.entries.iter();
+        each_once(entries.filter(|entry| entry.is_waited_for(by, range, access)))
     }
 
     /// Enters an access of `by` whose waits have been enqueued. With a guard, more may be launched until its release.
@@ -173,6 +178,13 @@ impl<Q> Entry<Q> {
     fn overlaps(&self, range: &Range<usize>) -> bool {
         let meets = |live: &Live| live.range.start < range.end && range.start < live.range.end;
         self.past.overlaps(range) || (!range.is_empty() && self.live.iter().any(meets))
+    }
+
+    fn is_waited_for(&self, by: Option<&Q>, range: &Range<usize>, access: Access) -> bool
+    where
+        Q: PartialEq,
+    {
+        conflict(self.access, access) && Some(&self.queue) != by && self.overlaps(range)
     }
 
     fn is_spent(&self) -> bool {

@@ -61,7 +61,7 @@ impl SharedMem {
     }
 
     /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
-    /// See [`HostBuffer::from_owner`].
+    /// See [`HostBuffer::from_owner`](crate::HostBuffer::from_owner).
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         SyncedMem::from_owner(owner).into_shared()
     }

@@ -177,6 +177,9 @@ impl State {
         let Some(copy) = self.host_copy(slot) else {
             return Ok(());
         };
+        if copy.uses.is_empty() {
+            return Ok(());
+        }
         for line in copy.uses.waits(None, range, access) {
             self.synchronize(&line)?;
         }
@@ -210,20 +213,16 @@ impl State {
             return Ok((Span::empty(queue), slot));
         }
         let index = slot.0 - DEVICES;
-        let line = match self.devices[index].home.is(&**queue) {
-            true => self.devices[index].home.clone(),
-            false => Line::new(queue),
-        };
-        self.make_device(index, &line)?;
+        if !self.devices[index].home.is(&**queue) {
+            self.devices[index].home = Line::new(queue);
+        }
+        self.make_device(index)?;
         if intent != Intent::Overwrite {
-            self.bring(slot, range, Some(&line))?;
+            self.bring(slot, range, None)?;
         }
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &line, range, intent.access(), guard)?;
+        order(&mut copy.uses, &copy.home, range, intent.access(), guard)?;
         let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
-        if !copy.home.is(&**queue) {
-            copy.home = line;
-        }
         if intent != Intent::Read {
             self.claim(slot, range);
         }

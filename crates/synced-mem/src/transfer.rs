@@ -228,19 +228,20 @@ impl State {
         line.unwrap_or(&self.devices[index].home).clone()
     }
 
-    /// Makes sure that a device copy has a block. Nothing in it becomes valid.
-    pub(crate) fn make_device(&mut self, index: usize, line: &Line) -> Result<(), Error> {
+    /// Makes sure that a device copy has a block, from its home queue. Nothing in it becomes valid.
+    pub(crate) fn make_device(&mut self, index: usize) -> Result<(), Error> {
         if self.len == 0 || self.devices[index].memory.is_some() {
             return Ok(());
         }
-        let block = line.queue().alloc(self.len)?;
         let whole = self.whole();
         let copy = &mut self.devices[index];
+        let block = copy.home.queue().alloc(self.len)?;
         // A block may have been somebody's until now, in the order of this queue: others wait for it before they use it.
-        copy.uses.enter(line, whole.clone(), Access::Write, None);
+        copy.uses
+            .enter(&copy.home, whole.clone(), Access::Write, None);
         copy.memory = Some(DeviceMemory {
             block: Arc::from(block),
-            line: line.clone(),
+            line: copy.home.clone(),
             owner: None,
         });
         let device = copy.device;

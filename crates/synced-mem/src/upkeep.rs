@@ -178,7 +178,7 @@ impl State {
             return Ok(());
         };
         let home = self.devices[index].home.clone();
-        self.make_device(index, &home)?;
+        self.make_device(index)?;
         for part in parts {
             self.bring(slot, part, None)?;
         }
