@@ -8,6 +8,8 @@ use std::cell::Cell;
 thread_local! {
     static HELD: Cell<i64> = const { Cell::new(0) };
     static PEAK: Cell<i64> = const { Cell::new(0) };
+    /// Zeroed blocks of this size and above are refused.
+    static REFUSED: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 struct Counting;
@@ -32,6 +34,9 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.size() >= REFUSED.try_with(Cell::get).unwrap_or(usize::MAX) {
+            return std::ptr::null_mut();
+        }
         add(layout.size() as i64);
         // SAFETY: the caller's promises are those of this call.
         unsafe { System.alloc_zeroed(layout) }
@@ -56,6 +61,14 @@ pub(crate) fn peak(run: impl FnOnce()) -> u64 {
     PEAK.set(before);
     run();
     u64::try_from(PEAK.get() - before).unwrap_or(0)
+}
+
+/// Runs `run` while this thread gets no zeroed block of `size` bytes or more. That is how host memory is allocated.
+pub(crate) fn refusing<R>(size: usize, run: impl FnOnce() -> R) -> R {
+    let before = REFUSED.replace(size);
+    let result = run();
+    REFUSED.set(before);
+    result
 }
 
 #[test]

@@ -5,18 +5,27 @@
 #![cfg(test)]
 
 mod alloc;
+mod axes;
 mod blobproto;
+mod blobs;
 mod caffe;
 mod cli;
 mod cli_terminal;
 mod cli_values;
 mod cli_write;
+mod conformance;
 mod convert;
+mod element;
+mod element_neoml;
 mod folder;
 mod hostile;
 mod limits;
+mod moved;
+mod moves;
 mod mxnet;
 mod mxnet_malformed;
+mod neoml;
+mod neoml_misuse;
 mod npy;
 mod npz;
 mod npz_checksum;
@@ -24,4 +33,7 @@ mod npz_hostile;
 mod review;
 mod safetensors_header;
 mod support;
+mod synced;
+mod synced_blobs;
+mod windows;
 mod written;

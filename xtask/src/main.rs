@@ -62,6 +62,12 @@ const TASKS: &[Task] = &[
         run: bench,
     },
     Task {
+        name: "peers",
+        arguments: "[ARGS]",
+        about: "what other crates take for the cases of the kernel benches, with ARGS given to them",
+        run: peers,
+    },
+    Task {
         name: "dist",
         arguments: "",
         about: "the released tool with completions and man pages, in target/dist",
@@ -108,6 +114,20 @@ fn usage() -> String {
 fn bench(arguments: &[&str]) -> Result<()> {
     let mut command = shell::cargo(&["bench", "-p", "blob-benches"]);
     command.args(arguments);
+    shell::run(&mut command)
+}
+
+/// Measures the crates in `benches/peers`, a workspace of its own, which is built beside ours.
+fn peers(arguments: &[&str]) -> Result<()> {
+    let mut command = shell::cargo(&[
+        "run",
+        "--release",
+        "--manifest-path",
+        "benches/peers/Cargo.toml",
+        "--",
+    ]);
+    command.args(arguments);
+    command.env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers"));
     shell::run(&mut command)
 }
 

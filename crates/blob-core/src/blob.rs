@@ -1,19 +1,28 @@
-//! `AnyBlob`: a shape, a dtype, and two memories of the same length, data and diff.
+//! `AnyBlob`: a shape, a dtype, and two memories, data and diff, each as long as these ask for, or longer.
 //! Always contiguous and row-major, in the machine's byte order. It relies on `synced-mem` for where the bytes are.
+
+pub(crate) mod copy;
+mod device;
+mod reshape;
 
 use synced_mem::SharedMem;
 
-use crate::{DType, Element, Error, Ref, RefMut, Shape};
+pub use copy::Parts;
+
+use crate::{DType, Dims7, Element, Error, Ref, RefMut, Shape};
 
 /// A tensor whose dtype is known at run time, with a second memory of the same shape for its gradient.
 ///
 /// Neither memory is allocated until it is touched; untouched memory reads as zeros. Memories may be shared with other
 /// blobs through their handles, so an access can fail with a conflict when a guard of another blob is alive.
+///
+/// A memory may be longer than the shape asks for: its length is the capacity, and it travels with the memory when that
+/// is shared. Every access borrows, and every transfer moves, the first `count × size` bytes and no others.
 #[derive(Debug)]
 pub struct AnyBlob {
     shape: Shape,
     dtype: DType,
-    /// Invariant: both memories have `shape.count() * dtype.size()` bytes.
+    /// Invariant: both memories have at least `shape.count() * dtype.size()` bytes, which is at most `isize::MAX`.
     data: SharedMem,
     diff: SharedMem,
 }
@@ -33,10 +42,10 @@ impl AnyBlob {
         })
     }
 
-    /// A blob over these memories; without a diff, it gets an untouched one.
+    /// A blob over these memories; without a diff, it gets an untouched one of the data's capacity.
     ///
     /// # Errors
-    /// [`Error::WrongLength`] when a memory is not `count × size` bytes long; [`Error::BlobTooLarge`].
+    /// [`Error::WrongLength`] when a memory has less than `count × size` bytes; [`Error::BlobTooLarge`].
     pub fn from_parts(
         shape: Shape,
         dtype: DType,
@@ -44,9 +53,9 @@ impl AnyBlob {
         diff: Option<SharedMem>,
     ) -> Result<Self, Error> {
         let len = byte_len(&shape, dtype)?;
-        let diff = diff.unwrap_or_else(|| SharedMem::new(len));
-        check_length("data", len, &data)?;
-        check_length("diff", len, &diff)?;
+        check_capacity("data", len, &data)?;
+        let diff = diff.unwrap_or_else(|| SharedMem::new(data.len()));
+        check_capacity("diff", len, &diff)?;
         Ok(Self {
             shape,
             dtype,
@@ -55,17 +64,28 @@ impl AnyBlob {
         })
     }
 
-    /// A blob over a vector of bytes in the machine's byte order. They are copied only if they lie at an address that
-    /// the dtype does not allow.
+    /// A blob over a vector of exactly its bytes, in the machine's byte order. They are copied only if they lie at an
+    /// address that the dtype does not allow.
     ///
     /// # Errors
     /// [`Error::WrongLength`]; [`Error::BlobTooLarge`]; out of memory for that copy.
     pub fn from_vec(shape: Shape, dtype: DType, bytes: Vec<u8>) -> Result<Self, Error> {
+        let (wanted, got) = (byte_len(&shape, dtype)?, bytes.len());
+        if got != wanted {
+            let part = "data";
+            return Err(Error::WrongLength { part, wanted, got });
+        }
         // No element type needs more alignment than its size.
         if bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
             return Self::from_parts(shape, dtype, SharedMem::from_vec(bytes), None);
         }
         Self::from_unaligned(shape, dtype, &bytes)
+    }
+
+    fn from_unaligned(shape: Shape, dtype: DType, bytes: &[u8]) -> Result<Self, Error> {
+        let mut blob = Self::new(shape, dtype)?;
+        blob.data_bytes_overwrite()?.copy_from_slice(bytes);
+        Ok(blob)
     }
 
     /// The extents.
@@ -83,9 +103,36 @@ impl AnyBlob {
         self.shape.count()
     }
 
-    /// The length of the data, and of the diff, in bytes.
+    /// The length of the data, and of the diff, in bytes: `count × size`, whatever the capacity.
     pub fn byte_len(&self) -> usize {
-        self.data.len()
+        self.count() * self.dtype.size()
+    }
+
+    /// The number of objects of a NeoML blob. See [`Dims7::object_count`].
+    ///
+    /// # Errors
+    /// [`Error::NotSevenAxes`].
+    #[doc(alias = "GetObjectCount")]
+    pub fn object_count(&self) -> Result<usize, Error> {
+        Ok(Dims7::try_from(&self.shape)?.object_count())
+    }
+
+    /// The elements of one object of a NeoML blob. See [`Dims7::object_size`].
+    ///
+    /// # Errors
+    /// [`Error::NotSevenAxes`].
+    #[doc(alias = "GetObjectSize")]
+    pub fn object_size(&self) -> Result<usize, Error> {
+        Ok(Dims7::try_from(&self.shape)?.object_size())
+    }
+
+    /// The positions of one object of a NeoML blob. See [`Dims7::geometric_size`].
+    ///
+    /// # Errors
+    /// [`Error::NotSevenAxes`].
+    #[doc(alias = "GetGeometricalSize")]
+    pub fn geometric_size(&self) -> Result<usize, Error> {
+        Ok(Dims7::try_from(&self.shape)?.geometric_size())
     }
 
     /// Whether the diff was ever touched or given; otherwise it is all zeros and takes no memory.
@@ -99,7 +146,7 @@ impl AnyBlob {
     /// [`Error::WrongDType`]; [`Error::Misaligned`] over adopted memory; [`Error::InvalidBool`], which costs one pass
     /// over a bool blob; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
     pub fn data<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.read(&self.data)
+        self.read_all(&self.data)
     }
 
     /// The data's elements, for writing.
@@ -107,7 +154,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data`](Self::data).
     pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.write(&self.data)
+        self.write_all(&self.data)
     }
 
     /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
@@ -115,7 +162,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data`](Self::data), without `InvalidBool`.
     pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.overwrite(&self.data)
+        self.overwrite_all(&self.data)
     }
 
     /// The diff's elements, for reading.
@@ -123,7 +170,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data`](Self::data).
     pub fn diff<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.read(&self.diff)
+        self.read_all(&self.diff)
     }
 
     /// The diff's elements, for writing.
@@ -131,7 +178,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data`](Self::data).
     pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.write(&self.diff)
+        self.write_all(&self.diff)
     }
 
     /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
@@ -139,7 +186,26 @@ impl AnyBlob {
     /// # Errors
     /// As [`data`](Self::data), without `InvalidBool`.
     pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.overwrite(&self.diff)
+        self.overwrite_all(&self.diff)
+    }
+
+    /// One element of the data. Indices that are not given are 0, as in Caffe; all are checked, each against its axis.
+    ///
+    /// It brings the whole data to the host once, not each element by itself; for many elements take [`data`](Self::data).
+    ///
+    /// # Errors
+    /// [`Error::IndexOutOfRange`], [`Error::TooManyIndices`]; [`Error::OffsetOutOfRange`] when there are no elements;
+    /// [`Error::WrongDType`]; [`Error::InvalidBool`] for that element; [`Error::Memory`] as [`data`](Self::data).
+    pub fn data_at<T: Element>(&self, index: &[usize]) -> Result<T, Error> {
+        self.at(&self.data, index)
+    }
+
+    /// One element of the diff. See [`data_at`](Self::data_at).
+    ///
+    /// # Errors
+    /// As [`data_at`](Self::data_at).
+    pub fn diff_at<T: Element>(&self, index: &[usize]) -> Result<T, Error> {
+        self.at(&self.diff, index)
     }
 
     /// The data's bytes in the machine's byte order, for reading, whatever the dtype.
@@ -200,21 +266,22 @@ impl AnyBlob {
         &self.diff
     }
 
-    /// Puts another memory in the place of the data and returns the old one.
+    /// Puts another memory in the place of the data and returns the old one. What it has beyond
+    /// [`byte_len`](Self::byte_len) is capacity.
     ///
     /// # Errors
-    /// [`Error::WrongLength`] when it is not as long as the old one.
+    /// [`Error::WrongLength`] when it is shorter than [`byte_len`](Self::byte_len).
     pub fn replace_data(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        check_length("data", self.byte_len(), &memory)?;
+        check_capacity("data", self.byte_len(), &memory)?;
         Ok(std::mem::replace(&mut self.data, memory))
     }
 
-    /// Puts another memory in the place of the diff and returns the old one.
+    /// Puts another memory in the place of the diff and returns the old one. See [`replace_data`](Self::replace_data).
     ///
     /// # Errors
-    /// [`Error::WrongLength`] when it is not as long as the old one.
+    /// As [`replace_data`](Self::replace_data).
     pub fn replace_diff(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        check_length("diff", self.byte_len(), &memory)?;
+        check_capacity("diff", self.byte_len(), &memory)?;
         Ok(std::mem::replace(&mut self.diff, memory))
     }
 
@@ -226,27 +293,35 @@ impl AnyBlob {
         }
     }
 
-    fn from_unaligned(shape: Shape, dtype: DType, bytes: &[u8]) -> Result<Self, Error> {
-        // Lengths are checked before anything is allocated.
-        let data = SharedMem::new(bytes.len());
-        let mut blob = Self::from_parts(shape, dtype, data, None)?;
-        blob.data_bytes_overwrite()?.copy_from_slice(bytes);
-        Ok(blob)
+    fn read_all<T: Element>(&self, memory: &SharedMem) -> Result<Ref<'_, [T]>, Error> {
+        self.expect_dtype(T::DTYPE)?;
+        Ref::new(memory.host(0..self.byte_len())?)
     }
 
-    fn read<T: Element>(&self, memory: &SharedMem) -> Result<Ref<'_, [T]>, Error> {
+    fn write_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
         self.expect_dtype(T::DTYPE)?;
-        Ref::new(memory.host(0..memory.len())?)
+        RefMut::new(memory.host_mut(0..self.byte_len())?)
     }
 
-    fn write<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
+    fn overwrite_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
         self.expect_dtype(T::DTYPE)?;
-        RefMut::new(memory.host_mut(0..memory.len())?)
+        RefMut::overwrite(memory.host_overwrite(0..self.byte_len())?)
     }
 
-    fn overwrite<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
+    fn at<T: Element>(&self, memory: &SharedMem, index: &[usize]) -> Result<T, Error> {
         self.expect_dtype(T::DTYPE)?;
-        RefMut::overwrite(memory.host_overwrite(0..memory.len())?)
+        let offset = self.shape.offset(index)?;
+        if offset >= self.count() {
+            // No index need be out of range where there are no elements: none has to be given.
+            let shape = self.shape.clone();
+            return Err(Error::OffsetOutOfRange { offset, shape });
+        }
+        let bytes = memory.host(0..self.byte_len())?;
+        let bytes = &bytes[offset * size_of::<T>()..][..size_of::<T>()];
+        bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| Error::InvalidBool {
+            index: offset,
+            byte: bytes[0],
+        })
     }
 }
 
@@ -259,9 +334,9 @@ fn byte_len(shape: &Shape, dtype: DType) -> Result<usize, Error> {
         })
 }
 
-fn check_length(part: &'static str, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
+fn check_capacity(part: &'static str, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
     let got = memory.len();
-    match got == wanted {
+    match got >= wanted {
         true => Ok(()),
         false => Err(Error::WrongLength { part, wanted, got }),
     }
@@ -383,17 +458,16 @@ mod tests {
     }
 
     #[test]
-    fn parts_must_have_the_length() {
+    fn parts_must_have_the_length_or_more() {
         let memory = SharedMem::new;
         let parts = |data, diff| AnyBlob::from_parts(shape(&[3]), DType::I16, data, diff);
+        let bytes = |len| AnyBlob::from_vec(shape(&[3]), DType::I16, vec![0; len]);
         assert!(parts(memory(6), Some(memory(6))).is_ok());
         for (result, expected) in [
-            (parts(memory(7), None), ("data", 6, 7)),
+            (parts(memory(5), None), ("data", 6, 5)),
             (parts(memory(6), Some(memory(5))), ("diff", 6, 5)),
-            (
-                AnyBlob::from_vec(shape(&[3]), DType::I16, vec![0; 3]),
-                ("data", 6, 3),
-            ),
+            (bytes(3), ("data", 6, 3)),
+            (bytes(7), ("data", 6, 7)),
         ] {
             match result {
                 Err(Error::WrongLength { part, wanted, got }) => {
@@ -408,7 +482,7 @@ mod tests {
     fn replacing_a_memory_checks_and_returns_the_old() {
         let mut blob = AnyBlob::new(shape(&[2]), DType::U8).unwrap();
         let (data, diff) = (blob.data_memory().clone(), blob.diff_memory().clone());
-        assert!(blob.replace_data(SharedMem::new(3)).is_err());
+        assert!(blob.replace_data(SharedMem::new(1)).is_err());
         assert!(blob.replace_diff(SharedMem::new(1)).is_err());
         assert!(blob.data_memory().ptr_eq(&data) && blob.diff_memory().ptr_eq(&diff));
         let old = blob.replace_data(SharedMem::from_vec(vec![1, 2])).unwrap();
@@ -417,6 +491,107 @@ mod tests {
         assert!(old.ptr_eq(&diff) && blob.has_diff());
         assert_eq!(*blob.data::<u8>().unwrap(), [1, 2]);
         assert_eq!(*blob.diff::<u8>().unwrap(), [3, 4]);
+    }
+
+    #[test]
+    fn what_a_memory_has_beyond_the_shape_is_not_seen() {
+        let data = SharedMem::from_vec(vec![1, 0, 2, 0, 3, 0, 9, 9, 9]);
+        let mut blob = AnyBlob::from_parts(shape(&[3]), DType::I16, data, None).unwrap();
+        assert_eq!((blob.byte_len(), blob.data_memory().len()), (6, 9));
+        assert_eq!(
+            blob.diff_memory().len(),
+            9,
+            "an untouched diff grows with it"
+        );
+        assert_eq!(blob.data_bytes().unwrap().len(), 6);
+        assert_eq!(blob.data::<i16>().unwrap().len(), 3);
+        blob.data_overwrite::<i16>().unwrap().fill(-1);
+        blob.data_bytes_mut().unwrap()[0] = 4;
+        assert_eq!(
+            *blob.data_memory().host(0..9).unwrap(),
+            [4, 255, 255, 255, 255, 255, 9, 9, 9]
+        );
+        // A byte that no bool could be, behind the last element.
+        let data = SharedMem::from_vec(vec![0, 1, 7]);
+        let blob = AnyBlob::from_parts(shape(&[2]), DType::Bool, data, None).unwrap();
+        assert_eq!(*blob.data::<bool>().unwrap(), [false, true]);
+    }
+
+    #[test]
+    fn elements_are_found_by_strict_indices() {
+        let elements: Vec<u8> = (0u16..6).flat_map(u16::to_ne_bytes).collect();
+        let blob = AnyBlob::from_vec(shape(&[2, 3]), DType::U16, elements).unwrap();
+        assert_eq!(blob.data_at::<u16>(&[1, 2]).unwrap(), 5);
+        assert_eq!(blob.data_at::<u16>(&[1]).unwrap(), 3);
+        assert_eq!(blob.data_at::<u16>(&[]).unwrap(), 0);
+        assert_eq!(blob.diff_at::<u16>(&[1, 2]).unwrap(), 0);
+        match blob.data_at::<u16>(&[0, 3]) {
+            Err(Error::IndexOutOfRange {
+                axis,
+                index,
+                extent,
+            }) => assert_eq!((axis, index, extent), (1, 3, 3)),
+            other => panic!("{other:?}"),
+        }
+        let refused = blob.diff_at::<u16>(&[0, 0, 0]);
+        assert!(matches!(refused, Err(Error::TooManyIndices { got: 3, .. })));
+        let refused = blob.data_at::<i16>(&[0, 0]);
+        assert!(matches!(refused, Err(Error::WrongDType { .. })));
+        let scalar = AnyBlob::from_vec(Shape::scalar(), DType::U8, vec![7]).unwrap();
+        assert_eq!(scalar.data_at::<u8>(&[]).unwrap(), 7);
+        // Caffe reads a stale element here, or dies.
+        let empty = AnyBlob::new(shape(&[0, 5]), DType::U8).unwrap();
+        let refused = empty.data_at::<u8>(&[]);
+        assert!(matches!(refused, Err(Error::OffsetOutOfRange { .. })));
+    }
+
+    #[test]
+    fn one_element_may_lie_anywhere_and_is_checked_alone() {
+        let bytes = SharedMem::from_vec(vec![1, 2, 0]);
+        let blob = AnyBlob::from_parts(shape(&[3]), DType::Bool, bytes, None).unwrap();
+        assert!(blob.data_at::<bool>(&[0]).unwrap() && !blob.data_at::<bool>(&[2]).unwrap());
+        let refused = blob.data_at::<bool>(&[1]);
+        assert!(matches!(
+            refused,
+            Err(Error::InvalidBool { index: 1, byte: 2 })
+        ));
+        let values: Vec<u8> = [1.5f64, -2.5]
+            .iter()
+            .flat_map(|x| x.to_ne_bytes())
+            .collect();
+        for shift in 0..8 {
+            let owner = [vec![0; shift], values.clone()].concat();
+            let buffer = Shifted(owner, shift);
+            let memory = SharedMem::from_owner(buffer);
+            let blob = AnyBlob::from_parts(shape(&[2]), DType::F64, memory, None).unwrap();
+            assert_eq!(blob.data_at::<f64>(&[1]).unwrap(), -2.5);
+        }
+    }
+
+    /// Bytes that start at an odd address, for seven of eight shifts.
+    struct Shifted(Vec<u8>, usize);
+
+    impl AsRef<[u8]> for Shifted {
+        fn as_ref(&self) -> &[u8] {
+            &self.0[self.1..]
+        }
+    }
+
+    #[test]
+    fn objects_are_those_of_seven_axes() {
+        let images = Dims7::image2d(2, 3, 4, 5, 6).unwrap();
+        let blob = AnyBlob::new(images.into(), DType::U8).unwrap();
+        assert_eq!(blob.object_count().unwrap(), 6);
+        assert_eq!(blob.object_size().unwrap(), 120);
+        assert_eq!(blob.geometric_size().unwrap(), 20);
+        let blob = AnyBlob::new(shape(&[2, 3, 4, 5]), DType::U8).unwrap();
+        for refused in [
+            blob.object_count(),
+            blob.object_size(),
+            blob.geometric_size(),
+        ] {
+            assert!(matches!(refused, Err(Error::NotSevenAxes { .. })));
+        }
     }
 
     #[test]

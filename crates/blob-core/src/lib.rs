@@ -3,8 +3,11 @@
 //! This crate does not know kernels, file formats or any GPU's interface.
 //!
 //! * [`Shape`]: 0 to 32 extents, row-major, with a count that fits.
+//! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
+//! * [`Dims7`]: the seven extents of a NeoML blob.
 //! * [`DType`] and [`Element`]: what one element is, at run time and at compile time.
-//! * [`AnyBlob`] and [`Blob`]: a shape, a dtype, data and diff; the second with its dtype proven.
+//! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff; the second with its dtype proven. [`Window`]: its steps.
+//! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
 //!
 //! ```
 //! use blob_core::{AnyBlob, Blob, DType, Shape};
@@ -21,15 +24,25 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod axis;
 mod blob;
+mod buffer;
+mod dims7;
 mod dtype;
 mod error;
+mod part;
 mod shape;
+#[cfg(any(test, feature = "proptest"))]
+pub mod strategies;
 #[allow(unsafe_code)]
 mod typed;
+mod window;
 
-pub use blob::AnyBlob;
+pub use axis::{Axis, BlobDim, Nchw};
+pub use blob::{AnyBlob, Parts};
+pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;
 pub use shape::{MAX_AXES, Shape};
 pub use typed::{Blob, Ref, RefMut};
+pub use window::{Window, WindowMut, WindowRef, Windows};

@@ -6,10 +6,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::slice;
+use std::sync::Arc;
 
-use synced_mem::{HostMut, HostRef};
+use synced_mem::{DeviceMut, HostMut, HostRef, Queue, SharedMem};
 
-use crate::{AnyBlob, Element, Error, Shape};
+use crate::{AnyBlob, Element, Error, Parts, Shape};
 
 /// Elements borrowed for reading: `Ref<'_, [T]>` dereferences to `[T]`.
 pub struct Ref<'a, S: ?Sized> {
@@ -197,6 +198,145 @@ impl<T: Element> Blob<T> {
     /// As [`AnyBlob::data`].
     pub fn diff_overwrite(&mut self) -> Result<RefMut<'_, [T]>, Error> {
         self.any.diff_overwrite()
+    }
+
+    /// One element of the data. See [`AnyBlob::data_at`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_at`].
+    pub fn data_at(&self, index: &[usize]) -> Result<T, Error> {
+        self.any.data_at(index)
+    }
+
+    /// One element of the diff.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_at`].
+    pub fn diff_at(&self, index: &[usize]) -> Result<T, Error> {
+        self.any.diff_at(index)
+    }
+
+    /// The data on a device, to be written. See [`AnyBlob::data_device_mut`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_device`].
+    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.any.data_device_mut(queue)
+    }
+
+    /// The data on a device, all to be written. See [`AnyBlob::data_device_overwrite`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_device`].
+    pub fn data_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.any.data_device_overwrite(queue)
+    }
+
+    /// The diff on a device, to be written.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_device`].
+    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.any.diff_device_mut(queue)
+    }
+
+    /// The diff on a device, all to be written.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_device`].
+    pub fn diff_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.any.diff_device_overwrite(queue)
+    }
+
+    /// Another shape. See [`AnyBlob::reshape`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::reshape`].
+    pub fn reshape(&mut self, shape: Shape) -> Result<(), Error> {
+        self.any.reshape(shape)
+    }
+
+    /// The shape of another blob.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::reshape_like`].
+    pub fn reshape_like(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.any.reshape_like(other)
+    }
+
+    /// Another shape of the same count. See [`AnyBlob::reinterpret`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::reinterpret`].
+    pub fn reinterpret(&mut self, shape: Shape) -> Result<(), Error> {
+        self.any.reinterpret(shape)
+    }
+
+    /// Copies another blob's elements. See [`AnyBlob::copy_from`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::copy_from`].
+    pub fn copy_from(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+        self.any.copy_from(source, parts)
+    }
+
+    /// Copies another blob's elements and its shape. See [`AnyBlob::copy_from_reshaped`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::copy_from_reshaped`].
+    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+        self.any.copy_from_reshaped(source, parts)
+    }
+
+    /// Another memory in the place of the data. See [`AnyBlob::replace_data`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::replace_data`].
+    pub fn replace_data(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
+        self.any.replace_data(memory)
+    }
+
+    /// Another memory in the place of the diff.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::replace_data`].
+    pub fn replace_diff(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
+        self.any.replace_diff(memory)
+    }
+
+    /// Shares another blob's data. See [`AnyBlob::share_data`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::share_data`].
+    pub fn share_data(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.any.share_data(other)
+    }
+
+    /// Shares another blob's diff.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::share_data`].
+    pub fn share_diff(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.any.share_diff(other)
+    }
+
+    /// A copy in memories of its own. See [`AnyBlob::try_clone`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::try_clone`].
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        Ok(Self::wrap(self.any.try_clone()?))
+    }
+
+    /// An untouched blob of the same shape.
+    pub fn clone_empty(&self) -> Self {
+        Self::wrap(self.any.clone_empty())
     }
 }
 

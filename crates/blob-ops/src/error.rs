@@ -1,10 +1,11 @@
 //! What can be wrong with a call. Each variant names the argument and its value.
 
-use crate::Histogram;
+use crate::{Argument, Histogram, Part, Scalar, Unfit};
+use blob_core::{DType, Shape};
 use std::fmt;
 
 /// An argument that an operation cannot work with.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A histogram of no bins, or of too many.
@@ -21,6 +22,112 @@ pub enum Error {
         /// The upper end asked for.
         max: f64,
     },
+    /// Two blobs of one operation hold elements of different types.
+    #[non_exhaustive]
+    UnlikeDTypes {
+        /// What the blob that is written holds.
+        wanted: DType,
+        /// What the other one holds.
+        got: DType,
+    },
+    /// Two blobs of one operation have different shapes, whatever their counts.
+    #[non_exhaustive]
+    UnlikeShapes {
+        /// The shape of the first.
+        wanted: Shape,
+        /// The shape of the second.
+        got: Shape,
+    },
+    /// Arithmetic on a dtype that has none.
+    #[non_exhaustive]
+    NoArithmetic {
+        /// The dtype of the blob.
+        dtype: DType,
+    },
+    /// A value that a dtype does not hold: out of range, or not whole where only whole numbers are.
+    #[non_exhaustive]
+    Value {
+        /// The dtype that had to hold it.
+        dtype: DType,
+        /// The value asked for.
+        value: Scalar,
+    },
+    /// An element that does not survive a checked conversion.
+    #[non_exhaustive]
+    Lost {
+        /// Where it is.
+        part: Part,
+        /// The index of the first such element.
+        index: usize,
+        /// Its value.
+        value: Scalar,
+        /// The dtype that does not hold it.
+        dtype: DType,
+    },
+    /// The exact sum of integers is beyond u64.
+    #[non_exhaustive]
+    Overflow {
+        /// The dtype of the elements.
+        dtype: DType,
+    },
+    /// Objects of a blob that does not have NeoML's seven axes.
+    #[non_exhaustive]
+    NoObjects {
+        /// The number of axes that it has.
+        axes: usize,
+    },
+    /// An object that the blob does not have.
+    #[non_exhaustive]
+    ObjectOutOfRange {
+        /// The object asked for.
+        object: usize,
+        /// How many there are.
+        objects: usize,
+    },
+    /// Nothing to merge, or nothing to split into.
+    #[non_exhaustive]
+    NoParts {
+        /// The function.
+        op: &'static str,
+    },
+    /// An argument that does not fit the others, or the result.
+    #[non_exhaustive]
+    Unfit {
+        /// The function.
+        op: &'static str,
+        /// Which argument.
+        argument: Argument,
+        /// What does not fit.
+        unfit: Unfit,
+    },
+    /// The parts of a split do not add up to what is split.
+    #[non_exhaustive]
+    PartsSum {
+        /// The function.
+        op: &'static str,
+        /// The axis, from the left; `None` where whole objects are split.
+        axis: Option<usize>,
+        /// The extent, or the size of an object, that is split.
+        wanted: usize,
+        /// What the parts add up to; `None` where that is more than an address can count.
+        got: Option<usize>,
+    },
+    /// An order of axes that does not name each axis of the shape once.
+    #[non_exhaustive]
+    Order {
+        /// The order asked for.
+        order: Vec<usize>,
+        /// The shape.
+        shape: Shape,
+    },
+    /// A transposition in place of matrices that are not square, or of fewer than two axes.
+    #[non_exhaustive]
+    NotSquare {
+        /// The shape.
+        shape: Shape,
+    },
+    /// A blob could not be had: a shape or an axis that is none, a memory in use (`Conflict`), or no memory.
+    Blob(blob_core::Error),
 }
 
 impl fmt::Display for Error {
@@ -35,8 +142,85 @@ impl fmt::Display for Error {
                 f,
                 "histogram: range {min} to {max} is not finite and rising"
             ),
+            Error::UnlikeDTypes { wanted, got } => {
+                write!(f, "the blobs hold different elements: {wanted} and {got}")
+            }
+            Error::UnlikeShapes { wanted, got } => {
+                write!(f, "the blobs have different shapes: {wanted} and {got}")
+            }
+            Error::NoArithmetic { dtype } => write!(f, "there is no arithmetic on {dtype}"),
+            Error::Value { dtype, value } => write!(f, "{dtype} does not hold {value}"),
+            Error::Lost {
+                part,
+                index,
+                value,
+                dtype,
+            } => write!(
+                f,
+                "element {index} of the {part} is {value}, which {dtype} does not hold"
+            ),
+            Error::Overflow { dtype } => {
+                write!(f, "the sum of these elements of {dtype} is beyond 64 bits")
+            }
+            Error::NoObjects { axes } => write!(f, "objects need 7 axes, the blob has {axes}"),
+            Error::ObjectOutOfRange { object, objects } => {
+                write!(f, "object {object} of a blob that has {objects}")
+            }
+            Error::NoParts { op } => write!(f, "{op}: there are no parts"),
+            Error::Unfit {
+                op,
+                argument,
+                unfit,
+            } => write!(f, "{op}: {argument} {unfit}"),
+            Error::PartsSum {
+                op,
+                axis,
+                wanted,
+                got,
+            } => parts_sum(f, op, *axis, *wanted, *got),
+            Error::Order { order, shape } => write!(
+                f,
+                "permute: the order {order:?} does not name each axis of {shape} once"
+            ),
+            Error::NotSquare { shape } => write!(
+                f,
+                "transpose in place: the last two axes of {shape} are no square matrix"
+            ),
+            Error::Blob(error) => error.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Error {}
+fn parts_sum(
+    f: &mut fmt::Formatter<'_>,
+    op: &str,
+    axis: Option<usize>,
+    wanted: usize,
+    got: Option<usize>,
+) -> fmt::Result {
+    write!(f, "{op}: the parts add up to ")?;
+    match got {
+        Some(got) => write!(f, "{got}")?,
+        None => f.write_str("more than an address can count")?,
+    }
+    match axis {
+        Some(axis) => write!(f, " along axis {axis}, wanted {wanted}"),
+        None => write!(f, " elements an object, wanted {wanted}"),
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Its message is our own, so the chain goes on behind it.
+            Error::Blob(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<blob_core::Error> for Error {
+    fn from(error: blob_core::Error) -> Self {
+        Error::Blob(error)
+    }
+}

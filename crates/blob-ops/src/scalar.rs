@@ -46,6 +46,21 @@ impl Scalar {
     }
 }
 
+macro_rules! from {
+    ($($variant:ident: $($number:ty)*;)*) => { $($(
+        impl From<$number> for Scalar {
+            fn from(x: $number) -> Self {
+                Scalar::$variant(x.into())
+            }
+        }
+    )*)* };
+}
+from! {
+    I: i8 i16 i32 i64;
+    U: u8 u16 u32 u64 bool;
+    F: half::f16 half::bf16 f32 f64;
+}
+
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -112,6 +112,15 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Of a tensor of whole elements.
+    pub(crate) fn of_whole(total: Option<Partial>) -> Self {
+        Stats { trailing: 0, total }
+    }
+
+    pub(crate) fn total(&self) -> Option<Partial> {
+        self.total
+    }
+
     /// Elements seen, NaN and Inf among them.
     pub fn count(&self) -> u64 {
         self.total.map_or(0, |t| t.count)

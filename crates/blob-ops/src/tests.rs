@@ -1,12 +1,19 @@
 //! Every dtype, ragged size, instruction set of this machine and way to cut the bytes, against a naive oracle.
 
+mod convert;
+mod convert_named;
+mod element;
+mod moves;
 mod oracle;
 mod places;
+mod plans;
+mod refusals;
 mod stats;
+mod sums;
 
 use crate::cpu::Isa;
 use crate::{Histogram, Scalar, Stats, StatsAccumulator};
-use blob_core::DType;
+use blob_core::{AnyBlob, DType, Shape};
 use proptest::prelude::*;
 use std::io::Write;
 use std::sync::Once;
@@ -72,6 +79,18 @@ fn isas() -> Vec<Isa> {
         }
     });
     all
+}
+
+/// One axis of whole elements.
+fn blob(dtype: DType, bytes: &[u8]) -> AnyBlob {
+    let shape = Shape::new([bytes.len() / dtype.size()]).expect("a shape");
+    AnyBlob::from_vec(shape, dtype, bytes.to_vec()).expect("whole elements")
+}
+
+/// Runs it on so many threads.
+fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    pool.build().expect("threads").install(run)
 }
 
 /// In pieces whose lengths repeat.

@@ -5,7 +5,23 @@
 
 use crate::scalar::Scalar;
 
-/// What is known about a run of elements.
+/// What is known about a run of elements, and can be joined with what is known about the next one.
+pub(crate) trait Join: Copy {
+    /// Joins two neighbouring runs, `self` the left one.
+    fn join(self, right: Self) -> Self;
+}
+
+/// Nothing is known about no elements.
+impl<P: Join> Join for Option<P> {
+    fn join(self, right: Self) -> Self {
+        match (self, right) {
+            (Some(left), Some(right)) => Some(left.join(right)),
+            (left, right) => left.or(right),
+        }
+    }
+}
+
+/// The statistics of a run of elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
     pub(crate) count: u64,
@@ -28,11 +44,22 @@ impl Partial {
         self.count - self.nan - self.inf
     }
 
-    /// Joins two neighbouring runs, `self` the left one.
-    ///
+    /// What the distance of the two means adds to m2.
+    fn m2_between(&self, right: &Partial) -> f64 {
+        let (n, m) = (self.finite(), right.finite());
+        if n == 0 || m == 0 {
+            return 0.0;
+        }
+        let (n, m) = (n as f64, m as f64);
+        let delta = right.sum / m - self.sum / n;
+        delta * delta * (n * m / (n + m))
+    }
+}
+
+impl Join for Partial {
     /// m2 by the pairwise update of Chan, Golub and LeVeque (1979), formula 2.1b in terms of the means; everything
     /// else just adds up.
-    pub(crate) fn join(self, right: Partial) -> Partial {
+    fn join(self, right: Partial) -> Partial {
         Partial {
             count: self.count + right.count,
             nan: self.nan + right.nan,
@@ -54,29 +81,27 @@ impl Partial {
             },
         }
     }
-
-    /// What the distance of the two means adds to m2.
-    fn m2_between(&self, right: &Partial) -> f64 {
-        let (n, m) = (self.finite(), right.finite());
-        if n == 0 || m == 0 {
-            return 0.0;
-        }
-        let (n, m) = (n as f64, m as f64);
-        let delta = right.sum / m - self.sum / n;
-        delta * delta * (n * m / (n + m))
-    }
 }
 
 /// Joins blocks like a binary counter: two runs of 2ᵏ blocks become one of 2ᵏ⁺¹ as soon as they are neighbours.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tree {
+#[derive(Clone, Debug)]
+pub(crate) struct Tree<P = Partial> {
     blocks: u64,
     /// One run for each bit set in `blocks`, the longest first.
-    runs: Vec<Partial>,
+    runs: Vec<P>,
 }
 
-impl Tree {
-    pub(crate) fn push(&mut self, block: Partial) {
+impl<P> Default for Tree<P> {
+    fn default() -> Self {
+        Tree {
+            blocks: 0,
+            runs: Vec::new(),
+        }
+    }
+}
+
+impl<P: Join> Tree<P> {
+    pub(crate) fn push(&mut self, block: P) {
         let mut run = block;
         for _ in 0..self.blocks.trailing_ones() {
             if let Some(left) = self.runs.pop() {
@@ -88,7 +113,7 @@ impl Tree {
     }
 
     /// Everything pushed, or `None` if that was nothing.
-    pub(crate) fn total(self) -> Option<Partial> {
+    pub(crate) fn total(self) -> Option<P> {
         self.runs
             .into_iter()
             .rev()

@@ -188,7 +188,7 @@ converted!(bf16, f32, 2, |raw| f32::from_bits(
 /// The two-way trick of Maratyszcza's FP16 (`fp16_ieee_to_fp32_value`): normal numbers are moved into place and
 /// rescaled, subnormal ones are made the low bits of 0.5, from which 0.5 is taken away again.
 #[inline(always)]
-fn widen_f16(bits: u16) -> f32 {
+pub(super) fn widen_f16(bits: u16) -> f32 {
     let word = u32::from(bits) << 16;
     let sign = word & 0x8000_0000;
     let twice = word.wrapping_add(word);

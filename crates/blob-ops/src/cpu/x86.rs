@@ -1,11 +1,15 @@
 //! AVX2 and AVX-512 on x86-64: the same kernels, compiled once more with wider registers.
 //!
 //! A token exists only where its instruction set runs; all unsafe of this crate's CPU side is here.
-//! The one intrinsic is the prefetch: statistics of 256 MiB of f32 take 0.53 of memcpy's rate without and 0.65 with it
-//! (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time, medians of 9). Anything else the vectoriser makes of the portable loops.
+//! `x86/moves.rs` holds the intrinsics that move bytes. The one intrinsic here is the prefetch: statistics of 256 MiB of
+//! f32 take 0.53 of memcpy's rate without and 0.65 with it (AMD EPYC Zen 3, 1 of 2 cores, AVX2, thread CPU time, medians
+//! of 9). Anything else the vectoriser makes of the portable loops.
 
 #![allow(unsafe_code)]
 
+mod moves;
+
+use super::transpose::Block;
 use super::{Kernel, Machine};
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
@@ -21,7 +25,7 @@ impl Avx2 {
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
         #[target_feature(enable = "avx2")]
         fn with_avx2<K: Kernel>(kernel: K) -> K::Out {
-            kernel.run::<Avx2>()
+            kernel.run::<OnAvx2>()
         }
         // SAFETY: `with_avx2` is a safe function but for its need of AVX2. The field of `Avx2` is private and only
         // `detect` builds one, after the machine has said that it has AVX2; an instruction set does not go away.
@@ -45,7 +49,7 @@ impl Avx512 {
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
         #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
         fn with_avx512<K: Kernel>(kernel: K) -> K::Out {
-            kernel.run::<Avx512>()
+            kernel.run::<OnAvx512>()
         }
         // SAFETY: `with_avx512` is a safe function but for its need of these four features. The field of `Avx512` is
         // private and only `detect` builds one, after the machine has named all four; they do not go away.
@@ -53,17 +57,91 @@ impl Avx512 {
     }
 }
 
-impl Machine for Avx2 {
+/// A machine with AVX2. Private, and only `Avx2::run` names it, so that its methods run where a token exists.
+enum OnAvx2 {}
+
+impl Machine for OnAvx2 {
     #[inline(always)]
     fn prefetch(bytes: &[u8]) {
         prefetch(bytes);
     }
+
+    #[inline(always)]
+    fn stream(dst: &mut [u8], src: &[u8]) {
+        // SAFETY: safe but for its need of AVX2, which this machine has: only the token's `run` names this type.
+        unsafe { moves::stream_avx2(dst, src) }
+    }
+
+    #[inline(always)]
+    fn fence() {
+        moves::fence();
+    }
+
+    #[inline(always)]
+    fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
+        // SAFETY: as for `stream`; what runs the wider registers runs the narrower ones.
+        unsafe {
+            match W {
+                1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),
+                2 => moves::avx2::tiles::<2, 16>(block) || moves::sse2::tiles::<2, 8>(block),
+                4 => moves::avx2::tiles::<4, 8>(block) || moves::sse2::tiles::<4, 4>(block),
+                8 => moves::avx2::tiles::<8, 4>(block) || moves::sse2::tiles::<8, 2>(block),
+                16 => moves::avx2::tiles::<16, 2>(block) || moves::sse2::tiles::<16, 1>(block),
+                _ => false,
+            }
+        }
+    }
 }
 
-impl Machine for Avx512 {
+/// A machine with AVX-512. Private, and only `Avx512::run` names it.
+enum OnAvx512 {}
+
+impl Machine for OnAvx512 {
     #[inline(always)]
     fn prefetch(bytes: &[u8]) {
         prefetch(bytes);
+    }
+
+    #[inline(always)]
+    fn stream(dst: &mut [u8], src: &[u8]) {
+        // SAFETY: safe but for its need of AVX-512 with F and BW, which this machine has: only the token's `run` names this type.
+        unsafe { moves::stream_avx512(dst, src) }
+    }
+
+    #[inline(always)]
+    fn fence() {
+        moves::fence();
+    }
+
+    #[inline(always)]
+    fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
+        // SAFETY: as for `stream`; what runs the wider registers runs the narrower ones.
+        unsafe {
+            match W {
+                1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),
+                2 => {
+                    moves::avx512::tiles::<2, 32>(block)
+                        || moves::avx2::tiles::<2, 16>(block)
+                        || moves::sse2::tiles::<2, 8>(block)
+                }
+                4 => {
+                    moves::avx512::tiles::<4, 16>(block)
+                        || moves::avx2::tiles::<4, 8>(block)
+                        || moves::sse2::tiles::<4, 4>(block)
+                }
+                8 => {
+                    moves::avx512::tiles::<8, 8>(block)
+                        || moves::avx2::tiles::<8, 4>(block)
+                        || moves::sse2::tiles::<8, 2>(block)
+                }
+                16 => {
+                    moves::avx512::tiles::<16, 4>(block)
+                        || moves::avx2::tiles::<16, 2>(block)
+                        || moves::sse2::tiles::<16, 1>(block)
+                }
+                _ => false,
+            }
+        }
     }
 }
 

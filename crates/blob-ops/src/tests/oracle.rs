@@ -77,6 +77,7 @@ pub(super) struct Expected {
     pub(super) mean: Option<f64>,
     pub(super) std: Option<f64>,
     pub(super) l1: f64,
+    pub(super) squares: f64,
     pub(super) l2: f64,
 }
 
@@ -114,6 +115,7 @@ pub(super) fn expected(dtype: DType, bytes: &[u8]) -> Expected {
         mean,
         std,
         l1: abs.value(),
+        squares: squares.value(),
         l2: squares.value().sqrt(),
     }
 }

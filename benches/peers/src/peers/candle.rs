@@ -1,0 +1,102 @@
+//! `candle-core` on the CPU: it starts no threads for these operations, whatever is asked.
+//!
+//! A merge writes into warm memory by `slice_set`, a fill by `const_set`. Everything else has no operation with a
+//! destination and allocates its result, whose return to the system is timed too: a loop that calls it pays both.
+
+use anyhow::Result;
+use candle_core::scalar::Scalar;
+use candle_core::{Device, Tensor};
+
+use super::{Peer, Work, prepared};
+use crate::cases::{Case, Input, Op, SCALE};
+
+pub(super) struct Candle;
+
+impl Peer for Candle {
+    fn name(&self) -> &'static str {
+        "candle"
+    }
+
+    fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>> {
+        let x = || tensor(&input.values, &case.shape);
+        Ok(Some(match case.op.clone() {
+            Op::Merge { axis, .. } => merge(case, input, axis)?,
+            Op::Split { axis, parts } => split(x()?, axis, parts)?,
+            Op::Permute(order) => {
+                let view = x()?.permute(order)?;
+                // `contiguous` would copy nothing where the swapped axes are of length one.
+                fresh(move || view.force_contiguous())
+            }
+            Op::Add => {
+                let (x, y) = (x()?, x()?);
+                fresh(move || &y + &x)
+            }
+            Op::Scale => {
+                let x = x()?;
+                fresh(move || x.affine(SCALE.into(), 0.0))
+            }
+            Op::Asum => {
+                let x = x()?;
+                fresh(move || x.abs()?.sum_all())
+            }
+            Op::Sumsq => {
+                let x = x()?;
+                fresh(move || x.sqr()?.sum_all())
+            }
+            Op::Fill => {
+                let run = |y: &mut Tensor| Ok(y.const_set(Scalar::from(1_f32))?);
+                prepared(x()?, run, row_major)
+            }
+        }))
+    }
+}
+
+fn tensor(values: &[f32], shape: &[usize]) -> candle_core::Result<Tensor> {
+    Tensor::from_slice(values, shape, &Device::Cpu)
+}
+
+fn merge<'a>(case: &Case, input: &Input, axis: usize) -> Result<Box<dyn Work + 'a>> {
+    let mut shape = case.shape.clone();
+    shape[axis] /= input.parts.len();
+    let parts = input.parts.iter().map(|part| tensor(part, &shape));
+    let parts: Vec<Tensor> = parts.collect::<Result<_, _>>()?;
+    let out = tensor(&vec![0.0; input.values.len()], &case.shape)?;
+    let run = move |out: &mut Tensor| {
+        for (index, part) in parts.iter().enumerate() {
+            out.slice_set(part, axis, index * shape[axis])?;
+        }
+        Ok(())
+    };
+    Ok(prepared(out, run, row_major))
+}
+
+fn split<'a>(x: Tensor, axis: usize, parts: usize) -> Result<Box<dyn Work + 'a>> {
+    let views = x.chunk(parts, axis)?;
+    let run = move |outs: &mut Vec<Tensor>| {
+        outs.clear();
+        for view in &views {
+            outs.push(view.force_contiguous()?);
+        }
+        Ok(())
+    };
+    Ok(prepared(Vec::new(), run, |outs| {
+        let outs: Result<Vec<Vec<f32>>> = outs.iter().map(row_major).collect();
+        Ok(outs?.concat())
+    }))
+}
+
+/// An operation that allocates its result. The one before is freed first, so that there is never more than one.
+fn fresh<'a>(operation: impl Fn() -> candle_core::Result<Tensor> + 'a) -> Box<dyn Work + 'a> {
+    let run = move |out: &mut Option<Tensor>| {
+        *out = None;
+        *out = Some(operation()?);
+        Ok(())
+    };
+    prepared(None, run, |out| {
+        out.as_ref().map_or(Ok(Vec::new()), row_major)
+    })
+}
+
+fn row_major(tensor: &Tensor) -> Result<Vec<f32>> {
+    Ok(tensor.flatten_all()?.to_vec1()?)
+}

@@ -1,0 +1,153 @@
+//! What coherence costs: accesses, windows, zeroed memory, copies. `cargo bench -p blob-benches --bench residency`.
+//!
+//! The device is the loopback: figures of device tokens are those of our bookkeeping, not of a GPU. Copies are ratios to
+//! memcpy of the same bytes in this run, the two in turn. Medians of eleven rounds.
+
+mod table;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use blob_core::{AnyBlob, DType, Parts, Shape};
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, HostBuffer, SharedMem, SyncedMem};
+use table::{Row, median};
+
+const ROUNDS: usize = 11;
+/// Accesses a round: enough that the clock costs nothing.
+const CALLS: u32 = 200_000;
+const LARGE: usize = 256 << 20;
+
+fn main() {
+    let mut rows = accesses();
+    rows.extend(windows());
+    rows.push(zeroed());
+    rows.extend(copies());
+    table::print(&rows);
+    let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    println!(
+        "transparent huge pages: {}",
+        huge.unwrap_or_default().trim()
+    );
+}
+
+/// Nanoseconds a call.
+fn nanoseconds(mut call: impl FnMut()) -> f64 {
+    let round = |_| {
+        let start = Instant::now();
+        for _ in 0..CALLS {
+            call();
+        }
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+    };
+    median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter())
+}
+
+fn accesses() -> Vec<Row> {
+    let mut memory = SyncedMem::new(4096);
+    memory.host_mut().expect("memory")[0] = 1;
+    let host = nanoseconds(|| {
+        black_box(black_box(&memory).host().expect("host"));
+    });
+    let device = Loopback::new(Mode::Immediate);
+    let queue = device.queue().expect("a queue");
+    memory.device(&queue).expect("device");
+    let token = nanoseconds(|| {
+        black_box(black_box(&memory).device(&queue).expect("device"));
+    });
+    let shared = SharedMem::new(4096);
+    drop(shared.host_mut(0..4096).expect("host"));
+    let borrow = nanoseconds(|| {
+        black_box(black_box(&shared).host(0..4096).expect("host"));
+    });
+    let borrow_mut = nanoseconds(|| {
+        black_box(black_box(&shared).host_mut(64..128).expect("host"));
+    });
+    vec![
+        Row::at_most(
+            "host slice of a SyncedMem, after the first",
+            host,
+            "ns",
+            10.0,
+        ),
+        Row::at_most("device token of a SyncedMem, loopback", token, "ns", 60.0),
+        Row::at_most("host borrow of a SharedMem and its end", borrow, "ns", 60.0),
+        Row::at_most(
+            "host write borrow of a SharedMem, its end",
+            borrow_mut,
+            "ns",
+            60.0,
+        ),
+    ]
+}
+
+fn windows() -> Vec<Row> {
+    let shape = Shape::new([64, 2, 3, 4, 4, 1, 16]).expect("a shape");
+    let blob = AnyBlob::new(shape, DType::F32).expect("a blob");
+    let create = nanoseconds(|| {
+        black_box(black_box(&blob).make_window(1).expect("a window"));
+    });
+    let mut window = blob.make_window(1).expect("a window");
+    let mut at = 0;
+    let moved = nanoseconds(|| {
+        at = (at + 1) % 64;
+        black_box(&mut window).set_pos(at).expect("within");
+    });
+    vec![
+        Row::at_most("window: create and drop (NeoML 31)", create, "ns", 60.0),
+        Row::at_most("window: move (NeoML 7-11)", moved, "ns", 60.0),
+    ]
+}
+
+fn zeroed() -> Row {
+    let round = |_| {
+        let start = Instant::now();
+        let buffer = black_box(HostBuffer::zeroed(LARGE).expect("memory"));
+        let seconds = start.elapsed().as_secs_f64();
+        drop(buffer);
+        seconds * 1e3
+    };
+    let ms = median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter());
+    Row::at_most("zeroed 256 MiB, before the first touch", ms, "ms", 0.1)
+}
+
+fn copies() -> Vec<Row> {
+    let shape = || Shape::new([LARGE / 4]).expect("a shape");
+    let mut source = AnyBlob::new(shape(), DType::F32).expect("a blob");
+    source.data_bytes_overwrite().expect("memory").fill(3);
+    let mut target = AnyBlob::new(shape(), DType::F32).expect("a blob");
+    let from = vec![3u8; LARGE];
+    let mut to = vec![1u8; LARGE];
+    let mut plain = move || {
+        let start = Instant::now();
+        black_box(&mut to).copy_from_slice(black_box(&from));
+        start.elapsed().as_secs_f64()
+    };
+    let mut warm = Vec::new();
+    let mut fresh = Vec::new();
+    for _ in 0..=ROUNDS {
+        let memcpy = plain();
+        let start = Instant::now();
+        target.copy_from(&source, Parts::Data).expect("a copy");
+        warm.push(memcpy / start.elapsed().as_secs_f64());
+        let memcpy = plain();
+        let mut new = AnyBlob::new(shape(), DType::F32).expect("a blob");
+        let start = Instant::now();
+        new.copy_from(&source, Parts::Data).expect("a copy");
+        fresh.push(start.elapsed().as_secs_f64() / memcpy);
+    }
+    // The first round touched the memory for the first time.
+    let (warm, fresh) = (
+        median(warm.into_iter().skip(1)),
+        median(fresh.into_iter().skip(1)),
+    );
+    vec![
+        Row::at_least("copy_from 256 MiB, warm: speed / memcpy", warm, "", 0.95),
+        Row::at_most(
+            "copy_from 256 MiB into a fresh blob: time / memcpy (Caffe 7.0-7.3)",
+            fresh,
+            "",
+            2.5,
+        ),
+    ]
+}

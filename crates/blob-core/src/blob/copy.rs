@@ -1,0 +1,388 @@
+//! From blob to blob: copies of data and diff, and sharing instead of copying.
+//! It relies on `SharedMem::copy_from` for the side on which a copy runs; it checks dtype, shape and count before.
+
+use synced_mem::SharedMem;
+
+use super::AnyBlob;
+use crate::{DType, Error, Shape};
+
+/// Which of a blob's two memories a copy takes along.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Parts {
+    /// The data alone.
+    Data,
+    /// The diff alone.
+    Diff,
+    /// The data and the diff.
+    Both,
+}
+
+impl AnyBlob {
+    /// Copies the data, the diff or both of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).
+    ///
+    /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not, or
+    /// when this blob is there already. What is overwritten is not moved for it. A memory that nobody has touched copies
+    /// as zeros and stays untouched. Copying a memory onto itself changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::WrongDType`]; [`Error::ShapeMismatch`], which names the first axis that differs; [`Error::Memory`] for a
+    /// conflict with a guard of another blob, out of memory, or a failed device. The blob is then as it was, but that of
+    /// [`Parts::Both`] the data may have been copied when the diff fails.
+    #[doc(alias = "CopyFrom")]
+    pub fn copy_from(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+        source.expect_dtype(self.dtype)?;
+        expect_shape(&self.shape, &source.shape)?;
+        source.copy_to(&self.data, &self.diff, parts)
+    }
+
+    /// As [`copy_from`](Self::copy_from), taking over the source's shape too, as [`reshape`](Self::reshape) does: where
+    /// that makes the blob grow, the part that is not copied is lost.
+    ///
+    /// # Errors
+    /// As [`copy_from`](Self::copy_from), without `ShapeMismatch`; the shape then stays as well.
+    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+        source.expect_dtype(self.dtype)?;
+        let (data, diff) = self.memories_for(&source.shape)?;
+        source.copy_to(&data, &diff, parts)?;
+        self.shape = source.shape.clone();
+        (self.data, self.diff) = (data, diff);
+        Ok(())
+    }
+
+    /// Copies this blob's memories to others, which are as long or longer.
+    fn copy_to(&self, data: &SharedMem, diff: &SharedMem, parts: Parts) -> Result<(), Error> {
+        let pairs = [(data, &self.data), (diff, &self.diff)];
+        let wanted = match parts {
+            Parts::Data => &pairs[..1],
+            Parts::Diff => &pairs[1..],
+            Parts::Both => &pairs[..],
+        };
+        for (to, from) in wanted {
+            // Zeros to zeros: neither has to take memory for that.
+            if to.is_initialized() || from.is_initialized() {
+                to.copy_from(0, from, 0..self.byte_len())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the data the very memory of another blob's data, with its capacity (Caffe's `ShareData`): what either blob
+    /// writes, both read. The shapes may differ. Reshaping one of them beyond the capacity ends it.
+    ///
+    /// ```
+    /// use blob_core::{Blob, Shape};
+    ///
+    /// let mut a = Blob::from_slice(Shape::new([2, 2])?, &[1u8, 2, 3, 4])?;
+    /// let mut b = Blob::<u8>::new(Shape::new([4])?)?;
+    /// b.share_data(&a)?;
+    /// b.data_mut()?[3] = 9;
+    /// assert_eq!(a.data_at(&[1, 1])?, 9);
+    /// let reading = a.data()?;
+    /// assert!(b.data_mut().is_err()); // a conflict, at once
+    /// # Ok::<(), blob_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongDType`]; [`Error::CountMismatch`].
+    #[doc(alias = "ShareData")]
+    pub fn share_data(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.expect_sharable(other)?;
+        self.data = other.data.clone();
+        Ok(())
+    }
+
+    /// Makes the diff the very memory of another blob's diff (Caffe's `ShareDiff`). See [`share_data`](Self::share_data).
+    ///
+    /// # Errors
+    /// As [`share_data`](Self::share_data).
+    #[doc(alias = "ShareDiff")]
+    pub fn share_diff(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.expect_sharable(other)?;
+        self.diff = other.diff.clone();
+        Ok(())
+    }
+
+    fn expect_sharable(&self, other: &AnyBlob) -> Result<(), Error> {
+        other.expect_dtype(self.dtype)?;
+        self.expect_count(&other.shape)
+    }
+
+    /// A blob of the same shape, dtype and elements, in memories of its own, without spare capacity (NeoML's `GetCopy`).
+    /// What is untouched here is untouched there.
+    ///
+    /// # Errors
+    /// [`Error::Memory`], as [`copy_from`](Self::copy_from).
+    #[doc(alias = "GetCopy")]
+    pub fn try_clone(&self) -> Result<Self, Error> {
+        let mut clone = self.clone_empty();
+        clone.copy_from(self, Parts::Both)?;
+        Ok(clone)
+    }
+
+    /// An untouched blob of the same shape and dtype (NeoML's `GetClone`). Allocates nothing.
+    #[doc(alias = "GetClone")]
+    pub fn clone_empty(&self) -> Self {
+        let len = self.byte_len();
+        Self {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            data: SharedMem::new(len),
+            diff: SharedMem::new(len),
+        }
+    }
+
+    /// An untouched blob of the same shape and of another dtype. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`Error::BlobTooLarge`], when that dtype is wider.
+    pub fn like(&self, dtype: DType) -> Result<Self, Error> {
+        Self::new(self.shape.clone(), dtype)
+    }
+}
+
+pub(crate) fn expect_shape(wanted: &Shape, got: &Shape) -> Result<(), Error> {
+    if wanted == got {
+        return Ok(());
+    }
+    let pairs = wanted.dims().iter().zip(got.dims());
+    let equal = pairs.take_while(|(wanted, got)| wanted == got).count();
+    Err(Error::ShapeMismatch {
+        axis: equal,
+        wanted: wanted.clone(),
+        got: got.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use synced_mem::loopback::{Loopback, Mode, launch};
+    use synced_mem::{Device, DeviceMut, Head, Queue};
+
+    use super::*;
+    use crate::Blob;
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::new(dims).unwrap()
+    }
+
+    fn queue() -> Arc<dyn Queue> {
+        Loopback::new(Mode::Deferred).queue().unwrap()
+    }
+
+    fn fill(mut token: DeviceMut<'_>, value: u8) {
+        let queue = Arc::clone(token.queue());
+        launch(&*queue, [token.arg_mut()], move |args| {
+            args[0].bytes_mut().fill(value);
+        })
+        .unwrap();
+    }
+
+    /// Data `[1, 2]` and diff `[3, 4]`, on the host.
+    fn pair() -> Blob<u8> {
+        let mut blob = Blob::from_slice(shape(&[2]), &[1, 2]).unwrap();
+        blob.diff_mut().unwrap().copy_from_slice(&[3, 4]);
+        blob
+    }
+
+    fn elements(blob: &Blob<u8>) -> (Vec<u8>, Vec<u8>) {
+        (blob.data().unwrap().to_vec(), blob.diff().unwrap().to_vec())
+    }
+
+    /// Uploads, downloads, copies between blocks of a device.
+    fn moves(memory: &SharedMem) -> [u64; 3] {
+        let stats = memory.stats();
+        [stats.uploads(), stats.downloads(), stats.device_copies()].map(|traffic| traffic.count())
+    }
+
+    #[test]
+    fn each_part_is_copied_where_it_is_asked_for() {
+        for (parts, expected) in [
+            (Parts::Data, ([1, 2], [9, 9])),
+            (Parts::Diff, ([9, 9], [3, 4])),
+            (Parts::Both, ([1, 2], [3, 4])),
+        ] {
+            let mut to = Blob::from_slice(shape(&[2]), &[9, 9]).unwrap();
+            to.diff_mut().unwrap().fill(9);
+            to.copy_from(&pair(), parts).unwrap();
+            assert_eq!(
+                elements(&to),
+                (expected.0.to_vec(), expected.1.to_vec()),
+                "{parts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_shape_or_dtype_is_an_error_that_changes_nothing() {
+        for (wanted, got, differ) in [
+            (&[2, 3][..], &[2, 4][..], 1),
+            (&[2, 3], &[3, 2], 0),
+            (&[2, 3], &[2, 3, 1], 2),
+            (&[2, 3, 4], &[5, 3, 4], 0),
+            (&[6], &[], 0),
+        ] {
+            let mut to = Blob::<u8>::new(shape(wanted)).unwrap();
+            let from = Blob::<u8>::new(shape(got)).unwrap();
+            match to.copy_from(&from, Parts::Both) {
+                Err(Error::ShapeMismatch { axis, wanted, got }) => {
+                    assert_eq!(axis, differ);
+                    assert_eq!((&wanted, &got), (to.shape(), from.shape()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut to = pair();
+        let from = AnyBlob::new(shape(&[2]), DType::I8).unwrap();
+        for refused in [
+            to.copy_from(&from, Parts::Both),
+            to.copy_from_reshaped(&from, Parts::Both),
+            to.share_data(&from),
+            to.share_diff(&from),
+        ] {
+            match refused {
+                Err(Error::WrongDType { wanted, got }) => {
+                    assert_eq!((wanted, got), (DType::U8, DType::I8));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
+    }
+
+    #[test]
+    fn a_copy_runs_where_the_newest_bytes_are() {
+        let queue = queue();
+        // On a device alone: between blocks, though the destination was on the host.
+        let (mut from, mut to) = (pair(), pair());
+        fill(from.data_device_overwrite(&queue).unwrap(), 7);
+        to.copy_from(&from, Parts::Data).unwrap();
+        assert_eq!(to.data_memory().head(), Head::AtDevice);
+        assert_eq!(moves(to.data_memory()), [0, 0, 1]);
+        assert_eq!(moves(from.data_memory()), [0, 0, 0]);
+        assert_eq!(elements(&to), (vec![7, 7], vec![3, 4]));
+        // On the host alone: there, though the destination was on the device.
+        let from = pair();
+        fill(to.data_device_overwrite(&queue).unwrap(), 8);
+        let before = moves(to.data_memory());
+        to.copy_from(&from, Parts::Data).unwrap();
+        assert_eq!(to.data_memory().head(), Head::AtHost);
+        assert_eq!(moves(to.data_memory()), before);
+        assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
+        // On both: where the destination is.
+        from.data_device(&queue).unwrap();
+        fill(to.data_device_overwrite(&queue).unwrap(), 9);
+        let before = moves(from.data_memory());
+        to.copy_from(&from, Parts::Data).unwrap();
+        assert_eq!(to.data_memory().head(), Head::AtDevice);
+        assert_eq!(moves(from.data_memory()), before);
+        assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
+    }
+
+    #[test]
+    fn what_nobody_touched_copies_as_zeros_and_takes_no_memory() {
+        let untouched = Blob::<u8>::new(shape(&[2])).unwrap();
+        let mut to = untouched.clone_empty();
+        to.copy_from(&untouched, Parts::Both).unwrap();
+        assert!(!to.data_memory().is_initialized() && !to.has_diff());
+        let mut to = pair();
+        to.copy_from(&untouched, Parts::Diff).unwrap();
+        assert_eq!(elements(&to), (vec![1, 2], vec![0, 0]));
+        assert!(!untouched.data_memory().is_initialized() && !untouched.has_diff());
+    }
+
+    #[test]
+    fn a_memory_onto_itself_changes_nothing_even_while_it_is_read() {
+        let mut to = pair();
+        let mut from = Blob::<u8>::new(shape(&[2])).unwrap();
+        from.share_data(&to).unwrap();
+        from.share_diff(&to).unwrap();
+        let reading = from.data_memory().host(0..2).unwrap();
+        to.copy_from(&from, Parts::Both).unwrap();
+        assert_eq!(*reading, [1, 2]);
+        assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
+    }
+
+    #[test]
+    fn a_conflict_leaves_elements_and_shape() {
+        let from = Blob::from_slice(shape(&[1, 1]), &[9u8]).unwrap();
+        let mut to = pair();
+        let memory = to.data_memory().clone();
+        let reading = memory.host(1..2).unwrap();
+        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        assert_eq!(*to.data().unwrap(), [9], "what is read lies behind it");
+        drop(reading);
+        let reading = memory.host(0..1).unwrap();
+        let other = pair();
+        let refused = to.copy_from_reshaped(&other, Parts::Data);
+        assert!(matches!(
+            refused,
+            Err(Error::Memory(synced_mem::Error::Conflict { .. }))
+        ));
+        assert_eq!(to.shape().dims(), [1, 1]);
+        assert_eq!(*reading, [9]);
+    }
+
+    #[test]
+    fn copying_with_the_shape_keeps_the_rest_within_the_capacity_and_loses_it_beyond() {
+        let mut to = pair();
+        let from = Blob::from_slice(shape(&[1, 2]), &[5u8, 6]).unwrap();
+        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        assert_eq!(to.shape().dims(), [1, 2]);
+        assert_eq!(elements(&to), (vec![5, 6], vec![3, 4]));
+        let from = Blob::from_slice(shape(&[3]), &[7u8, 8, 9]).unwrap();
+        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        assert!(!to.has_diff());
+        assert_eq!(elements(&to), (vec![7, 8, 9], vec![0, 0, 0]));
+    }
+
+    #[test]
+    fn sharing_goes_both_ways_and_needs_the_count() {
+        let mut a = pair();
+        let mut b = Blob::<u8>::new(shape(&[2, 1])).unwrap();
+        b.share_data(&a).unwrap();
+        b.data_mut().unwrap()[0] = 8;
+        a.diff_mut().unwrap()[0] = 7;
+        assert_eq!(elements(&a), (vec![8, 2], vec![7, 4]));
+        assert_eq!(elements(&b), (vec![8, 2], vec![0, 0]));
+        b.share_diff(&a).unwrap();
+        assert_eq!(*b.diff().unwrap(), [7, 4]);
+        let mut c = Blob::<u8>::new(shape(&[3])).unwrap();
+        for refused in [c.share_data(&a), c.share_diff(&a)] {
+            match refused {
+                Err(Error::CountMismatch { wanted, got }) => {
+                    assert_eq!((wanted.count(), got.count()), (3, 2));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(!c.data_memory().ptr_eq(a.data_memory()));
+        assert!(!c.diff_memory().ptr_eq(a.diff_memory()));
+    }
+
+    #[test]
+    fn clones_have_their_own_memories_and_no_spare_capacity() {
+        let mut blob = Blob::<u8>::new(shape(&[9])).unwrap();
+        blob.data_mut().unwrap().fill(1);
+        blob.reshape(shape(&[2, 2])).unwrap();
+        let mut clone = blob.try_clone().unwrap();
+        assert_eq!((clone.shape(), clone.capacity()), (blob.shape(), 4));
+        assert!(!clone.has_diff());
+        clone.data_mut().unwrap()[0] = 9;
+        assert_eq!(*blob.data().unwrap(), [1; 4]);
+        assert_eq!(*clone.data().unwrap(), [9, 1, 1, 1]);
+        blob.diff_mut().unwrap().fill(2);
+        assert_eq!(*blob.try_clone().unwrap().diff().unwrap(), [2; 4]);
+        let empty = blob.clone_empty();
+        assert_eq!((empty.shape(), empty.capacity()), (blob.shape(), 4));
+        assert!(!empty.data_memory().is_initialized() && !empty.has_diff());
+        let like = blob.like(DType::F64).unwrap();
+        assert_eq!((like.shape(), like.dtype()), (blob.shape(), DType::F64));
+        assert_eq!((like.byte_len(), like.has_diff()), (32, false));
+        let vast = AnyBlob::new(shape(&[isize::MAX as usize]), DType::U8).unwrap();
+        let refused = vast.like(DType::U16);
+        assert!(matches!(refused, Err(Error::BlobTooLarge { .. })));
+    }
+}

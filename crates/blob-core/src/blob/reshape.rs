@@ -1,0 +1,181 @@
+//! Another shape for a blob: in its memories where they are long enough, in fresh ones where they are not.
+//! It relies on the lengths of the memories to be the capacity; what is shared can so never be outgrown.
+
+use synced_mem::SharedMem;
+
+use super::{AnyBlob, byte_len};
+use crate::{Error, Shape};
+
+impl AnyBlob {
+    /// How many elements [`reshape`](Self::reshape) can grow to without fresh memories.
+    pub fn capacity(&self) -> usize {
+        self.data.len().min(self.diff.len()) / self.dtype.size()
+    }
+
+    /// Gives the blob another shape (Caffe's `Reshape`).
+    ///
+    /// Up to the [`capacity`](Self::capacity) both memories stay: their elements are the same in the new shape, and what
+    /// a lesser shape has hidden is seen again. Where either memory is too short for it, *both* are replaced by untouched
+    /// ones, which read as zeros; blobs that shared them keep the old ones. Nothing is allocated or moved by it.
+    ///
+    /// ```
+    /// use blob_core::{Blob, Shape};
+    ///
+    /// let mut blob = Blob::from_slice(Shape::new([2, 3])?, &[1u8, 2, 3, 4, 5, 6])?;
+    /// blob.reshape(Shape::new([2])?)?;
+    /// assert_eq!(*blob.data()?, [1, 2]);
+    /// blob.reshape(Shape::new([3, 2])?)?;
+    /// assert_eq!(*blob.data()?, [1, 2, 3, 4, 5, 6]);
+    /// blob.reshape(Shape::new([7])?)?; // grows
+    /// assert_eq!(*blob.data()?, [0; 7]);
+    /// # Ok::<(), blob_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BlobTooLarge`]; the blob is then as it was.
+    pub fn reshape(&mut self, shape: Shape) -> Result<(), Error> {
+        (self.data, self.diff) = self.memories_for(&shape)?;
+        self.shape = shape;
+        Ok(())
+    }
+
+    /// Gives the blob the shape of another (Caffe's `ReshapeLike`). See [`reshape`](Self::reshape).
+    ///
+    /// # Errors
+    /// As [`reshape`](Self::reshape), where the dtypes differ.
+    pub fn reshape_like(&mut self, other: &AnyBlob) -> Result<(), Error> {
+        self.reshape(other.shape.clone())
+    }
+
+    /// Gives the blob another shape of the same count (NeoML's `ReinterpretDimensions`); its memories stay.
+    ///
+    /// # Errors
+    /// [`Error::CountMismatch`]; the blob is then as it was.
+    #[doc(alias = "ReinterpretDimensions")]
+    pub fn reinterpret(&mut self, shape: Shape) -> Result<(), Error> {
+        self.expect_count(&shape)?;
+        self.shape = shape;
+        Ok(())
+    }
+
+    pub(super) fn expect_count(&self, got: &Shape) -> Result<(), Error> {
+        if self.count() == got.count() {
+            return Ok(());
+        }
+        Err(Error::CountMismatch {
+            wanted: self.shape.clone(),
+            got: got.clone(),
+        })
+    }
+
+    /// The data and the diff that the blob would have in another shape.
+    pub(super) fn memories_for(&self, shape: &Shape) -> Result<(SharedMem, SharedMem), Error> {
+        let len = byte_len(shape, self.dtype)?;
+        Ok(match len <= self.data.len() && len <= self.diff.len() {
+            true => (self.data.clone(), self.diff.clone()),
+            false => (SharedMem::new(len), SharedMem::new(len)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Blob, DType};
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::new(dims).unwrap()
+    }
+
+    fn six() -> Blob<u16> {
+        let mut blob = Blob::from_slice(shape(&[2, 3]), &[1, 2, 3, 4, 5, 6]).unwrap();
+        blob.diff_mut().unwrap().fill(10);
+        blob
+    }
+
+    #[test]
+    fn within_the_capacity_the_elements_stay() {
+        let mut blob = six();
+        let (data, diff) = (blob.data_memory().clone(), blob.diff_memory().clone());
+        for (dims, seen) in [
+            (&[2][..], &[1, 2][..]),
+            (&[0, 9], &[]),
+            (&[], &[1]),
+            (&[3, 1, 2], &[1, 2, 3, 4, 5, 6]),
+        ] {
+            blob.reshape(shape(dims)).unwrap();
+            assert_eq!((blob.shape().dims(), blob.capacity()), (dims, 6));
+            assert_eq!(*blob.data().unwrap(), *seen);
+            assert_eq!(*blob.diff().unwrap(), vec![10; seen.len()]);
+        }
+        assert!(blob.data_memory().ptr_eq(&data) && blob.diff_memory().ptr_eq(&diff));
+    }
+
+    #[test]
+    fn growing_replaces_both_memories_by_untouched_ones() {
+        let mut blob = six();
+        blob.reshape(shape(&[7])).unwrap();
+        assert_eq!((blob.count(), blob.byte_len(), blob.capacity()), (7, 14, 7));
+        assert!(!blob.data_memory().is_initialized() && !blob.has_diff());
+        assert_eq!(*blob.data().unwrap(), [0; 7]);
+        assert_eq!(*blob.diff().unwrap(), [0; 7]);
+    }
+
+    /// Each of the two capacities counts, and alone is too little.
+    #[test]
+    fn either_memory_that_is_too_short_replaces_both() {
+        for (data, diff, stays) in [(8, 8, true), (8, 7, false), (7, 8, false)] {
+            let (data, diff) = (SharedMem::new(data), SharedMem::new(diff));
+            let parts = (data.clone(), Some(diff.clone()));
+            let mut blob = AnyBlob::from_parts(shape(&[1]), DType::U32, parts.0, parts.1).unwrap();
+            assert_eq!(blob.capacity(), if stays { 2 } else { 1 });
+            blob.reshape(shape(&[2])).unwrap();
+            assert_eq!(blob.data_memory().ptr_eq(&data), stays);
+            assert_eq!(blob.diff_memory().ptr_eq(&diff), stays);
+        }
+    }
+
+    #[test]
+    fn what_is_shared_cannot_be_outgrown() {
+        let lesser = six();
+        let mut blob = Blob::<u16>::new(shape(&[100])).unwrap();
+        blob.reshape(shape(&[6])).unwrap();
+        blob.share_data(&lesser).unwrap();
+        assert_eq!(blob.capacity(), 6);
+        blob.reshape(shape(&[50])).unwrap();
+        blob.data_mut().unwrap().fill(7);
+        assert_eq!(*lesser.data().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn a_shape_too_large_changes_nothing() {
+        let mut blob = six();
+        let huge = shape(&[isize::MAX as usize]);
+        assert!(matches!(
+            blob.reshape(huge),
+            Err(Error::BlobTooLarge { .. })
+        ));
+        assert_eq!(blob.shape().dims(), [2, 3]);
+        assert_eq!(*blob.data().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn reinterpreting_needs_the_same_count() {
+        let mut blob = six();
+        blob.reinterpret(shape(&[6, 1])).unwrap();
+        assert_eq!(blob.shape().dims(), [6, 1]);
+        assert_eq!(*blob.data().unwrap(), [1, 2, 3, 4, 5, 6]);
+        for dims in [&[5][..], &[7], &[], &[0]] {
+            match blob.reinterpret(shape(dims)) {
+                Err(Error::CountMismatch { wanted, got }) => {
+                    assert_eq!((wanted.dims(), got.dims()), (&[6, 1][..], dims));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(blob.shape().dims(), [6, 1]);
+        let like = AnyBlob::new(shape(&[3]), DType::F64).unwrap();
+        blob.reshape_like(&like).unwrap();
+        assert_eq!(*blob.data().unwrap(), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Caffe's legacy accessors: a shape of up to four axes, padded with ones to num, channels, height and width.
+//! It relies on the shape's bounds. It does not repeat upstream's bounds, which let an index one past the end through.
+
+use super::{Shape, linear};
+use crate::{Error, Nchw};
+
+/// The axes of a legacy blob.
+const LEGACY_AXES: usize = Nchw::ALL.len();
+
+impl Shape {
+    /// The extents with ones put behind them: `num()`, `channels()`, `height()` and `width()` of a Caffe blob.
+    ///
+    /// ```
+    /// let bias = blob_core::Shape::new([7, 6])?;
+    /// assert_eq!(bias.legacy_pad_right()?, [7, 6, 1, 1]);
+    /// assert_eq!(bias.legacy_pad_left()?, [1, 1, 7, 6]);
+    /// # Ok::<(), blob_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooManyAxesForLegacy`]: more than four axes.
+    pub fn legacy_pad_right(&self) -> Result<[usize; 4], Error> {
+        let mut padded = [1; LEGACY_AXES];
+        self.legacy_dims()?.iter().zip(&mut padded).for_each(copy);
+        Ok(padded)
+    }
+
+    /// The extents with ones put in front of them: what Caffe compares with a legacy `BlobProto` (`ShapeEquals`), whose
+    /// bias of 6 values is 1 × 1 × 1 × 6.
+    ///
+    /// # Errors
+    /// [`Error::TooManyAxesForLegacy`]: more than four axes.
+    pub fn legacy_pad_left(&self) -> Result<[usize; 4], Error> {
+        let dims = self.legacy_dims()?;
+        let mut padded = [1; LEGACY_AXES];
+        let trailing = &mut padded[LEGACY_AXES - dims.len()..];
+        dims.iter().zip(trailing).for_each(copy);
+        Ok(padded)
+    }
+
+    /// Caffe's `LegacyShape`, whose padding depends on the sign: an index of 0 to 3 is of
+    /// [`legacy_pad_right`](Self::legacy_pad_right), one of −4 to −1 of [`legacy_pad_left`](Self::legacy_pad_left).
+    ///
+    /// # Errors
+    /// [`Error::TooManyAxesForLegacy`]; [`Error::LegacyAxisOutOfRange`]: an index outside of −4 to 3.
+    pub fn legacy_extent(&self, axis: i32) -> Result<usize, Error> {
+        self.legacy_dims()?;
+        match axis {
+            0..4 => Ok(self.legacy_pad_right()?[axis as usize]),
+            -4..0 => Ok(self.legacy_pad_left()?[(axis + 4) as usize]),
+            _ => Err(Error::LegacyAxisOutOfRange { axis }),
+        }
+    }
+
+    /// The offset of an element of [`legacy_pad_right`](Self::legacy_pad_right), in elements: `((n·C + c)·H + h)·W + w`.
+    ///
+    /// Every index must lie inside. Caffe's `offset(n, c, h, w)` also takes an index one past the end of an axis, and
+    /// negative ones; where code walks with it, as `offset(0, 1)` does, [`stride`](Self::stride) is meant.
+    ///
+    /// # Errors
+    /// [`Error::TooManyAxesForLegacy`]; [`Error::IndexOutOfRange`].
+    pub fn legacy_offset(&self, n: usize, c: usize, h: usize, w: usize) -> Result<usize, Error> {
+        linear(&self.legacy_pad_right()?, &[n, c, h, w])
+    }
+
+    fn legacy_dims(&self) -> Result<&[usize], Error> {
+        if self.num_axes() <= LEGACY_AXES {
+            return Ok(self.dims());
+        }
+        Err(Error::TooManyAxesForLegacy {
+            shape: self.clone(),
+        })
+    }
+}
+
+fn copy((from, to): (&usize, &mut usize)) {
+    *to = *from;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::new(dims).unwrap()
+    }
+
+    #[test]
+    fn both_paddings_by_hand() {
+        for (dims, right, left) in [
+            (&[][..], [1, 1, 1, 1], [1, 1, 1, 1]),
+            (&[5], [5, 1, 1, 1], [1, 1, 1, 5]),
+            (&[2, 0, 4], [2, 0, 4, 1], [1, 2, 0, 4]),
+            (&[2, 3, 4, 5], [2, 3, 4, 5], [2, 3, 4, 5]),
+        ] {
+            let shape = shape(dims);
+            assert_eq!(shape.legacy_pad_right().unwrap(), right);
+            assert_eq!(shape.legacy_pad_left().unwrap(), left);
+        }
+    }
+
+    #[test]
+    fn the_padding_of_legacy_extent_depends_on_the_sign() {
+        let shape = shape(&[5, 7]);
+        let got: Vec<usize> = (-4..4).map(|i| shape.legacy_extent(i).unwrap()).collect();
+        assert_eq!(got, [1, 1, 5, 7, 5, 7, 1, 1]);
+        for outside in [-5, 4, i32::MIN, i32::MAX] {
+            let error = shape.legacy_extent(outside).unwrap_err();
+            assert!(matches!(error, Error::LegacyAxisOutOfRange { axis } if axis == outside));
+        }
+    }
+
+    #[test]
+    fn five_axes_are_too_many_for_every_accessor() {
+        let five = shape(&[1; 5]);
+        for error in [
+            five.legacy_pad_right().unwrap_err(),
+            five.legacy_pad_left().unwrap_err(),
+            five.legacy_extent(9).unwrap_err(),
+            five.legacy_offset(0, 0, 0, 0).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::TooManyAxesForLegacy { shape } if shape == five));
+        }
+    }
+
+    #[test]
+    fn one_past_the_end_is_an_error_on_every_axis() {
+        let shape = shape(&[2, 3, 4, 5]);
+        assert_eq!(shape.legacy_offset(1, 2, 3, 4).unwrap(), 119);
+        let last = [1, 2, 3, 4];
+        for number in 0..4 {
+            let mut index = last;
+            index[number] += 1;
+            let [n, c, h, w] = index;
+            match shape.legacy_offset(n, c, h, w) {
+                Err(Error::IndexOutOfRange {
+                    axis,
+                    index,
+                    extent,
+                }) => assert_eq!((axis, index, extent), (number, number + 2, number + 2)),
+                other => panic!("{index:?}: {other:?}"),
+            }
+        }
+    }
+}

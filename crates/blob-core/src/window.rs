@@ -1,0 +1,529 @@
+//! Windows: some steps of a blob along its outermost axis, in place. Borrowed ones lie in `window/borrowed.rs`; here are
+//! the blob's doors to them, and `Window`, which keeps its blob alive and moves (NeoML's `CreateWindowBlob`).
+//! Positions of nested windows are added up at each access, so none goes stale. It relies on the memory for conflicts.
+
+mod borrowed;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use synced_mem::{DeviceMut, DeviceRef, Queue};
+
+use crate::{AnyBlob, Blob, DType, Element, Error, Parts, Ref, RefMut, Shape};
+
+pub use borrowed::{WindowMut, WindowRef, Windows};
+
+/// # Windows
+///
+/// A window is some *steps* of a blob: neighbouring indices of its outermost axis, in place. It has the blob's shape,
+/// with the number of steps for the outermost extent, and touches no byte of any other step.
+///
+/// ```
+/// use blob_core::{AnyBlob, DType, Shape};
+///
+/// let mut blob = AnyBlob::new(Shape::new([3, 2])?, DType::F32)?;
+/// blob.window_mut(1..2)?.data_mut::<f32>()?.fill(7.0);
+/// assert_eq!(*blob.data::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
+/// let sums = blob.windows(2)?.map(|pair| Ok(pair.data::<f32>()?.iter().sum()));
+/// assert_eq!(sums.collect::<Result<Vec<f32>, blob_core::Error>>()?, [14.0, 14.0]);
+/// # Ok::<(), blob_core::Error>(())
+/// ```
+impl AnyBlob {
+    /// Some steps, for reading.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`]; [`Error::AxisOutOfRange`] for a scalar, which has no axis.
+    pub fn window(&self, steps: Range<usize>) -> Result<WindowRef<'_>, Error> {
+        WindowRef::new(self, steps)
+    }
+
+    /// Some steps, for writing.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window).
+    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+        WindowRef::new(self, steps).map(WindowMut::new)
+    }
+
+    /// Every window of `len` steps, first to last, each one step behind the one before it, as `slice::windows`. There
+    /// are none where `len` is more than all steps; of no steps, there is one in front of each step and one at the end.
+    ///
+    /// # Errors
+    /// [`Error::AxisOutOfRange`] for a scalar, which has no axis.
+    pub fn windows(&self, len: usize) -> Result<Windows<'_>, Error> {
+        Windows::new(self, len)
+    }
+
+    /// A window of `len` steps at position 0, which moves and keeps the memories of this blob alive. What happens to this
+    /// blob's own shape or memories later (`reshape`, `share_data`, …) does not reach it.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window).
+    pub fn make_window(&self, len: usize) -> Result<Window, Error> {
+        borrowed::check(0..len, self.shape().extent(0)?)?;
+        let (data, diff) = (self.data_memory().clone(), self.diff_memory().clone());
+        let owner = AnyBlob::from_parts(self.shape().clone(), self.dtype(), data, Some(diff))?;
+        Ok(Window::new(Outer::Owner(owner), len))
+    }
+}
+
+impl<T: Element> Blob<T> {
+    /// Some steps, for writing; windows for reading, and owned ones, are those of [`AnyBlob`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::window`].
+    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+        WindowRef::new(self, steps).map(WindowMut::new)
+    }
+}
+
+/// Some steps of a blob, or of another window, that can be moved along it. Keeps the blob's memories alive.
+///
+/// Windows may lie over each other. Each is read and written through its own handle; two accesses that overlap, one of
+/// them a write, are a conflict while their guards live. So a recurrent step reads step *t* − 1 and writes step *t*:
+///
+/// ```
+/// use blob_core::{AnyBlob, DType, Shape};
+///
+/// let blob = AnyBlob::new(Shape::new([4, 2])?, DType::F32)?;
+/// let (mut last, mut step) = (blob.make_window(1)?, blob.make_window(1)?);
+/// step.data_mut::<f32>()?.fill(1.0);
+/// for t in 1..4 {
+///     last.set_pos(t - 1)?;
+///     step.shift(1)?;
+///     let (from, mut to) = (last.data::<f32>()?, step.data_overwrite::<f32>()?);
+///     to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from * 2.0);
+/// }
+/// assert_eq!(*blob.data::<f32>()?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]);
+/// # Ok::<(), blob_core::Error>(())
+/// ```
+pub struct Window {
+    frame: Arc<Frame>,
+}
+
+/// A window, as those that lie in it see it.
+struct Frame {
+    outer: Outer,
+    len: usize,
+    /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows, whoever moves.
+    pos: AtomicUsize,
+}
+
+/// What a window lies in.
+enum Outer {
+    /// A blob over the memories of the one that the window was made from, with the shape that it had.
+    Owner(AnyBlob),
+    Window(Arc<Frame>),
+}
+
+impl Window {
+    fn new(outer: Outer, len: usize) -> Self {
+        let pos = AtomicUsize::new(0);
+        let frame = Arc::new(Frame { outer, len, pos });
+        Self { frame }
+    }
+
+    /// The extents: those of the owner, with the number of steps for the outermost.
+    pub fn shape(&self) -> Shape {
+        self.view().shape()
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.owner().dtype()
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.frame.len
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first step, counted in what this lies in: the parent, or else the owner.
+    pub fn pos(&self) -> usize {
+        self.frame.pos()
+    }
+
+    /// The first step, counted in the owner.
+    pub fn owner_pos(&self) -> usize {
+        self.frame.owner_and_pos().1
+    }
+
+    /// Moves to a position, counted in the parent, or else in the owner. The windows that lie in this one move along.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`]; the window stays where it is.
+    pub fn set_pos(&mut self, pos: usize) -> Result<(), Error> {
+        let steps = pos..pos.saturating_add(self.len());
+        borrowed::check(steps, self.frame.outer.len())?;
+        self.frame.pos.store(pos, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Moves by a number of steps, forward or back. The windows that lie in this one move along.
+    ///
+    /// # Errors
+    /// As [`set_pos`](Self::set_pos).
+    pub fn shift(&mut self, by: isize) -> Result<(), Error> {
+        match self.pos().checked_add_signed(by) {
+            Some(pos) => self.set_pos(pos),
+            None => Err(self.in_front(by)),
+        }
+    }
+
+    /// The error of a shift to a position below zero.
+    fn in_front(&self, by: isize) -> Error {
+        // No extent, hence no position or length, is above `isize::MAX`, so the sums fit an `i64`.
+        let start = (self.pos() as i64).saturating_add(by as i64);
+        Error::StepsOutOfRange {
+            start,
+            end: start.saturating_add(self.len() as i64),
+            extent: self.frame.outer.len(),
+        }
+    }
+
+    /// A window of `len` steps at position 0 of this one, which moves along with it.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`].
+    pub fn make_window(&self, len: usize) -> Result<Window, Error> {
+        borrowed::check(0..len, self.len())?;
+        let outer = Outer::Window(Arc::clone(&self.frame));
+        Ok(Window::new(outer, len))
+    }
+
+    /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to move
+    /// one is to move the other.
+    pub fn parent(&self) -> Option<Window> {
+        match &self.frame.outer {
+            Outer::Owner(_) => None,
+            Outer::Window(frame) => Some(Window {
+                frame: Arc::clone(frame),
+            }),
+        }
+    }
+
+    /// The blob that this lies in, at whatever depth: over the same memories as the one that the first window was made
+    /// from, with the shape that it had then.
+    pub fn owner(&self) -> &AnyBlob {
+        self.frame.owner_and_pos().0
+    }
+
+    /// The window where it is now, for reading.
+    pub fn view(&self) -> WindowRef<'_> {
+        let (owner, pos) = self.frame.owner_and_pos();
+        WindowRef::trusted(owner, pos, self.len())
+    }
+
+    /// The window where it is now, for writing.
+    pub fn view_mut(&mut self) -> WindowMut<'_> {
+        WindowMut::new(self.view())
+    }
+
+    /// The data's elements, for reading.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data`]; a conflict with a guard of another window, too.
+    pub fn data<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
+        self.view().data()
+    }
+
+    /// The data's elements, for writing.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.view().part_of_data().write()
+    }
+
+    /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data), without `InvalidBool`.
+    pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.view().part_of_data().overwrite()
+    }
+
+    /// The diff's elements, for reading.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    pub fn diff<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
+        self.view().diff()
+    }
+
+    /// The diff's elements, for writing.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data).
+    pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.view().part_of_diff().write()
+    }
+
+    /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
+    ///
+    /// # Errors
+    /// As [`data`](Self::data), without `InvalidBool`.
+    pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.view().part_of_diff().overwrite()
+    }
+
+    /// The data's bytes on the queue's device, for work that reads them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
+        self.view().data_device(queue)
+    }
+
+    /// The data's bytes on the queue's device, for work that writes some of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.view().part_of_data().device_mut(queue)
+    }
+
+    /// The data's bytes on the queue's device, for work that writes all of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.view().part_of_data().device_overwrite(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that reads them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
+        self.view().diff_device(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that writes some of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.view().part_of_diff().device_mut(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that writes all of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.view().part_of_diff().device_overwrite(queue)
+    }
+
+    /// Copies the data, the diff or both of a window of the same shape and dtype. See [`WindowMut::copy_from`].
+    ///
+    /// # Errors
+    /// As [`AnyBlob::copy_from`].
+    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: Parts) -> Result<(), Error> {
+        self.view_mut().copy_from(source, parts)
+    }
+
+    /// A blob of its own with a copy of the elements. See [`WindowRef::to_blob`].
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn to_blob(&self) -> Result<AnyBlob, Error> {
+        self.view().to_blob()
+    }
+}
+
+impl Frame {
+    fn pos(&self) -> usize {
+        // Relaxed: a position orders nothing, and any that was ever stored lies within what it counts in.
+        self.pos.load(Ordering::Relaxed)
+    }
+
+    /// The blob at the end of the chain, and the sum of the positions on the way.
+    fn owner_and_pos(&self) -> (&AnyBlob, usize) {
+        let (mut frame, mut pos) = (self, self.pos());
+        loop {
+            match &frame.outer {
+                Outer::Owner(owner) => return (owner, pos),
+                Outer::Window(outer) => frame = outer,
+            }
+            pos += frame.pos();
+        }
+    }
+}
+
+impl Outer {
+    /// The number of steps.
+    fn len(&self) -> usize {
+        match self {
+            Outer::Owner(owner) => owner.shape().dims()[0],
+            Outer::Window(frame) => frame.len,
+        }
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("owner_pos", &self.owner_pos())
+            .field("shape", &self.shape())
+            .field("dtype", &self.dtype())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synced_mem::Device;
+    use synced_mem::loopback::{Loopback, Mode, launch};
+
+    use super::*;
+
+    const fn assert_send_sync<T: Send + Sync>() {}
+    const _: () = {
+        assert_send_sync::<Window>();
+        assert_send_sync::<WindowRef<'_>>();
+        assert_send_sync::<WindowMut<'_>>();
+        assert_send_sync::<Windows<'_>>();
+    };
+
+    /// Step t of the data holds t + 1, step t of the diff 10 t + 1.
+    fn steps() -> Blob<u8> {
+        let mut blob = Blob::new(Shape::new([4, 3]).unwrap()).unwrap();
+        for t in 0..4 {
+            let mut window = blob.window_mut(t..t + 1).unwrap();
+            window.data_mut::<u8>().unwrap().fill(t as u8 + 1);
+            window.diff_mut::<u8>().unwrap().fill(10 * t as u8 + 1);
+        }
+        blob
+    }
+
+    fn queue() -> Arc<dyn Queue> {
+        Loopback::new(Mode::Deferred).queue().unwrap()
+    }
+
+    /// Puts 99 in every byte, on the device.
+    fn paint(mut token: DeviceMut<'_>) -> Result<(), Error> {
+        let queue = Arc::clone(token.queue());
+        let kernel = [token.arg_mut()];
+        Ok(launch(&*queue, kernel, |args| {
+            args[0].bytes_mut().fill(99);
+        })?)
+    }
+
+    /// A door through which bytes of the window are painted.
+    type Door<W> = fn(&mut W, &Arc<dyn Queue>) -> Result<(), Error>;
+
+    /// The doors in this order: of the data and of the diff, to write and to overwrite on the host, then on a device.
+    macro_rules! doors {
+        ($window:ty) => {{
+            let doors: [Door<$window>; 8] = [
+                |w, _| Ok(w.data_mut::<u8>()?.fill(99)),
+                |w, _| Ok(w.data_overwrite::<u8>()?.fill(99)),
+                |w, q| paint(w.data_device_mut(q)?),
+                |w, q| paint(w.data_device_overwrite(q)?),
+                |w, _| Ok(w.diff_mut::<u8>()?.fill(99)),
+                |w, _| Ok(w.diff_overwrite::<u8>()?.fill(99)),
+                |w, q| paint(w.diff_device_mut(q)?),
+                |w, q| paint(w.diff_device_overwrite(q)?),
+            ];
+            doors
+        }};
+    }
+
+    fn check_painted(blob: &Blob<u8>, door: usize) {
+        let mut data = [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4];
+        let mut diff = [1, 1, 1, 11, 11, 11, 21, 21, 21, 31, 31, 31];
+        match door < 4 {
+            true => data[3..9].fill(99),
+            false => diff[3..9].fill(99),
+        }
+        assert_eq!(*blob.data().unwrap(), data, "door {door}");
+        assert_eq!(*blob.diff().unwrap(), diff, "door {door}");
+    }
+
+    #[test]
+    fn every_door_leads_to_the_windows_own_bytes() {
+        let queue = queue();
+        for number in 0..8 {
+            let mut blob = steps();
+            let door = doors!(WindowMut<'_>)[number];
+            door(&mut blob.window_mut(1..3).unwrap(), &queue).unwrap();
+            check_painted(&blob, number);
+
+            let blob = steps();
+            let mut window = blob.make_window(2).unwrap();
+            window.set_pos(1).unwrap();
+            doors!(Window)[number](&mut window, &queue).unwrap();
+            check_painted(&blob, number);
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_the_windows_own() {
+        let queue = queue();
+        let blob = steps();
+        let mut owned = blob.make_window(1).unwrap();
+        owned.set_pos(2).unwrap();
+        let borrowed = blob.window(2..3).unwrap();
+        assert_eq!(*borrowed.data::<u8>().unwrap(), [3; 3]);
+        assert_eq!(*owned.data::<u8>().unwrap(), [3; 3]);
+        assert_eq!(*borrowed.diff::<u8>().unwrap(), [21; 3]);
+        assert_eq!(*owned.diff::<u8>().unwrap(), [21; 3]);
+        let tokens = [
+            borrowed.data_device(&queue).unwrap(),
+            owned.data_device(&queue).unwrap(),
+            borrowed.diff_device(&queue).unwrap(),
+            owned.diff_device(&queue).unwrap(),
+        ];
+        for token in &tokens {
+            assert_eq!(token.arg().range(), 6..9);
+        }
+        for memory in [blob.data_memory(), blob.diff_memory()] {
+            let uploads = memory.stats().uploads();
+            assert_eq!((uploads.count(), uploads.bytes()), (1, 3));
+        }
+        assert_eq!(
+            format!("{owned:?}"),
+            "Window { owner_pos: 2, shape: Shape(1×3), dtype: U8, .. }"
+        );
+        assert_eq!(
+            format!("{borrowed:?}"),
+            "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }"
+        );
+    }
+
+    #[test]
+    fn windows_that_are_split_lie_side_by_side() {
+        let mut blob = steps();
+        for mid in 0..=4 {
+            let whole = blob.window_mut(0..4).unwrap();
+            let (front, back) = whole.split_at_mut(mid).unwrap();
+            assert_eq!((front.view().pos(), front.view().len()), (0, mid));
+            assert_eq!((back.view().pos(), back.view().len()), (mid, 4 - mid));
+        }
+        let mut part = blob.window_mut(1..4).unwrap();
+        let mut inner = part.window_mut(1..3).unwrap();
+        assert_eq!(*inner.data_mut::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
+        assert!(matches!(
+            part.split_at_mut(4),
+            Err(Error::StepsOutOfRange {
+                start: 4,
+                end: 3,
+                extent: 3
+            })
+        ));
+    }
+}

@@ -1,0 +1,367 @@
+//! Windows that borrow their blob: `WindowRef`, `WindowMut`, and the iterator over all windows of a size.
+//! They are a reference and two numbers; the compiler checks the borrow of the blob. What they read and write goes
+//! through `part`; windows that keep their blob alive, and move, are left to `window`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use synced_mem::{DeviceMut, DeviceRef, Queue};
+
+use crate::blob::copy::expect_shape;
+use crate::part::Part;
+use crate::{AnyBlob, DType, Element, Error, MAX_AXES, Parts, Ref, RefMut, Shape};
+
+/// Some steps of a blob along its outermost axis, for reading. Made by [`AnyBlob::window`].
+#[derive(Clone, Copy)]
+pub struct WindowRef<'a> {
+    blob: &'a AnyBlob,
+    /// Invariant: the outermost axis of the blob has the steps `pos..pos + len`.
+    pos: usize,
+    len: usize,
+}
+
+/// Some steps of a blob along its outermost axis, for writing. Made by [`AnyBlob::window_mut`].
+///
+/// To read through it, or to ask for its shape, see [`view`](Self::view).
+///
+/// While it lives, nobody else has the blob, as the compiler sees to; [`split_at_mut`](Self::split_at_mut) makes two:
+///
+/// ```compile_fail
+/// # let shape = blob_core::Shape::new([2])?;
+/// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
+/// let mut first = blob.window_mut(0..1)?;
+/// let mut second = blob.window_mut(1..2)?; // borrowed already
+/// first.data_mut::<f32>()?[0] = 1.0;
+/// # Ok::<(), blob_core::Error>(())
+/// ```
+/// ```
+/// # let shape = blob_core::Shape::new([2])?;
+/// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
+/// let (mut first, mut second) = blob.window_mut(0..2)?.split_at_mut(1)?;
+/// let (mut a, mut b) = (first.data_mut::<f32>()?, second.data_mut::<f32>()?);
+/// (a[0], b[0]) = (1.0, 2.0);
+/// # Ok::<(), blob_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct WindowMut<'a> {
+    /// Whoever makes this has the steps to itself for `'a`.
+    window: WindowRef<'a>,
+}
+
+/// Every window of a number of steps, from the first to the last. Made by [`AnyBlob::windows`].
+#[derive(Debug, Clone)]
+pub struct Windows<'a> {
+    blob: &'a AnyBlob,
+    len: usize,
+    positions: Range<usize>,
+}
+
+impl<'a> WindowRef<'a> {
+    /// These steps, all there. The blob has an outermost axis.
+    pub(super) fn new(blob: &'a AnyBlob, steps: Range<usize>) -> Result<Self, Error> {
+        let extent = blob.shape().extent(0)?;
+        let (pos, len) = check(steps, extent)?;
+        Ok(Self { blob, pos, len })
+    }
+
+    /// Steps that are known to be there: those of an owned window, whose positions were checked.
+    pub(super) fn trusted(blob: &'a AnyBlob, pos: usize, len: usize) -> Self {
+        debug_assert!(pos + len <= blob.shape().dims()[0]);
+        Self { blob, pos, len }
+    }
+
+    /// The blob that this is a window of.
+    pub fn owner(&self) -> &'a AnyBlob {
+        self.blob
+    }
+
+    /// The first step, counted in the blob.
+    pub fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no steps.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The extents: those of the blob, with the number of steps for the outermost.
+    pub fn shape(&self) -> Shape {
+        let owners = self.blob.shape().dims();
+        let mut dims = [0; MAX_AXES];
+        dims[..owners.len()].copy_from_slice(owners);
+        dims[0] = self.len;
+        Shape::new(&dims[..owners.len()]).expect("no extent is greater than the blob's")
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.blob.dtype()
+    }
+
+    /// The number of elements.
+    pub fn count(&self) -> usize {
+        self.elements().len()
+    }
+
+    /// Some steps of this window, counted from its first one.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`].
+    pub fn window(&self, steps: Range<usize>) -> Result<WindowRef<'a>, Error> {
+        let (pos, len) = check(steps, self.len)?;
+        let pos = self.pos + pos;
+        Ok(Self { pos, len, ..*self })
+    }
+
+    /// The data's elements, for reading.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data`].
+    pub fn data<T: Element>(&self) -> Result<Ref<'a, [T]>, Error> {
+        self.part_of_data().read()
+    }
+
+    /// The diff's elements, for reading.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data`].
+    pub fn diff<T: Element>(&self) -> Result<Ref<'a, [T]>, Error> {
+        self.part_of_diff().read()
+    }
+
+    /// The data's bytes on the queue's device, for work that reads them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'a>, Error> {
+        self.part_of_data().device(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that reads them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'a>, Error> {
+        self.part_of_diff().device(queue)
+    }
+
+    /// Where the elements lie in the data's memory, and in the diff's, in bytes.
+    pub fn byte_range(&self) -> Range<usize> {
+        self.part_of_data().bytes()
+    }
+
+    /// A blob of its own with a copy of the elements, each made where the newest ones are. Of a diff, or of data, that
+    /// nobody has touched, there is nothing to copy.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn to_blob(&self) -> Result<AnyBlob, Error> {
+        let copy = AnyBlob::new(self.shape(), self.dtype())?;
+        Part::of_data(&copy).copy_from(&self.part_of_data())?;
+        Part::of_diff(&copy).copy_from(&self.part_of_diff())?;
+        Ok(copy)
+    }
+
+    pub(super) fn part_of_data(&self) -> Part<'a> {
+        Part::of_data(self.blob).trusted(self.elements())
+    }
+
+    pub(super) fn part_of_diff(&self) -> Part<'a> {
+        Part::of_diff(self.blob).trusted(self.elements())
+    }
+
+    /// Nothing overflows: the blob counts no fewer elements.
+    fn elements(&self) -> Range<usize> {
+        let step: usize = self.blob.shape().dims()[1..].iter().product();
+        self.pos * step..(self.pos + self.len) * step
+    }
+}
+
+impl<'a> WindowMut<'a> {
+    /// Of a window that nobody else uses for `'a`.
+    pub(super) fn new(window: WindowRef<'a>) -> Self {
+        Self { window }
+    }
+
+    /// The same window, for reading, while this one is not written through.
+    pub fn view(&self) -> WindowRef<'_> {
+        self.window
+    }
+
+    /// Some steps of this window, counted from its first one.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`].
+    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+        self.window.window(steps).map(WindowMut::new)
+    }
+
+    /// The steps before `mid`, and those from it on: to read one step and write the next.
+    ///
+    /// # Errors
+    /// [`Error::StepsOutOfRange`].
+    pub fn split_at_mut(self, mid: usize) -> Result<(WindowMut<'a>, WindowMut<'a>), Error> {
+        let back = self.window.window(mid..self.window.len)?;
+        let front = self.window.window(0..mid)?;
+        Ok((WindowMut::new(front), WindowMut::new(back)))
+    }
+
+    /// Copies the data, the diff or both of a window of the same shape and dtype, of this blob or another; as
+    /// [`AnyBlob::copy_from`]. Two windows of a blob may not overlap, unless they are the same.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::copy_from`].
+    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: Parts) -> Result<(), Error> {
+        source.owner().expect_dtype(self.window.dtype())?;
+        expect_shape(&self.window.shape(), &source.shape())?;
+        if parts != Parts::Diff {
+            let (to, from) = (self.window.part_of_data(), source.part_of_data());
+            to.copy_from(&from)?;
+        }
+        if parts != Parts::Data {
+            let (to, from) = (self.window.part_of_diff(), source.part_of_diff());
+            to.copy_from(&from)?;
+        }
+        Ok(())
+    }
+
+    /// The data's elements, for writing.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_mut`].
+    pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.window.part_of_data().write()
+    }
+
+    /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_overwrite`].
+    pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.window.part_of_data().overwrite()
+    }
+
+    /// The diff's elements, for writing.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_mut`].
+    pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.window.part_of_diff().write()
+    }
+
+    /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
+    ///
+    /// # Errors
+    /// As [`AnyBlob::data_overwrite`].
+    pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
+        self.window.part_of_diff().overwrite()
+    }
+
+    /// The data's bytes on the queue's device, for work that writes some of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.window.part_of_data().device_mut(queue)
+    }
+
+    /// The data's bytes on the queue's device, for work that writes all of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn data_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.window.part_of_data().device_overwrite(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that writes some of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
+        self.window.part_of_diff().device_mut(queue)
+    }
+
+    /// The diff's bytes on the queue's device, for work that writes all of them.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn diff_device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.window.part_of_diff().device_overwrite(queue)
+    }
+}
+
+impl<'a> Windows<'a> {
+    pub(super) fn new(blob: &'a AnyBlob, len: usize) -> Result<Self, Error> {
+        let extent = blob.shape().extent(0)?;
+        let last = extent.checked_sub(len);
+        let positions = 0..last.map_or(0, |last| last + 1);
+        Ok(Self {
+            blob,
+            len,
+            positions,
+        })
+    }
+
+    fn at(&self, pos: usize) -> WindowRef<'a> {
+        let (blob, len) = (self.blob, self.len);
+        WindowRef { blob, pos, len }
+    }
+}
+
+impl<'a> Iterator for Windows<'a> {
+    type Item = WindowRef<'a>;
+
+    fn next(&mut self) -> Option<WindowRef<'a>> {
+        let pos = self.positions.next()?;
+        Some(self.at(pos))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.positions.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Windows<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let pos = self.positions.next_back()?;
+        Some(self.at(pos))
+    }
+}
+
+impl ExactSizeIterator for Windows<'_> {}
+
+impl fmt::Debug for WindowRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WindowRef")
+            .field("pos", &self.pos)
+            .field("shape", &self.shape())
+            .field("dtype", &self.dtype())
+            .finish()
+    }
+}
+
+/// The first of some steps and their number, where an axis of this extent has them.
+pub(super) fn check(steps: Range<usize>, extent: usize) -> Result<(usize, usize), Error> {
+    if steps.start <= steps.end && steps.end <= extent {
+        return Ok((steps.start, steps.end - steps.start));
+    }
+    let number = |step: usize| i64::try_from(step).unwrap_or(i64::MAX);
+    Err(Error::StepsOutOfRange {
+        start: number(steps.start),
+        end: number(steps.end),
+        extent,
+    })
+}

@@ -1,0 +1,132 @@
+//! Blobs of one dtype to another: the public functions, and how work is cut for threads.
+//!
+//! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
+
+use crate::cpu::{Isa, convert as kernels};
+use crate::{Error, Part, threads};
+use blob_core::{AnyBlob, DType};
+
+/// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
+///
+/// Everything becomes the nearest element: rounded to nearest even, once, on the way to a float, cut towards zero on the
+/// way from a float to an integer. What is out of range becomes the nearest end: Inf for floats, the least or greatest
+/// integer. NaN stays NaN (its sign and the upper bits of its payload too, made quiet); integers have none, so there it
+/// is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes are copied.
+///
+/// ```
+/// use blob_core::{Blob, DType, Shape};
+///
+/// let blob = Blob::from_slice(Shape::new([3])?, &[1.5f32, -1e9, f32::NAN])?;
+/// let small = blob_ops::convert(&blob, DType::I8)?;
+/// assert_eq!(*small.data::<i8>()?, [1, -128, 0]);
+/// let error = blob_ops::convert_checked(&blob, DType::I8).unwrap_err();
+/// assert_eq!(error.to_string(), "element 0 of the data is 1.5, which i8 does not hold");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
+pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
+    let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
+    for part in touched(blob) {
+        convert_on(Isa::detect(), blob, &mut out, part)?;
+    }
+    Ok(out)
+}
+
+/// As [`convert`], if every element survives: nothing is out of range and, on the way to integers and bools, nothing has
+/// a fraction or is NaN. Rounding to a float is no loss, and neither are Inf and NaN between floats.
+///
+/// # Errors
+/// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
+pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
+    for part in touched(blob) {
+        check_on(Isa::detect(), blob, dtype, part)?;
+    }
+    convert(blob, dtype)
+}
+
+/// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has.
+///
+/// # Errors
+/// [`Error::UnlikeShapes`]; [`Error::Blob`] for a conflict, as when both share the memory, or out of memory. `out` is as
+/// it was then.
+pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    convert_on(Isa::detect(), blob, out, part)
+}
+
+/// As [`convert_into`], if every element survives, as [`convert_checked`] says.
+///
+/// # Errors
+/// As [`convert_into`]; [`Error::Lost`] names the first element that does not survive. `out` is as it was then.
+pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    check_shapes(blob, out)?;
+    check_on(Isa::detect(), blob, out.dtype(), part)?;
+    convert_on(Isa::detect(), blob, out, part)
+}
+
+fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
+    let parts = [Part::Data, Part::Diff].into_iter();
+    parts.filter(|part| !part.is_untouched(blob))
+}
+
+fn check_shapes(blob: &AnyBlob, out: &AnyBlob) -> Result<(), Error> {
+    if blob.shape() != out.shape() {
+        return Err(Error::UnlikeShapes {
+            wanted: blob.shape().clone(),
+            got: out.shape().clone(),
+        });
+    }
+    Ok(())
+}
+
+pub(crate) fn convert_on(
+    isa: Isa,
+    blob: &AnyBlob,
+    out: &mut AnyBlob,
+    part: Part,
+) -> Result<(), Error> {
+    check_shapes(blob, out)?;
+    let (from, to) = (blob.dtype(), out.dtype());
+    let piece = piece_count(blob.count() * from.size().max(to.size()), blob.count());
+    let source = part.bytes(blob)?;
+    let mut target = part.bytes_overwrite(out)?;
+    let targets = target.chunks_mut(piece * to.size());
+    let tasks = source.chunks(piece * from.size()).zip(targets).collect();
+    threads::run(tasks, |(source, target): (&[u8], &mut [u8])| {
+        kernels::convert(isa, from, source, to, target);
+    });
+    Ok(())
+}
+
+pub(crate) fn check_on(isa: Isa, blob: &AnyBlob, to: DType, part: Part) -> Result<(), Error> {
+    let from = blob.dtype();
+    let source = part.bytes(blob)?;
+    let piece = piece_count(source.len(), blob.count());
+    let pieces: Vec<_> = source.chunks(piece * from.size()).collect();
+    let mut found = vec![None; pieces.len()];
+    let tasks = pieces.into_iter().zip(&mut found).collect();
+    threads::run(tasks, |(source, found): (&[u8], &mut Option<_>)| {
+        *found = kernels::first_lost(isa, from, source, to);
+    });
+    let first = found.into_iter().enumerate();
+    let mut lost =
+        first.filter_map(|(i, found)| found.map(|(index, value)| (i * piece + index, value)));
+    match lost.next() {
+        None => Ok(()),
+        Some((index, value)) => Err(Error::Lost {
+            part,
+            index,
+            value,
+            dtype: to,
+        }),
+    }
+}
+
+/// Elements in a piece of `bytes` bytes that hold `count` elements.
+fn piece_count(bytes: usize, count: usize) -> usize {
+    count
+        .div_ceil(threads::pieces(bytes))
+        .next_multiple_of(4096)
+        .max(4096)
+}

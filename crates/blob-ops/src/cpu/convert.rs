@@ -1,0 +1,315 @@
+//! Elements of one dtype to another, block by block, and the search for what another dtype cannot hold.
+//!
+//! Relies on `lanes.rs` for reading and on `narrow.rs` for the 16-bit floats. Knows no blobs and no threads.
+
+use super::lanes::{BLOCK, Bool, Element, Lane, Scratch};
+use super::narrow::{Odd, to_bf16, to_f16};
+use super::{Isa, Kernel, Machine, no_kernel};
+use crate::scalar::Scalar;
+use blob_core::DType;
+use bytemuck::Pod;
+use half::{bf16, f16};
+use std::marker::PhantomData;
+
+/// Elements looked at before anyone asks whether one was lost.
+const STEP: usize = 512;
+
+/// A dtype that a lane can become.
+pub(crate) trait Target<L> {
+    /// The bytes of an element.
+    type Raw: Pod;
+
+    /// The nearest element; out of range the nearest end, which is Inf for floats. NaN is 0 where there is none.
+    fn saturate(x: L) -> Self::Raw;
+}
+
+macro_rules! from_lanes {
+    ($each:ident!($($arguments:tt)*)) => {
+        $each!($($arguments)* i8); $each!($($arguments)* u8);
+        $each!($($arguments)* i16); $each!($($arguments)* u16);
+        $each!($($arguments)* i32); $each!($($arguments)* u32);
+        $each!($($arguments)* i64); $each!($($arguments)* u64);
+        $each!($($arguments)* f32); $each!($($arguments)* f64);
+    };
+}
+
+/// One of the expressions that make a target of a lane.
+macro_rules! target {
+    ($target:ty, $raw:ty, $x:ident => $made:expr, $lane:ty) => {
+        impl Target<$lane> for $target {
+            type Raw = $raw;
+            #[inline(always)]
+            fn saturate($x: $lane) -> $raw {
+                $made
+            }
+        }
+    };
+}
+
+macro_rules! to_float {
+    ($target:ident $lane:ty) => {
+        target!($target, [u8; size_of::<$target>()], x => (x as $target).to_ne_bytes(), $lane);
+    };
+}
+from_lanes!(to_float!(f32));
+from_lanes!(to_float!(f64));
+
+macro_rules! to_half {
+    ($target:ident, $narrow:ident, $lane:ty) => {
+        target!($target, [u8; 2], x => $narrow(x.odd()).to_ne_bytes(), $lane);
+    };
+}
+from_lanes!(to_half!(f16, to_f16,));
+from_lanes!(to_half!(bf16, to_bf16,));
+
+macro_rules! to_bool {
+    ($lane:ty) => {
+        target!(Bool, [u8; 1], x => [u8::from(x != <$lane>::ZERO)], $lane);
+    };
+}
+from_lanes!(to_bool!());
+
+macro_rules! to_integer {
+    // `as` saturates.
+    ($target:ident f32) => {
+        target!($target, [u8; size_of::<$target>()], x => (x as $target).to_ne_bytes(), f32);
+    };
+    ($target:ident f64) => {
+        target!($target, [u8; size_of::<$target>()], x => (x as $target).to_ne_bytes(), f64);
+    };
+    // Here `as` would wrap.
+    ($target:ident $lane:ident) => {
+        target!($target, [u8; size_of::<$target>()], x => {
+            const LOW: $lane = clamped($target::MIN as i128, $lane::MIN as i128, $lane::MAX as i128) as $lane;
+            const HIGH: $lane = clamped($target::MAX as i128, $lane::MIN as i128, $lane::MAX as i128) as $lane;
+            (x.clamp(LOW, HIGH) as $target).to_ne_bytes()
+        }, $lane);
+    };
+}
+from_lanes!(to_integer!(i8));
+from_lanes!(to_integer!(u8));
+from_lanes!(to_integer!(i16));
+from_lanes!(to_integer!(u16));
+from_lanes!(to_integer!(i32));
+from_lanes!(to_integer!(u32));
+from_lanes!(to_integer!(i64));
+from_lanes!(to_integer!(u64));
+
+const fn clamped(x: i128, low: i128, high: i128) -> i128 {
+    if x < low {
+        low
+    } else if x > high {
+        high
+    } else {
+        x
+    }
+}
+
+/// Runs the body with a name for the type that stands for the dtype.
+macro_rules! with_element {
+    ($dtype:expr, $element:ident => $body:expr) => {
+        match $dtype {
+            DType::U8 => with_element!(@ u8, $element => $body),
+            DType::I8 => with_element!(@ i8, $element => $body),
+            DType::I16 => with_element!(@ i16, $element => $body),
+            DType::U16 => with_element!(@ u16, $element => $body),
+            DType::I32 => with_element!(@ i32, $element => $body),
+            DType::U32 => with_element!(@ u32, $element => $body),
+            DType::I64 => with_element!(@ i64, $element => $body),
+            DType::U64 => with_element!(@ u64, $element => $body),
+            DType::F16 => with_element!(@ f16, $element => $body),
+            DType::BF16 => with_element!(@ bf16, $element => $body),
+            DType::F32 => with_element!(@ f32, $element => $body),
+            DType::F64 => with_element!(@ f64, $element => $body),
+            DType::Bool => with_element!(@ Bool, $element => $body),
+            other => no_kernel(other),
+        }
+    };
+    (@ $type:ty, $element:ident => $body:expr) => {{
+        type $element = $type;
+        $body
+    }};
+}
+
+/// Converts whole elements of `from` in `source` to as many of `to` in `target`.
+pub(crate) fn convert(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
+    if from == to && from != DType::Bool {
+        return target.copy_from_slice(source);
+    }
+    with_element!(from, E => with_element!(to, T => isa.run(Convert::<E, T> {
+        source,
+        target,
+        types: PhantomData,
+    })))
+}
+
+struct Convert<'a, E, T> {
+    source: &'a [u8],
+    target: &'a mut [u8],
+    types: PhantomData<(E, T)>,
+}
+
+impl<E: Element, T: Target<E::Lane>> Kernel for Convert<'_, E, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        let mut scratch = Scratch::new();
+        let targets = bytemuck::cast_slice_mut::<u8, T::Raw>(self.target);
+        let blocks = self.source.chunks(BLOCK * E::SIZE);
+        for (block, targets) in blocks.zip(targets.chunks_mut(BLOCK)) {
+            for (target, &x) in targets.iter_mut().zip(E::lanes(block, &mut scratch)) {
+                *target = T::saturate(x);
+            }
+        }
+    }
+}
+
+/// What a dtype holds without more loss than rounding.
+#[derive(Clone, Copy)]
+enum Holds {
+    /// The whole numbers from the first to the last.
+    Whole(i128, i128),
+    /// Everything whose magnitude is below this, and Inf and NaN.
+    Below(f64),
+}
+
+impl Holds {
+    fn of(dtype: DType) -> Holds {
+        macro_rules! whole {
+            ($integer:ident) => {
+                Holds::Whole($integer::MIN.into(), $integer::MAX.into())
+            };
+        }
+        // Halfway from the greatest number to the next that a wider exponent would have.
+        let middle = |bits: i32, exponent: i32| (2.0 - 2f64.powi(-bits)) * 2f64.powi(exponent);
+        match dtype {
+            DType::U8 => whole!(u8),
+            DType::I8 => whole!(i8),
+            DType::I16 => whole!(i16),
+            DType::U16 => whole!(u16),
+            DType::I32 => whole!(i32),
+            DType::U32 => whole!(u32),
+            DType::I64 => whole!(i64),
+            DType::U64 => whole!(u64),
+            DType::Bool => Holds::Whole(0, 1),
+            DType::F16 => Holds::Below(middle(11, 15)),
+            DType::BF16 => Holds::Below(middle(8, 127)),
+            DType::F32 => Holds::Below(middle(24, 127)),
+            DType::F64 => Holds::Below(f64::INFINITY),
+            other => no_kernel(other),
+        }
+    }
+}
+
+/// A lane that can be looked at through [`Holds`], brought into its own type once.
+trait Bounded: Lane {
+    type Bounds: Copy;
+    fn bounds(holds: Holds) -> Self::Bounds;
+    fn is_held(self, bounds: Self::Bounds) -> bool;
+}
+
+macro_rules! bounded_integer {
+    ($($lane:ident)*) => { $(
+        impl Bounded for $lane {
+            type Bounds = ($lane, $lane);
+            fn bounds(holds: Holds) -> Self::Bounds {
+                let (low, high) = match holds {
+                    Holds::Whole(low, high) => (low, high),
+                    // Saturates; the limits are whole and not among what is held.
+                    Holds::Below(limit) => (1 - limit as i128, limit as i128 - 1),
+                };
+                let fit = |x| clamped(x, $lane::MIN as i128, $lane::MAX as i128) as $lane;
+                (fit(low), fit(high))
+            }
+            #[inline(always)]
+            fn is_held(self, (low, high): Self::Bounds) -> bool {
+                (self >= low) & (self <= high)
+            }
+        }
+    )* };
+}
+bounded_integer!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// Of floats: the first number that is held, the first above that is not, and which fractions are looked at.
+#[derive(Clone, Copy)]
+enum Floats<L> {
+    Whole(L, L),
+    Below(L),
+}
+
+macro_rules! bounded_float {
+    ($($lane:ident)*) => { $(
+        impl Bounded for $lane {
+            type Bounds = Floats<$lane>;
+            fn bounds(holds: Holds) -> Self::Bounds {
+                match holds {
+                    // Powers of two, or zero or one: exact.
+                    Holds::Whole(low, high) => Floats::Whole(low as $lane, (high + 1) as $lane),
+                    Holds::Below(limit) => Floats::Below(limit as $lane),
+                }
+            }
+            #[inline(always)]
+            fn is_held(self, bounds: Self::Bounds) -> bool {
+                match bounds {
+                    Floats::Whole(low, end) => {
+                        (self >= low) & (self < end) & (self.trunc() == self)
+                    }
+                    Floats::Below(limit) => (self.abs() < limit) | !Lane::is_finite(self),
+                }
+            }
+        }
+    )* };
+}
+bounded_float!(f32 f64);
+
+/// The first of whole elements that `to` does not hold, with its index.
+pub(crate) fn first_lost(
+    isa: Isa,
+    from: DType,
+    source: &[u8],
+    to: DType,
+) -> Option<(usize, Scalar)> {
+    let holds = Holds::of(to);
+    with_element!(from, E => isa.run(Search::<E> {
+        source,
+        holds,
+        element: PhantomData,
+    }))
+}
+
+struct Search<'a, E> {
+    source: &'a [u8],
+    holds: Holds,
+    element: PhantomData<E>,
+}
+
+impl<E: Element<Lane: Bounded>> Kernel for Search<'_, E> {
+    type Out = Option<(usize, Scalar)>;
+    #[inline(always)]
+    fn run<M: Machine>(self) -> Self::Out {
+        let bounds = E::Lane::bounds(self.holds);
+        let mut scratch = Scratch::new();
+        for (block, bytes) in self.source.chunks(STEP * E::SIZE).enumerate() {
+            let lanes = E::lanes(bytes, &mut scratch);
+            let held = lanes.iter().fold(true, |held, x| held & x.is_held(bounds));
+            if !held {
+                let found = lanes.iter().position(|x| !x.is_held(bounds))?;
+                return Some((block * STEP + found, lanes[found].scalar()));
+            }
+        }
+        None
+    }
+}
+
+/// One number as an element of a dtype, in its first bytes; none where the dtype does not hold it.
+pub(crate) fn single(scalar: Scalar, to: DType) -> Option<[u8; 8]> {
+    let (from, bytes) = match scalar {
+        Scalar::I(x) => (DType::I64, x.to_ne_bytes()),
+        Scalar::U(x) => (DType::U64, x.to_ne_bytes()),
+        Scalar::F(x) => (DType::F64, x.to_ne_bytes()),
+    };
+    let mut element = [0; 8];
+    let lost = first_lost(Isa::Portable, from, &bytes, to);
+    convert(Isa::Portable, from, &bytes, to, &mut element[..to.size()]);
+    lost.is_none().then_some(element)
+}

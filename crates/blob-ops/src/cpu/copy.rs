@@ -1,0 +1,337 @@
+//! Merge and split on one thread: rows that are put together from a run of each part, or taken apart.
+//!
+//! Long runs are copied where they belong. Short ones go through a buffer in the first-level cache, a block of rows at
+//! a time, so that source and destination are touched line by line. Knows no axes, no threads.
+
+use super::zip::{unzip, zip};
+use super::{Kernel, Machine, Store};
+use crate::plan::LINE;
+
+/// Bytes that go through the cache at a time.
+const BUFFER: usize = 16 << 10;
+
+/// Runs from here on are written past the caches one by one, whatever their alignment: their ends are then few.
+const LONG: usize = 1024;
+
+/// One of the tensors that are merged: its bytes, and how many of them a row takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) run: usize,
+}
+
+impl<'a> Part<'a> {
+    /// A part of so many rows.
+    pub(crate) fn new(bytes: &'a [u8], rows: usize) -> Self {
+        let run = bytes.len() / rows;
+        Part { bytes, run }
+    }
+}
+
+/// One of the tensors that a split makes.
+#[derive(Debug)]
+pub(crate) struct PartMut<'a> {
+    pub(crate) bytes: &'a mut [u8],
+    pub(crate) run: usize,
+}
+
+impl<'a> PartMut<'a> {
+    /// A part of so many rows.
+    pub(crate) fn new(bytes: &'a mut [u8], rows: usize) -> Self {
+        let run = bytes.len() / rows;
+        PartMut { bytes, run }
+    }
+
+    /// Its first rows, which it has then no longer.
+    pub(crate) fn take(&mut self, rows: usize) -> Self {
+        let bytes = std::mem::take(&mut self.bytes);
+        let (bytes, rest) = bytes.split_at_mut(rows * self.run);
+        self.bytes = rest;
+        PartMut {
+            bytes,
+            run: self.run,
+        }
+    }
+}
+
+/// Fills `dst` with rows of one run of each part, from the parts' row `start` on.
+pub(crate) struct Join<'a> {
+    pub(crate) parts: &'a [Part<'a>],
+    pub(crate) start: usize,
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) store: Store,
+}
+
+/// Fills the parts with their runs of the rows of `src`.
+pub(crate) struct Cut<'a, 'b> {
+    pub(crate) src: &'a [u8],
+    pub(crate) parts: &'a mut [PartMut<'b>],
+    pub(crate) store: Store,
+}
+
+/// A copy of its own.
+pub(crate) struct Copy<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) store: Store,
+}
+
+impl Kernel for Copy<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        self.store.write::<M>(self.dst, self.src);
+        M::fence();
+    }
+}
+
+/// How the runs of a row move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// So many runs of one width that a register takes.
+    Zip { count: usize, width: usize },
+    /// Each where it belongs.
+    Runs,
+    /// A block of rows at a time.
+    Blocks,
+}
+
+impl Way {
+    fn of(runs: impl Iterator<Item = usize> + Clone, base: usize, store: Store) -> Self {
+        let count = runs.clone().count();
+        let width = runs.clone().next().unwrap_or(0);
+        let equal = runs.clone().all(|run| run == width);
+        let lines = runs.clone().all(|run| run % LINE == 0) && base.is_multiple_of(LINE);
+        let shortest = runs.clone().min().unwrap_or(0);
+        match store {
+            _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => {
+                Way::Zip { count, width }
+            }
+            _ if shortest >= LONG => Way::Runs,
+            Store::Past if lines => Way::Runs,
+            Store::Cached if shortest >= LINE => Way::Runs,
+            _ if runs.sum::<usize>() > BUFFER => Way::Runs,
+            _ => Way::Blocks,
+        }
+    }
+}
+
+/// Calls a method with the width and the count as constants.
+macro_rules! constant {
+    ($width:expr, $count:expr, $self:ident.$method:ident::<$machine:ident>()) => {
+        constant!(@ $width, $count, $self.$method::<$machine>, (1 2 3 4) (2 2 3 4) (4 2 3 4) (8 2 3 4) (16 2 3 4))
+    };
+    (@ $width:expr, $count:expr, $self:ident.$method:ident::<$machine:ident>, $(($w:literal $($n:literal)*))*) => {
+        match ($width, $count) {
+            $($(($w, $n) => $self.$method::<$machine, $w, $n>(),)*)*
+            (width, count) => unreachable!("{count} runs of {width} bytes are no zip"),
+        }
+    };
+}
+
+impl Kernel for Join<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        let runs = self.parts.iter().map(|part| part.run);
+        match Way::of(runs, self.dst.as_ptr().addr(), self.store) {
+            Way::Zip { count, width } => constant!(width, count, self.zip::<M>()),
+            Way::Runs => self.runs::<M>(),
+            Way::Blocks => self.blocks::<M>(),
+        }
+        M::fence();
+    }
+}
+
+impl Join<'_> {
+    fn row(&self) -> usize {
+        self.parts.iter().map(|part| part.run).sum()
+    }
+
+    #[inline(always)]
+    fn runs<M: Machine>(&mut self) {
+        let mut rest = &mut *self.dst;
+        let mut row = self.start;
+        while !rest.is_empty() {
+            for part in self.parts {
+                let (dst, after) = rest.split_at_mut(part.run);
+                self.store
+                    .write::<M>(dst, &part.bytes[row * part.run..][..part.run]);
+                rest = after;
+            }
+            row += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn blocks<M: Machine>(&mut self) {
+        let row = self.row();
+        let rows = BUFFER / row;
+        let mut buffer = [0; BUFFER];
+        for (block, dst) in self.dst.chunks_mut(rows * row).enumerate() {
+            let start = self.start + block * rows;
+            match self.store {
+                Store::Cached => gather(self.parts, start, dst, row),
+                Store::Past => {
+                    let buffer = &mut buffer[..dst.len()];
+                    gather(self.parts, start, buffer, row);
+                    M::stream(dst, buffer);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn zip<M: Machine, const W: usize, const N: usize>(&mut self) {
+        let parts: [&[u8]; N] = std::array::from_fn(|k| &self.parts[k].bytes[self.start * W..]);
+        let mut buffer = [0; BUFFER];
+        let step = BUFFER / (W * N) * W * N;
+        for (block, dst) in self.dst.chunks_mut(step).enumerate() {
+            let parts = parts.map(|part| &part[block * step / N..][..dst.len() / N]);
+            match self.store {
+                Store::Cached => zip::<W, N>(parts, dst),
+                Store::Past => {
+                    let buffer = &mut buffer[..dst.len()];
+                    zip::<W, N>(parts, buffer);
+                    M::stream(dst, buffer);
+                }
+            }
+        }
+    }
+}
+
+/// Puts together as many rows as `dst` holds.
+#[inline(always)]
+fn gather(parts: &[Part<'_>], start: usize, dst: &mut [u8], row: usize) {
+    let rows = dst.len() / row;
+    let mut at = 0;
+    for part in parts {
+        let src = &part.bytes[start * part.run..][..rows * part.run];
+        copy_rows(
+            Rows {
+                bytes: src,
+                step: part.run,
+            },
+            &mut dst[at..],
+            row,
+            part.run,
+        );
+        at += part.run;
+    }
+}
+
+impl Kernel for Cut<'_, '_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        let runs = self.parts.iter().map(|part| part.run);
+        let base = self
+            .parts
+            .iter()
+            .fold(0, |all, part| all | part.bytes.as_ptr().addr());
+        match Way::of(runs, base, self.store) {
+            Way::Zip { count, width } => constant!(width, count, self.unzip::<M>()),
+            Way::Runs => self.runs::<M>(),
+            Way::Blocks => self.blocks::<M>(),
+        }
+        M::fence();
+    }
+}
+
+impl Cut<'_, '_> {
+    fn row(&self) -> usize {
+        self.parts.iter().map(|part| part.run).sum()
+    }
+
+    #[inline(always)]
+    fn runs<M: Machine>(&mut self) {
+        for (row, src) in self.src.chunks_exact(self.row()).enumerate() {
+            let mut rest = src;
+            for part in &mut *self.parts {
+                let (src, after) = rest.split_at(part.run);
+                self.store
+                    .write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
+                rest = after;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn blocks<M: Machine>(&mut self) {
+        let row = self.row();
+        let rows = BUFFER / row;
+        let mut buffer = [0; BUFFER];
+        for (block, src) in self.src.chunks(rows * row).enumerate() {
+            let mut at = 0;
+            for part in self.parts.iter_mut().filter(|part| part.run > 0) {
+                let len = src.len() / row * part.run;
+                let dst = &mut part.bytes[block * rows * part.run..][..len];
+                let src = Rows {
+                    bytes: &src[at..],
+                    step: row,
+                };
+                match self.store {
+                    Store::Cached => copy_rows(src, dst, part.run, part.run),
+                    Store::Past => {
+                        copy_rows(src, &mut buffer[..len], part.run, part.run);
+                        M::stream(dst, &buffer[..len]);
+                    }
+                }
+                at += part.run;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn unzip<M: Machine, const W: usize, const N: usize>(&mut self) {
+        let step = BUFFER / (W * N) * W;
+        let mut buffer = [[0; BUFFER / 2]; N];
+        for (block, src) in self.src.chunks(step * N).enumerate() {
+            let (start, len) = (block * step, src.len() / N);
+            unzip::<W, N>(src, buffer.each_mut().map(|part| &mut part[..len]));
+            for (part, buffer) in self.parts.iter_mut().zip(&buffer) {
+                self.store
+                    .write::<M>(&mut part.bytes[start..][..len], &buffer[..len]);
+            }
+        }
+    }
+}
+
+/// Runs that start every `step` bytes.
+struct Rows<'a> {
+    bytes: &'a [u8],
+    step: usize,
+}
+
+/// Copies as many runs of `run` bytes as both sides have room for; `step` is the destination's.
+#[inline(always)]
+fn copy_rows(src: Rows<'_>, dst: &mut [u8], step: usize, run: usize) {
+    macro_rules! constant {
+        ($($len:literal)*) => {
+            match run {
+                0 => {}
+                $($len => copy_constant::<$len>(src, dst, step),)*
+                _ => {
+                    for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
+                        if src.len() >= run && dst.len() >= run {
+                            dst[..run].copy_from_slice(&src[..run]);
+                        }
+                    }
+                }
+            }
+        };
+    }
+    constant!(1 2 3 4 6 8 10 12 14 16 20 24 28 32 40 48 56 64)
+}
+
+#[inline(always)]
+fn copy_constant<const LEN: usize>(src: Rows<'_>, dst: &mut [u8], step: usize) {
+    for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
+        if let (Some(src), Some(dst)) = (src.first_chunk::<LEN>(), dst.first_chunk_mut::<LEN>()) {
+            *dst = *src;
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Element-wise arithmetic of one run of elements, in place, at any alignment.
+//!
+//! Every number is computed in its own type, f16 and bf16 in f32. Nothing is contracted, and which NaN comes out is
+//! decided here and not by the order of an instruction's operands, so every instruction set gives the same bits.
+
+use super::lanes::widen_f16;
+use super::{Kernel, Machine, narrow};
+use blob_core::{DType, Element};
+use bytemuck::Pod;
+use half::{bf16, f16};
+use std::marker::PhantomData;
+
+/// A dtype that has arithmetic.
+pub(crate) trait Number: Sync {
+    /// The bytes of an element.
+    type Raw: Pod + Send + Sync;
+    /// What it is computed in.
+    type Value: Value + Pod;
+    /// The dtype of that.
+    const COMPUTED: DType;
+
+    fn load(raw: Self::Raw) -> Self::Value;
+    fn store(value: Self::Value) -> Self::Raw;
+    /// A subnormal number becomes the zero of its sign.
+    fn flush(raw: Self::Raw) -> Self::Raw;
+}
+
+/// What kernels compute in. Integers wrap.
+pub(crate) trait Value: Copy + Send + Sync {
+    fn plus(self, x: Self) -> Self;
+    fn minus(self, x: Self) -> Self;
+    fn times(self, x: Self) -> Self;
+}
+
+macro_rules! integer {
+    ($($number:ty)*) => { $(
+        impl Number for $number {
+            type Raw = [u8; size_of::<$number>()];
+            type Value = $number;
+            const COMPUTED: DType = <$number as Element>::DTYPE;
+            #[inline(always)]
+            fn load(raw: Self::Raw) -> $number {
+                <$number>::from_ne_bytes(raw)
+            }
+            #[inline(always)]
+            fn store(value: $number) -> Self::Raw {
+                value.to_ne_bytes()
+            }
+            #[inline(always)]
+            fn flush(raw: Self::Raw) -> Self::Raw {
+                raw
+            }
+        }
+
+        impl Value for $number {
+            #[inline(always)]
+            fn plus(self, x: Self) -> Self {
+                self.wrapping_add(x)
+            }
+            #[inline(always)]
+            fn minus(self, x: Self) -> Self {
+                self.wrapping_sub(x)
+            }
+            #[inline(always)]
+            fn times(self, x: Self) -> Self {
+                self.wrapping_mul(x)
+            }
+        }
+    )* };
+}
+integer!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// Which NaN an operation gives: its first operand that is one, made quiet, else the one that x86 makes, a negative one.
+/// It is what x86 does as long as the compiler leaves the operands in their order.
+trait Settle {
+    fn settle(self, a: Self, b: Self) -> Self;
+}
+
+macro_rules! float_value {
+    ($value:ident, $quiet:expr, $made:expr) => {
+        impl Settle for $value {
+            #[inline(always)]
+            fn settle(self, a: Self, b: Self) -> Self {
+                let of_b = if b.is_nan() {
+                    b.to_bits() | $quiet
+                } else {
+                    $made
+                };
+                let nan = if a.is_nan() {
+                    a.to_bits() | $quiet
+                } else {
+                    of_b
+                };
+                Self::from_bits(if self.is_nan() { nan } else { self.to_bits() })
+            }
+        }
+
+        impl Value for $value {
+            #[inline(always)]
+            fn plus(self, x: Self) -> Self {
+                (self + x).settle(self, x)
+            }
+            #[inline(always)]
+            fn minus(self, x: Self) -> Self {
+                (self - x).settle(self, x)
+            }
+            #[inline(always)]
+            fn times(self, x: Self) -> Self {
+                (self * x).settle(self, x)
+            }
+        }
+    };
+}
+float_value!(f32, 0x0040_0000, 0xFFC0_0000);
+float_value!(f64, 1 << 51, 0xFFF8 << 48);
+
+macro_rules! float {
+    ($number:ty, $value:ty, $word:ty, $exponent:expr, $load:expr, $store:expr) => {
+        impl Number for $number {
+            type Raw = [u8; size_of::<$number>()];
+            type Value = $value;
+            const COMPUTED: DType = <$value as Element>::DTYPE;
+            #[inline(always)]
+            fn load(raw: Self::Raw) -> $value {
+                $load(<$word>::from_ne_bytes(raw))
+            }
+            #[inline(always)]
+            fn store(value: $value) -> Self::Raw {
+                let word: $word = $store(value);
+                word.to_ne_bytes()
+            }
+            #[inline(always)]
+            fn flush(raw: Self::Raw) -> Self::Raw {
+                let word = <$word>::from_ne_bytes(raw);
+                let sign = word & !(<$word>::MAX >> 1);
+                let kept = if word & $exponent == 0 { sign } else { word };
+                kept.to_ne_bytes()
+            }
+        }
+    };
+}
+float!(f32, f32, u32, 0x7F80_0000, f32::from_bits, f32::to_bits);
+float!(f64, f64, u64, 0x7FF0 << 48, f64::from_bits, f64::to_bits);
+float!(f16, f32, u16, 0x7C00, widen_f16, narrow::to_f16);
+float!(bf16, f32, u16, 0x7F80, widen_bf16, narrow::to_bf16);
+
+#[inline(always)]
+fn widen_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// What happens to one element.
+pub(crate) trait Unary<N: Number>: Copy + Sync {
+    fn apply(self, y: N::Raw) -> N::Raw;
+}
+
+/// What happens to one element, another one given.
+pub(crate) trait Binary<N: Number>: Copy + Sync {
+    fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw;
+}
+
+/// y + x.
+#[derive(Clone, Copy)]
+pub(crate) struct Add;
+
+impl<N: Number> Binary<N> for Add {
+    #[inline(always)]
+    fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw {
+        N::store(N::load(y).plus(N::load(x)))
+    }
+}
+
+/// y + x with subnormal operands and results made zero.
+#[derive(Clone, Copy)]
+pub(crate) struct FlushedAdd;
+
+impl<N: Number> Binary<N> for FlushedAdd {
+    #[inline(always)]
+    fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw {
+        let sum = N::load(N::flush(y)).plus(N::load(N::flush(x)));
+        N::flush(N::store(sum))
+    }
+}
+
+/// y − x.
+#[derive(Clone, Copy)]
+pub(crate) struct Subtract;
+
+impl<N: Number> Binary<N> for Subtract {
+    #[inline(always)]
+    fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw {
+        N::store(N::load(y).minus(N::load(x)))
+    }
+}
+
+/// y + (x·alpha), two roundings.
+#[derive(Clone, Copy)]
+pub(crate) struct Axpy<V>(pub(crate) V);
+
+impl<N: Number> Binary<N> for Axpy<N::Value> {
+    #[inline(always)]
+    fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw {
+        N::store(N::load(y).plus(N::load(x).times(self.0)))
+    }
+}
+
+/// y·alpha.
+#[derive(Clone, Copy)]
+pub(crate) struct Scale<V>(pub(crate) V);
+
+impl<N: Number> Unary<N> for Scale<N::Value> {
+    #[inline(always)]
+    fn apply(self, y: N::Raw) -> N::Raw {
+        N::store(N::load(y).times(self.0))
+    }
+}
+
+/// Every element of `y`.
+pub(crate) struct Map<'a, N, O> {
+    pub(crate) y: &'a mut [u8],
+    pub(crate) op: O,
+    pub(crate) number: PhantomData<N>,
+}
+
+impl<N: Number, O: Unary<N>> Kernel for Map<'_, N, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        for y in bytemuck::cast_slice_mut::<u8, N::Raw>(self.y) {
+            *y = self.op.apply(*y);
+        }
+    }
+}
+
+/// Every element of `y` with the one of `x` at its place; both are equally long.
+pub(crate) struct Zip<'a, N, O> {
+    pub(crate) y: &'a mut [u8],
+    pub(crate) x: &'a [u8],
+    pub(crate) op: O,
+    pub(crate) number: PhantomData<N>,
+}
+
+impl<N: Number, O: Binary<N>> Kernel for Zip<'_, N, O> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        let y = bytemuck::cast_slice_mut::<u8, N::Raw>(self.y);
+        for (y, x) in y.iter_mut().zip(bytemuck::cast_slice(self.x)) {
+            *y = self.op.apply(*y, *x);
+        }
+    }
+}
+
+/// The same element over and over.
+pub(crate) struct Fill<'a, R> {
+    pub(crate) y: &'a mut [u8],
+    pub(crate) value: R,
+}
+
+impl<R: Pod> Kernel for Fill<'_, R> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        bytemuck::cast_slice_mut(self.y).fill(self.value);
+    }
+}

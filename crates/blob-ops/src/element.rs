@@ -1,0 +1,234 @@
+//! Arithmetic on the elements of blobs, in place: the public functions, their checks and how work is cut for threads.
+//!
+//! A result depends on no other element, so neither the cut nor the instruction set changes a bit. The kernels are in
+//! `cpu/element.rs`. Nothing here fills: `fill.rs` does.
+
+use crate::cpu::element::{
+    Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip,
+};
+use crate::cpu::{Isa, convert};
+use crate::{Error, Part, Scalar, threads};
+use blob_core::{AnyBlob, DType};
+use half::{bf16, f16};
+use std::marker::PhantomData;
+
+/// Runs the body with a name for the number type of a dtype, or returns that it has no arithmetic.
+macro_rules! with_number {
+    ($dtype:expr, $number:ident => $body:expr) => {
+        match $dtype {
+            DType::U8 => with_number!(@ u8, $number => $body),
+            DType::I8 => with_number!(@ i8, $number => $body),
+            DType::I16 => with_number!(@ i16, $number => $body),
+            DType::U16 => with_number!(@ u16, $number => $body),
+            DType::I32 => with_number!(@ i32, $number => $body),
+            DType::U32 => with_number!(@ u32, $number => $body),
+            DType::I64 => with_number!(@ i64, $number => $body),
+            DType::U64 => with_number!(@ u64, $number => $body),
+            DType::F16 => with_number!(@ f16, $number => $body),
+            DType::BF16 => with_number!(@ bf16, $number => $body),
+            DType::F32 => with_number!(@ f32, $number => $body),
+            DType::F64 => with_number!(@ f64, $number => $body),
+            dtype => Err(Error::NoArithmetic { dtype }),
+        }
+    };
+    (@ $type:ty, $number:ident => $body:expr) => {{
+        type $number = $type;
+        $body
+    }};
+}
+
+/// y += x, on one part of each.
+///
+/// Floats by IEEE 754, f16 and bf16 computed in f32 and rounded once more; integers wrap. Of two NaN that of `y` comes
+/// out, made quiet; Inf − Inf is x86's negative quiet NaN on every machine.
+///
+/// # Errors
+/// [`Error::UnlikeDTypes`] and [`Error::UnlikeShapes`] if the blobs differ; [`Error::NoArithmetic`] for bools;
+/// [`Error::Blob`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
+pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    add_on(Isa::detect(), y, x, part)
+}
+
+pub(crate) fn add_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    check_alike(y, x)?;
+    with_number!(y.dtype(), N => zip::<N, _>(isa, y, x, part, Add))
+}
+
+/// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
+///
+/// This is NeoML's `Add`, bit for bit, which runs with the processor's DAZ and FTZ switched on. The switches are not
+/// touched here: the bits are selected. Integers are added as by `add`.
+///
+/// # Errors
+/// As [`add`].
+pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
+    add_flush_subnormals_on(Isa::detect(), y, x, part)
+}
+
+pub(crate) fn add_flush_subnormals_on(
+    isa: Isa,
+    y: &mut AnyBlob,
+    x: &AnyBlob,
+    part: Part,
+) -> Result<(), Error> {
+    check_alike(y, x)?;
+    with_number!(y.dtype(), N => zip::<N, _>(isa, y, x, part, FlushedAdd))
+}
+
+/// y += alpha·x, on one part of each: the product is rounded before it is added.
+///
+/// `alpha` is rounded to the type that computes: f32 for f16, bf16 and f32, f64 for f64. Otherwise as [`add`].
+///
+/// # Errors
+/// As [`add`], and [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only as Inf.
+pub fn axpy(
+    y: &mut AnyBlob,
+    alpha: impl Into<Scalar>,
+    x: &AnyBlob,
+    part: Part,
+) -> Result<(), Error> {
+    axpy_on(Isa::detect(), y, alpha.into(), x, part)
+}
+
+pub(crate) fn axpy_on(
+    isa: Isa,
+    y: &mut AnyBlob,
+    alpha: Scalar,
+    x: &AnyBlob,
+    part: Part,
+) -> Result<(), Error> {
+    check_alike(y, x)?;
+    with_number!(y.dtype(), N => {
+        let op = Axpy(factor::<N>(alpha)?);
+        zip::<N, _>(isa, y, x, part, op)
+    })
+}
+
+/// data −= diff, Caffe's `Update`, bit for bit.
+///
+/// A diff that was never touched is all zeros: then nothing is written, and it stays untouched.
+///
+/// ```
+/// use blob_core::{Blob, Shape};
+/// use blob_ops::{Part, Scalar};
+///
+/// let mut weights = Blob::from_slice(Shape::new([2])?, &[1.0f32, -2.0])?.into_any();
+/// blob_ops::fill(&mut weights, 0.5, Part::Diff)?;
+/// blob_ops::update(&mut weights)?;
+/// assert_eq!(*weights.data::<f32>()?, [0.5, -2.5]);
+/// assert_eq!(blob_ops::asum(&weights, Part::Data)?, Scalar::F(3.0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::NoArithmetic`] for bools; [`Error::Blob`] for a conflict, as when data and diff are one memory, or out of
+/// memory. The data are as they were then.
+pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
+    update_on(Isa::detect(), blob)
+}
+
+pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
+    with_number!(blob.dtype(), N => {
+        if !blob.has_diff() {
+            return Ok(());
+        }
+        let diff = blob.diff_memory().clone();
+        let x = diff.host(0..diff.len()).map_err(blob_core::Error::from)?;
+        let mut y = blob.data_bytes_mut()?;
+        zip_bytes::<N, _>(isa, &mut y, &x, Subtract);
+        Ok(())
+    })
+}
+
+/// x ·= alpha, Caffe's `scale_data` and `scale_diff`, bit for bit but for alpha = 0: NaN and Inf times 0 are NaN, as
+/// IEEE 754 says, where OpenBLAS 0.3.21 writes 0.
+///
+/// `alpha` is rounded to the type that computes: f32 for f16, bf16 and f32, f64 for f64. Integers wrap.
+///
+/// # Errors
+/// [`Error::NoArithmetic`] for bools; [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only
+/// as Inf; [`Error::Blob`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
+pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+    scale_on(Isa::detect(), blob, alpha.into(), part)
+}
+
+pub(crate) fn scale_on(
+    isa: Isa,
+    blob: &mut AnyBlob,
+    alpha: Scalar,
+    part: Part,
+) -> Result<(), Error> {
+    with_number!(blob.dtype(), N => {
+        let op = Scale(factor::<N>(alpha)?);
+        map::<N, _>(isa, &mut part.bytes_mut(blob)?, op);
+        Ok(())
+    })
+}
+
+fn check_alike(y: &AnyBlob, x: &AnyBlob) -> Result<(), Error> {
+    if x.dtype() != y.dtype() {
+        return Err(Error::UnlikeDTypes {
+            wanted: y.dtype(),
+            got: x.dtype(),
+        });
+    }
+    if x.shape() != y.shape() {
+        return Err(Error::UnlikeShapes {
+            wanted: y.shape().clone(),
+            got: x.shape().clone(),
+        });
+    }
+    Ok(())
+}
+
+fn factor<N: Number>(value: Scalar) -> Result<N::Value, Error> {
+    let dtype = N::COMPUTED;
+    let bytes = convert::single(value, dtype).ok_or(Error::Value { dtype, value })?;
+    Ok(bytemuck::pod_read_unaligned(&bytes[..dtype.size()]))
+}
+
+/// Borrows `x` first, so that a conflict is seen before `y` is made writable.
+fn zip<N: Number, O: Binary<N>>(
+    isa: Isa,
+    y: &mut AnyBlob,
+    x: &AnyBlob,
+    part: Part,
+    op: O,
+) -> Result<(), Error> {
+    let x = part.bytes(x)?;
+    let mut y = part.bytes_mut(y)?;
+    zip_bytes::<N, O>(isa, &mut y, &x, op);
+    Ok(())
+}
+
+fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
+    let piece = piece_len(y.len());
+    let tasks = y.chunks_mut(piece).zip(x.chunks(piece)).collect();
+    threads::run(tasks, |(y, x): (&mut [u8], &[u8])| {
+        isa.run(Zip::<N, O> {
+            y,
+            x,
+            op,
+            number: PhantomData,
+        });
+    });
+}
+
+fn map<N: Number, O: Unary<N>>(isa: Isa, y: &mut [u8], op: O) {
+    let piece = piece_len(y.len());
+    threads::run(y.chunks_mut(piece).collect(), |y: &mut [u8]| {
+        isa.run(Map::<N, O> {
+            y,
+            op,
+            number: PhantomData,
+        });
+    });
+}
+
+/// The length of a piece of so many bytes for one task: whole pages, and so whole elements.
+pub(crate) fn piece_len(bytes: usize) -> usize {
+    bytes
+        .div_ceil(threads::pieces(bytes))
+        .next_multiple_of(4096)
+        .max(4096)
+}

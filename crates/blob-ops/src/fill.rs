@@ -1,0 +1,130 @@
+//! One value into all elements of a blob, or of one of its objects in NeoML's sense.
+//!
+//! Relies on `cpu/convert.rs` for the value's bytes; does not read what it fills.
+
+use crate::cpu::element::Fill;
+use crate::cpu::{Isa, convert};
+use crate::element::piece_len;
+use crate::{Error, Part, Scalar, threads};
+use blob_core::AnyBlob;
+use std::ops::Range;
+
+/// Sets all elements of one part to a value.
+///
+/// Float dtypes take any number, rounded to nearest even; others only what they hold, bools 0 and 1.
+///
+/// # Errors
+/// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Blob`] for a conflict
+/// with a guard of another blob, or out of memory. The blob is as it was then.
+pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
+    fill_on(Isa::detect(), blob, value.into(), part)
+}
+
+pub(crate) fn fill_on(
+    isa: Isa,
+    blob: &mut AnyBlob,
+    value: Scalar,
+    part: Part,
+) -> Result<(), Error> {
+    let element = element(blob, value)?;
+    let size = blob.dtype().size();
+    fill_bytes(isa, &mut part.bytes_overwrite(blob)?, &element[..size]);
+    Ok(())
+}
+
+/// Sets all elements of one object of a blob of seven axes to a value, NeoML's `FillObject`.
+///
+/// The axes are BatchLength, BatchWidth, ListSize, Height, Width, Depth, Channels. The first three count objects, in
+/// row-major order; the last four are the elements of each.
+///
+/// # Errors
+/// As [`fill`]; [`Error::NoObjects`] if there are not seven axes; [`Error::ObjectOutOfRange`].
+pub fn fill_object(
+    blob: &mut AnyBlob,
+    object: usize,
+    value: impl Into<Scalar>,
+    part: Part,
+) -> Result<(), Error> {
+    fill_object_on(Isa::detect(), blob, object, value.into(), part)
+}
+
+pub(crate) fn fill_object_on(
+    isa: Isa,
+    blob: &mut AnyBlob,
+    object: usize,
+    value: Scalar,
+    part: Part,
+) -> Result<(), Error> {
+    let range = object_range(blob, object)?;
+    let element = element(blob, value)?;
+    let memory = match part {
+        Part::Data => blob.data_memory(),
+        Part::Diff => blob.diff_memory(),
+    };
+    let guard = memory.host_overwrite(range);
+    let mut bytes = guard.map_err(blob_core::Error::from)?;
+    fill_bytes(isa, &mut bytes, &element[..blob.dtype().size()]);
+    Ok(())
+}
+
+/// Sets one part to zeros. A part that was never touched stays so.
+///
+/// # Errors
+/// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
+pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
+    if part.is_untouched(blob) {
+        return Ok(());
+    }
+    fill(blob, 0u64, part)
+}
+
+/// Sets one object of a blob of seven axes to zeros, NeoML's `ClearObject`. See [`fill_object`].
+///
+/// # Errors
+/// As [`fill_object`].
+pub fn clear_object(blob: &mut AnyBlob, object: usize, part: Part) -> Result<(), Error> {
+    fill_object(blob, object, 0u64, part)
+}
+
+fn element(blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
+    let dtype = blob.dtype();
+    convert::single(value, dtype).ok_or(Error::Value { dtype, value })
+}
+
+/// The bytes of an object.
+fn object_range(blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
+    let dims = blob.shape().dims();
+    let [length, width, list, height, columns, depth, channels] = *dims else {
+        return Err(Error::NoObjects { axes: dims.len() });
+    };
+    // A shape's partial products do not overflow.
+    let objects = length * width * list;
+    if object >= objects {
+        return Err(Error::ObjectOutOfRange { object, objects });
+    }
+    let size = height * columns * depth * channels * blob.dtype().size();
+    Ok(object * size..(object + 1) * size)
+}
+
+/// `element` is 1, 2, 4 or 8 bytes long.
+fn fill_bytes(isa: Isa, bytes: &mut [u8], element: &[u8]) {
+    let piece = piece_len(bytes.len());
+    let tasks = bytes.chunks_mut(piece).collect();
+    threads::run(tasks, |y: &mut [u8]| {
+        if element.iter().all(|byte| *byte == element[0]) {
+            return y.fill(element[0]);
+        }
+        match *element {
+            [a, b] => isa.run(Fill { y, value: [a, b] }),
+            [a, b, c, d] => isa.run(Fill {
+                y,
+                value: [a, b, c, d],
+            }),
+            [a, b, c, d, e, f, g, h] => isa.run(Fill {
+                y,
+                value: [a, b, c, d, e, f, g, h],
+            }),
+            _ => unreachable!("no dtype has {} bytes", element.len()),
+        }
+    });
+}

@@ -1,0 +1,346 @@
+//! Merge and split along an axis or by whole objects: what the caller may ask for, checked before a byte moves.
+//!
+//! Either is rows of runs: `outer` rows, of which every part has one run. `merge/rows.rs` hands them to threads.
+
+pub(crate) mod rows;
+
+use crate::cpu::Means;
+use crate::cpu::copy::{Part, PartMut};
+
+use crate::plan::Split;
+use crate::{Argument, Error, Unfit};
+use blob_core::{AnyBlob, Axis, DType, Dims7, Shape};
+
+/// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
+///
+/// Any number of parts, one at least; the diffs are left alone.
+///
+/// # Errors
+/// [`Error::NoParts`]; an axis that is none; a part of another dtype than the first, or of another shape outside
+/// `axis`; a conflict with a guard of another blob; no memory.
+pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
+    let merged = Merged::of(parts, axis)?;
+    let mut out = AnyBlob::new(Shape::new(&merged.dims)?, merged.dtype)?;
+    join(parts, merged.split.outer, &mut out)?;
+    Ok(out)
+}
+
+/// As [`merge`], into the data of a blob that is already there. Allocates nothing but a few words a part.
+///
+/// # Errors
+/// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
+/// byte of it has changed.
+pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
+    let merged = Merged::of(parts, axis)?;
+    check_dtype(MERGE, Argument::Out, merged.dtype, out)?;
+    check_dims(MERGE, Argument::Out, &merged.dims, None, out)?;
+    join(parts, merged.split.outer, out)
+}
+
+/// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes apart.
+///
+/// # Errors
+/// [`Error::NoParts`]; an axis that is none; [`Error::PartsSum`] where the extents do not add up to the axis's; a
+/// conflict with a guard of another blob; no memory.
+pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
+    let axis = blob.shape().axis(axis)?;
+    let split = Split::new(blob.shape().dims(), axis);
+    check_sum(SPLIT, Some(axis), split.len, extents.iter().copied())?;
+    let part = |&extent: &usize| {
+        let shape = blob.shape().with_extent(axis, extent)?;
+        AnyBlob::new(shape, blob.dtype())
+    };
+    let mut parts = extents.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    cut(blob, split.outer, &mut parts.iter_mut().collect::<Vec<_>>())?;
+    Ok(parts)
+}
+
+/// As [`split`], into the data of blobs that are already there. Allocates nothing but a few words a part.
+///
+/// # Errors
+/// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
+/// `blob` or another part. Then no byte of any part has changed.
+pub fn split_into(
+    blob: &AnyBlob,
+    axis: impl Axis,
+    parts: &mut [&mut AnyBlob],
+) -> Result<(), Error> {
+    let axis = blob.shape().axis(axis)?;
+    let split = Split::new(blob.shape().dims(), axis);
+    for (index, part) in parts.iter().enumerate() {
+        let argument = Argument::Part(index);
+        check_dtype(SPLIT, argument, blob.dtype(), part)?;
+        check_dims(SPLIT, argument, blob.shape().dims(), Some(axis), part)?;
+    }
+    let extents = parts.iter().map(|part| part.shape().dims()[axis]);
+    check_sum(SPLIT, Some(axis), split.len, extents)?;
+    cut(blob, split.outer, parts)
+}
+
+/// One blob of the parts' objects, each behind the other's: object `k` of the result is object `k` of every part.
+///
+/// Parts have the seven axes of NeoML's blobs, the first three of which count the objects; the other four may differ
+/// from part to part and become one, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, sum]`. NeoML's `MergeByObject`.
+///
+/// # Errors
+/// [`Error::NoParts`]; a part without seven axes, of another dtype than the first or with another number of objects; a
+/// conflict with a guard of another blob; no memory.
+pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
+    let (objects, sum) = merged_objects(parts)?;
+    let mut out = AnyBlob::new(of_objects(&objects, sum)?, parts[0].dtype())?;
+    join(parts, objects.object_count(), &mut out)?;
+    Ok(out)
+}
+
+/// As [`merge_objects`], into the data of a blob that is already there: any seven axes with that many objects of that
+/// size.
+///
+/// # Errors
+/// Also an `out` of another dtype, number or size of objects, or one that shares memory with a part. Then no byte of it
+/// has changed.
+pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
+    let (objects, sum) = merged_objects(parts)?;
+    let argument = Argument::Out;
+    check_dtype(MERGE_OBJECTS, argument, parts[0].dtype(), out)?;
+    let got = seven(MERGE_OBJECTS, argument, out)?;
+    check_objects(MERGE_OBJECTS, argument, &objects, &got)?;
+    if got.object_size() != sum {
+        return Err(Error::Unfit {
+            op: MERGE_OBJECTS,
+            argument,
+            unfit: Unfit::ObjectSize {
+                wanted: sum,
+                got: got.object_size(),
+            },
+        });
+    }
+    join(parts, objects.object_count(), out)
+}
+
+/// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each. What
+/// [`merge_objects`] puts together, this takes apart.
+///
+/// # Errors
+/// [`Error::NoParts`]; a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add up to an object's; a
+/// conflict with a guard of another blob; no memory.
+pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
+    let objects = Dims7::try_from(blob.shape())?;
+    check_sum(
+        SPLIT_OBJECTS,
+        None,
+        objects.object_size(),
+        sizes.iter().copied(),
+    )?;
+    let part = |&size: &usize| AnyBlob::new(of_objects(&objects, size)?, blob.dtype());
+    let mut parts = sizes.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    let count = objects.object_count();
+    cut(blob, count, &mut parts.iter_mut().collect::<Vec<_>>())?;
+    Ok(parts)
+}
+
+/// As [`split_objects`], into the data of blobs that are already there: any seven axes with as many objects.
+///
+/// # Errors
+/// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
+/// `blob` or another part. Then no byte of any part has changed.
+pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+    let objects = Dims7::try_from(blob.shape())?;
+    let mut sizes = Vec::with_capacity(parts.len());
+    for (index, part) in parts.iter().enumerate() {
+        let argument = Argument::Part(index);
+        check_dtype(SPLIT_OBJECTS, argument, blob.dtype(), part)?;
+        let got = seven(SPLIT_OBJECTS, argument, part)?;
+        check_objects(SPLIT_OBJECTS, argument, &objects, &got)?;
+        sizes.push(got.object_size());
+    }
+    check_sum(
+        SPLIT_OBJECTS,
+        None,
+        objects.object_size(),
+        sizes.into_iter(),
+    )?;
+    cut(blob, objects.object_count(), parts)
+}
+
+const MERGE: &str = "merge";
+const SPLIT: &str = "split";
+const MERGE_OBJECTS: &str = "merge by objects";
+const SPLIT_OBJECTS: &str = "split by objects";
+
+/// What a merge along an axis makes.
+struct Merged {
+    dims: Vec<usize>,
+    dtype: DType,
+    split: Split,
+}
+
+impl Merged {
+    fn of(parts: &[&AnyBlob], axis: impl Axis) -> Result<Self, Error> {
+        let [first, ..] = parts else {
+            return Err(Error::NoParts { op: MERGE });
+        };
+        let axis = first.shape().axis(axis)?;
+        let mut dims = first.shape().dims().to_vec();
+        for (index, part) in parts.iter().enumerate().skip(1) {
+            let argument = Argument::Part(index);
+            check_dtype(MERGE, argument, first.dtype(), part)?;
+            check_dims(MERGE, argument, first.shape().dims(), Some(axis), part)?;
+            // What does not fit is more than the new shape's count can be, and an error there.
+            dims[axis] = dims[axis].saturating_add(part.shape().dims()[axis]);
+        }
+        let (split, dtype) = (Split::new(first.shape().dims(), axis), first.dtype());
+        Ok(Merged { dims, dtype, split })
+    }
+}
+
+/// The first three axes of the parts' objects, and the size of all of one place together.
+fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
+    let op = MERGE_OBJECTS;
+    let [first, ..] = parts else {
+        return Err(Error::NoParts { op });
+    };
+    let objects = seven(op, Argument::Part(0), first)?;
+    let mut sum = 0usize;
+    for (index, part) in parts.iter().enumerate() {
+        let argument = Argument::Part(index);
+        check_dtype(op, argument, first.dtype(), part)?;
+        let dims = seven(op, argument, part)?;
+        check_objects(op, argument, &objects, &dims)?;
+        sum = sum.saturating_add(dims.object_size());
+    }
+    Ok((objects, sum))
+}
+
+/// As many objects as these, of `size` elements each.
+fn of_objects(objects: &Dims7, size: usize) -> Result<Shape, blob_core::Error> {
+    let &[length, width, list, ..] = objects.dims();
+    Shape::new([length, width, list, 1, 1, 1, size])
+}
+
+fn seven(op: &'static str, argument: Argument, blob: &AnyBlob) -> Result<Dims7, Error> {
+    Dims7::try_from(blob.shape()).map_err(|_| Error::Unfit {
+        op,
+        argument,
+        unfit: Unfit::Rank {
+            wanted: 7,
+            got: blob.shape().clone(),
+        },
+    })
+}
+
+fn check_dtype(
+    op: &'static str,
+    argument: Argument,
+    wanted: DType,
+    blob: &AnyBlob,
+) -> Result<(), Error> {
+    let got = blob.dtype();
+    match got == wanted {
+        true => Ok(()),
+        false => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::DType { wanted, got },
+        }),
+    }
+}
+
+/// Whether the blob has these extents, but for that one axis.
+fn check_dims(
+    op: &'static str,
+    argument: Argument,
+    wanted: &[usize],
+    except: Option<usize>,
+    blob: &AnyBlob,
+) -> Result<(), Error> {
+    let got = blob.shape().dims();
+    if got.len() != wanted.len() {
+        return Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Rank {
+                wanted: wanted.len(),
+                got: blob.shape().clone(),
+            },
+        });
+    }
+    let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
+    match (0..got.len()).find(unlike) {
+        None => Ok(()),
+        Some(axis) => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Extent {
+                axis,
+                wanted: wanted[axis],
+                got: got[axis],
+            },
+        }),
+    }
+}
+
+fn check_objects(
+    op: &'static str,
+    argument: Argument,
+    wanted: &Dims7,
+    got: &Dims7,
+) -> Result<(), Error> {
+    let (wanted, got) = (wanted.object_count(), got.object_count());
+    match got == wanted {
+        true => Ok(()),
+        false => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Objects { wanted, got },
+        }),
+    }
+}
+
+fn check_sum(
+    op: &'static str,
+    axis: Option<usize>,
+    wanted: usize,
+    mut parts: impl ExactSizeIterator<Item = usize>,
+) -> Result<(), Error> {
+    if parts.len() == 0 {
+        return Err(Error::NoParts { op });
+    }
+    let got = parts.try_fold(0usize, usize::checked_add);
+    match got == Some(wanted) {
+        true => Ok(()),
+        false => Err(Error::PartsSum {
+            op,
+            axis,
+            wanted,
+            got,
+        }),
+    }
+}
+
+/// Takes all guards before the first byte moves.
+fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
+    let guards = parts.iter().map(|part| part.data_bytes());
+    let guards = guards.collect::<Result<Vec<_>, _>>()?;
+    let mut dst = out.data_bytes_overwrite()?;
+    if dst.is_empty() {
+        return Ok(());
+    }
+    let part = |bytes| Part::new(bytes, rows);
+    let parts: Vec<_> = guards.iter().map(|guard| part(guard)).collect();
+    rows::join(Means::of(dst.len()), &parts, &mut dst);
+    Ok(())
+}
+
+/// As [`join`].
+fn cut(blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+    let src = blob.data_bytes()?;
+    let guards = parts.iter_mut().map(|part| part.data_bytes_overwrite());
+    let mut guards = guards.collect::<Result<Vec<_>, _>>()?;
+    if src.is_empty() {
+        return Ok(());
+    }
+    let part = |bytes| PartMut::new(bytes, rows);
+    let parts: Vec<_> = guards.iter_mut().map(|guard| part(guard)).collect();
+    rows::cut(Means::of(src.len()), &src, parts);
+    Ok(())
+}

@@ -1,0 +1,351 @@
+//! Merge, split, transpose, permute: every width, ragged shape, instruction set, way to store and number of pieces,
+//! against loops over indices; the checks before the first byte; and what undoes what.
+
+mod properties;
+mod refused;
+
+use super::isas;
+use crate::cpu::copy::{Part, PartMut};
+use crate::cpu::{Isa, Means, Store};
+use crate::merge::rows;
+use crate::plan::Permutation;
+use crate::{
+    merge, merge_objects, merge_objects_into, permute, split, split_objects, split_objects_into,
+    transpose, transpose_in_place, transpose_into,
+};
+use blob_core::{AnyBlob, DType, Shape};
+
+/// Every way that a move can be done here.
+fn all_means() -> Vec<Means> {
+    let mut all = Vec::new();
+    for isa in isas() {
+        for store in [Store::Cached, Store::Past] {
+            all.extend([1, 2, 7].map(|pieces| Means { isa, store, pieces }));
+        }
+    }
+    all
+}
+
+/// Runs on a pool of as many threads as there are pieces.
+fn on_pool(means: Means, work: impl FnOnce() + Send) {
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(means.pieces);
+    builder.build().unwrap().install(work);
+}
+
+/// Bytes that differ from their neighbours and from those a power of two away.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i ^ (i >> 8) ^ (i >> 15)) as u8 ^ (i % 251) as u8)
+        .collect()
+}
+
+/// Axis `i` of the result is axis `order[i]`: one element at a time, by its index.
+fn permuted(src: &[u8], dims: &[usize], order: &[usize], size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(src.len());
+    let count: usize = dims.iter().product();
+    for place in 0..count {
+        let (mut rest, mut index) = (place, vec![0; dims.len()]);
+        for &axis in order.iter().rev() {
+            index[axis] = rest % dims[axis];
+            rest /= dims[axis];
+        }
+        let from = index.iter().zip(dims).fold(0, |at, (i, len)| at * len + i);
+        out.extend_from_slice(&src[from * size..][..size]);
+    }
+    out
+}
+
+/// Rows of one run of each part.
+fn merged(parts: &[Vec<u8>], rows: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for row in 0..rows {
+        for part in parts {
+            let run = part.len() / rows;
+            out.extend_from_slice(&part[row * run..][..run]);
+        }
+    }
+    out
+}
+
+fn check_permutation(means: &[Means], dims: &[usize], order: &[usize], size: usize) {
+    let src = pattern(dims.iter().product::<usize>() * size);
+    let want = permuted(&src, dims, order, size);
+    let plan = Permutation::new(dims, order, size);
+    for &means in means {
+        // Past the end nothing is written, and an odd address is no trouble.
+        for shift in [0, size, 1] {
+            let mut room = vec![0xA5; shift + want.len() + 64];
+            crate::transpose::run(means, plan, &src, &mut room[shift..][..want.len()]);
+            assert!(
+                room[shift..][..want.len()] == want,
+                "{dims:?} {order:?} {size} {means:?}"
+            );
+            assert!(
+                room[..shift]
+                    .iter()
+                    .chain(&room[shift + want.len()..])
+                    .all(|&b| b == 0xA5)
+            );
+        }
+    }
+}
+
+/// Around registers, lines and tables; primes.
+const SIDES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 64, 97];
+
+#[test]
+fn two_axes_of_every_width_and_ragged_side() {
+    let means = all_means();
+    for size in [1, 2, 4, 8] {
+        for a in SIDES {
+            for b in SIDES {
+                check_permutation(&means, &[a, b], &[1, 0], size);
+            }
+        }
+    }
+}
+
+#[test]
+fn sides_longer_than_the_tables() {
+    let means = all_means();
+    for size in [1, 4] {
+        check_permutation(&means, &[2, 257, 300], &[0, 2, 1], size);
+        check_permutation(&means, &[515, 67], &[1, 0], size);
+        check_permutation(&means, &[300, 5, 261], &[2, 1, 0], size);
+    }
+    check_permutation(&means, &[1500, 3], &[1, 0], 8);
+    check_permutation(&means, &[3, 6001], &[1, 0], 4);
+}
+
+#[test]
+fn axes_with_others_between_and_within() {
+    let means = all_means();
+    for size in [1, 2, 4, 8] {
+        for mid in [1, 2, 5, 16] {
+            for inner in [1, 2, 3, 4, 7, 16, 19, 65] {
+                for (a, b) in [(3, 17), (16, 16), (8, 40), (33, 2)] {
+                    check_permutation(&means, &[2, a, mid, b, inner], &[0, 3, 2, 1, 4], size);
+                }
+            }
+        }
+    }
+}
+
+fn orders(axes: usize) -> Vec<Vec<usize>> {
+    if axes == 0 {
+        return vec![vec![]];
+    }
+    let mut all = Vec::new();
+    for order in orders(axes - 1) {
+        for at in 0..axes {
+            let mut order = order.clone();
+            order.insert(at, axes - 1);
+            all.push(order);
+        }
+    }
+    all
+}
+
+#[test]
+fn every_order_of_up_to_six_axes() {
+    let means = all_means();
+    for dims in [&[][..], &[5], &[5, 3], &[17, 2, 5], &[3, 4, 2, 18]] {
+        for order in orders(dims.len()) {
+            check_permutation(&means, dims, &order, 4);
+        }
+    }
+    for dims in [[3, 2, 5, 1, 4], [2, 16, 1, 16, 3]] {
+        for order in orders(5) {
+            check_permutation(&means[means.len() - 6..], &dims, &order, 2);
+        }
+    }
+    let few: Vec<Means> = means.into_iter().step_by(4).collect();
+    for order in orders(6) {
+        check_permutation(&few, &[2, 3, 2, 4, 3, 2], &order, 1);
+    }
+}
+
+fn check_rows(means: &[Means], runs: &[usize], rows: usize) {
+    let parts: Vec<Vec<u8>> = runs
+        .iter()
+        .enumerate()
+        .map(|(k, run)| pattern(run * rows + k)[k..].to_vec())
+        .collect();
+    let want = merged(&parts, rows);
+    if want.is_empty() {
+        return;
+    }
+    for &means in means {
+        let mut got = vec![0xA5; want.len()];
+        let slices: Vec<_> = parts.iter().map(|part| Part::new(part, rows)).collect();
+        rows::join(means, &slices, &mut got);
+        assert!(got == want, "{runs:?} × {rows} {means:?}");
+        let mut back: Vec<_> = parts.iter().map(|part| vec![0x5A; part.len()]).collect();
+        let slices = back.iter_mut().map(|part| PartMut::new(part, rows));
+        rows::cut(means, &want, slices.collect());
+        assert!(back == parts, "{runs:?} × {rows} {means:?}");
+    }
+}
+
+#[test]
+fn rows_of_runs_of_every_length() {
+    let means = all_means();
+    for rows in [1, 2, 3, 16, 97] {
+        for run in (0..=70).chain([96, 127, 128, 1023, 1024, 4099]) {
+            check_rows(&means, &[run], rows);
+            check_rows(&means, &[run, 5, run + 1], rows);
+        }
+    }
+    for rows in [1, 7, 1030] {
+        for run in [1, 2, 4, 8, 16, 32, 64, 128] {
+            for parts in 1..=5 {
+                check_rows(&means, &vec![run; parts], rows);
+            }
+        }
+    }
+    check_rows(&means, &[0, 3, 0, 64, 17_000], 5);
+    check_rows(&means, &[20_000, 1], 3);
+    check_rows(&means, &[9; 100], 40);
+}
+
+#[test]
+fn large_moves_are_the_same_on_any_pool() {
+    let dims = [3, 130, 7, 515];
+    let src = pattern(dims.iter().product::<usize>() * 4);
+    let want = permuted(&src, &dims, &[3, 0, 2, 1], 4);
+    let parts: Vec<Vec<u8>> = [1usize, 3, 4].map(|run| pattern(run * 300_000)).into();
+    let row = merged(&parts, 300_000);
+    for threads in [1, 2, 7] {
+        let means = Means {
+            isa: Isa::detect(),
+            store: Store::Past,
+            pieces: threads,
+        };
+        on_pool(means, || {
+            let plan = Permutation::new(&dims, &[3, 0, 2, 1], 4);
+            let mut out = vec![0; src.len()];
+            let means = Means::of(src.len());
+            assert_eq!(means.pieces > 1, threads > 1);
+            crate::transpose::run(means, plan, &src, &mut out);
+            assert!(out == want, "{threads} threads");
+            let mut out = vec![0; row.len()];
+            let slices: Vec<_> = parts.iter().map(|part| Part::new(part, 300_000)).collect();
+            rows::join(Means::of(row.len()), &slices, &mut out);
+            assert!(out == row, "{threads} threads");
+            let mut back: Vec<_> = parts.iter().map(|part| vec![0; part.len()]).collect();
+            let slices = back.iter_mut().map(|part| PartMut::new(part, 300_000));
+            rows::cut(Means::of(row.len()), &row, slices.collect());
+            assert!(back == parts, "{threads} threads");
+        });
+    }
+}
+
+#[test]
+fn squares_in_place() {
+    for size in [1, 2, 4, 8] {
+        for side in [1, 2, 3, 8, 15, 16, 17, 63, 64, 65, 130] {
+            let src = pattern(3 * side * side * size);
+            let want = permuted(&src, &[3, side, side], &[0, 2, 1], size);
+            for means in all_means() {
+                let mut bytes = src.clone();
+                crate::transpose::squares(means, &mut bytes, side, size);
+                assert!(bytes == want, "{side} {size} {means:?}");
+            }
+        }
+    }
+}
+
+fn blob(dims: &[usize], dtype: DType) -> AnyBlob {
+    let shape = Shape::new(dims).unwrap();
+    let mut bytes = pattern(shape.count() * dtype.size());
+    if dtype == DType::Bool {
+        bytes.iter_mut().for_each(|byte| *byte &= 1);
+    }
+    AnyBlob::from_vec(shape, dtype, bytes).unwrap()
+}
+
+fn bytes(blob: &AnyBlob) -> Vec<u8> {
+    blob.data_bytes().unwrap().to_vec()
+}
+
+#[test]
+fn blobs_of_every_dtype() {
+    for &dtype in DType::ALL {
+        let size = dtype.size();
+        let (a, b) = (blob(&[2, 3, 5], dtype), blob(&[2, 4, 5], dtype));
+        let both = merge(&[&a, &b], -2).unwrap();
+        assert_eq!((both.shape().dims(), both.dtype()), (&[2, 7, 5][..], dtype));
+        assert_eq!(bytes(&both), merged(&[bytes(&a), bytes(&b)], 2));
+        let back = split(&both, 1usize, &[3, 0, 4]).unwrap();
+        assert_eq!(back[1].shape().dims(), [2, 0, 5]);
+        assert_eq!((bytes(&back[0]), bytes(&back[2])), (bytes(&a), bytes(&b)));
+        let turned = transpose(&a, 0, -1).unwrap();
+        assert_eq!(turned.shape().dims(), [5, 3, 2]);
+        assert_eq!(
+            bytes(&turned),
+            permuted(&bytes(&a), &[2, 3, 5], &[2, 1, 0], size)
+        );
+        assert_eq!(bytes(&transpose(&a, 1, 1).unwrap()), bytes(&a));
+        let moved = permute(&a, &[1, 2, 0]).unwrap();
+        assert_eq!(moved.shape().dims(), [3, 5, 2]);
+        assert_eq!(
+            bytes(&moved),
+            permuted(&bytes(&a), &[2, 3, 5], &[1, 2, 0], size)
+        );
+        let mut square = blob(&[2, 5, 5], dtype);
+        let want = bytes(&transpose(&square, 1, 2).unwrap());
+        transpose_in_place(&mut square).unwrap();
+        assert_eq!(bytes(&square), want);
+    }
+}
+
+#[test]
+fn objects_are_merged_whole() {
+    let a = blob(&[2, 1, 3, 1, 2, 1, 2], DType::I32);
+    let b = blob(&[2, 1, 3, 3, 1, 1, 1], DType::I32);
+    let both = merge_objects(&[&a, &b]).unwrap();
+    assert_eq!(both.shape().dims(), [2, 1, 3, 1, 1, 1, 7]);
+    assert_eq!(bytes(&both), merged(&[bytes(&a), bytes(&b)], 6));
+    let back = split_objects(&both, &[4, 3]).unwrap();
+    assert_eq!(back[1].shape().dims(), [2, 1, 3, 1, 1, 1, 3]);
+    assert_eq!((bytes(&back[0]), bytes(&back[1])), (bytes(&a), bytes(&b)));
+    let mut out = AnyBlob::new(Shape::new([1, 6, 1, 7, 1, 1, 1]).unwrap(), DType::I32).unwrap();
+    merge_objects_into(&[&a, &b], &mut out).unwrap();
+    assert_eq!(bytes(&out), bytes(&both));
+    let (mut c, mut d) = (
+        blob(&[2, 1, 3, 4, 1, 1, 1], DType::I32),
+        blob(&[6, 1, 1, 1, 1, 1, 3], DType::I32),
+    );
+    split_objects_into(&both, &mut [&mut c, &mut d]).unwrap();
+    assert_eq!((bytes(&c), bytes(&d)), (bytes(&a), bytes(&b)));
+}
+
+#[test]
+fn tensors_without_elements() {
+    let (none, two) = (blob(&[3, 0], DType::F32), blob(&[3, 2], DType::F32));
+    assert_eq!(bytes(&merge(&[&none, &two], 1).unwrap()), bytes(&two));
+    assert_eq!(merge(&[&none, &none], 0).unwrap().shape().dims(), [6, 0]);
+    assert_eq!(split(&none, 0, &[1, 2]).unwrap()[1].shape().dims(), [2, 0]);
+    assert_eq!(
+        split(&blob(&[0, 2], DType::U8), 0, &[0]).unwrap()[0]
+            .shape()
+            .dims(),
+        [0, 2]
+    );
+    assert_eq!(transpose(&none, 0, 1).unwrap().shape().dims(), [0, 3]);
+    assert_eq!(permute(&none, &[1, 0]).unwrap().shape().dims(), [0, 3]);
+    transpose_in_place(&mut blob(&[0, 3, 3], DType::F32)).unwrap();
+    transpose_in_place(&mut blob(&[4, 0, 0], DType::F32)).unwrap();
+    assert_eq!(permute(&blob(&[], DType::F32), &[]).unwrap().count(), 1);
+}
+
+#[test]
+fn the_diff_is_left_alone() {
+    let mut a = blob(&[3, 4], DType::F32);
+    a.diff_mut::<f32>().unwrap().fill(7.0);
+    assert!(!transpose(&a, 0, 1).unwrap().has_diff());
+    let mut out = blob(&[4, 3], DType::F32);
+    out.diff_mut::<f32>().unwrap().fill(2.0);
+    transpose_into(&a, 0, 1, &mut out).unwrap();
+    assert_eq!(*out.diff::<f32>().unwrap(), [2.0; 12]);
+}

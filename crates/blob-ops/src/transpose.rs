@@ -1,0 +1,205 @@
+//! Transpose and permute: what the caller may ask for, checked before a byte moves, and the pieces for the threads.
+//!
+//! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
+
+use crate::cpu::Means;
+use crate::cpu::permute::Permute;
+use crate::cpu::transpose::Square;
+use crate::plan::{Permutation, Piece, Swap};
+use crate::{Argument, Error, Unfit, threads};
+use blob_core::{AnyBlob, Axis, Shape};
+
+/// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
+///
+/// The diff is left alone.
+///
+/// # Errors
+/// An axis that is none; a conflict with a guard of another blob; no memory.
+pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<AnyBlob, Error> {
+    let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
+    let shape = Shape::new(swapped(blob.shape().dims(), one, other))?;
+    let mut out = AnyBlob::new(shape, blob.dtype())?;
+    move_into(swap(blob, one, other), blob, &mut out)?;
+    Ok(out)
+}
+
+/// As [`transpose`], into the data of a blob that is already there.
+///
+/// # Errors
+/// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
+/// byte of it has changed.
+pub fn transpose_into(
+    blob: &AnyBlob,
+    one: impl Axis,
+    other: impl Axis,
+    out: &mut AnyBlob,
+) -> Result<(), Error> {
+    let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
+    let wanted = swapped(blob.shape().dims(), one, other);
+    check_out("transpose", blob, &wanted, out)?;
+    move_into(swap(blob, one, other), blob, out)
+}
+
+/// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
+///
+/// `[0, 2, 3, 1]` makes channels-last of Caffe's `N×C×H×W`. The diff is left alone.
+///
+/// # Errors
+/// [`Error::Order`] where `order` does not name each axis once; a conflict with a guard of another blob; no memory.
+pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
+    let dims = permuted(blob.shape(), order)?;
+    let mut out = AnyBlob::new(Shape::new(dims)?, blob.dtype())?;
+    move_into(permutation(blob, order), blob, &mut out)?;
+    Ok(out)
+}
+
+/// As [`permute`], into the data of a blob that is already there.
+///
+/// # Errors
+/// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
+/// byte of it has changed.
+pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
+    let wanted = permuted(blob.shape(), order)?;
+    check_out("permute", blob, &wanted, out)?;
+    move_into(permutation(blob, order), blob, out)
+}
+
+/// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
+///
+/// Needs no second memory. Several matrices are shared among threads, one is not.
+///
+/// # Errors
+/// [`Error::NotSquare`]; a conflict with a guard of another blob; no memory.
+pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
+    let &[.., rows, columns] = blob.shape().dims() else {
+        return Err(not_square(blob));
+    };
+    if rows != columns {
+        return Err(not_square(blob));
+    }
+    if blob.byte_len() == 0 || rows == 1 {
+        return Ok(());
+    }
+    let width = blob.dtype().size();
+    let mut bytes = blob.data_bytes_mut()?;
+    squares(Means::of(bytes.len()), &mut bytes, rows, width);
+    Ok(())
+}
+
+fn not_square(blob: &AnyBlob) -> Error {
+    let shape = blob.shape().clone();
+    Error::NotSquare { shape }
+}
+
+fn swapped(dims: &[usize], one: usize, other: usize) -> Vec<usize> {
+    let mut dims = dims.to_vec();
+    dims.swap(one, other);
+    dims
+}
+
+/// The extents of the result; an error where `order` is no permutation.
+fn permuted(shape: &Shape, order: &[usize]) -> Result<Vec<usize>, Error> {
+    let axes = shape.num_axes();
+    let each_once = order.len() == axes && (0..axes).all(|axis| order.contains(&axis));
+    if !each_once {
+        return Err(Error::Order {
+            order: order.to_vec(),
+            shape: shape.clone(),
+        });
+    }
+    Ok(order.iter().map(|&axis| shape.dims()[axis]).collect())
+}
+
+fn check_out(
+    op: &'static str,
+    blob: &AnyBlob,
+    wanted: &[usize],
+    out: &AnyBlob,
+) -> Result<(), Error> {
+    let argument = Argument::Out;
+    if out.dtype() != blob.dtype() {
+        return Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::DType {
+                wanted: blob.dtype(),
+                got: out.dtype(),
+            },
+        });
+    }
+    let got = out.shape().dims();
+    if got.len() != wanted.len() {
+        return Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Rank {
+                wanted: wanted.len(),
+                got: out.shape().clone(),
+            },
+        });
+    }
+    match (0..got.len()).find(|&axis| got[axis] != wanted[axis]) {
+        None => Ok(()),
+        Some(axis) => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Extent {
+                axis,
+                wanted: wanted[axis],
+                got: got[axis],
+            },
+        }),
+    }
+}
+
+/// `None` for a blob without elements: there is nothing to move.
+fn swap(blob: &AnyBlob, one: usize, other: usize) -> Option<Permutation> {
+    let (dims, size) = (blob.shape().dims(), blob.dtype().size());
+    (blob.count() > 0).then(|| match Swap::new(dims, one, other) {
+        Some(swap) => swap.permutation(size),
+        None => Permutation::new(&[blob.count()], &[0], size),
+    })
+}
+
+/// As [`swap`].
+fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
+    let (dims, size) = (blob.shape().dims(), blob.dtype().size());
+    (blob.count() > 0).then(|| Permutation::new(dims, order, size))
+}
+
+/// Takes both guards before the first byte moves.
+fn move_into(plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
+    let src = blob.data_bytes()?;
+    let mut dst = out.data_bytes_overwrite()?;
+    if let Some(plan) = plan {
+        run(Means::of(dst.len()), plan, &src, &mut dst);
+    }
+    Ok(())
+}
+
+/// The whole of a plan, cut into tasks for the current pool.
+pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
+    let Means { isa, store, pieces } = means;
+    let mut tasks = Vec::new();
+    let mut rest = dst;
+    for Piece { from, plan } in plan.pieces(pieces) {
+        let (dst, after) = rest.split_at_mut(plan.bytes());
+        rest = after;
+        tasks.push(Permute {
+            plan,
+            src: &src[from..],
+            dst,
+            store,
+        });
+    }
+    threads::run(tasks, |task| isa.run(task));
+}
+
+/// Matrices one behind the other, each transposed where it is.
+pub(crate) fn squares(means: Means, bytes: &mut [u8], side: usize, width: usize) {
+    let matrix = side * side * width;
+    let each = (bytes.len() / matrix).div_ceil(means.pieces);
+    let tasks = bytes.chunks_mut(matrix * each);
+    let tasks = tasks.map(|bytes| Square { bytes, side, width });
+    threads::run(tasks.collect(), |task| means.isa.run(task));
+}

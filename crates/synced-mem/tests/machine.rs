@@ -1,0 +1,66 @@
+//! Random programs over memories with two devices of one backend and a foreign one, two queues each, against a model
+//! of cells: results, validity, moved bytes and contents must be what the model says, in whatever order queues run.
+//! It relies on the loopback, which runs nothing before it must and lists what broke a promise.
+//! It leaves out threads (loom, and the units' tests) and adopted device memory (the conformance suite).
+
+#[path = "machine/bounded.rs"]
+mod bounded;
+#[path = "machine/checks.rs"]
+mod checks;
+#[path = "machine/failures.rs"]
+mod failures;
+#[path = "machine/lent.rs"]
+mod lent;
+#[path = "machine/model.rs"]
+mod model;
+#[path = "machine/ops.rs"]
+mod ops;
+#[path = "machine/pooled.rs"]
+mod pooled;
+#[path = "machine/rig.rs"]
+mod rig;
+#[path = "machine/subject.rs"]
+mod subject;
+#[path = "machine/synced.rs"]
+mod synced;
+#[path = "machine/waits.rs"]
+mod waits;
+#[path = "machine/watched.rs"]
+mod watched;
+#[path = "machine/world.rs"]
+mod world;
+
+use proptest::prelude::*;
+
+use ops::{Scale, modes, program};
+use world::{Rules, World};
+
+/// How many programs each machine runs.
+fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(count)
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(2000))]
+
+    /// Few enough cells that no copy ever has too many ranges: everything is exactly as the model says.
+    #[test]
+    fn shared_memories_do_exactly_what_the_model_says(
+        mode in modes(),
+        program in program(Scale::Exact, 1..40),
+    ) {
+        World::new(mode, 20, Rules::EXACT).run(&program);
+    }
+
+    /// Scattered single cells, so that gaps are closed and ranges given up: contents, and the bound itself.
+    #[test]
+    fn scattered_shared_memories_keep_their_bytes_and_their_bound(
+        mode in modes(),
+        program in program(Scale::Scattered, 1..30),
+    ) {
+        World::new(mode, 96, Rules::SCATTERED).run(&program);
+    }
+}

@@ -1,0 +1,64 @@
+//! The bound on the ranges of a copy: what is given up for it, and what must not be.
+
+use synced_mem::loopback::{Loopback, Mode, launch};
+use synced_mem::{Device, Place, SharedMem, SyncedMem};
+
+/// How many ranges are valid at a place.
+fn ranges(memory: &SharedMem, place: Place) -> usize {
+    let is_valid = |cell| memory.range_valid_on(place, cell..cell + 1).unwrap();
+    let starts = |cell: &usize| is_valid(*cell) && (*cell == 0 || !is_valid(*cell - 1));
+    (0..memory.len()).filter(starts).count()
+}
+
+#[test]
+fn where_gaps_are_being_written_a_range_that_nobody_borrows_is_given_up() {
+    let device = Loopback::new(Mode::Deferred);
+    let queue = device.queue().unwrap();
+    let memory = SharedMem::from_vec((0..96).collect());
+    memory.prefetch(&queue, 0..96).unwrap();
+    // The smallest range of the host's, so it would be the first to go.
+    let borrowed = memory.host(1..2).unwrap();
+    let written = [0, 2].into_iter().chain((6..90).step_by(4));
+    let guards: Vec<_> = written
+        .map(|cell| memory.device_mut(&queue, cell..cell + 1).unwrap())
+        .collect();
+    assert!(guards.len() > 20);
+    assert_eq!(ranges(&memory, Place::Host), 16);
+    assert!(memory.range_valid_on(Place::Host, 1..2).unwrap());
+    assert_eq!(*borrowed, [1]);
+    drop((borrowed, guards));
+    let expected: Vec<u8> = (0..96).collect();
+    assert_eq!(*memory.host(0..96).unwrap(), expected);
+}
+
+#[test]
+fn the_range_of_a_token_is_no_gap_to_close() {
+    let device = Loopback::new(Mode::Deferred);
+    let queue = device.queue().unwrap();
+    let mut memory = SyncedMem::from_vec(vec![1; 128]);
+    for start in (1..65).step_by(4) {
+        drop(memory.device_range_mut(&queue, start..start + 2).unwrap());
+    }
+    let mut token = memory.device_range_mut(&queue, 100..101).unwrap();
+    launch(&*queue, [token.arg_mut()], |args| {
+        args[0].bytes_mut().fill(3)
+    })
+    .unwrap();
+    assert_eq!(memory.host().unwrap()[99..102], [1, 3, 1]);
+}
+
+#[test]
+fn the_range_of_a_slice_that_may_be_written_is_no_gap_to_close() {
+    let device = Loopback::new(Mode::Deferred);
+    let queue = device.queue().unwrap();
+    let mut memory = SyncedMem::from_vec(vec![1; 128]);
+    memory.prefetch(&queue).unwrap();
+    for start in (1..65).step_by(4) {
+        memory.host_range_mut(start..start + 2).unwrap().fill(2);
+    }
+    memory.host_range_mut(100..101).unwrap().fill(3);
+    let place = Place::Device(device.id());
+    assert!(!memory.range_valid_on(place, 100..101).unwrap());
+    // Another gap was closed for it.
+    assert!(memory.range_valid_on(place, 0..4).unwrap());
+}

@@ -1,0 +1,379 @@
+//! What a memory must do, cell by cell: newest values, where each cell is valid, who borrows it, how much was moved.
+//! It is written from the table in the crate's head docs, byte by byte, and knows neither ranges' bounds nor queues.
+//! A site is a place as it is seen from outside: `None` is the host, `Some` a device.
+
+use std::ops::Range;
+
+/// How many devices there are. The first two are siblings; there is no direct way to the third.
+pub(crate) const DEVICES: usize = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Write,
+    Overwrite,
+}
+
+impl Intent {
+    pub(crate) fn writes(self) -> bool {
+        self != Intent::Read
+    }
+}
+
+/// A copy of the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replica {
+    Host,
+    Fixed,
+    Device(usize),
+}
+
+impl Replica {
+    fn index(self) -> usize {
+        match self {
+            Replica::Host => 0,
+            Replica::Fixed => 1,
+            Replica::Device(device) => 2 + device,
+        }
+    }
+
+    fn is_at(self, site: Option<usize>) -> bool {
+        match self {
+            Replica::Host | Replica::Fixed => site.is_none(),
+            Replica::Device(device) => site == Some(device),
+        }
+    }
+}
+
+/// Why something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Conflict,
+    OnlyCopy,
+}
+
+/// Cells moved so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    pub(crate) uploaded: u64,
+    pub(crate) downloaded: u64,
+    pub(crate) across: u64,
+    pub(crate) on_host: u64,
+    pub(crate) filled: u64,
+}
+
+#[derive(Clone)]
+struct Borrow {
+    id: u64,
+    range: Range<usize>,
+    writes: bool,
+    replica: Replica,
+}
+
+#[derive(Clone)]
+pub(crate) struct Model {
+    pub(crate) values: Vec<u8>,
+    pub(crate) moved: Moved,
+    /// By replica: which cells are valid.
+    valid: [Vec<bool>; 2 + DEVICES],
+    /// The devices in order of first use.
+    met: Vec<usize>,
+    borrows: Vec<Borrow>,
+    next: u64,
+}
+
+impl Model {
+    pub(crate) fn new(cells: usize) -> Self {
+        Self {
+            values: vec![0; cells],
+            moved: Moved::default(),
+            valid: std::array::from_fn(|_| vec![false; cells]),
+            met: Vec::new(),
+            borrows: Vec::new(),
+            next: 0,
+        }
+    }
+
+    pub(crate) fn cells(&self) -> usize {
+        self.values.len()
+    }
+
+    fn is_valid(&self, replica: Replica, cell: usize) -> bool {
+        self.valid[replica.index()][cell]
+    }
+
+    fn holds(&self, replica: Replica, range: &Range<usize>) -> bool {
+        range.clone().all(|cell| self.is_valid(replica, cell))
+    }
+
+    pub(crate) fn is_valid_at(&self, site: Option<usize>, cell: usize) -> bool {
+        match site {
+            None => self.is_valid(Replica::Host, cell) || self.is_valid(Replica::Fixed, cell),
+            Some(device) => self.is_valid(Replica::Device(device), cell),
+        }
+    }
+
+    /// Whether the cell was ever written, or read.
+    pub(crate) fn is_touched(&self, cell: usize) -> bool {
+        self.valid.iter().any(|valid| valid[cell])
+    }
+
+    /// Gives cells values that tell the program's steps apart. A write leaves some as they were.
+    pub(crate) fn write(&mut self, range: &Range<usize>, intent: Intent, step: u8) {
+        for cell in range.clone() {
+            if intent == Intent::Overwrite || !(cell + usize::from(step)).is_multiple_of(3) {
+                self.values[cell] = step.wrapping_mul(29) ^ (cell as u8);
+            }
+        }
+    }
+
+    // ---- borrows ----
+
+    pub(crate) fn check(&self, range: &Range<usize>, writes: bool) -> Result<(), Refusal> {
+        let in_the_way = |held: &Borrow| {
+            let common = range.clone().any(|cell| held.range.contains(&cell));
+            common && (writes || held.writes)
+        };
+        match self.borrows.iter().any(in_the_way) {
+            true => Err(Refusal::Conflict),
+            false => Ok(()),
+        }
+    }
+
+    fn check_site(&self, site: Option<usize>) -> Result<(), Refusal> {
+        let there = |held: &Borrow| held.replica.is_at(site) && !held.range.is_empty();
+        match self.borrows.iter().any(there) {
+            true => Err(Refusal::Conflict),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn borrow(&mut self, range: &Range<usize>, writes: bool, replica: Replica) -> u64 {
+        let (id, range) = (self.next, range.clone());
+        self.next += 1;
+        self.borrows.push(Borrow {
+            id,
+            range,
+            writes,
+            replica,
+        });
+        id
+    }
+
+    pub(crate) fn release(&mut self, id: u64) {
+        self.borrows.retain(|held| held.id != id);
+    }
+
+    // ---- accesses ----
+
+    pub(crate) fn host(
+        &mut self,
+        range: &Range<usize>,
+        intent: Intent,
+    ) -> Result<Replica, Refusal> {
+        self.check(range, intent.writes())?;
+        let fixed = self.holds(Replica::Fixed, range) && !self.holds(Replica::Host, range);
+        if intent == Intent::Read && fixed {
+            return Ok(Replica::Fixed);
+        }
+        self.access(Replica::Host, range, intent);
+        Ok(Replica::Host)
+    }
+
+    pub(crate) fn prefetch_host(&mut self, range: &Range<usize>) -> Result<(), Refusal> {
+        self.host(range, Intent::Read).map(drop)
+    }
+
+    pub(crate) fn device(
+        &mut self,
+        device: usize,
+        range: &Range<usize>,
+        intent: Intent,
+    ) -> Result<Replica, Refusal> {
+        self.check(range, intent.writes())?;
+        self.meet(device);
+        self.access(Replica::Device(device), range, intent);
+        Ok(Replica::Device(device))
+    }
+
+    fn meet(&mut self, device: usize) {
+        if !self.met.contains(&device) {
+            self.met.push(device);
+        }
+    }
+
+    fn access(&mut self, replica: Replica, range: &Range<usize>, intent: Intent) {
+        if intent != Intent::Overwrite {
+            self.bring(replica, range);
+        }
+        if intent.writes() {
+            self.claim(replica, range);
+        }
+    }
+
+    fn claim(&mut self, replica: Replica, range: &Range<usize>) {
+        for valid in &mut self.valid {
+            valid[range.clone()].fill(false);
+        }
+        self.add(replica, range);
+    }
+
+    fn add(&mut self, replica: Replica, range: &Range<usize>) {
+        self.valid[replica.index()][range.clone()].fill(true);
+    }
+
+    /// Where a missing cell comes from: the first copy of the order that holds it.
+    fn source(&self, to: Replica, cell: usize) -> Option<Replica> {
+        let devices = self.met.iter().map(|device| Replica::Device(*device));
+        let hosts = [Replica::Host, Replica::Fixed].into_iter();
+        let order: Vec<Replica> = match to {
+            Replica::Device(_) => devices.chain(hosts).collect(),
+            _ => [Replica::Fixed].into_iter().chain(devices).collect(),
+        };
+        order.into_iter().find(|from| self.is_valid(*from, cell))
+    }
+
+    /// Moves what is missing, in runs of one source each, planned before the first is moved.
+    fn bring(&mut self, to: Replica, range: &Range<usize>) {
+        let mut runs: Vec<(Option<Replica>, Range<usize>)> = Vec::new();
+        let missing = range.clone().filter(|cell| !self.is_valid(to, *cell));
+        for cell in missing {
+            let from = self.source(to, cell);
+            match runs.last_mut() {
+                Some((last, run)) if *last == from && run.end == cell => run.end = cell + 1,
+                _ => runs.push((from, cell..cell + 1)),
+            }
+        }
+        for (from, run) in runs {
+            self.transfer(from, to, &run);
+            self.add(to, &run);
+        }
+    }
+
+    fn transfer(&mut self, from: Option<Replica>, to: Replica, run: &Range<usize>) {
+        let cells = run.len() as u64;
+        match (from, to) {
+            (None, _) => self.moved.filled += cells,
+            (Some(Replica::Device(from)), Replica::Device(to)) if siblings(from, to) => {
+                self.moved.across += cells;
+            }
+            (Some(Replica::Device(_)), Replica::Device(_)) => {
+                // By way of the host, unless adopted bytes there have it all.
+                if !self.holds(Replica::Fixed, run) {
+                    self.bring(Replica::Host, run);
+                }
+                self.moved.uploaded += cells;
+            }
+            (Some(Replica::Device(_)), _) => self.moved.downloaded += cells,
+            (Some(_), Replica::Device(_)) => self.moved.uploaded += cells,
+            (Some(_), _) => self.moved.on_host += cells,
+        }
+    }
+
+    // ---- evicting and adopting ----
+
+    pub(crate) fn evict(
+        &mut self,
+        site: Option<usize>,
+        range: &Range<usize>,
+        refuse: bool,
+    ) -> Result<(), Refusal> {
+        self.check_site(site)?;
+        let alone: Vec<usize> = range
+            .clone()
+            .filter(|cell| self.only_at(site, *cell))
+            .collect();
+        let refuge = match site {
+            None => self.met.first().map(|device| Replica::Device(*device)),
+            Some(_) => Some(Replica::Host),
+        };
+        if !alone.is_empty() {
+            let refuge = refuge.filter(|_| !refuse).ok_or(Refusal::OnlyCopy)?;
+            alone
+                .iter()
+                .for_each(|cell| self.bring(refuge, &(*cell..cell + 1)));
+        }
+        let gone: &[Replica] = match site {
+            None => &[Replica::Host, Replica::Fixed],
+            Some(device) => &[Replica::Device(device)],
+        };
+        gone.iter()
+            .for_each(|replica| self.valid[replica.index()][range.clone()].fill(false));
+        Ok(())
+    }
+
+    fn only_at(&self, site: Option<usize>, cell: usize) -> bool {
+        let sites = [None, Some(0), Some(1), Some(2)];
+        let mut others = sites.into_iter().filter(|other| *other != site);
+        self.is_valid_at(site, cell) && !others.any(|other| self.is_valid_at(other, cell))
+    }
+
+    pub(crate) fn adopt(&mut self, values: Vec<u8>, fixed: bool) -> Result<(), Refusal> {
+        let whole = 0..self.cells();
+        self.check(&whole, true)?;
+        self.values = values;
+        let replica = if fixed { Replica::Fixed } else { Replica::Host };
+        self.claim(replica, &whole);
+        Ok(())
+    }
+}
+
+fn siblings(one: usize, other: usize) -> bool {
+    one < 2 && other < 2
+}
+
+/// Copies between two of these memories, or within one.
+pub(crate) fn copy(
+    models: &mut [Model],
+    (to, at): (usize, usize),
+    (from, range): (usize, &Range<usize>),
+) -> Result<(), Refusal> {
+    let target = at..at + range.len();
+    if to == from && target == *range {
+        return Ok(());
+    }
+    models[from].check(range, false)?;
+    if !range.clone().any(|cell| models[from].is_touched(cell)) {
+        models[to].host(&target, Intent::Overwrite)?;
+        models[to].values[target].fill(0);
+        return Ok(());
+    }
+    let values = models[from].values[range.clone()].to_vec();
+    match device_of_copy(models, to, from, range) {
+        Some(device) => {
+            let held = models[from].borrow(range, false, Replica::Device(device));
+            let done = models[to].device(device, &target, Intent::Overwrite);
+            models[from].release(held);
+            done?;
+            models[to].moved.across += range.len() as u64;
+        }
+        None => {
+            let replica = models[from].host(range, Intent::Read)?;
+            let held = models[from].borrow(range, false, replica);
+            let done = models[to].host(&target, Intent::Overwrite);
+            models[from].release(held);
+            done?;
+        }
+    }
+    models[to].values[target].copy_from_slice(&values);
+    Ok(())
+}
+
+/// The device that a copy runs on: one that holds the source, and better one that the destination is on. Of equals it
+/// is the last, which is as good as any.
+fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>) -> Option<usize> {
+    let (source, target) = (&models[from], &models[to]);
+    let on_host = range.clone().all(|cell| source.is_valid_at(None, cell));
+    let is_on = |device: &usize| {
+        let replica = Replica::Device(*device);
+        target.met.contains(device)
+            && (0..target.cells()).any(|cell| target.is_valid(replica, cell))
+    };
+    let holding = source
+        .met
+        .iter()
+        .copied()
+        .filter(|device| source.holds(Replica::Device(*device), range));
+    let best = holding.max_by_key(is_on)?;
+    (is_on(&best) || !on_host).then_some(best)
+}

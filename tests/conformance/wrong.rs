@@ -1,0 +1,154 @@
+//! Backends that each break one promise of `Queue`, made of a loopback that runs nothing before it must.
+//! They rely on the suite to keep blocks and host bytes alive when it fails, so that what they do too late hits nobody.
+
+mod block;
+mod queue;
+
+use std::sync::{Arc, Mutex};
+
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, DeviceId, Error, Meter, Queue, QueueId};
+
+use queue::WrongQueue;
+
+/// Which promise is broken, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    None,
+    /// Every other queue has the id of the first.
+    ReusedId,
+    /// A queue says that it is another device's.
+    OtherDevice,
+    /// Two devices of one id.
+    SameDeviceId,
+    /// Every other operation goes by another queue.
+    OutOfOrder,
+    /// Only the thread that made a queue can use it.
+    ThreadBound,
+    NoWait,
+    /// A queue once waited for is never waited for again.
+    FirstWaitOnly,
+    NoWaitForOther,
+    /// A queue that only waits itself is not waited for.
+    NoWaitForIdle,
+    NoSynchronize,
+    /// A wait takes effect with the next operation.
+    LazyWait,
+    ShortUpload,
+    ShiftedUpload,
+    ShiftedDownload,
+    ShortCopy,
+    LongCopy,
+    NoFill,
+    LongFill,
+    MissingButCopied,
+    DirectButNot,
+    /// An upload reads the host bytes with the next operation, even after a synchronisation.
+    LateUpload,
+    /// A download is made again by the next synchronisation.
+    SecondDownload,
+    ScribblingUpload,
+    /// A block's last byte is the first of the next.
+    OverlappingBlocks,
+    /// The 16th last block is given out again, under a new address.
+    SharedBlocks,
+    /// A block is freed at once, not in order.
+    EarlyFree,
+    /// Dropping an adopted block spoils the memory.
+    AdoptionFrees,
+    /// After a failed allocation the next copy is lost.
+    DamagingError,
+    PanickingError,
+    /// Errors name another device.
+    ForeignError,
+    /// A copy uses a memory on the same queue.
+    UsesMemory,
+}
+
+#[derive(Debug)]
+pub(crate) struct WrongDevice {
+    lie: Lie,
+    id: DeviceId,
+    inner: Arc<Loopback>,
+    /// Another device of the same machine.
+    other: Arc<Loopback>,
+    first_queue: Mutex<Option<QueueId>>,
+}
+
+/// The device as a queue shows it.
+#[derive(Debug)]
+struct WrongFront(DeviceId, Arc<Loopback>);
+
+impl WrongDevice {
+    pub(crate) fn new(lie: Lie) -> Arc<Self> {
+        Self::of(lie, Loopback::new(Mode::Deferred), None)
+    }
+
+    pub(crate) fn sibling(&self) -> Arc<Self> {
+        let id = (self.lie == Lie::SameDeviceId).then_some(self.id);
+        Self::of(self.lie, self.inner.sibling(), id)
+    }
+
+    fn of(lie: Lie, inner: Arc<Loopback>, id: Option<DeviceId>) -> Arc<Self> {
+        Arc::new(Self {
+            lie,
+            id: id.unwrap_or(inner.id()),
+            other: inner.sibling(),
+            inner,
+            first_queue: Mutex::new(None),
+        })
+    }
+}
+
+// SAFETY: none is claimed. It is given to the suite only, which keeps everything alive that a lie may touch.
+unsafe impl Device for WrongDevice {
+    fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    fn name(&self) -> String {
+        format!("{:?}", self.lie)
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        let queue = self.inner.queue()?;
+        let mut first = self.first_queue.lock().unwrap();
+        let id = match (*first, self.lie) {
+            (Some(id), Lie::ReusedId) => id,
+            _ => queue.id(),
+        };
+        *first = Some(id);
+        let front = match self.lie {
+            Lie::OtherDevice => WrongFront(self.other.id(), Arc::clone(&self.other)),
+            _ => WrongFront(self.id, Arc::clone(&self.inner)),
+        };
+        let lanes = [queue, self.inner.queue()?, self.inner.queue()?];
+        let device = Arc::clone(&self.inner);
+        Ok(Arc::new(WrongQueue::new(
+            self.lie, id, device, front, lanes,
+        )))
+    }
+
+    fn meter(&self) -> &Meter {
+        self.inner.meter()
+    }
+}
+
+// SAFETY: none is claimed, as for `WrongDevice`.
+unsafe impl Device for WrongFront {
+    fn id(&self) -> DeviceId {
+        self.0
+    }
+
+    fn name(&self) -> String {
+        self.1.name()
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        self.1.queue()
+    }
+
+    fn meter(&self) -> &Meter {
+        self.1.meter()
+    }
+}

@@ -1,0 +1,247 @@
+//! Element-wise operations as NeoML computes them: every row of its table, and of its misuses.
+//!
+//! Where NeoML goes wrong, our typed error is asserted, and that nothing has changed.
+
+use blob_core::{AnyBlob, DType, Shape};
+use blob_ops::{Error, Part, Scalar};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::element::{mix, of_f32};
+use crate::support::{data, report, rows};
+
+/// NeoML's cells: element i of the blob with this seed.
+fn cell(seed: u64, i: u64, integer: bool) -> [u8; 4] {
+    let state = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(i);
+    let c = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15));
+    if integer {
+        ((c >> 32) as i32).to_ne_bytes()
+    } else {
+        (((c >> 40) as i64 - (1 << 23)) as f32 / 256.0).to_ne_bytes()
+    }
+}
+
+fn dims(value: &Value) -> Vec<usize> {
+    let dims = value.as_array().expect("a list").iter();
+    dims.map(|x| x.as_u64().expect("an extent") as usize)
+        .collect()
+}
+
+/// The input blob `i` of a row.
+fn input(row: &Value, i: usize) -> AnyBlob {
+    let integer = row["type"] == "int";
+    let dtype = if integer { DType::I32 } else { DType::F32 };
+    let shape = Shape::new(dims(&row["in"][i])).expect("a shape");
+    let seed = row["seeds"][i].as_u64().expect("a seed");
+    let cells = (0..shape.count() as u64).flat_map(|at| cell(seed, at, integer));
+    AnyBlob::from_vec(shape, dtype, cells.collect()).expect("a blob")
+}
+
+/// Dimensions, every cell where there are few, and the hash of all.
+fn check_output(blob: &AnyBlob, row: &Value) {
+    let out = &row["out"];
+    assert_eq!(blob.shape().dims(), dims(&out["dims"]), "{row}");
+    let bytes = blob.data_bytes().expect("data");
+    let words: Vec<u32> = bytes
+        .chunks(4)
+        .map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
+        .collect();
+    if let Some(cells) = out["cells"].as_str() {
+        let text: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
+        assert_eq!(text.join(" "), cells, "{row}");
+    }
+    let little: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let hash: String = Sha256::digest(&little)
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    assert_eq!(hash, out["sha256"].as_str().expect("a hash"), "{row}");
+}
+
+fn json_rows(path: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(data(path)).expect("the table can be read");
+    let row = |line: &str| serde_json::from_str(line).expect("a row is JSON");
+    text.lines().map(row).collect()
+}
+
+#[test]
+fn add_clear_and_fill_are_neomls_bit_for_bit() {
+    let rows = json_rows("neoml/cpp/elementwise.jsonl");
+    let (mut adds, mut objects, mut sizes) = (0, 0, 0);
+    for row in &rows {
+        let number = |name: &str| row[name].as_u64().expect("a number") as usize;
+        match row["op"].as_str().expect("an operation") {
+            "add" => {
+                for add in [blob_ops::add, blob_ops::add_flush_subnormals] {
+                    let mut y = input(row, 0);
+                    add(&mut y, &input(row, 1), Part::Data).expect("two alike");
+                    check_output(&y, row);
+                }
+                adds += 1;
+            }
+            "clear_object_then_fill_object" => {
+                let mut y = input(row, 0);
+                let value = row["value"].as_f64().expect("a number");
+                blob_ops::clear_object(&mut y, number("clear"), Part::Data).expect("an object");
+                let filled = blob_ops::fill_object(&mut y, number("fill"), value, Part::Data);
+                filled.expect("an object");
+                check_output(&y, row);
+                objects += 1;
+            }
+            "sizes" => {
+                check_sizes(row);
+                sizes += 1;
+            }
+            other => panic!("no operation {other}"),
+        }
+    }
+    assert_eq!((adds, objects, sizes), (47, 37, 38));
+    report(&format!(
+        "neoml element-wise: {adds} sums, {objects} objects, {sizes} sizes bit for bit"
+    ));
+}
+
+/// The number of objects and their size, seen from outside: what `fill_object` takes and what it fills.
+fn check_sizes(row: &Value) {
+    let shape = Shape::new(dims(&row["in"][0])).expect("a shape");
+    let size = |name: &str| row["sizes"][name].as_u64().expect("a size");
+    assert_eq!(shape.count() as u64, size("data"), "{row}");
+    let mut y = AnyBlob::new(shape, DType::U8).expect("a blob");
+    let objects = size("objects") as usize;
+    blob_ops::fill_object(&mut y, objects - 1, 1, Part::Data).expect("the last object");
+    let filled = blob_ops::asum(&y, Part::Data).expect("asum");
+    assert_eq!(filled, Scalar::U(size("object")), "{row}");
+    match blob_ops::fill_object(&mut y, objects, 1, Part::Data) {
+        Err(Error::ObjectOutOfRange { objects: named, .. }) => assert_eq!(named, objects),
+        other => panic!("{row}: {other:?}"),
+    }
+}
+
+/// The sums of special numbers that an x86 processor gives with DAZ and FTZ, which NeoML switches on.
+#[test]
+fn flushed_sums_are_the_processors() {
+    let rows = rows(&data("other/add_daz_ftz.tsv"));
+    let mut differ = 0;
+    for row in &rows {
+        let bits = |i: usize| u32::from_str_radix(&row[i], 16).expect("bits");
+        for repeat in [1, 16, 37] {
+            let of = |i: usize| of_f32(&vec![f32::from_bits(bits(i)); repeat]);
+            let mut y = of(0);
+            blob_ops::add_flush_subnormals(&mut y, &of(1), Part::Data).expect("two alike");
+            let got: Vec<u32> = y
+                .data::<f32>()
+                .expect("f32")
+                .iter()
+                .map(|x| x.to_bits())
+                .collect();
+            assert_eq!(got, vec![bits(2); repeat], "{row:?}");
+        }
+        let mut y = of_f32(&[f32::from_bits(bits(0))]);
+        let x = of_f32(&[f32::from_bits(bits(1))]);
+        blob_ops::add(&mut y, &x, Part::Data).expect("two alike");
+        differ += usize::from(y.data::<f32>().expect("f32")[0].to_bits() != bits(2));
+    }
+    assert_eq!(rows.len(), 144);
+    assert!(differ > 20, "IEEE 754 is another sum in {differ} rows only");
+    report(&format!(
+        "sums under DAZ and FTZ: 144 rows, {differ} of them not IEEE 754's"
+    ));
+}
+
+/// A blob of three objects of two cells.
+fn small(dtype: DType) -> AnyBlob {
+    let mut blob =
+        AnyBlob::new(Shape::new([3, 1, 1, 2, 1, 1, 1]).expect("a shape"), dtype).expect("a blob");
+    blob_ops::fill(&mut blob, 5, Part::Data).expect("fill");
+    blob
+}
+
+#[test]
+fn what_neoml_misuses_is_refused() {
+    let mut checked = 0;
+    for row in json_rows("neoml/cpp/malformed_release.jsonl") {
+        let mut y = small(DType::F32);
+        let Some(refused) = is_refused(row["case"].as_str().expect("a case"), &mut y) else {
+            continue;
+        };
+        assert!(refused, "{row}");
+        assert_eq!(*y.data::<f32>().expect("f32"), [5.0; 6], "{row}");
+        checked += 1;
+    }
+    assert_eq!(checked, 7);
+    report("neoml misuse of Add, Fill and ClearObject: 7 cases refused, nothing changed");
+}
+
+/// Whether a misuse of `y` is refused with the error that it deserves; `None` for the misuse of something else.
+fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
+    let shape = |dims: [usize; 7]| Shape::new(dims).expect("a shape");
+    let blob = |dims, dtype| AnyBlob::new(shape(dims), dtype).expect("a blob");
+    Some(match case {
+        "add: sizes differ (other smaller)" => {
+            let x = blob([2, 1, 1, 2, 1, 1, 1], DType::F32);
+            expect_shapes(blob_ops::add(y, &x, Part::Data))
+        }
+        "add: same size, other dims" => {
+            let x = blob([2, 1, 1, 3, 1, 1, 1], DType::F32);
+            expect_shapes(blob_ops::add(y, &x, Part::Data))
+        }
+        "add: types differ" => {
+            let result = blob_ops::add(y, &small(DType::I32), Part::Data);
+            matches!(
+                result,
+                Err(Error::UnlikeDTypes {
+                    wanted: DType::F32,
+                    got: DType::I32,
+                    ..
+                })
+            )
+        }
+        "fill<float> of an int blob" => {
+            let mut ints = small(DType::I32);
+            let result = blob_ops::fill(&mut ints, 0.5, Part::Data);
+            assert_eq!(*ints.data::<i32>().expect("i32"), [5; 6]);
+            matches!(
+                result,
+                Err(Error::Value {
+                    dtype: DType::I32,
+                    value: Scalar::F(0.5),
+                    ..
+                })
+            )
+        }
+        "clear_object: num = object count" => {
+            let result = blob_ops::clear_object(y, 3, Part::Data);
+            matches!(
+                result,
+                Err(Error::ObjectOutOfRange {
+                    object: 3,
+                    objects: 3,
+                    ..
+                })
+            )
+        }
+        // A negative number cannot be said; what it wraps to is refused.
+        "clear_object: num = -1" => {
+            let result = blob_ops::clear_object(y, usize::MAX, Part::Data);
+            matches!(result, Err(Error::ObjectOutOfRange { objects: 3, .. }))
+        }
+        // Here the product fits, and the blob is one object.
+        "create: product overflows int to 0 (65536 x 65536), then ClearObject(5)" => {
+            let mut huge = blob([1, 1, 1, 65_536, 65_536, 1, 1], DType::F32);
+            let result = blob_ops::clear_object(&mut huge, 5, Part::Data);
+            matches!(
+                result,
+                Err(Error::ObjectOutOfRange {
+                    object: 5,
+                    objects: 1,
+                    ..
+                })
+            )
+        }
+        _ => return None,
+    })
+}
+
+fn expect_shapes(result: Result<(), Error>) -> bool {
+    matches!(result, Err(Error::UnlikeShapes { .. }))
+}

@@ -1,0 +1,244 @@
+//! Property "bytes moved": exactly how many transfers of how many bytes the usual sequences of Caffe cost, and that none
+//! is wasted, on a loopback device that defers its work. NeoML's are in `moved/neoml`, random accesses in `moved/model`.
+//! Numbers are asserted, not times; Caffe's own are in the comments, from `caffe.md` and the tables there.
+
+mod model;
+mod neoml;
+
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType, Parts, Shape};
+use synced_mem::loopback::{self, Loopback, Mode, Operation};
+use synced_mem::{Arg, Device, Queue, SharedMem, Stats, Traffic};
+
+/// How often and how many bytes: up to the device, down from it, and from device memory to device memory.
+type Moved = [(u64, u64); 3];
+
+const NOTHING: Moved = [(0, 0); 3];
+
+fn up(bytes: u64) -> Moved {
+    [(1, bytes), (0, 0), (0, 0)]
+}
+
+fn down(bytes: u64) -> Moved {
+    [(0, 0), (1, bytes), (0, 0)]
+}
+
+/// Says what a memory has moved since it was last asked.
+struct Watch {
+    memory: SharedMem,
+    seen: Stats,
+}
+
+impl Watch {
+    fn on(memory: &SharedMem) -> Self {
+        let (memory, seen) = (memory.clone(), memory.stats());
+        Self { memory, seen }
+    }
+
+    fn moved(&mut self) -> Moved {
+        let now = self.memory.stats();
+        let since = |of: fn(&Stats) -> Traffic| {
+            let (now, seen) = (of(&now), of(&self.seen));
+            (now.count() - seen.count(), now.bytes() - seen.bytes())
+        };
+        let moved = [
+            since(Stats::uploads),
+            since(Stats::downloads),
+            since(Stats::device_copies),
+        ];
+        self.seen = now;
+        moved
+    }
+}
+
+fn blob(dims: &[usize]) -> AnyBlob {
+    AnyBlob::new(Shape::new(dims).unwrap(), DType::F32).unwrap()
+}
+
+fn machine() -> (Arc<Loopback>, Arc<dyn Queue>) {
+    let device = Loopback::new(Mode::Deferred);
+    let queue = device.queue().unwrap();
+    (device, queue)
+}
+
+/// Cells of a kernel's argument.
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes
+        .chunks(4)
+        .map(|cell| f32::from_ne_bytes(cell.try_into().unwrap()))
+}
+
+/// Work on the device: puts a function of each cell of `from` and `to` into `to`.
+fn compute(queue: &Arc<dyn Queue>, from: Arg<'_>, to: Arg<'_>, f: fn(f32, f32) -> f32) {
+    loopback::launch(&**queue, [from, to], move |args| {
+        let (from, to) = args.split_at_mut(1);
+        let cells: Vec<f32> = floats(from[0].bytes())
+            .zip(floats(to[0].bytes()))
+            .map(|(a, b)| f(a, b))
+            .collect();
+        let bytes: Vec<u8> = cells.into_iter().flat_map(f32::to_ne_bytes).collect();
+        to[0].bytes_mut().copy_from_slice(&bytes);
+    })
+    .unwrap();
+}
+
+/// Work on the device: writes one value into every cell.
+fn set(queue: &Arc<dyn Queue>, to: Arg<'_>, value: f32) {
+    loopback::launch(&**queue, [to], move |args| {
+        for cell in args[0].bytes_mut().chunks_mut(4) {
+            cell.copy_from_slice(&value.to_ne_bytes());
+        }
+    })
+    .unwrap();
+}
+
+/// A batch is filled on the host, a layer reads it on the device and writes the next blob, the host reads the result.
+/// Caffe: the same transfers.
+#[test]
+fn a_forward_pass_moves_its_input_up_and_its_result_down() {
+    let (device, queue) = machine();
+    let (mut bottom, mut top) = (blob(&[4, 25]), blob(&[4, 25]));
+    let (mut bottom_watch, mut top_watch) = (
+        Watch::on(bottom.data_memory()),
+        Watch::on(top.data_memory()),
+    );
+    for batch in 1..=3 {
+        bottom.data_overwrite::<f32>().unwrap().fill(batch as f32);
+        {
+            let from = bottom.data_device(&queue).unwrap();
+            let mut to = top.data_device_overwrite(&queue).unwrap();
+            compute(&queue, from.arg(), to.arg_mut(), |from, _| from * 2.0);
+        }
+        assert_eq!(
+            (bottom_watch.moved(), top_watch.moved()),
+            (up(400), NOTHING)
+        );
+        // Another layer reads both; nothing is left to move.
+        drop((
+            bottom.data_device(&queue).unwrap(),
+            top.data_device(&queue).unwrap(),
+        ));
+        assert_eq!(*top.data::<f32>().unwrap(), [2.0 * batch as f32; 100]);
+        assert_eq!(*bottom.data::<f32>().unwrap(), [batch as f32; 100]);
+        assert_eq!(
+            (bottom_watch.moved(), top_watch.moved()),
+            (NOTHING, down(400))
+        );
+        assert_eq!(top.data::<f32>().unwrap()[99], 2.0 * batch as f32);
+        assert_eq!(top_watch.moved(), NOTHING);
+    }
+    assert!(!bottom.has_diff() && !top.has_diff());
+    assert_eq!(
+        (
+            device.calls(Operation::Upload),
+            device.calls(Operation::Download)
+        ),
+        (3, 3)
+    );
+    // Nobody had to clear what was overwritten. Caffe clears each buffer on its first touch.
+    assert_eq!(device.calls(Operation::Fill), 0);
+    assert_eq!(device.meter().stats().uploads().bytes(), 1200);
+}
+
+/// Parameters go up once; iterations of `diff = …; data -= diff` on the device move nothing; the snapshot comes down once.
+#[test]
+fn an_update_on_the_device_moves_nothing() {
+    let (_device, queue) = machine();
+    let mut param = blob(&[10, 10]);
+    param.data_overwrite::<f32>().unwrap().fill(50.0);
+    let (mut data, mut diff) = (
+        Watch::on(param.data_memory()),
+        Watch::on(param.diff_memory()),
+    );
+    for iteration in 0..5 {
+        set(
+            &queue,
+            param.diff_device_overwrite(&queue).unwrap().arg_mut(),
+            3.0,
+        );
+        let gradient = param.diff_memory().device(&queue, 0..400).unwrap();
+        let mut values = param.data_device_mut(&queue).unwrap();
+        compute(&queue, gradient.arg(), values.arg_mut(), |diff, data| {
+            data - diff
+        });
+        let expected = if iteration == 0 { up(400) } else { NOTHING };
+        assert_eq!((data.moved(), diff.moved()), (expected, NOTHING));
+    }
+    assert_eq!(*param.data::<f32>().unwrap(), [35.0; 100]);
+    assert_eq!((data.moved(), diff.moved()), (down(400), NOTHING));
+}
+
+/// Two layers share their parameters (`ShareData`): what goes up for one is there for the other.
+#[test]
+fn shared_parameters_move_once() {
+    let (_device, queue) = machine();
+    let (mut owner, mut sharer) = (blob(&[8, 5]), blob(&[40]));
+    owner.data_mut::<f32>().unwrap().fill(1.0);
+    sharer.share_data(&owner).unwrap();
+    let mut watch = Watch::on(owner.data_memory());
+    drop((
+        owner.data_device(&queue).unwrap(),
+        sharer.data_device(&queue).unwrap(),
+    ));
+    assert_eq!(watch.moved(), up(160));
+    set(
+        &queue,
+        sharer.data_device_overwrite(&queue).unwrap().arg_mut(),
+        4.0,
+    );
+    assert_eq!(*owner.data::<f32>().unwrap(), [4.0; 40]);
+    assert_eq!(sharer.data::<f32>().unwrap()[39], 4.0);
+    assert_eq!(watch.moved(), down(160));
+}
+
+/// `CopyFrom` runs where the bytes are. Caffe in CPU mode pulls the source down (D2H), in GPU mode pushes both up.
+#[test]
+fn a_copy_moves_nothing_between_the_sides() {
+    let (_device, queue) = machine();
+    let (mut source, mut copy) = (blob(&[30]), blob(&[30]));
+    source.data_overwrite::<f32>().unwrap().fill(1.0);
+    let (mut from, mut to) = (
+        Watch::on(source.data_memory()),
+        Watch::on(copy.data_memory()),
+    );
+    copy.copy_from(&source, Parts::Data).unwrap();
+    assert_eq!((from.moved(), to.moved()), (NOTHING, NOTHING));
+    set(
+        &queue,
+        source.data_device_overwrite(&queue).unwrap().arg_mut(),
+        2.0,
+    );
+    copy.copy_from(&source, Parts::Data).unwrap();
+    assert_eq!(
+        (from.moved(), to.moved()),
+        (NOTHING, [(0, 0), (0, 0), (1, 120)])
+    );
+    assert_eq!(*copy.data::<f32>().unwrap(), [2.0; 30]);
+    assert_eq!((from.moved(), to.moved()), (NOTHING, down(120)));
+}
+
+/// After a shrinking `Reshape` the elements move and the capacity does not. Caffe moves all 4000 bytes each time.
+#[test]
+fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
+    let (_device, queue) = machine();
+    let mut batch = blob(&[1000]);
+    batch.data_overwrite::<f32>().unwrap().fill(7.0);
+    batch.reshape(Shape::new([10]).unwrap()).unwrap();
+    let mut watch = Watch::on(batch.data_memory());
+    drop(batch.data_device(&queue).unwrap());
+    assert_eq!(watch.moved(), up(40));
+    set(
+        &queue,
+        batch.data_device_mut(&queue).unwrap().arg_mut(),
+        8.0,
+    );
+    assert_eq!(*batch.data::<f32>().unwrap(), [8.0; 10]);
+    assert_eq!(watch.moved(), down(40));
+    // Grown back within the capacity: the tail is still there, and only it has to go up.
+    batch.reshape(Shape::new([1000]).unwrap()).unwrap();
+    drop(batch.data_device(&queue).unwrap());
+    assert_eq!(watch.moved(), up(3960));
+    assert_eq!(batch.data::<f32>().unwrap()[999], 7.0);
+    assert_eq!(watch.moved(), NOTHING);
+}

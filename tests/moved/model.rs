@@ -1,0 +1,124 @@
+//! Random accesses on two sides, against a model that keeps a place for each element: exactly the elements move that a
+//! side needs and does not have. It relies on `moved` for the counting.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType, Error, Shape};
+use proptest::prelude::*;
+use synced_mem::loopback::{self, Loopback, Mode};
+use synced_mem::{Device, Queue};
+
+use super::{NOTHING, Watch};
+
+/// What each byte's place costs: the model of the property. One entry an element.
+struct Model {
+    values: Vec<u32>,
+    /// Where the newest value is: on the host, on the device. Nowhere: never written, and zero.
+    valid: [Vec<bool>; 2],
+}
+
+impl Model {
+    /// Makes a range valid on a side: how many runs of elements have to move there, and how many elements.
+    fn bring(&mut self, side: usize, range: &Range<usize>) -> (u64, u64) {
+        let (mut runs, mut elements, mut moving) = (0, 0, false);
+        for i in range.clone() {
+            let moves = !self.valid[side][i] && self.valid[1 - side][i];
+            runs += u64::from(moves && !moving);
+            elements += u64::from(moves);
+            moving = moves;
+            self.valid[side][i] = true;
+        }
+        (runs, elements)
+    }
+
+    fn write(&mut self, side: usize, range: &Range<usize>, value: u32) {
+        self.values[range.clone()].fill(value);
+        self.valid[side][range.clone()].fill(true);
+        self.valid[1 - side][range.clone()].fill(false);
+    }
+}
+
+/// One access: from which side, how, through what.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Read,
+    Update,
+    Overwrite,
+}
+
+/// Accesses a window, or a buffer of single elements on the host; what was read, as the side saw it.
+fn access(
+    blob: &mut AnyBlob,
+    queue: Option<&Arc<dyn Queue>>,
+    steps: &Range<usize>,
+    how: How,
+    value: u32,
+) -> Result<(), Error> {
+    let mut window = blob.window_mut(steps.clone())?;
+    let Some(queue) = queue else {
+        match how {
+            How::Read => drop(window.view().data::<u32>()?),
+            How::Update => window.data_mut::<u32>()?.fill(value),
+            How::Overwrite => window.data_overwrite::<u32>()?.fill(value),
+        }
+        return Ok(());
+    };
+    let mut token = match how {
+        How::Read => return window.view().data_device(queue).map(drop),
+        How::Update => window.data_device_mut(queue)?,
+        How::Overwrite => window.data_device_overwrite(queue)?,
+    };
+    let fill = move |bytes: &mut [u8]| {
+        for cell in bytes.chunks_mut(4) {
+            cell.copy_from_slice(&value.to_ne_bytes());
+        }
+    };
+    loopback::launch(&**queue, [token.arg_mut()], move |args| {
+        fill(args[0].bytes_mut())
+    })?;
+    Ok(())
+}
+
+fn ways() -> impl Strategy<Value = How> {
+    prop_oneof![Just(How::Read), Just(How::Update), Just(How::Overwrite)]
+}
+
+proptest! {
+    /// Whatever windows are read and written on two sides, exactly the bytes move that a side needs and does not have.
+    #[test]
+    fn random_accesses_move_what_the_model_needs(
+        (steps, width) in (1..=8usize, 1..=4usize),
+        accesses in proptest::collection::vec((0..2usize, ways(), any::<(u8, u8)>()), 1..40),
+        seed in proptest::option::of(any::<u64>()),
+    ) {
+        let device = Loopback::new(seed.map_or(Mode::Deferred, Mode::Random));
+        let queue = device.queue().unwrap();
+        // No more than 32 elements: sixteen ranges a side, which is as many as are told apart.
+        let mut blob = AnyBlob::new(Shape::new([steps, width]).unwrap(), DType::U32).unwrap();
+        let mut watch = Watch::on(blob.data_memory());
+        let count = steps * width;
+        let mut model = Model { values: vec![0; count], valid: [vec![false; count], vec![false; count]] };
+        for (number, (side, how, (a, b))) in (1u32..).zip(accesses) {
+            let (a, b) = (usize::from(a) % (steps + 1), usize::from(b) % (steps + 1));
+            let window = a.min(b)..a.max(b);
+            let range = window.start * width..window.end * width;
+            access(&mut blob, (side == 1).then_some(&queue), &window, how, number).unwrap();
+            let needed = match how {
+                How::Overwrite => (0, 0),
+                How::Read | How::Update => model.bring(side, &range),
+            };
+            if !matches!(how, How::Read) {
+                model.write(side, &range, number);
+            }
+            let mut expected = NOTHING;
+            expected[1 - side] = (needed.0, 4 * needed.1);
+            prop_assert_eq!(watch.moved(), expected);
+        }
+        let needed = model.bring(0, &(0..count));
+        let data = blob.data::<u32>().unwrap();
+        prop_assert_eq!(watch.moved(), [(0, 0), (needed.0, 4 * needed.1), (0, 0)]);
+        prop_assert_eq!(&*data, &model.values[..]);
+        prop_assert_eq!(device.misuses(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,360 @@
+//! `SyncedMem` and `SharedMem` against tables of the real Caffe's `SyncedMemory`: every state, every operation, and what each costs.
+//!
+//! Device 0 is a loopback device, "another device" one beside it. Each row prepares its state, runs its operation and
+//! compares the head, the blocks, the transfers and the newest byte. Where we differ, [`Why`] says why, and the row
+//! asserts exactly what we do instead: never more transfers over the bus than Caffe makes.
+
+mod rig;
+
+use std::collections::BTreeMap;
+
+use rig::{Rig, Shell};
+use synced_mem::loopback::Mode;
+use synced_mem::{Event, EventKind, Stats};
+
+use crate::support::{data, report, rows};
+
+/// Every deliberate difference, with its reason.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Why {
+    /// Caffe dies of a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and nothing
+    /// has changed.
+    OutOfMemory,
+    /// `set_*_data(NULL)`: nothing that can be adopted is null. The nearest mistake is memory of another length, which
+    /// is [`Error::WrongLength`] and changes nothing.
+    NoNull,
+    /// `async_gpu_push` dies unless the head is at the host; `prefetch` starts from everywhere and moves what is missing.
+    PushFromAnywhere,
+    /// Caffe knows one device. From another one it gets the first one's pointer, or dies if built with DEBUG. Here each
+    /// device has its own copy, which is made directly from the first one's where that is valid.
+    EachDeviceItsCopy,
+    /// In DEBUG builds the host's bytes may only be asked for while the memory's device is the current one. Here the
+    /// host has no current device.
+    HostHasNoDevice,
+    /// A host block that a queue may still read is freed when that queue has been waited for. Caffe frees it at once,
+    /// which after `async_gpu_push` is a use after free.
+    FreedWhenRead,
+    /// A build without devices dies when asked for one. Here there is no queue to ask with.
+    NoDevice,
+}
+
+/// What happened, as the tables count it. Plain and pinned host blocks are one here, and so are both kinds of upload.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+struct Costs {
+    host_blocks: u64,
+    device_blocks: u64,
+    uploads: u64,
+    downloads: u64,
+    /// From device to device, or from adopted bytes to our own: Caffe has none.
+    other_copies: u64,
+    device_fills: u64,
+    host_frees: u64,
+    device_frees: u64,
+}
+
+impl Costs {
+    fn add(&mut self, event: &Event) {
+        let on_host = event.device().is_none();
+        *match event.kind() {
+            EventKind::Allocate if on_host => &mut self.host_blocks,
+            EventKind::Allocate => &mut self.device_blocks,
+            EventKind::Upload => &mut self.uploads,
+            EventKind::Download => &mut self.downloads,
+            EventKind::DeviceCopy | EventKind::HostCopy => &mut self.other_copies,
+            EventKind::Fill if !on_host => &mut self.device_fills,
+            EventKind::Free if on_host => &mut self.host_frees,
+            EventKind::Free => &mut self.device_frees,
+            EventKind::Leak => panic!("a leak: {:?}", event.error()),
+            _ => return,
+        } += 1;
+    }
+
+    /// As the memory's own counters tell it.
+    fn from_stats(stats: &Stats) -> [u64; 4] {
+        let copies = stats.device_copies().count() + stats.host_copies().count();
+        let blocks = stats.allocations().count();
+        let (up, down) = (stats.uploads().count(), stats.downloads().count());
+        [blocks, up, down, copies]
+    }
+
+    fn as_stats(&self) -> [u64; 4] {
+        let blocks = self.host_blocks + self.device_blocks;
+        [blocks, self.uploads, self.downloads, self.other_copies]
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Outcome {
+    head: &'static str,
+    costs: Costs,
+    /// The name of the error.
+    error: Option<&'static str>,
+}
+
+struct Row {
+    at: String,
+    gpu_mode: bool,
+    state: String,
+    before: &'static str,
+    op: String,
+    caffe: Outcome,
+    /// The first byte on the host and on the device, stale or not.
+    bytes: [Option<u8>; 2],
+}
+
+const HEADS: [&str; 5] = [
+    "UNINITIALIZED",
+    "HEAD_AT_CPU",
+    "HEAD_AT_GPU",
+    "SYNCED",
+    "(destroyed)",
+];
+
+fn head_name(cell: &str) -> &'static str {
+    HEADS
+        .into_iter()
+        .find(|head| *head == cell)
+        .expect("a head")
+}
+
+fn read(file: &str) -> Vec<Row> {
+    let table = rows(&data(&format!("caffe/syncedmem/{file}.tsv")));
+    table.iter().map(|row| row_of(file, row)).collect()
+}
+
+fn row_of(file: &str, row: &[String]) -> Row {
+    let n: Vec<u64> = row[5..15]
+        .iter()
+        .map(|cell| cell.parse().expect("a count"))
+        .collect();
+    let costs = Costs {
+        host_blocks: n[0] + n[1],
+        device_blocks: n[2],
+        uploads: n[3] + n[5],
+        downloads: n[4],
+        other_copies: 0,
+        device_fills: n[6],
+        host_frees: n[7] + n[8],
+        device_frees: n[9],
+    };
+    Row {
+        at: format!("{file}: {}, {}, {}", row[0], row[1], row[3]),
+        gpu_mode: row[0] == "GPU",
+        state: row[1].clone(),
+        before: head_name(&row[2]),
+        op: row[3].clone(),
+        caffe: Outcome {
+            head: head_name(&row[4]),
+            costs,
+            error: (row[19] != "-").then_some("DIE"),
+        },
+        bytes: [row[17].parse().ok(), row[18].parse().ok()],
+    }
+}
+
+impl Row {
+    fn died(&self) -> bool {
+        self.caffe.error.is_some()
+    }
+
+    fn host_has_block(&self) -> bool {
+        !["U", "GPU", "GPUr (after gpu_data() only)", "extGPU"].contains(&self.state.as_str())
+    }
+
+    fn unchanged(&self, error: Option<&'static str>) -> Outcome {
+        let costs = Costs::default();
+        Outcome {
+            head: self.before,
+            costs,
+            error,
+        }
+    }
+
+    /// What we do, and why where it is not what Caffe does.
+    fn ours(&self) -> (Outcome, Option<Why>) {
+        let different = |outcome, why| (outcome, Some(why));
+        match self.op.as_str() {
+            "set_cpu_data(NULL)" | "set_gpu_data(NULL)" => {
+                different(self.unchanged(Some("WrongLength")), Why::NoNull)
+            }
+            "cpu_data when malloc fails" if self.died() => {
+                different(self.unchanged(Some("OutOfMemory")), Why::OutOfMemory)
+            }
+            "gpu_data when cudaMalloc fails" if self.died() => {
+                different(self.unchanged(Some("DeviceOutOfMemory")), Why::OutOfMemory)
+            }
+            "async_gpu_push" if self.died() => different(self.pushed(), Why::PushFromAnywhere),
+            "cpu_data on another device" if self.died() => {
+                different(self.read_on_host(), Why::HostHasNoDevice)
+            }
+            "mutable_gpu_data on another device" => match self.written_on_another_device() {
+                outcome if outcome == self.caffe => (outcome, None),
+                outcome => different(outcome, Why::EachDeviceItsCopy),
+            },
+            "set_cpu_data(ext)" if self.is_uploaded() && self.caffe.costs.host_frees > 0 => {
+                let mut outcome = self.caffe.clone();
+                outcome.costs.host_frees = 0;
+                different(outcome, Why::FreedWhenRead)
+            }
+            _ => (self.caffe.clone(), None),
+        }
+    }
+
+    /// Whether the state was made by an upload that nobody has waited for.
+    fn is_uploaded(&self) -> bool {
+        ["SYNCED from CPU", "async pushed", "GPU with stale CPU copy"]
+            .contains(&self.state.as_str())
+    }
+
+    fn pushed(&self) -> Outcome {
+        let mut outcome = self.unchanged(None);
+        if self.before == "UNINITIALIZED" {
+            outcome.head = "HEAD_AT_GPU";
+            (outcome.costs.device_blocks, outcome.costs.device_fills) = (1, 1);
+        }
+        outcome
+    }
+
+    fn read_on_host(&self) -> Outcome {
+        let mut outcome = self.unchanged(None);
+        outcome.costs.host_blocks = u64::from(!self.host_has_block());
+        match self.before {
+            "UNINITIALIZED" => outcome.head = "HEAD_AT_CPU",
+            "HEAD_AT_GPU" => (outcome.head, outcome.costs.downloads) = ("SYNCED", 1),
+            _ => {}
+        }
+        outcome
+    }
+
+    fn written_on_another_device(&self) -> Outcome {
+        let mut outcome = self.unchanged(None);
+        outcome.head = "HEAD_AT_GPU";
+        outcome.costs.device_blocks = 1;
+        *match self.before {
+            "UNINITIALIZED" => &mut outcome.costs.device_fills,
+            "HEAD_AT_CPU" => &mut outcome.costs.uploads,
+            _ => &mut outcome.costs.other_copies,
+        } = 1;
+        outcome
+    }
+}
+
+/// Runs a row; why it is not as Caffe's, if it is not.
+fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
+    let mut rig = Rig::new(mode, shell);
+    rig.prepare(&row.state).expect("a state");
+    assert_eq!(rig.head(), row.before, "{}", row.at);
+    rig.forget_costs();
+    let stats = Costs::from_stats(&rig.memory().stats());
+    let error = rig.run(&row.op, row.gpu_mode).err();
+    let error = error.as_ref().map(rig::error_name);
+    let (head, costs) = (rig.head(), rig.costs());
+    let (expected, why) = row.ours();
+    assert_eq!(
+        Outcome { head, costs, error },
+        expected,
+        "{} ({why:?})",
+        row.at
+    );
+    let bus = costs.uploads + costs.downloads;
+    let caffes = row.caffe.costs.uploads + row.caffe.costs.downloads;
+    assert!(row.died() || bus <= caffes, "{}: more transfers", row.at);
+    if head != "(destroyed)" {
+        check_counters(row, &mut rig, stats);
+        check_bytes(row, &mut rig, why);
+    }
+    assert_eq!(rig.misuses(), [""; 0], "{}", row.at);
+    why
+}
+
+/// The memory's counters and its events tell the same.
+fn check_counters(row: &Row, rig: &mut Rig, before: [u64; 4]) {
+    let after = Costs::from_stats(&rig.memory().stats());
+    let counted: Vec<u64> = after
+        .iter()
+        .zip(before)
+        .map(|(after, before)| after - before)
+        .collect();
+    assert_eq!(counted, rig.costs().as_stats(), "{}", row.at);
+}
+
+/// The copies that are valid hold what Caffe's hold there. What it freed at once is freed in the end.
+fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
+    let costs = rig.costs();
+    let newest = rig.newest();
+    let valid = match rig.head() {
+        "HEAD_AT_CPU" => [true, false],
+        "HEAD_AT_GPU" => [false, true],
+        head => [head == "SYNCED"; 2],
+    };
+    assert_eq!(newest.map(|byte| byte.is_some()), valid, "{}", row.at);
+    for (ours, caffes) in newest.iter().zip(row.bytes) {
+        if let (Some(ours), Some(caffes)) = (ours, caffes) {
+            assert_eq!(*ours, caffes, "{}", row.at);
+        }
+    }
+    let bus = |costs: Costs| (costs.uploads, costs.downloads, costs.other_copies);
+    assert_eq!(
+        bus(rig.costs()),
+        bus(costs),
+        "{}: reading moved bytes",
+        row.at
+    );
+    if why == Some(Why::FreedWhenRead) {
+        rig.memory().shrink();
+        assert_eq!(
+            rig.costs().host_frees,
+            row.caffe.costs.host_frees,
+            "{}",
+            row.at
+        );
+    }
+}
+
+/// The answer may depend neither on when queues work nor on the shell.
+fn check_everywhere(row: &Row) -> Option<Why> {
+    let modes = [Mode::Immediate, Mode::Deferred, Mode::Random(1)];
+    let check_both = |mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell));
+    let answers = modes.map(check_both);
+    answers[0][0]
+}
+
+#[test]
+fn every_transition_costs_what_it_costs_caffe_or_less() {
+    let tables = ["fake_cuda", "fake_cuda_debug"].map(read);
+    let mut reasons: BTreeMap<Why, usize> = BTreeMap::new();
+    let mut equal = 0;
+    for row in tables.iter().flatten() {
+        match check_everywhere(row) {
+            None => equal += 1,
+            Some(why) => *reasons.entry(why).or_default() += 1,
+        }
+    }
+    for row in read("cpu_only") {
+        match row.op.contains("gpu") {
+            true => {
+                assert!(row.died(), "{}", row.at);
+                *reasons.entry(Why::NoDevice).or_default() += 1;
+            }
+            false => match check_everywhere(&row) {
+                None => equal += 1,
+                Some(why) => *reasons.entry(why).or_default() += 1,
+            },
+        }
+    }
+    let different: usize = reasons.values().sum();
+    report(&format!(
+        "caffe SyncedMemory: {} rows, {equal} equal, {different} different by design: {reasons:?}",
+        equal + different
+    ));
+    let expected = [
+        (Why::OutOfMemory, 17),
+        (Why::NoNull, 98),
+        (Why::PushFromAnywhere, 28),
+        (Why::EachDeviceItsCopy, 36),
+        (Why::HostHasNoDevice, 16),
+        (Why::FreedWhenRead, 8),
+        (Why::NoDevice, 16),
+    ];
+    assert_eq!((equal, reasons), (382, BTreeMap::from(expected)));
+}

@@ -1,0 +1,96 @@
+//! Windows against the table that the real NeoML wrote: reads at every position, a fill through a window, another through
+//! a window of it, and the blob after that. Bit for bit.
+
+use blob_core::{Element, Window};
+use serde_json::Value;
+
+use super::shape;
+use crate::neoml::{blob, dims, number, sha256, table};
+use crate::support::report;
+
+/// The fills that the table's writer made through a window, and through the window in it.
+trait Cell: Element {
+    const FILLS: [Self; 2];
+}
+
+impl Cell for f32 {
+    const FILLS: [f32; 2] = [2.5, -1.25];
+}
+
+impl Cell for i32 {
+    const FILLS: [i32; 2] = [-7, 99];
+}
+
+#[test]
+fn windows_are_neomls() {
+    let rows = table("windows.jsonl");
+    let (mut reads, mut nested) = (0, 0);
+    for row in &rows {
+        let (row_reads, row_nested) = match row["type"].as_str() {
+            Some("float") => check_row::<f32>(row),
+            _ => check_row::<i32>(row),
+        };
+        reads += row_reads;
+        nested += row_nested;
+    }
+    assert_eq!((rows.len(), reads, nested), (54, 216, 37));
+    let rows = rows.len();
+    report(&format!(
+        "neoml windows: {rows} rows, {reads} reads, {rows} fills and {nested} through a window of a window"
+    ));
+}
+
+/// Reads at every position, fills, fills through a window in the window, and looks at the blob after that: how many
+/// reads, and how many windows in the window.
+fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
+    let root = shape(&dims(&row["in"][0]));
+    let blob = blob(&root, T::DTYPE, row["seeds"][0].as_u64().unwrap());
+    let mut window = blob.make_window(number(&row["size"])).unwrap();
+    let steps = row["steps"].as_array().unwrap();
+    for step in steps {
+        window.set_pos(number(&step["pos"])).unwrap();
+        assert_eq!(window.shape().dims(), dims(&step["window"]["dims"]));
+        let copy = window.to_blob().unwrap();
+        assert_eq!(
+            sha256(&copy.data_bytes().unwrap()),
+            step["window"]["sha256"],
+            "{row}"
+        );
+        assert_eq!(
+            window.data::<T>().unwrap()[..],
+            copy.data::<T>().unwrap()[..]
+        );
+    }
+    window.set_pos(number(&row["fill_pos"])).unwrap();
+    window.data_mut::<T>().unwrap().fill(T::FILLS[0]);
+    let nested = &row["nested"];
+    if !nested.is_null() {
+        fill_nested::<T>(&window, nested);
+    }
+    let after = &row["parent_after"];
+    assert_eq!(blob.shape().dims(), dims(&after["dims"]));
+    assert_eq!(
+        sha256(&blob.data_bytes().unwrap()),
+        after["sha256"],
+        "{row}"
+    );
+    (steps.len(), usize::from(!nested.is_null()))
+}
+
+fn fill_nested<T: Cell>(window: &Window, row: &Value) {
+    let mut inner = window.make_window(number(&row["size"])).unwrap();
+    inner.set_pos(number(&row["pos"])).unwrap();
+    inner.data_overwrite::<T>().unwrap().fill(T::FILLS[1]);
+    assert_eq!(
+        inner.parent().is_some(),
+        row["parent_is_window"].as_bool().unwrap()
+    );
+    assert!(row["owner_is_root"].as_bool().unwrap() && window.parent().is_none());
+    assert!(
+        inner
+            .owner()
+            .data_memory()
+            .ptr_eq(window.owner().data_memory())
+    );
+    assert_eq!(inner.owner_pos(), window.pos() + inner.pos());
+}
