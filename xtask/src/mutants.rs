@@ -16,6 +16,9 @@ pub(crate) use table::all;
 /// Where the table stands, for messages.
 pub(crate) const TABLE_FILE: &str = "xtask/src/mutants/table.rs";
 
+/// The test target whose models need loom's primitives.
+const LOOM: &str = "loom";
+
 /// A deliberate breakage, and the test that has to notice it.
 pub(crate) struct Mutant {
     /// What is broken, in a few words; the filter looks here and in `file`.
@@ -183,6 +186,12 @@ impl Laboratory {
             .args(test)
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.build);
+        if test.contains(&LOOM) {
+            // As in `cargo xtask ci`: another build of everything, so in a folder of its own.
+            command
+                .env("RUSTFLAGS", "--cfg loom")
+                .env("CARGO_TARGET_DIR", self.build.join(LOOM));
+        }
         command.output().context("cannot start cargo test")
     }
 }

@@ -449,4 +449,412 @@ pub(super) const ROWS: &[Mutant] = &[
 "#,
         test: &["-p", "blob-tests", "every_transition_costs"],
     },
+    Mutant {
+        name: "state: a host write does not wait for the queues",
+        file: "crates/synced-mem/src/state.rs",
+        old: r#"        self.settle_host(slot, range, intent.access())?;
+        if intent"#,
+        new: "        if intent",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "state: a host write waits as a read does",
+        file: "crates/synced-mem/src/state.rs",
+        old: "self.settle_host(slot, range, intent.access())?;",
+        new: "self.settle_host(slot, range, Access::Read)?;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "state: a host write leaves the devices valid",
+        file: "crates/synced-mem/src/state.rs",
+        old: "            self.claim(HOST, range);",
+        new: "            self.replicas.add(HOST, range.clone());",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "state: a device write leaves the others valid",
+        file: "crates/synced-mem/src/state.rs",
+        old: "            self.claim(slot, range);",
+        new: "            self.replicas.add(slot, range.clone());",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "state: a retired buffer is freed at once",
+        file: "crates/synced-mem/src/state.rs",
+        old: "        let idle = |copy: &mut HostCopy| copy.uses.is_empty();",
+        new: "        let idle = |_: &mut HostCopy| true;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "a_block_comes_back_when_no_queue_uses_it_any_more",
+        ],
+    },
+    Mutant {
+        name: "bounds: a borrowed range is given up",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: r#"            let free = |range: &Range<usize>| !self.borrows.touches(range);
+            let range = self.replicas.range_to_drop"#,
+        new: r#"            let free = |_: &Range<usize>| true;
+            let range = self.replicas.range_to_drop"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "where_gaps_are_being_written_a_range_that_nobody_borrows_is_given_up",
+        ],
+    },
+    Mutant {
+        name: "bounds: a gap that is written is closed",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: "!borrows.writes(gap)",
+        new: "borrows.writes(gap) | true",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "scattered_shared_memories_keep_their_bytes_and_their_bound",
+        ],
+    },
+    Mutant {
+        name: "state: a failed synchronise leaves the host valid",
+        file: "crates/synced-mem/src/state.rs",
+        old: r#"            self.distrust(line);
+"#,
+        new: r#"            let _ = line;
+"#,
+        test: &["-p", "synced-mem", "--test", "machine", "a_failed_download"],
+    },
+    Mutant {
+        name: "transfer: an upload is not entered as a read of the host",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: r#"            order(&mut copy.uses, &line, range, Access::Read, None)?;
+        }
+        order("#,
+        new: r#"            let _ = copy;
+        }
+        order("#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "a_buffer_that_a_broken_queue_may_still_read_is_leaked",
+        ],
+    },
+    Mutant {
+        name: "transfer: a download does not wait for the device's writers",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: r#"        order(&mut copy.uses, &line, range, Access::Read, None)?;
+        if self.is_lent(HOST)"#,
+        new: r#"        let _ = &copy.uses;
+        if self.is_lent(HOST)"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "upkeep: a block is freed without waiting",
+        file: "crates/synced-mem/src/upkeep.rs",
+        old: "            None => wait_for_all(&memory.line, &uses.queues()),",
+        new: "            None => Ok(()),",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "memory: the fast pointer is set before the bytes are there",
+        file: "crates/synced-mem/src/memory.rs",
+        old: r#"            let (start, _) = state.host(&state.whole(), Intent::Read)?;
+            state.tidy(Sole::No);
+            self.fast"#,
+        new: r#"            state.prefetch_host(&state.whole())?;
+            let start = state.host_ptr(crate::state::HOST, 0);
+            self.fast"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "a_scattered_owned_memory_keeps_its_bytes",
+        ],
+    },
+    Mutant {
+        name: "memory: a device write keeps the fast pointer",
+        file: "crates/synced-mem/src/memory.rs",
+        old: r#"        self.reset_fast();
+        self.with_mut(|state| {
+            let checked = state.check(&range)?;
+            let (span"#,
+        new: r#"        self.with_mut(|state| {
+            let checked = state.check(&range)?;
+            let (span"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "a_scattered_owned_memory_keeps_its_bytes",
+        ],
+    },
+    Mutant {
+        name: "guards: a token's end does not end its borrow's uses",
+        file: "crates/synced-mem/src/state.rs",
+        old: "            copy.uses.release(borrow);",
+        new: "            let _ = &copy.uses;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "a_write_is_waited_for_and_not_what_it_has_waited_for",
+        ],
+    },
+    Mutant {
+        name: "copy: the destination's users are not waited for",
+        file: "crates/synced-mem/src/copy.rs",
+        old: "        order(&mut copy.uses, &copy.home, to, Access::Write, None)?;",
+        new: "        let _ = order;",
+        test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
+    },
+    Mutant {
+        name: "transfer: used blocks of a pool are not cleared",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: "        if !copy.buffer.is_clean() {",
+        new: "        if copy.buffer.len() == usize::MAX {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "pooled_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "upkeep: uploads may still read an evicted buffer",
+        file: "crates/synced-mem/src/upkeep.rs",
+        old: r#"            self.settle_host(slot, range, Access::Write)?;
+        }
+        for slot"#,
+        new: r#"        }
+        for slot"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "an_evicted_block_is_the_next_memorys_only_after_its_upload",
+        ],
+    },
+    Mutant {
+        name: "transfer: the host's way is not valid afterwards",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: r#"        self.make_host()?;
+        self.bring(HOST, range, None)?;
+        self.copy(HOST, to, range.clone(), line)"#,
+        new: r#"        self.make_host()?;
+        self.copy(HOST, to, range.clone(), line)"#,
+        test: &["-p", "synced-mem", "--test", "machine", "no_failure_"],
+    },
+    Mutant {
+        name: "transfer: lent bytes are shown to queues",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: ".is_some_and(|copy| copy.buffer.is_lent())",
+        new: ".is_some_and(|copy| copy.buffer.is_lent() && false)",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "uploads_of_a_slice_are_over_when_the_call_returns",
+        ],
+    },
+    Mutant {
+        name: "borrows: evicting ignores who borrows the copy",
+        file: "crates/synced-mem/src/borrows.rs",
+        old: "let on_copy = |held: &&Borrow| held.slot == slot && held.overlaps(range);",
+        new: "let on_copy = |held: &&Borrow| held.slot != slot && held.overlaps(range) && false;",
+        test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
+    },
+    Mutant {
+        name: "copies: an access is not entered",
+        file: "crates/synced-mem/src/copies.rs",
+        old: "    uses.enter(by, range.clone(), access, guard);",
+        new: "    let _ = guard;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "the_range_of_a_token_is_no_gap_to_close",
+        ],
+    },
+    Mutant {
+        name: "copies: nobody waits",
+        file: "crates/synced-mem/src/copies.rs",
+        old: "        by.queue.wait_for(&*other.queue)?;",
+        new: "        let _ = other;",
+        test: &["-p", "synced-mem", "--test", "machine", "no_failure_"],
+    },
+    Mutant {
+        name: "bounds: the host is tidied first",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: "(0..self.replicas.slots()).rev().map(Slot)",
+        new: "(0..self.replicas.slots()).map(Slot)",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "scattered_shared_memories_keep_their_bytes_and_their_bound",
+        ],
+    },
+    Mutant {
+        name: "bounds: what the owner is about to write is a gap to close",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: "        let id = self.borrows.insert(range, Access::Write, slot);",
+        new: "        let id = self.borrows.insert(0..0, Access::Write, slot); let _ = range;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "the_range_of_a_slice_that_may_be_written_is_no_gap_to_close",
+        ],
+    },
+    Mutant {
+        name: "transfer: a device's bytes are filled without waiting",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: r#"        order(&mut copy.uses, &line, range, Access::Write, None)?;
+        if let Some(memory) = &copy.memory {"#,
+        new: "        if let Some(memory) = &copy.memory {",
+        test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
+    },
+    Mutant {
+        name: "shared: user code runs under the lock",
+        file: "crates/synced-mem/src/shared.rs",
+        old: r#"        let aftermath = state.aftermath();
+        drop(state);
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        result"#,
+        new: r#"        let aftermath = state.aftermath();
+        if let Some(aftermath) = aftermath {
+            aftermath.run();
+        }
+        drop(state);
+        result"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "an_observer_may_borrow_and_drop_the_last_handle",
+        ],
+    },
+    Mutant {
+        name: "scope: the slices do not get the newest bytes",
+        file: "crates/synced-mem/src/scope.rs",
+        old: "    owned.bring_back().map(|()| result)",
+        new: "    let _ = Owned::bring_back; Ok(result)",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "bytes_that_cannot_be_brought_back_are_an_error_of_the_scope",
+        ],
+    },
+    Mutant {
+        name: "memory: the pointer is published without its bytes",
+        file: "crates/synced-mem/src/memory.rs",
+        old: "self.fast.store(start.as_ptr(), Ordering::Release);",
+        new: "self.fast.store(start.as_ptr(), Ordering::Relaxed);",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--release",
+            "--test",
+            "loom",
+            "two_readers_cause_one_transfer_and_both_see_it",
+        ],
+    },
+    Mutant {
+        name: "memory: the pointer is read without its bytes",
+        file: "crates/synced-mem/src/memory.rs",
+        old: "self.fast.load(Ordering::Acquire)",
+        new: "self.fast.load(Ordering::Relaxed)",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--release",
+            "--test",
+            "loom",
+            "two_readers_cause_one_transfer_and_both_see_it",
+        ],
+    },
+    Mutant {
+        name: "within: nobody asks who borrows",
+        file: "crates/synced-mem/src/within.rs",
+        old: "while let Err(conflict) = state.borrows.check(&checked, intent.access()) {",
+        new: "while let Err(conflict) = state.borrows.check(&(0..0), intent.access()) {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--release",
+            "--test",
+            "loom",
+            "overlapping_borrows_never_meet",
+        ],
+    },
+    Mutant {
+        name: "shared: who waits is not woken",
+        file: "crates/synced-mem/src/shared.rs",
+        old: "        if waiting > 0 {",
+        new: "        if waiting > 1 {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--release",
+            "--test",
+            "loom",
+            "who_waits_is_woken",
+        ],
+    },
 ];
