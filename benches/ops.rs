@@ -56,8 +56,7 @@ fn main() {
     let only = after("--only").map_or("", String::as_str);
     let pools = [1, 2].map(pool);
     println!(
-        "machine: {}; {}",
-        table::machine(),
+        "instruction set: {}; {mib} MiB",
         blob_ops::instruction_set()
     );
     println!(

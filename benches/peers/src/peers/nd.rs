@@ -1,10 +1,11 @@
-//! `ndarray`: everything into warm memory, by `assign` and its kin on one thread, by the parallel `Zip` on several.
+//! `ndarray`: everything into warm memory, by `assign` and its kin on one thread, by its parallel iterators on several:
+//! over elements where it computes, over chunks of an outer axis where it copies.
 //!
 //! `concatenate` and `stack` allocate their result, so a merge assigns each part to its slice of the destination instead.
 //! There is no sum of magnitudes: one pass writes them into warm scratch, `sum` adds them up.
 
 use anyhow::Result;
-use ndarray::parallel::prelude::{IntoParallelIterator, ParallelIterator};
+use ndarray::parallel::prelude::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
 use ndarray::{ArrayD, ArrayView1, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Zip};
 use rayon::ThreadPool;
 
@@ -113,13 +114,17 @@ impl NdArray {
     fn assign(&self, mut out: ArrayViewMutD<f32>, from: ArrayViewD<f32>) {
         match &self.pool {
             None => out.assign(&from),
-            Some(pool) => {
-                pool.install(|| {
-                    Zip::from(out)
-                        .and(from)
-                        .par_for_each(|out, &from| *out = from)
-                });
-            }
+            Some(pool) => pool.install(|| {
+                // Element by element, the parallel `Zip` is several times slower than `assign` where the last axis is short.
+                let threads = pool.current_num_threads();
+                let axis = out.shape().iter().position(|&side| side >= threads);
+                let axis = Axis(axis.unwrap_or(0));
+                let len = out.len_of(axis).div_ceil(threads).max(1);
+                out.axis_chunks_iter_mut(axis, len)
+                    .into_par_iter()
+                    .zip(from.axis_chunks_iter(axis, len))
+                    .for_each(|(mut out, from)| out.assign(&from));
+            }),
         }
     }
 

@@ -117,6 +117,23 @@ fn sides_longer_than_the_tables() {
     check_permutation(&means, &[3, 6001], &[1, 0], 4);
 }
 
+/// Rows of the destination start at lines, and the last tile along them does not: it may not be written past the caches.
+#[test]
+fn a_tile_between_two_lines_is_written_through_the_caches() {
+    let dims = [273, 16, 257];
+    let src = pattern(dims.iter().product::<usize>() * 4);
+    let want = permuted(&src, &dims, &[2, 1, 0], 4);
+    let plan = Permutation::new(&dims, &[2, 1, 0], 4);
+    let mut room = vec![0; want.len() + 64];
+    let start = room.as_ptr().align_offset(64);
+    for means in all_means() {
+        let out = &mut room[start..][..want.len()];
+        out.fill(0xA5);
+        crate::transpose::run(means, plan, &src, out);
+        assert!(*out == want, "{means:?}");
+    }
+}
+
 #[test]
 fn axes_with_others_between_and_within() {
     let means = all_means();
