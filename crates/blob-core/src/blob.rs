@@ -221,7 +221,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data_bytes`](Self::data_bytes).
     pub fn data_bytes_mut(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::new(self.data.host_mut(0..self.byte_len())?)
+        RefMut::write(&self.data, 0..self.byte_len())
     }
 
     /// The data's bytes, for a caller who writes all of them; what they hold before that is unspecified.
@@ -229,7 +229,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data_bytes`](Self::data_bytes).
     pub fn data_bytes_overwrite(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::overwrite(self.data.host_overwrite(0..self.byte_len())?)
+        RefMut::overwrite(&self.data, 0..self.byte_len())
     }
 
     /// The diff's bytes, for reading.
@@ -245,7 +245,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data_bytes`](Self::data_bytes).
     pub fn diff_bytes_mut(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::new(self.diff.host_mut(0..self.byte_len())?)
+        RefMut::write(&self.diff, 0..self.byte_len())
     }
 
     /// The diff's bytes, for a caller who writes all of them; what they hold before that is unspecified.
@@ -253,7 +253,7 @@ impl AnyBlob {
     /// # Errors
     /// As [`data_bytes`](Self::data_bytes).
     pub fn diff_bytes_overwrite(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::overwrite(self.diff.host_overwrite(0..self.byte_len())?)
+        RefMut::overwrite(&self.diff, 0..self.byte_len())
     }
 
     /// The memory of the data. Cloning the handle shares it.
@@ -300,12 +300,12 @@ impl AnyBlob {
 
     fn write_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
         self.expect_dtype(T::DTYPE)?;
-        RefMut::new(memory.host_mut(0..self.byte_len())?)
+        RefMut::write(memory, 0..self.byte_len())
     }
 
     fn overwrite_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
         self.expect_dtype(T::DTYPE)?;
-        RefMut::overwrite(memory.host_overwrite(0..self.byte_len())?)
+        RefMut::overwrite(memory, 0..self.byte_len())
     }
 
     fn at<T: Element>(&self, memory: &SharedMem, index: &[usize]) -> Result<T, Error> {

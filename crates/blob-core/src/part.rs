@@ -61,12 +61,12 @@ impl<'a> Part<'a> {
 
     pub(crate) fn write<T: Element>(self) -> Result<RefMut<'a, [T]>, Error> {
         self.expect(T::DTYPE)?;
-        RefMut::new(self.memory.host_mut(self.bytes())?)
+        RefMut::write(self.memory, self.bytes())
     }
 
     pub(crate) fn overwrite<T: Element>(self) -> Result<RefMut<'a, [T]>, Error> {
         self.expect(T::DTYPE)?;
-        RefMut::overwrite(self.memory.host_overwrite(self.bytes())?)
+        RefMut::overwrite(self.memory, self.bytes())
     }
 
     pub(crate) fn device(self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'a>, Error> {

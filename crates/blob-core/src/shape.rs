@@ -5,6 +5,7 @@ mod legacy;
 
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
+use std::sync::Arc;
 
 use crate::{Axis, Error};
 
@@ -17,7 +18,8 @@ pub const MAX_AXES: usize = 32;
 /// of a shape overflows.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
-    dims: Box<[usize]>,
+    /// Shared by the clones of a shape: blobs and windows make many.
+    dims: Arc<[usize]>,
     count: usize,
 }
 
@@ -41,7 +43,7 @@ impl Shape {
     /// The shape without axes, of one element.
     pub fn scalar() -> Self {
         Self {
-            dims: Box::default(),
+            dims: Arc::default(),
             count: 1,
         }
     }
@@ -138,7 +140,7 @@ impl Shape {
         let mut index = vec![0; self.num_axes()];
         let mut rest = offset;
         // The count is above 0, and so is every extent.
-        for (index, extent) in index.iter_mut().zip(&self.dims).rev() {
+        for (index, extent) in index.iter_mut().zip(self.dims()).rev() {
             *index = rest % extent;
             rest /= extent;
         }
@@ -151,7 +153,7 @@ impl Shape {
     /// That of [`Axis::resolve`]; [`Error::ShapeTooLarge`].
     pub fn with_extent(&self, axis: impl Axis, extent: usize) -> Result<Self, Error> {
         let axis = axis.resolve(self)?;
-        let mut dims = self.dims.clone();
+        let mut dims = self.dims.to_vec();
         dims[axis] = extent;
         Self::new(dims)
     }
@@ -178,7 +180,7 @@ impl Shape {
     /// The shape as Caffe logs it (`Blob::shape_string`): `2 3 4 5 (120)`, `(1)` without axes.
     pub fn shape_string(&self) -> String {
         let mut text = String::new();
-        for extent in &self.dims {
+        for extent in self.dims() {
             text += &format!("{extent} ");
         }
         text + &format!("({})", self.count)

@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::slice;
 use std::sync::Arc;
 
@@ -36,15 +36,23 @@ impl<T: Element> Ref<'_, [T]> {
 }
 
 impl<T: Element> RefMut<'_, [T]> {
-    pub(crate) fn new(bytes: HostMut) -> Result<Self, Error> {
+    /// Borrows bytes for writing. What has to be refused is refused before any other copy becomes stale.
+    pub(crate) fn write(memory: &SharedMem, range: Range<usize>) -> Result<Self, Error> {
+        check_destination::<T>(memory, range.start)?;
+        if !T::ANY_BYTES {
+            T::check(&memory.host(range.clone())?)?;
+        }
+        let bytes = memory.host_mut(range)?;
         check_layout::<T>(&bytes)?;
         T::check(&bytes)?;
         let borrow = PhantomData;
         Ok(Self { bytes, borrow })
     }
 
-    /// As `new`, for bytes whose contents are unspecified: where not all contents are values, they become zeros.
-    pub(crate) fn overwrite(mut bytes: HostMut) -> Result<Self, Error> {
+    /// As `write`, for bytes whose contents are unspecified: where not all contents are values, they become zeros.
+    pub(crate) fn overwrite(memory: &SharedMem, range: Range<usize>) -> Result<Self, Error> {
+        check_destination::<T>(memory, range.start)?;
+        let mut bytes = memory.host_overwrite(range)?;
         check_layout::<T>(&bytes)?;
         if !T::ANY_BYTES {
             bytes.fill(0);
@@ -54,9 +62,20 @@ impl<T: Element> RefMut<'_, [T]> {
     }
 }
 
+/// Whether writers will get an address that the type allows.
+fn check_destination<T: Element>(memory: &SharedMem, at: usize) -> Result<(), Error> {
+    match memory.write_address(at) {
+        Some(address) => check_address::<T>(address),
+        None => Ok(()),
+    }
+}
+
 fn check_layout<T: Element>(bytes: &[u8]) -> Result<(), Error> {
     debug_assert_eq!(bytes.len() % size_of::<T>(), 0, "the blob knew its length");
-    let address = bytes.as_ptr().addr();
+    check_address::<T>(bytes.as_ptr().addr())
+}
+
+fn check_address<T: Element>(address: usize) -> Result<(), Error> {
     if address.is_multiple_of(align_of::<T>()) {
         return Ok(());
     }
@@ -373,7 +392,11 @@ impl<T> fmt::Debug for Blob<T> {
 
 #[cfg(test)]
 mod tests {
-    use synced_mem::SharedMem;
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
+    use synced_mem::{Access, Device, Queue, SharedMem, SyncedMem};
 
     use super::*;
     use crate::DType;
@@ -529,5 +552,49 @@ mod tests {
             scope.spawn(move || assert_eq!(*data, [1, 1, 1, 1, 2, 2, 2, 2]));
         });
         assert!(blob.data().is_ok());
+    }
+
+    /// A queue that writes one value into all of a blob's data, which is then on the device alone.
+    fn painted(blob: &mut AnyBlob, byte: u8) -> Arc<dyn Queue> {
+        let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+        let mut token = blob.data_device_overwrite(&queue).unwrap();
+        let paint = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(byte);
+        launch(&*queue, [token.arg_mut()], paint).unwrap();
+        queue
+    }
+
+    #[test]
+    fn a_misaligned_write_is_refused_before_the_device_becomes_stale() {
+        // No vector of ours starts at an odd address, so the memory is a part of another blob's bytes, lent by raw parts.
+        let mut words = vec![0u64; 4];
+        let start = NonNull::new(words.as_mut_ptr().cast::<u8>().wrapping_add(1)).unwrap();
+        // SAFETY: eight bytes from the second on lie within the 32 of `words`, which lives to the end of this test, behind
+        // the memory's last use, and is not touched otherwise.
+        let memory = unsafe { SyncedMem::from_raw_host(start, 8, Access::Write, Box::new(())) };
+        let memory = memory.into_shared();
+        let shape = Shape::new([2]).unwrap();
+        let mut blob = AnyBlob::from_parts(shape, DType::U32, memory, None).unwrap();
+        painted(&mut blob, 7);
+        for result in [
+            blob.data_overwrite::<u32>().map(drop),
+            blob.data_mut::<u32>().map(drop),
+        ] {
+            assert!(matches!(result, Err(Error::Misaligned { .. })));
+        }
+        assert_eq!(*blob.data_bytes().unwrap(), [7; 8]);
+        drop(blob);
+        drop(words);
+    }
+
+    #[test]
+    fn values_that_are_refused_leave_the_device_as_it_was() {
+        let mut blob = AnyBlob::new(Shape::new([4]).unwrap(), DType::Bool).unwrap();
+        let queue = painted(&mut blob, 2);
+        assert!(matches!(
+            blob.data_mut::<bool>(),
+            Err(Error::InvalidBool { .. })
+        ));
+        drop(blob.data_device(&queue).unwrap());
+        assert_eq!(blob.data_memory().stats().uploads().bytes(), 0);
     }
 }

@@ -65,7 +65,7 @@ impl AnyBlob {
         borrowed::check(0..len, self.shape().extent(0)?)?;
         let (data, diff) = (self.data_memory().clone(), self.diff_memory().clone());
         let owner = AnyBlob::from_parts(self.shape().clone(), self.dtype(), data, Some(diff))?;
-        Ok(Window::new(Outer::Owner(owner), len))
+        Ok(Window::new(Arc::new(owner), None, len))
     }
 }
 
@@ -101,28 +101,24 @@ impl<T: Element> Blob<T> {
 /// ```
 pub struct Window {
     frame: Arc<Frame>,
+    /// A blob over the memories of the one that the window was made from, with the shape that it had.
+    owner: Arc<AnyBlob>,
 }
 
 /// A window, as those that lie in it see it.
 struct Frame {
-    outer: Outer,
+    /// What this lies in; the owner where there is none.
+    outer: Option<Arc<Frame>>,
     len: usize,
     /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows, whoever moves.
     pos: AtomicUsize,
 }
 
-/// What a window lies in.
-enum Outer {
-    /// A blob over the memories of the one that the window was made from, with the shape that it had.
-    Owner(AnyBlob),
-    Window(Arc<Frame>),
-}
-
 impl Window {
-    fn new(outer: Outer, len: usize) -> Self {
+    fn new(owner: Arc<AnyBlob>, outer: Option<Arc<Frame>>, len: usize) -> Self {
         let pos = AtomicUsize::new(0);
         let frame = Arc::new(Frame { outer, len, pos });
-        Self { frame }
+        Self { frame, owner }
     }
 
     /// The extents: those of the owner, with the number of steps for the outermost.
@@ -152,7 +148,7 @@ impl Window {
 
     /// The first step, counted in the owner.
     pub fn owner_pos(&self) -> usize {
-        self.frame.owner_and_pos().1
+        self.frame.owner_pos()
     }
 
     /// Moves to a position, counted in the parent, or else in the owner. The windows that lie in this one move along.
@@ -161,7 +157,7 @@ impl Window {
     /// [`Error::StepsOutOfRange`]; the window stays where it is.
     pub fn set_pos(&mut self, pos: usize) -> Result<(), Error> {
         let steps = pos..pos.saturating_add(self.len());
-        borrowed::check(steps, self.frame.outer.len())?;
+        borrowed::check(steps, self.outer_len())?;
         self.frame.pos.store(pos, Ordering::Relaxed);
         Ok(())
     }
@@ -171,20 +167,36 @@ impl Window {
     /// # Errors
     /// As [`set_pos`](Self::set_pos).
     pub fn shift(&mut self, by: isize) -> Result<(), Error> {
-        match self.pos().checked_add_signed(by) {
-            Some(pos) => self.set_pos(pos),
-            None => Err(self.in_front(by)),
-        }
+        // In one step: another handle to this window may move it at the same time.
+        let extent = self.outer_len();
+        let moved = |pos: usize| {
+            let pos = pos.checked_add_signed(by)?;
+            let end = pos.checked_add(self.len())?;
+            (end <= extent).then_some(pos)
+        };
+        let update = self
+            .frame
+            .pos
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+        update.map(drop).map_err(|pos| self.outside(pos, by))
     }
 
-    /// The error of a shift to a position below zero.
-    fn in_front(&self, by: isize) -> Error {
+    /// The error of a shift from `pos`.
+    fn outside(&self, pos: usize, by: isize) -> Error {
         // No extent, hence no position or length, is above `isize::MAX`, so the sums fit an `i64`.
-        let start = (self.pos() as i64).saturating_add(by as i64);
+        let start = (pos as i64).saturating_add(by as i64);
         Error::StepsOutOfRange {
             start,
             end: start.saturating_add(self.len() as i64),
-            extent: self.frame.outer.len(),
+            extent: self.outer_len(),
+        }
+    }
+
+    /// The number of steps of what this lies in.
+    fn outer_len(&self) -> usize {
+        match &self.frame.outer {
+            Some(outer) => outer.len,
+            None => self.owner.shape().dims()[0],
         }
     }
 
@@ -194,31 +206,27 @@ impl Window {
     /// [`Error::StepsOutOfRange`].
     pub fn make_window(&self, len: usize) -> Result<Window, Error> {
         borrowed::check(0..len, self.len())?;
-        let outer = Outer::Window(Arc::clone(&self.frame));
-        Ok(Window::new(outer, len))
+        let outer = Some(Arc::clone(&self.frame));
+        Ok(Window::new(Arc::clone(&self.owner), outer, len))
     }
 
     /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to move
     /// one is to move the other.
     pub fn parent(&self) -> Option<Window> {
-        match &self.frame.outer {
-            Outer::Owner(_) => None,
-            Outer::Window(frame) => Some(Window {
-                frame: Arc::clone(frame),
-            }),
-        }
+        let frame = self.frame.outer.as_ref().map(Arc::clone)?;
+        let owner = Arc::clone(&self.owner);
+        Some(Window { frame, owner })
     }
 
     /// The blob that this lies in, at whatever depth: over the same memories as the one that the first window was made
     /// from, with the shape that it had then.
     pub fn owner(&self) -> &AnyBlob {
-        self.frame.owner_and_pos().0
+        &self.owner
     }
 
     /// The window where it is now, for reading.
     pub fn view(&self) -> WindowRef<'_> {
-        let (owner, pos) = self.frame.owner_and_pos();
-        WindowRef::trusted(owner, pos, self.len())
+        WindowRef::trusted(&self.owner, self.owner_pos(), self.len())
     }
 
     /// The window where it is now, for writing.
@@ -351,25 +359,23 @@ impl Frame {
         self.pos.load(Ordering::Relaxed)
     }
 
-    /// The blob at the end of the chain, and the sum of the positions on the way.
-    fn owner_and_pos(&self) -> (&AnyBlob, usize) {
+    /// The position in the owner: the sum along the chain.
+    fn owner_pos(&self) -> usize {
         let (mut frame, mut pos) = (self, self.pos());
-        loop {
-            match &frame.outer {
-                Outer::Owner(owner) => return (owner, pos),
-                Outer::Window(outer) => frame = outer,
-            }
+        while let Some(outer) = &frame.outer {
+            frame = outer;
             pos += frame.pos();
         }
+        pos
     }
 }
 
-impl Outer {
-    /// The number of steps.
-    fn len(&self) -> usize {
-        match self {
-            Outer::Owner(owner) => owner.shape().dims()[0],
-            Outer::Window(frame) => frame.len,
+impl Drop for Frame {
+    /// One by one: the chain may be longer than the stack is deep.
+    fn drop(&mut self) {
+        let mut outer = self.outer.take();
+        while let Some(mut frame) = outer.and_then(Arc::into_inner) {
+            outer = frame.outer.take();
         }
     }
 }
@@ -525,5 +531,47 @@ mod tests {
                 extent: 3
             })
         ));
+    }
+
+    #[test]
+    fn a_chain_of_windows_may_be_longer_than_the_stack_is_deep() {
+        let blob = AnyBlob::new(Shape::new([2, 3]).unwrap(), DType::U8).unwrap();
+        let mut window = blob.make_window(1).unwrap();
+        for _ in 0..200_000 {
+            window = window.make_window(1).unwrap();
+        }
+        drop(window);
+    }
+
+    #[test]
+    fn moves_through_two_handles_are_not_lost() {
+        let blob = AnyBlob::new(Shape::new([100_001]).unwrap(), DType::U8).unwrap();
+        let window = blob.make_window(1).unwrap();
+        let inner = window.make_window(1).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let mut handle = inner.parent().unwrap();
+                scope.spawn(move || (0..50_000).for_each(|_| handle.shift(1).unwrap()));
+            }
+        });
+        assert_eq!(window.pos(), 100_000);
+        assert!(inner.parent().unwrap().shift(1).is_err());
+        assert!(inner.parent().unwrap().shift(-100_001).is_err());
+        assert_eq!(window.pos(), 100_000);
+    }
+
+    #[test]
+    fn windows_of_a_vast_empty_blob_are_counted_at_once() {
+        let blob = AnyBlob::new(Shape::new([1 << 40, 0]).unwrap(), DType::U8).unwrap();
+        let windows = || blob.windows(2).unwrap();
+        assert_eq!(windows().count(), (1 << 40) - 1);
+        assert_eq!(
+            windows().last().map(|window| window.pos()),
+            Some((1 << 40) - 2)
+        );
+        assert_eq!(
+            windows().nth(1 << 39).map(|window| window.pos()),
+            Some(1 << 39)
+        );
     }
 }

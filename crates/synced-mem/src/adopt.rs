@@ -130,6 +130,24 @@ impl SharedMem {
         self.adopt_buffer(HostBuffer::from_vec(bytes))
     }
 
+    /// As [`adopt_host`](Self::adopt_host), with raw memory.
+    ///
+    /// # Safety
+    /// As for [`SyncedMem::from_raw_host`].
+    ///
+    /// # Errors
+    /// As [`adopt_host`](Self::adopt_host).
+    pub unsafe fn adopt_raw_host(
+        &self,
+        ptr: NonNull<u8>,
+        len: usize,
+        access: Access,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        self.adopt_buffer(unsafe { HostBuffer::from_raw(ptr, len, access, owner) })
+    }
+
     fn adopt_buffer(&self, buffer: HostBuffer) -> Result<(), Error> {
         check_length(self.len(), buffer.len())?;
         // What is refused is dropped here, outside the lock: its owner's destructor is user code.

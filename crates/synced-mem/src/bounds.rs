@@ -38,7 +38,7 @@ impl State {
 
     /// As `tidy`, for an owner who is about to write `range`: it is no gap to close, though the table does not know it.
     pub(crate) fn tidy_around(&mut self, slot: Slot, range: Range<usize>) {
-        if self.replicas.is_bounded() {
+        if self.replicas.is_bounded() || range.is_empty() {
             return;
         }
         let id = self.borrows.insert(range, Access::Write, slot);
@@ -69,6 +69,10 @@ impl State {
             let Some(range) = range.or_else(|| self.copy_smallest(slot)) else {
                 return;
             };
+            // What others are only about to have is not theirs yet.
+            if self.settle_others(slot, &range).is_err() {
+                return;
+            }
             self.replicas.give_up(slot, &range);
         }
     }

@@ -37,13 +37,27 @@ impl SharedMem {
         if self.ptr_eq(source) && to == range && to.end <= self.len() {
             return Ok(());
         }
+        let overlap = range.start.max(to.start) < range.end.min(to.end);
+        if self.ptr_eq(source) && overlap && to.end <= self.len() && range.end <= self.len() {
+            return Err(Error::Conflict {
+                wanted: Access::Write,
+                wanted_range: to,
+                held: Access::Read,
+                held_range: range,
+            });
+        }
         match self.side(source, &range)? {
             Side::Zeros => self.host_overwrite(to)?.fill(0),
             Side::Host => self.copy_on_host(to, source, range)?,
             Side::Device(queue) => {
                 let token = source.device(&queue, range.clone())?;
-                if self.copy_on_device(&to, &token, &queue)? == Route::Missing {
-                    drop(token);
+                let route = match self.copy_on_device(&to, &token, &queue) {
+                    // No room for the destination there; the host may have some.
+                    Err(Error::DeviceOutOfMemory { .. }) => Route::Missing,
+                    route => route?,
+                };
+                drop(token);
+                if route == Route::Missing {
                     self.copy_on_host(to, source, range)?;
                 }
             }
@@ -87,9 +101,16 @@ impl SharedMem {
         self.inner.with(|state| {
             let to = state.check(to)?;
             state.borrows.check(&to, Access::Write)?;
-            let route = state.receive(&to, from, queue)?;
+            let route = state.receive(&to, from, queue);
+            // A block that was made for nothing goes again.
+            if let (Some(slot), false) = (
+                state.slot_of(queue.device().id()),
+                matches!(route, Ok(Route::Direct)),
+            ) {
+                state.free_if_stale(slot);
+            }
             state.tidy(Sole::Yes);
-            Ok(route)
+            route
         })
     }
 }
@@ -145,6 +166,9 @@ impl State {
         };
         self.devices[index].home = Line::new(queue);
         self.make_device(index)?;
+        if self.len == 0 {
+            return Ok(Route::Missing);
+        }
         let copy = &mut self.devices[index];
         order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
         let source = from.arg();

@@ -103,8 +103,9 @@ pub enum Route {
 ///    after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
 ///    not before everything enqueued so far on the queue that allocated it has taken effect.
-/// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list.
-/// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does.
+/// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
+///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since.
+/// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does, nor panics.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {

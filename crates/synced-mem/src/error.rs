@@ -25,7 +25,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// A failed memory operation. Whatever failed, the memory is as it was before.
+/// A failed memory operation. Whatever failed, no byte that was written is lost, and none is valid with another value.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

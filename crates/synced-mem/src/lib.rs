@@ -83,6 +83,7 @@
 #[allow(unsafe_code)]
 mod adopt;
 mod after;
+mod ahead;
 mod borrows;
 mod bounds;
 #[cfg(feature = "conformance")]
@@ -103,6 +104,7 @@ pub mod loopback;
 mod memory;
 mod ordering;
 mod pool;
+mod queues;
 mod ranges;
 mod replicas;
 #[allow(unsafe_code)]

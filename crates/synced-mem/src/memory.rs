@@ -149,7 +149,7 @@ impl SyncedMem {
     }
 
     /// The bytes on the host, for a caller who writes all of them: nothing is moved or filled for its sake.
-    /// What they hold before that is unspecified: zeros, or what was there.
+    /// What they hold before that is unspecified: zeros, what was there, or what another memory left in the pool's block.
     ///
     /// # Errors
     /// As [`host`](Self::host).
@@ -286,24 +286,6 @@ impl SyncedMem {
         })
     }
 
-    // ---- moving ahead of time ----
-
-    /// Starts bringing all bytes to the queue's device (Caffe's `async_gpu_push`).
-    ///
-    /// # Errors
-    /// As [`device`](Self::device).
-    pub fn prefetch(&self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
-        self.device(queue).map(drop)
-    }
-
-    /// Starts bringing all bytes to the host; the next [`host`](Self::host) only waits for them.
-    ///
-    /// # Errors
-    /// As [`host`](Self::host).
-    pub fn prefetch_host(&self) -> Result<(), Error> {
-        self.with(|state| state.prefetch_host(&state.whole()))
-    }
-
     // ---- what is where ----
 
     /// Where the newest bytes are, as Caffe sees it.
@@ -351,7 +333,7 @@ impl SyncedMem {
 
     /// Runs a step under the lock, and what it left to do after the lock is released. Entered even when poisoned: a
     /// state changes only after its action succeeded, so a panic leaves a valid one.
-    fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
+    pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = step(&mut state);
         let aftermath = state.aftermath();

@@ -21,7 +21,7 @@ const CLASSES: usize = 2 * (usize::BITS - 1 - SMALLEST.trailing_zeros()) as usiz
 /// A new block of some megabytes costs a page fault for every page that is touched; a used one costs none: to take and
 /// touch 16 MiB took 499 µs and 27 µs (two shared cores). So blocks come back here when the memory that had them is
 /// dropped or evicted, and no queue may still use them.
-/// What they held is never seen again: to the next memory, a used block counts as never written.
+/// What they held is seen by nobody who reads, but by a caller of `host_overwrite` before writing: to the next memory, a used block counts as never written.
 ///
 /// Blocks have the sizes of their classes: 4 KiB, 6 KiB, 8 KiB, 12 KiB, and so on, each power of two and one and a half
 /// times each. A length is rounded up to its class, so that at most a third of a block lies idle, and none of that is

@@ -44,12 +44,12 @@ use crate::{Access, DeviceMut, Error, HostBuffer, Queue, SyncedMem};
 /// let mut bytes = [1u8, 2, 3];
 /// synced_mem::scope(|scope| {
 ///     let mut lent = scope.lend_mut(&mut bytes);
-///     std::mem::take(&mut *lent) // there is no `&mut SyncedMem` to be had
+///     std::mem::replace(&mut *lent, synced_mem::SyncedMem::new(3)); // no `&mut SyncedMem` to be had
 /// });
 /// ```
 ///
 /// # Errors
-/// [`Error::Device`] when the newest bytes of a slice lent for writing cannot be brought back; `work` has run, and the
+/// [`Error::Device`], [`Error::OutOfMemory`] when the newest bytes of a slice lent for writing cannot be brought back; `work` has run, and the
 /// slice holds older bytes there.
 pub fn scope<'env, R>(
     work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
@@ -161,6 +161,26 @@ impl LentMut<'_> {
     /// As there.
     pub fn host_range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
         self.memory.host_range_mut(range)
+    }
+
+    /// See [`SyncedMem::host_range_overwrite`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn host_range_overwrite(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
+        self.memory.host_range_overwrite(range)
+    }
+
+    /// See [`SyncedMem::device_range_overwrite`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn device_range_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: Range<usize>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.memory.device_range_overwrite(queue, range)
     }
 
     /// See [`SyncedMem::device_mut`].

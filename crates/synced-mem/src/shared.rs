@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use crate::bounds::Sole;
 use crate::replicas::Head;
 use crate::state::State;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -115,7 +116,7 @@ impl SharedMem {
     }
 
     /// Borrows a byte range for a caller who writes all of it: nothing is moved or filled for its sake.
-    /// What it holds before that is unspecified: zeros, or what was there.
+    /// What it holds before that is unspecified: zeros, what was there, or what another memory left in the pool's block.
     ///
     /// # Errors
     /// As [`host_mut`](Self::host_mut).
@@ -190,7 +191,9 @@ impl SharedMem {
         self.inner.with(|state| {
             let range = state.check(&range)?;
             state.borrows.check(&range, Access::Read)?;
-            state.prefetch_host(&range)
+            let started = state.prefetch_host(&range);
+            state.tidy(Sole::Yes);
+            started
         })
     }
 
@@ -199,7 +202,15 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when somebody borrows bytes there; as [`SyncedMem::evict`].
     pub fn evict(&self, place: Place) -> Result<(), Error> {
-        self.evict_with(place, Only::Move)
+        self.evict_with(place, 0..self.len(), Only::Move)
+    }
+
+    /// Takes some bytes away from a place. See [`SyncedMem::evict_range`].
+    ///
+    /// # Errors
+    /// As [`evict`](Self::evict); [`Error::OutOfBounds`].
+    pub fn evict_range(&self, place: Place, range: Range<usize>) -> Result<(), Error> {
+        self.evict_with(place, range, Only::Move)
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -207,16 +218,18 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when somebody borrows bytes there; [`Error::OnlyCopy`].
     pub fn evict_clean(&self, place: Place) -> Result<(), Error> {
-        self.evict_with(place, Only::Refuse)
+        self.evict_with(place, 0..self.len(), Only::Refuse)
     }
 
-    fn evict_with(&self, place: Place, only: Only) -> Result<(), Error> {
+    fn evict_with(&self, place: Place, range: Range<usize>, only: Only) -> Result<(), Error> {
         self.inner.with(|state| {
-            let whole = state.whole();
+            let range = state.check(&range)?;
             for slot in state.slots_at(place) {
-                state.borrows.check_copy(slot, &whole)?;
+                state.borrows.check_copy(slot, &range)?;
             }
-            state.evict(place, &whole, only)
+            let evicted = state.evict(place, &range, only);
+            state.tidy(Sole::Yes);
+            evicted
         })
     }
 
@@ -245,6 +258,15 @@ impl SharedMem {
     pub fn range_valid_on(&self, place: Place, range: Range<usize>) -> Result<bool, Error> {
         self.inner
             .with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
+    }
+
+    /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it they
+    /// get fresh memory, which starts at a multiple of 64.
+    pub fn write_address(&self, at: usize) -> Option<usize> {
+        self.inner.with(|state| {
+            let start = state.host.as_ref()?.buffer.ptr().addr().get();
+            Some(start.wrapping_add(at))
+        })
     }
 
     /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.

@@ -167,28 +167,6 @@ impl State {
         NonNull::new(ptr).unwrap_or_else(dangling)
     }
 
-    /// Waits until no queue can touch `range` of a host copy in a way that conflicts with `access`.
-    pub(crate) fn settle_host(
-        &mut self,
-        slot: Slot,
-        range: &Range<usize>,
-        access: Access,
-    ) -> Result<(), Error> {
-        let Some(copy) = self.host_copy(slot) else {
-            return Ok(());
-        };
-        if copy.uses.is_empty() {
-            return Ok(());
-        }
-        for line in copy.uses.waits(None, range, access) {
-            self.synchronize(&line)?;
-        }
-        if let Some(copy) = self.host_copy(slot) {
-            copy.uses.settle(range, access);
-        }
-        Ok(())
-    }
-
     pub(crate) fn host_copy(&mut self, slot: Slot) -> Option<&mut HostCopy> {
         match slot {
             HOST => self.host.as_mut(),
@@ -221,7 +199,9 @@ impl State {
             self.bring(slot, range, None)?;
         }
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &copy.home, range, intent.access(), guard)?;
+        if self.len > 0 {
+            order(&mut copy.uses, &copy.home, range, intent.access(), guard)?;
+        }
         let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
         if intent != Intent::Read {
             self.claim(slot, range);
@@ -254,7 +234,7 @@ impl State {
 
     pub(crate) fn slot_of(&self, device: DeviceId) -> Option<Slot> {
         let index = self.devices.iter().position(|copy| copy.device == device)?;
-        Some(Slot(DEVICES + index))
+        Some(Self::slot_at(index))
     }
 
     /// The copy in a slot that is neither of the host's.
@@ -266,8 +246,12 @@ impl State {
         slot.0.checked_sub(DEVICES)
     }
 
+    pub(crate) fn slot_at(index: usize) -> Slot {
+        Slot(DEVICES + index)
+    }
+
     pub(crate) fn device_slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..self.devices.len()).map(|index| Slot(DEVICES + index))
+        (0..self.devices.len()).map(Self::slot_at)
     }
 
     /// The guard of a device token is gone: no more launches come from it.
@@ -301,7 +285,11 @@ impl State {
     /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
     /// there is a direct way.
     fn sources(&self, to: Slot) -> Vec<Slot> {
-        let devices = self.device_slots().filter(|&slot| slot != to);
+        // Left out are those without a direct way: they come last of all.
+        let unreachable = Self::device_index(to).map(|index| &self.devices[index].unreachable);
+        let devices = self.device_slots().filter(|&slot| {
+            slot != to && !unreachable.is_some_and(|unreachable| unreachable.contains(&slot))
+        });
         match to {
             HOST => [FIXED].into_iter().chain(devices).collect(),
             _ => devices.chain([HOST, FIXED]).collect(),
@@ -314,59 +302,6 @@ impl State {
         if self.fixed.is_some() && self.replicas.valid(FIXED).is_empty() {
             let fixed = self.fixed.take();
             self.retire(fixed);
-        }
-    }
-
-    /// Puts a host copy aside until no queue uses it.
-    pub(crate) fn retire(&mut self, copy: Option<HostCopy>) {
-        self.retired.extend(copy);
-        self.sweep();
-    }
-
-    /// Frees the retired copies that no queue uses any more.
-    fn sweep(&mut self) {
-        let idle = |copy: &mut HostCopy| copy.uses.is_empty();
-        let idle: Vec<_> = self.retired.extract_if(.., idle).collect();
-        for copy in idle {
-            self.discard(copy.buffer);
-        }
-    }
-
-    /// Frees a host buffer, once the lock is released: its owner's destructor is user code.
-    pub(crate) fn discard(&mut self, buffer: HostBuffer) {
-        let whole = self.whole();
-        if buffer.allocated() > 0 {
-            self.count_bytes(EventKind::Free, &whole, buffer.allocated(), None);
-        }
-        self.after.push(Afterwards::Drop(buffer));
-    }
-
-    // ---- queues ----
-
-    /// Waits for everything on a queue. The transfers that it carried for host copies are then over.
-    pub(crate) fn synchronize(&mut self, line: &Line) -> Result<(), Error> {
-        if let Err(error) = line.queue().synchronize() {
-            self.distrust(line);
-            return Err(error);
-        }
-        let copies = self.host.iter_mut().chain(&mut self.fixed);
-        for copy in copies.chain(&mut self.retired) {
-            copy.uses.finish(line);
-            copy.arrived(line);
-        }
-        self.sweep();
-        Ok(())
-    }
-
-    /// A queue has failed: what it was to download may not have arrived, so the host does not hold it, wherever another
-    /// copy does. Nobody has a slice of these bytes, because nobody gets one before its queue has been synchronised.
-    fn distrust(&mut self, line: &Line) {
-        let Some(copy) = &mut self.host else { return };
-        for range in copy.arrived(line).iter() {
-            let only = self.replicas.only_in(HOST, &range);
-            for shared in only.missing(&range).iter() {
-                self.replicas.give_up(HOST, &shared);
-            }
         }
     }
 

@@ -26,24 +26,26 @@ impl State {
         range: Range<usize>,
         line: Option<&Line>,
     ) -> Result<(), Error> {
-        let (kind, device) = match (Self::device_index(from), Self::device_index(to)) {
-            (None, None) => {
-                self.copy_fixed(&range)?;
-                (EventKind::HostCopy, None)
-            }
-            (None, Some(index)) => {
-                self.upload(from, index, &range, line)?;
-                (EventKind::Upload, self.device_of(to))
-            }
-            (Some(index), None) => {
-                self.download(index, &range)?;
-                (EventKind::Download, self.device_of(from))
-            }
-            (Some(source), Some(index)) => match self.cross(source, index, &range, line)? {
-                Route::Direct => (EventKind::DeviceCopy, self.device_of(to)),
-                Route::Missing => return self.cross_by_host(to, &range, line),
-            },
+        let (source, target) = (Self::device_index(from), Self::device_index(to));
+        let (kind, device) = match (source, target) {
+            (None, None) => (EventKind::HostCopy, None),
+            (None, Some(_)) => (EventKind::Upload, self.device_of(to)),
+            (Some(_), None) => (EventKind::Download, self.device_of(from)),
+            (Some(_), Some(_)) => (EventKind::DeviceCopy, self.device_of(to)),
         };
+        // A memory of length 0 has states, but nothing to move.
+        if self.len > 0 {
+            match (source, target) {
+                (None, None) => self.copy_fixed(&range)?,
+                (None, Some(index)) => self.upload(from, index, &range, line)?,
+                (Some(index), None) => self.download(index, &range)?,
+                (Some(source), Some(index)) => {
+                    if self.cross(source, index, &range, line)? == Route::Missing {
+                        return self.cross_by_host(to, &range, line);
+                    }
+                }
+            }
+        }
         self.replicas.add(to, range.clone());
         self.count(kind, &range, device);
         Ok(())
@@ -139,29 +141,29 @@ impl State {
         range: &Range<usize>,
         line: Option<&Line>,
     ) -> Result<Route, Error> {
-        let line = self.line_for(index, line);
-        let before = [source, index].map(|device| self.devices[device].uses.clone());
-        for (device, access) in [(source, Access::Read), (index, Access::Write)] {
-            order(&mut self.devices[device].uses, &line, range, access, None)?;
-        }
         let (from, to) = (&self.devices[source].memory, &self.devices[index].memory);
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(Route::Direct);
         };
+        let (from, to) = (Arc::clone(&from.block), Arc::clone(&to.block));
+        let slot = Self::slot_at(source);
+        if self.devices[index].unreachable.contains(&slot) {
+            return Ok(Route::Missing);
+        }
+        let line = self.line_for(index, line);
+        // SAFETY: no bytes, within any block. It only asks whether there is a way.
+        let route = unsafe { line.queue().copy(&*to, 0, &*from, 0, 0)? };
+        if route == Route::Missing {
+            self.devices[index].unreachable.push(slot);
+            return Ok(Route::Missing);
+        }
+        for (device, access) in [(source, Access::Read), (index, Access::Write)] {
+            order(&mut self.devices[device].uses, &line, range, access, None)?;
+        }
         let (start, len) = (range.start, range.len());
         // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
         // device. Both copies have entries for this access.
-        let route = unsafe {
-            line.queue()
-                .copy(&*to.block, start, &*from.block, start, len)?
-        };
-        if route == Route::Missing {
-            // Nothing was enqueued, so nobody need ever wait for it.
-            let [source_uses, uses] = before;
-            self.devices[source].uses = source_uses;
-            self.devices[index].uses = uses;
-        }
-        Ok(route)
+        unsafe { line.queue().copy(&*to, start, &*from, start, len) }
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
@@ -174,14 +176,17 @@ impl State {
         if self.replicas.holds(FIXED, range) {
             return self.copy(FIXED, to, range.clone(), line);
         }
-        self.make_host()?;
-        self.bring(HOST, range, None)?;
+        if !self.replicas.holds(HOST, range) {
+            self.make_host()?;
+            self.bring(HOST, range, None)?;
+        }
         self.copy(HOST, to, range.clone(), line)
     }
 
     /// Zeros, where nobody has written.
     fn fill(&mut self, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Error> {
         match Self::device_index(to) {
+            _ if self.len == 0 => {}
             Some(index) => self.fill_device(index, &range, line)?,
             None => self.fill_host(&range)?,
         }

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::after::Afterwards;
+use crate::bounds::Sole;
 use crate::copies::{DeviceMemory, HostCopy, Line, order};
 use crate::ordering::Uses;
 use crate::replicas::Slot;
@@ -57,7 +58,11 @@ impl SyncedMem {
     /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
     pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
         self.reset_fast();
-        self.with_mut(|state| state.evict(place, &state.check(&range)?, Only::Move))
+        self.with_mut(|state| {
+            let evicted = state.evict(place, &state.check(&range)?, Only::Move);
+            state.tidy(Sole::Yes);
+            evicted
+        })
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -125,8 +130,8 @@ impl State {
             self.make_host()?;
             self.bring(HOST, range, None)?;
         }
-        // The device's copy is the way back if a download fails, so it goes only when the bytes have arrived.
-        self.settle_host(HOST, range, Access::Read)?;
+        // The device's copy is the way back if a transfer fails, so it goes only when the bytes have arrived.
+        self.settle_others(slot, range)?;
         self.replicas.give_up(slot, range);
         self.free_if_stale(slot);
         Ok(())
@@ -135,11 +140,13 @@ impl State {
     fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Error> {
         let alone = self.only_on_host(range);
         if let Some(first) = alone.first() {
-            let home = self.device_slots().next();
-            let (Some(device), Only::Move) = (home, only) else {
+            if only == Only::Refuse || self.devices.is_empty() {
                 return Err(self.only_copy(first));
-            };
-            self.move_to_device(device, &alone)?;
+            }
+            self.move_to_some_device(&alone)?;
+        }
+        for slot in [HOST, FIXED] {
+            self.settle_others(slot, range)?;
         }
         // No upload may still be reading what goes.
         for slot in [HOST, FIXED] {
@@ -173,16 +180,33 @@ impl State {
         alone
     }
 
+    /// To the first device that takes them, those that hold the most already before the others.
+    fn move_to_some_device(&mut self, parts: &[Range<usize>]) -> Result<(), Error> {
+        let mut devices: Vec<_> = self.device_slots().collect();
+        devices.sort_by_key(|&slot| {
+            let held = self.replicas.valid(slot).iter().map(|held| held.len());
+            std::cmp::Reverse(held.sum::<usize>())
+        });
+        let mut result = Ok(());
+        for slot in devices {
+            result = self.move_to_device(slot, parts);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
     fn move_to_device(&mut self, slot: Slot, parts: &[Range<usize>]) -> Result<(), Error> {
         let Some(index) = Self::device_index(slot) else {
             return Ok(());
         };
-        let home = self.devices[index].home.clone();
         self.make_device(index)?;
         for part in parts {
             self.bring(slot, part, None)?;
         }
         // The host's copy is what is left if an upload fails.
+        let home = self.devices[index].home.clone();
         self.synchronize(&home)
     }
 
@@ -202,7 +226,7 @@ impl State {
         }
     }
 
-    fn free_if_stale(&mut self, slot: Slot) {
+    pub(crate) fn free_if_stale(&mut self, slot: Slot) {
         if !self.replicas.valid(slot).is_empty() {
             return;
         }

@@ -15,21 +15,19 @@ use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 #[derive(Debug)]
 pub struct Within<'a> {
     memory: &'a SharedMem,
-    deadline: Option<Instant>,
+    /// For each borrow. None: no patience.
+    timeout: Option<Duration>,
 }
 
 impl<'a> Within<'a> {
     pub(crate) fn new(memory: &'a SharedMem, timeout: Duration) -> Self {
-        let now = Instant::now();
-        // A timeout that goes past the end of time is as good as a century.
-        let century = Duration::from_secs(u32::MAX.into());
-        let deadline = now.checked_add(timeout).or(now.checked_add(century));
-        Self { memory, deadline }
+        let timeout = Some(timeout);
+        Self { memory, timeout }
     }
 
     pub(crate) fn at_once(memory: &'a SharedMem) -> Self {
-        let deadline = None;
-        Self { memory, deadline }
+        let timeout = None;
+        Self { memory, timeout }
     }
 
     /// As [`SharedMem::host`].
@@ -133,12 +131,11 @@ impl<'a> Within<'a> {
         grant: impl FnOnce(&mut State, &Range<usize>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let inner = &self.memory.inner;
+        let deadline = self.timeout.and_then(deadline);
         let mut state = inner.lock();
         let checked = state.check(range)?;
         while let Err(conflict) = state.borrows.check(&checked, intent.access()) {
-            let left = self
-                .deadline
-                .map(|end| end.saturating_duration_since(Instant::now()));
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             match left {
                 None | Some(Duration::ZERO) => return Err(conflict),
                 Some(left) => state = inner.wait(state, left),
@@ -155,4 +152,10 @@ impl<'a> Within<'a> {
         }
         granted
     }
+}
+
+/// When patience ends. A timeout that goes past the end of time is as good as a century.
+fn deadline(timeout: Duration) -> Option<Instant> {
+    let (now, century) = (Instant::now(), Duration::from_secs(u32::MAX.into()));
+    now.checked_add(timeout).or(now.checked_add(century))
 }

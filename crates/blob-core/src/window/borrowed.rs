@@ -332,6 +332,19 @@ impl<'a> Iterator for Windows<'a> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.positions.size_hint()
     }
+
+    fn nth(&mut self, n: usize) -> Option<WindowRef<'a>> {
+        let pos = self.positions.nth(n)?;
+        Some(self.at(pos))
+    }
+
+    fn count(self) -> usize {
+        self.positions.len()
+    }
+
+    fn last(mut self) -> Option<WindowRef<'a>> {
+        self.next_back()
+    }
 }
 
 impl DoubleEndedIterator for Windows<'_> {

@@ -167,7 +167,14 @@ impl Launch {
         for (slot, bytes) in slots {
             memory.put_back(slot, bytes);
         }
-        result.map_err(|panic| format!("a kernel panicked: {}", message(panic.as_ref())))
+        result.map_err(|panic| {
+            let text = format!("a kernel panicked: {}", message(panic.as_ref()));
+            // The payload's destructor is user code too, and may panic in its turn.
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+                std::mem::forget(second);
+            }
+            text
+        })
     }
 }
 

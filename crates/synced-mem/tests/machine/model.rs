@@ -78,6 +78,8 @@ pub(crate) struct Model {
     valid: [Vec<bool>; 2 + DEVICES],
     /// The devices in order of first use.
     met: Vec<usize>,
+    /// From which device to which a direct way was looked for in vain.
+    missing: Vec<(usize, usize)>,
     borrows: Vec<Borrow>,
     next: u64,
 }
@@ -89,6 +91,7 @@ impl Model {
             moved: Moved::default(),
             valid: std::array::from_fn(|_| vec![false; cells]),
             met: Vec::new(),
+            missing: Vec::new(),
             borrows: Vec::new(),
             next: 0,
         }
@@ -227,7 +230,12 @@ impl Model {
         let devices = self.met.iter().map(|device| Replica::Device(*device));
         let hosts = [Replica::Host, Replica::Fixed].into_iter();
         let order: Vec<Replica> = match to {
-            Replica::Device(_) => devices.chain(hosts).collect(),
+            Replica::Device(to) => {
+                // Without a direct way, the host is nearer.
+                let is_near = |from: &Replica| !matches!(from, Replica::Device(from) if self.missing.contains(&(*from, to)));
+                let (near, far): (Vec<_>, Vec<_>) = devices.partition(is_near);
+                near.into_iter().chain(hosts).chain(far).collect()
+            }
             _ => [Replica::Fixed].into_iter().chain(devices).collect(),
         };
         order.into_iter().find(|from| self.is_valid(*from, cell))
@@ -257,7 +265,8 @@ impl Model {
             (Some(Replica::Device(from)), Replica::Device(to)) if siblings(from, to) => {
                 self.moved.across += cells;
             }
-            (Some(Replica::Device(_)), Replica::Device(_)) => {
+            (Some(Replica::Device(from)), Replica::Device(to)) => {
+                self.missing.push((from, to));
                 // By way of the host, unless adopted bytes there have it all.
                 if !self.holds(Replica::Fixed, run) {
                     self.bring(Replica::Host, run);
@@ -284,7 +293,13 @@ impl Model {
             .filter(|cell| self.only_at(site, *cell))
             .collect();
         let refuge = match site {
-            None => self.met.first().map(|device| Replica::Device(*device)),
+            // Of equals the first.
+            None => self
+                .met
+                .iter()
+                .map(|device| Replica::Device(*device))
+                .rev()
+                .max_by_key(|replica| self.valid[replica.index()].iter().filter(|v| **v).count()),
             Some(_) => Some(Replica::Host),
         };
         if !alone.is_empty() {
@@ -331,6 +346,9 @@ pub(crate) fn copy(
     let target = at..at + range.len();
     if to == from && target == *range {
         return Ok(());
+    }
+    if to == from && range.start.max(target.start) < range.end.min(target.end) {
+        return Err(Refusal::Conflict);
     }
     models[from].check(range, false)?;
     if !range.clone().any(|cell| models[from].is_touched(cell)) {

@@ -212,9 +212,9 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "buffers: writing copies in",
-        file: "crates/blob-core/src/part.rs",
-        old: "self.memory.host_overwrite(self.bytes())",
-        new: "self.memory.host_mut(self.bytes())",
+        file: "crates/blob-core/src/typed.rs",
+        old: "let mut bytes = memory.host_overwrite(range)?;",
+        new: "let mut bytes = memory.host_mut(range)?;",
         test: &[
             "-p",
             "blob-tests",
@@ -242,7 +242,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "windows: a position outside passes",
         file: "crates/blob-core/src/window.rs",
-        old: "borrowed::check(steps, self.frame.outer.len())?;",
+        old: "borrowed::check(steps, self.outer_len())?;",
         new: "let _ = steps;",
         test: &[
             "-p",
@@ -270,5 +270,39 @@ pub(super) const ROWS: &[Mutant] = &[
         old: "Part::of_diff(&copy).copy_from(&self.part_of_diff())?;",
         new: "",
         test: &["-p", "blob-tests", "a_window_is_a_slice_of_the_blob"],
+    },
+    Mutant {
+        name: "typed: a misaligned write makes the device stale",
+        file: "crates/blob-core/src/typed.rs",
+        old: "        Some(address) => check_address::<T>(address),",
+        new: "        Some(_) => Ok(()),",
+        test: &[
+            "-p",
+            "blob-core",
+            "a_misaligned_write_is_refused_before_the_device_becomes_stale",
+        ],
+    },
+    Mutant {
+        name: "typed: refused values make the device stale",
+        file: "crates/blob-core/src/typed.rs",
+        old: r#"            T::check(&memory.host(range.clone())?)?;
+"#,
+        new: "",
+        test: &[
+            "-p",
+            "blob-core",
+            "values_that_are_refused_leave_the_device_as_it_was",
+        ],
+    },
+    Mutant {
+        name: "windows: a chain is dropped by recursion",
+        file: "crates/blob-core/src/window.rs",
+        old: "        let mut outer = self.outer.take();",
+        new: "        let mut outer: Option<Arc<Frame>> = None;",
+        test: &[
+            "-p",
+            "blob-core",
+            "a_chain_of_windows_may_be_longer_than_the_stack_is_deep",
+        ],
     },
 ];

@@ -504,7 +504,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "state: a retired buffer is freed at once",
-        file: "crates/synced-mem/src/state.rs",
+        file: "crates/synced-mem/src/queues.rs",
         old: "        let idle = |copy: &mut HostCopy| copy.uses.is_empty();",
         new: "        let idle = |_: &mut HostCopy| true;",
         test: &[
@@ -545,7 +545,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "state: a failed synchronise leaves the host valid",
-        file: "crates/synced-mem/src/state.rs",
+        file: "crates/synced-mem/src/queues.rs",
         old: r#"            self.distrust(line);
 "#,
         new: r#"            let _ = line;
@@ -684,10 +684,12 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "transfer: the host's way is not valid afterwards",
         file: "crates/synced-mem/src/transfer.rs",
-        old: r#"        self.make_host()?;
-        self.bring(HOST, range, None)?;
+        old: r#"            self.make_host()?;
+            self.bring(HOST, range, None)?;
+        }
         self.copy(HOST, to, range.clone(), line)"#,
-        new: r#"        self.make_host()?;
+        new: r#"            self.make_host()?;
+        }
         self.copy(HOST, to, range.clone(), line)"#,
         test: &["-p", "synced-mem", "--test", "machine", "no_failure_"],
     },
@@ -855,6 +857,90 @@ pub(super) const ROWS: &[Mutant] = &[
             "--test",
             "loom",
             "who_waits_is_woken",
+        ],
+    },
+    Mutant {
+        name: "upkeep: a copy on its way counts as there",
+        file: "crates/synced-mem/src/upkeep.rs",
+        old: r#"        self.settle_others(slot, range)?;
+        self.replicas.give_up(slot, range);"#,
+        new: "        self.replicas.give_up(slot, range);",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "review",
+            "a_copy_on_its_way_is_nothing_to_rely_on",
+        ],
+    },
+    Mutant {
+        name: "bounds: bytes on their way count as there",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: r#"            if self.settle_others(slot, &range).is_err() {
+                return;
+            }
+"#,
+        new: "",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "review",
+            "the_bound_gives_up_nothing_for_bytes_that_are_on_their_way",
+        ],
+    },
+    Mutant {
+        name: "queues: retired buffers pile up",
+        file: "crates/synced-mem/src/queues.rs",
+        old: "while self.retired.len() > MOST_RETIRED {",
+        new: "while self.retired.len() > usize::MAX - 1 {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "review",
+            "adopted_batches_do_not_pile_up",
+        ],
+    },
+    Mutant {
+        name: "transfer: a way that is missing is paid for again",
+        file: "crates/synced-mem/src/transfer.rs",
+        old: r#"            self.devices[index].unreachable.push(slot);
+"#,
+        new: "",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "machine",
+            "shared_memories_do_exactly_what_the_model_says",
+        ],
+    },
+    Mutant {
+        name: "within: patience is spent before the borrow",
+        file: "crates/synced-mem/src/within.rs",
+        old: "        let deadline = self.timeout.and_then(deadline);",
+        new: "        let deadline = self.timeout.and(Some(Instant::now()));",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "review",
+            "patience_starts_anew_with_each_borrow",
+        ],
+    },
+    Mutant {
+        name: "loopback: a payload that panics is not caught",
+        file: "crates/synced-mem/src/loopback/kernel.rs",
+        old: "if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {",
+        new: r#"if let Err(second) = Err::<(), _>(panic) {
+                let second = drop(second);"#,
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "review",
+            "a_panic_that_panics_again_is_a_device_error",
         ],
     },
 ];
