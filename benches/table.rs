@@ -61,7 +61,8 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-fn machine() -> String {
+/// Processor, cores and system, in words.
+pub(crate) fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
         .lines()

@@ -7,7 +7,7 @@ use crate::cpu::element::{
     Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip,
 };
 use crate::cpu::{Isa, convert};
-use crate::{Error, Part, Scalar, threads};
+use crate::{Error, Part, Scalar, place, threads};
 use blob_core::{AnyBlob, DType};
 use half::{bf16, f16};
 use std::marker::PhantomData;
@@ -132,9 +132,7 @@ pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
         if !blob.has_diff() {
             return Ok(());
         }
-        let diff = blob.diff_memory().clone();
-        let x = diff.host(0..diff.len()).map_err(blob_core::Error::from)?;
-        let mut y = blob.data_bytes_mut()?;
+        let (mut y, x) = place::data_mut_and_diff(blob)?;
         zip_bytes::<N, _>(isa, &mut y, &x, Subtract);
         Ok(())
     })

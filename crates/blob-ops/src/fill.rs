@@ -57,12 +57,7 @@ pub(crate) fn fill_object_on(
 ) -> Result<(), Error> {
     let range = object_range(blob, object)?;
     let element = element(blob, value)?;
-    let memory = match part {
-        Part::Data => blob.data_memory(),
-        Part::Diff => blob.diff_memory(),
-    };
-    let guard = memory.host_overwrite(range);
-    let mut bytes = guard.map_err(blob_core::Error::from)?;
+    let mut bytes = part.range_overwrite(blob, range)?;
     fill_bytes(isa, &mut bytes, &element[..blob.dtype().size()]);
     Ok(())
 }

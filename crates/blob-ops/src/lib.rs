@@ -1,23 +1,42 @@
-//! Operations on tensors: arithmetic, sums and conversions of blobs, and statistics in one pass over bytes.
+//! Merge, split, transpose and permute blobs, compute on their elements, sum, convert and describe them.
 //!
-//! Knows dtypes and bytes. Does **not** know files, formats, names of tensors, or where the bytes come from.
+//! Knows shapes, dtypes and bytes. Does **not** know files, formats, names of tensors, or where the bytes come from.
 //!
 //! ```
-//! use blob_core::DType;
-//! use blob_ops::{Scalar, StatsAccumulator};
+//! use blob_core::{Blob, Shape};
+//! use blob_ops::{Part, Scalar};
 //!
-//! let mut stats = StatsAccumulator::new(DType::F32);
-//! for piece in [[3.0f32, -4.0], [0.0, f32::NAN]] {
-//!     stats.update(&piece.map(f32::to_ne_bytes).concat());
-//! }
-//! let stats = stats.finish();
-//! assert_eq!((stats.count(), stats.nan(), stats.zeros()), (4, 1, 1));
-//! assert_eq!((stats.min(), stats.l2()), (Some(Scalar::F(-4.0)), 5.0));
+//! let left = Blob::from_slice(Shape::new([2, 1])?, &[1.0f32, 2.0])?;
+//! let right = Blob::from_slice(Shape::new([2, 2])?, &[3.0f32, 4.0, 5.0, 6.0])?;
+//! let mut both = blob_ops::merge(&[&left, &right], 1)?;
+//! assert_eq!(*both.data::<f32>()?, [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
+//! blob_ops::scale(&mut both, 2, Part::Data)?;
+//! let turned = blob_ops::transpose(&both, 0, 1)?;
+//! assert_eq!(*turned.data::<f32>()?, [2.0, 4.0, 6.0, 10.0, 8.0, 12.0]);
+//! assert_eq!(blob_ops::asum(&turned, Part::Data)?, Scalar::F(42.0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every result has the same bits on every machine, for every instruction set and every way to cut the bytes.
-//! Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it on the caller's.
-//! The environment variable `BLOB_OPS_ISA=portable|avx2|avx512` lowers the instruction set, for tests.
+//! | to | functions |
+//! |---|---|
+//! | put together and take apart | [`merge`], [`split`], and by NeoML's objects [`merge_objects`], [`split_objects`] |
+//! | reorder axes | [`transpose`], [`permute`], [`transpose_in_place`] |
+//! | compute in place | [`add`], [`axpy`], [`update`], [`scale`], [`fill`], [`clear`] |
+//! | sum and describe | [`asum`], [`sumsq`], [`stats`]; over bytes [`StatsAccumulator`], [`Histogram`], [`count_nonfinite`] |
+//! | change the dtype | [`convert`], [`convert_checked`] |
+//!
+//! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it on
+//! the caller's. Below 1 MiB it stays on the calling thread.
+//!
+//! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
+//! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512` lowers the instruction set,
+//! for tests.
+//!
+//! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
+//! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements.
+//!
+//! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
+//! there; an output is written here and nothing of it is moved.
 #![deny(unsafe_code)] // but in `cpu/x86.rs`
 
 mod convert;
@@ -29,6 +48,7 @@ mod finite;
 mod histogram;
 mod merge;
 mod part;
+mod place;
 mod plan;
 mod scalar;
 mod stats;

@@ -162,6 +162,9 @@ pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<
     cut(blob, objects.object_count(), parts)
 }
 
+/// What is moved; diffs are left alone.
+const DATA: crate::Part = crate::Part::Data;
+
 const MERGE: &str = "merge";
 const SPLIT: &str = "split";
 const MERGE_OBJECTS: &str = "merge by objects";
@@ -319,9 +322,9 @@ fn check_sum(
 
 /// Takes all guards before the first byte moves.
 fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
-    let guards = parts.iter().map(|part| part.data_bytes());
+    let guards = parts.iter().map(|part| DATA.bytes(part));
     let guards = guards.collect::<Result<Vec<_>, _>>()?;
-    let mut dst = out.data_bytes_overwrite()?;
+    let mut dst = DATA.bytes_overwrite(out)?;
     if dst.is_empty() {
         return Ok(());
     }
@@ -333,8 +336,8 @@ fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error>
 
 /// As [`join`].
 fn cut(blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let src = blob.data_bytes()?;
-    let guards = parts.iter_mut().map(|part| part.data_bytes_overwrite());
+    let src = DATA.bytes(blob)?;
+    let guards = parts.iter_mut().map(|part| DATA.bytes_overwrite(part));
     let mut guards = guards.collect::<Result<Vec<_>, _>>()?;
     if src.is_empty() {
         return Ok(());

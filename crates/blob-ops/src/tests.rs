@@ -2,6 +2,7 @@
 
 mod convert;
 mod convert_named;
+mod devices;
 mod element;
 mod moves;
 mod oracle;

@@ -6,7 +6,7 @@ use crate::cpu::Means;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::plan::{Permutation, Piece, Swap};
-use crate::{Argument, Error, Unfit, threads};
+use crate::{Argument, Error, Part, Unfit, threads};
 use blob_core::{AnyBlob, Axis, Shape};
 
 /// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
@@ -81,7 +81,7 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
         return Ok(());
     }
     let width = blob.dtype().size();
-    let mut bytes = blob.data_bytes_mut()?;
+    let mut bytes = Part::Data.bytes_mut(blob)?;
     squares(Means::of(bytes.len()), &mut bytes, rows, width);
     Ok(())
 }
@@ -169,8 +169,8 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 
 /// Takes both guards before the first byte moves.
 fn move_into(plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
-    let src = blob.data_bytes()?;
-    let mut dst = out.data_bytes_overwrite()?;
+    let src = Part::Data.bytes(blob)?;
+    let mut dst = Part::Data.bytes_overwrite(out)?;
     if let Some(plan) = plan {
         run(Means::of(dst.len()), plan, &src, &mut dst);
     }

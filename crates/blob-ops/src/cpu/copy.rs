@@ -110,7 +110,8 @@ impl Way {
             }
             _ if shortest >= LONG => Way::Runs,
             Store::Past if lines => Way::Runs,
-            Store::Cached if shortest >= LINE => Way::Runs,
+            // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
+            Store::Cached if shortest > LINE => Way::Runs,
             _ if runs.sum::<usize>() > BUFFER => Way::Runs,
             _ => Way::Blocks,
         }

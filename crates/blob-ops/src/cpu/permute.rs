@@ -13,6 +13,14 @@ const ENTRIES: usize = 256;
 /// Bytes interleaved at a time, in the first-level cache.
 const BUFFER: usize = 8 << 10;
 
+/// Runs from here on are copied in the destination's order and asked for ahead, shorter ones in the source's. Thread CPU
+/// time over memcpy's, 256 MiB, AMD EPYC Zen 4: runs of 2 KiB 0.70 and 0.84 in this way, 1.26 and 1.55 without asking;
+/// runs of 256 bytes 1.02 to 1.32 in this way, 0.53 to 0.83 in the source's order.
+const LONG: usize = 1 << 10;
+
+/// Bytes that are asked for before they are copied.
+const AHEAD: usize = 2 << 10;
+
 /// Moves `src` to `dst` as the plan says.
 pub(crate) struct Permute<'a> {
     pub(crate) plan: Permutation,
@@ -37,6 +45,7 @@ impl Kernel for Permute<'_> {
             return M::fence();
         }
         let mut moves = Moves {
+            plan,
             blocks: Blocks::new(&plan),
             src,
             dst,
@@ -55,6 +64,7 @@ impl Kernel for Permute<'_> {
 }
 
 struct Moves<'a> {
+    plan: Permutation,
     blocks: Blocks,
     src: &'a [u8],
     dst: &'a mut [u8],
@@ -76,8 +86,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Entries of any length: copies, in the source's order, which the machine then fetches ahead by itself. Reading
-    /// 256 bytes here and there and writing in order takes twice as long (256 MiB, AMD EPYC Zen 4).
+    /// Entries of any length: copies, short ones in the source's order, which the machine then fetches ahead by itself.
     #[inline(always)]
     fn runs<M: Machine>(&mut self) {
         match self.blocks.run {
@@ -87,6 +96,7 @@ impl Moves<'_> {
             24 => self.blocks::<M>(short_runs::<24>),
             32 => self.blocks::<M>(short_runs::<32>),
             48 => self.blocks::<M>(short_runs::<48>),
+            run if run >= LONG => self.in_order::<M>(),
             run => self.blocks::<M>(|block| {
                 for (y, from) in block.from.iter().enumerate() {
                     for (x, to) in block.to.iter().enumerate() {
@@ -96,6 +106,27 @@ impl Moves<'_> {
                     }
                 }
             }),
+        }
+    }
+
+    /// Runs in the destination's order, each asked for [`AHEAD`] bytes before it is copied: no machine guesses where the
+    /// next one is read.
+    #[inline(always)]
+    fn in_order<M: Machine>(&mut self) {
+        let run = self.blocks.run;
+        let mut axes = Strides::default();
+        for axis in self.plan.axes.as_slice().iter().rev() {
+            axes.push(*axis);
+        }
+        let mut ahead = Walk::new(&axes, 0).skip(AHEAD.div_ceil(run));
+        let runs = self.dst.chunks_mut(run).zip(Walk::new(&axes, 0));
+        for (dst, (from, _)) in runs {
+            if let Some((next, _)) = ahead.next() {
+                for line in self.src[next..][..run.min(AHEAD)].chunks(LINE) {
+                    M::prefetch(line);
+                }
+            }
+            self.store.write::<M>(dst, &self.src[from..][..run]);
         }
     }
 

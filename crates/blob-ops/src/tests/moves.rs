@@ -117,6 +117,16 @@ fn sides_longer_than_the_tables() {
     check_permutation(&means, &[3, 6001], &[1, 0], 4);
 }
 
+/// Copied in the destination's order; longer than what is asked for ahead, as long, and shorter.
+#[test]
+fn runs_longer_than_the_tables_reach() {
+    let means = all_means();
+    for run in [1023, 1024, 1025, 2048, 2050, 5000] {
+        check_permutation(&means, &[3, 2, 5, run], &[2, 1, 0, 3], 1);
+        check_permutation(&means, &[2, 7, run], &[1, 0, 2], 2);
+    }
+}
+
 /// Rows of the destination start at lines, and the last tile along them does not: it may not be written past the caches.
 #[test]
 fn a_tile_between_two_lines_is_written_through_the_caches() {

@@ -1,0 +1,130 @@
+//! Blobs whose data is on a device only: inputs are brought to the host and stay valid there, outputs are not moved.
+//!
+//! The device is `synced-mem`'s loopback. Operations on the host are right elsewhere; here only what moves is checked.
+
+use crate::{
+    Part, Scalar, add, asum, fill, fill_object, merge_into, split_into, transpose_into, update,
+};
+use blob_core::{AnyBlob, DType, Shape};
+use std::sync::Arc;
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, Head, Place, Queue, SharedMem};
+
+fn queue() -> Arc<dyn Queue> {
+    Loopback::new(Mode::Deferred).queue().unwrap()
+}
+
+/// Values that only the device has: uploaded, then dropped from the host.
+fn on_device(queue: &Arc<dyn Queue>, dims: &[usize], values: &[f32]) -> AnyBlob {
+    let bytes = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
+    let blob = AnyBlob::from_vec(Shape::new(dims).unwrap(), DType::F32, bytes).unwrap();
+    leave_host(blob.data_memory(), queue);
+    blob
+}
+
+fn leave_host(memory: &SharedMem, queue: &Arc<dyn Queue>) {
+    memory.prefetch(queue, 0..memory.len()).unwrap();
+    memory.evict(Place::Host).unwrap();
+    assert_eq!(memory.head(), Head::AtDevice);
+}
+
+fn downloads(memory: &SharedMem) -> (u64, u64) {
+    let downloads = memory.stats().downloads();
+    (downloads.count(), downloads.bytes())
+}
+
+/// Brought to the host once, all of it, and still valid on the device.
+fn was_read(blob: &AnyBlob) {
+    let memory = blob.data_memory();
+    assert_eq!(downloads(memory), (1, blob.byte_len() as u64));
+    assert_eq!(memory.head(), Head::Synced);
+}
+
+/// Not brought to the host, whose copy is now the only one.
+fn was_overwritten(blob: &AnyBlob) {
+    assert_eq!(downloads(blob.data_memory()), (0, 0));
+    assert_eq!(blob.data_memory().head(), Head::AtHost);
+}
+
+#[test]
+fn a_merge_downloads_its_parts_and_not_its_output() {
+    let queue = queue();
+    let left = on_device(&queue, &[2, 1], &[1.0, 2.0]);
+    let right = on_device(&queue, &[2, 2], &[3.0, 4.0, 5.0, 6.0]);
+    let mut out = on_device(&queue, &[2, 3], &[9.0; 6]);
+    merge_into(&[&left, &right], 1, &mut out).unwrap();
+    was_read(&left);
+    was_read(&right);
+    was_overwritten(&out);
+    assert_eq!(*out.data::<f32>().unwrap(), [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
+}
+
+#[test]
+fn a_split_downloads_the_blob_and_not_its_parts() {
+    let queue = queue();
+    let blob = on_device(&queue, &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let mut parts = [0, 1].map(|_| on_device(&queue, &[2, 1], &[9.0; 2]));
+    split_into(&blob, 1, &mut parts.iter_mut().collect::<Vec<_>>()).unwrap();
+    was_read(&blob);
+    parts.iter().for_each(was_overwritten);
+    assert_eq!(*parts[1].data::<f32>().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
+fn a_transpose_downloads_its_input_and_not_its_output() {
+    let queue = queue();
+    let blob = on_device(&queue, &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let mut out = on_device(&queue, &[2, 2], &[9.0; 4]);
+    transpose_into(&blob, 0, 1, &mut out).unwrap();
+    was_read(&blob);
+    was_overwritten(&out);
+    assert_eq!(*out.data::<f32>().unwrap(), [1.0, 3.0, 2.0, 4.0]);
+}
+
+#[test]
+fn an_addition_downloads_both_and_leaves_the_sum_on_the_host_only() {
+    let queue = queue();
+    let x = on_device(&queue, &[3], &[1.0, 2.0, 3.0]);
+    let mut y = on_device(&queue, &[3], &[10.0, 20.0, 30.0]);
+    add(&mut y, &x, Part::Data).unwrap();
+    was_read(&x);
+    assert_eq!(downloads(y.data_memory()), (1, 12));
+    assert_eq!(y.data_memory().head(), Head::AtHost);
+    assert_eq!(*y.data::<f32>().unwrap(), [11.0, 22.0, 33.0]);
+}
+
+#[test]
+fn a_sum_downloads_once_and_a_second_one_nothing() {
+    let queue = queue();
+    let x = on_device(&queue, &[3], &[1.0, -2.0, 3.0]);
+    for _ in 0..2 {
+        assert_eq!(asum(&x, Part::Data).unwrap(), Scalar::F(6.0));
+        was_read(&x);
+    }
+}
+
+#[test]
+fn a_fill_downloads_nothing_and_of_one_object_leaves_the_others_where_they_are() {
+    let queue = queue();
+    let mut y = on_device(&queue, &[2, 1, 1, 1, 1, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+    fill_object(&mut y, 1, 7, Part::Data).unwrap();
+    assert_eq!(downloads(y.data_memory()), (0, 0));
+    assert_eq!(*y.data::<f32>().unwrap(), [1.0, 2.0, 7.0, 7.0]);
+    assert_eq!(downloads(y.data_memory()), (1, 8));
+    let mut y = on_device(&queue, &[2], &[1.0, 2.0]);
+    fill(&mut y, 7, Part::Data).unwrap();
+    was_overwritten(&y);
+}
+
+#[test]
+fn an_update_downloads_data_and_diff() {
+    let queue = queue();
+    let mut y = on_device(&queue, &[2], &[1.0, 2.0]);
+    y.diff_mut::<f32>().unwrap().fill(0.5);
+    leave_host(y.diff_memory(), &queue);
+    update(&mut y).unwrap();
+    assert_eq!(downloads(y.data_memory()), (1, 8));
+    assert_eq!(downloads(y.diff_memory()), (1, 8));
+    assert_eq!(y.diff_memory().head(), Head::Synced);
+    assert_eq!(*y.data::<f32>().unwrap(), [0.5, 1.5]);
+}
