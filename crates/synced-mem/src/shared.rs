@@ -260,6 +260,18 @@ impl SharedMem {
             .with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
     }
 
+    /// Whether a write borrow of these bytes would be refused now. Nothing changes, so whoever needs several borrows can
+    /// ask for all before the first takes effect; another thread may still come in between.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`], [`Error::Conflict`].
+    pub fn check_write(&self, range: Range<usize>) -> Result<(), Error> {
+        self.inner.with(|state| {
+            let range = state.check(&range)?;
+            state.borrows.check(&range, Access::Write)
+        })
+    }
+
     /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it they
     /// get fresh memory, which starts at a multiple of 64.
     pub fn write_address(&self, at: usize) -> Option<usize> {
@@ -405,6 +417,17 @@ mod tests {
                 memory.host_mut(0..4).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn asking_for_a_write_changes_nothing() {
+        let memory = SharedMem::new(4);
+        assert!(memory.check_write(0..4).is_ok() && memory.check_write(0..5).is_err());
+        let reader = memory.host(0..2).unwrap();
+        assert!(memory.check_write(1..4).is_err() && memory.check_write(2..4).is_ok());
+        drop(reader);
+        assert_eq!(memory.stats().allocations().count(), 1);
+        assert!(memory.host_mut(0..4).is_ok());
     }
 
     #[test]
