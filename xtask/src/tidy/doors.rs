@@ -1,6 +1,6 @@
-//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that ARCHITECTURE stars, `cudarc` in two,
+//! Rules 4, 5 and 14: foreign things stand behind doors. `unsafe` stands in the files that the README names, `cudarc` in two,
 //! and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door to the machine.
-//! The lists below are those of the architecture page; a new door is added there first.
+//! The lists below are those of the README's invariants; a new door is added there first.
 
 use syn::visit::{self, Visit};
 use syn::{Attribute, Item};
@@ -58,7 +58,7 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(&source.path, 1, message));
         }
         if !source.is_one_of(UNSAFE) {
-            let message = "`unsafe` outside the files that ARCHITECTURE stars";
+            let message = "`unsafe` outside the files that the README names";
             findings.extend(
                 source
                     .find(&["unsafe"])

@@ -62,3 +62,16 @@ fn the_range_of_a_slice_that_may_be_written_is_no_gap_to_close() {
     // Another gap was closed for it.
     assert!(memory.range_valid_on(place, 0..4).unwrap());
 }
+
+#[test]
+fn the_hosts_bound_holds_after_the_others_were_tidied() {
+    let (device, foreign) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
+    let (queue, other) = (device.queue().unwrap(), foreign.queue().unwrap());
+    let memory = SharedMem::from_vec(vec![1; 96]);
+    drop(memory.device_mut(&queue, 3..9).unwrap());
+    // Closing a gap of the foreign copy brings a byte to the host, in the midst of a gap of its own.
+    for start in (0..37).step_by(2) {
+        drop(memory.device_overwrite(&other, start..start + 1).unwrap());
+        assert!(ranges(&memory, Place::Host) <= 16, "after {start}");
+    }
+}
