@@ -224,8 +224,12 @@ impl State {
 
     /// The slot of a queue's device, entered if it is new.
     pub(crate) fn device_slot(&mut self, queue: &Arc<dyn Queue>) -> Slot {
-        let id = queue.device().id();
-        if let Some(slot) = self.slot_of(id) {
+        // A queue that used a copy last is found without asking for its device.
+        let at_home = self.devices.iter().position(|copy| copy.home.is(&**queue));
+        if let Some(index) = at_home {
+            return Self::slot_at(index);
+        }
+        if let Some(slot) = self.slot_of(queue.device().id()) {
             return slot;
         }
         self.devices.push(DeviceCopy::new(Line::new(queue)));
