@@ -256,6 +256,16 @@ impl AnyBlob {
         RefMut::overwrite(&self.diff, 0..self.byte_len())
     }
 
+    /// A blob over the same memories, with the shape of now.
+    pub(crate) fn alias(&self) -> Self {
+        Self {
+            shape: self.shape.clone(),
+            dtype: self.dtype,
+            data: self.data.clone(),
+            diff: self.diff.clone(),
+        }
+    }
+
     /// The memory of the data. Cloning the handle shares it.
     pub fn data_memory(&self) -> &SharedMem {
         &self.data

@@ -5,6 +5,7 @@
 mod borrowed;
 
 use std::fmt;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -63,9 +64,7 @@ impl AnyBlob {
     /// As [`window`](Self::window).
     pub fn make_window(&self, len: usize) -> Result<Window, Error> {
         borrowed::check(0..len, self.shape().extent(0)?)?;
-        let (data, diff) = (self.data_memory().clone(), self.diff_memory().clone());
-        let owner = AnyBlob::from_parts(self.shape().clone(), self.dtype(), data, Some(diff))?;
-        Ok(Window::new(Arc::new(owner), None, len))
+        Ok(Window::new(Outer::Owner(self.alias()), len))
     }
 }
 
@@ -101,24 +100,30 @@ impl<T: Element> Blob<T> {
 /// ```
 pub struct Window {
     frame: Arc<Frame>,
-    /// A blob over the memories of the one that the window was made from, with the shape that it had.
-    owner: Arc<AnyBlob>,
 }
 
 /// A window, as those that lie in it see it.
 struct Frame {
-    /// What this lies in; the owner where there is none.
-    outer: Option<Arc<Frame>>,
+    outer: Outer,
     len: usize,
     /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows, whoever moves.
     pos: AtomicUsize,
 }
 
+/// What a window lies in.
+enum Outer {
+    /// A blob over the memories of the one that the window was made from, with the shape that it had.
+    Owner(AnyBlob),
+    Window(Arc<Frame>),
+    /// Nothing any more: the state of a frame within its own `drop`, and of no other.
+    Dropped,
+}
+
 impl Window {
-    fn new(owner: Arc<AnyBlob>, outer: Option<Arc<Frame>>, len: usize) -> Self {
+    fn new(outer: Outer, len: usize) -> Self {
         let pos = AtomicUsize::new(0);
         let frame = Arc::new(Frame { outer, len, pos });
-        Self { frame, owner }
+        Self { frame }
     }
 
     /// The extents: those of the owner, with the number of steps for the outermost.
@@ -148,7 +153,7 @@ impl Window {
 
     /// The first step, counted in the owner.
     pub fn owner_pos(&self) -> usize {
-        self.frame.owner_pos()
+        self.frame.owner_and_pos().1
     }
 
     /// Moves to a position, counted in the parent, or else in the owner. The windows that lie in this one move along.
@@ -195,8 +200,8 @@ impl Window {
     /// The number of steps of what this lies in.
     fn outer_len(&self) -> usize {
         match &self.frame.outer {
-            Some(outer) => outer.len,
-            None => self.owner.shape().dims()[0],
+            Outer::Window(outer) => outer.len,
+            _ => self.owner().shape().dims()[0],
         }
     }
 
@@ -206,27 +211,31 @@ impl Window {
     /// [`Error::StepsOutOfRange`].
     pub fn make_window(&self, len: usize) -> Result<Window, Error> {
         borrowed::check(0..len, self.len())?;
-        let outer = Some(Arc::clone(&self.frame));
-        Ok(Window::new(Arc::clone(&self.owner), outer, len))
+        let outer = Outer::Window(Arc::clone(&self.frame));
+        Ok(Window::new(outer, len))
     }
 
     /// The window that this one lies in, if it does not lie in a blob: another handle to the same window, so that to move
     /// one is to move the other.
     pub fn parent(&self) -> Option<Window> {
-        let frame = self.frame.outer.as_ref().map(Arc::clone)?;
-        let owner = Arc::clone(&self.owner);
-        Some(Window { frame, owner })
+        match &self.frame.outer {
+            Outer::Window(frame) => Some(Window {
+                frame: Arc::clone(frame),
+            }),
+            _ => None,
+        }
     }
 
     /// The blob that this lies in, at whatever depth: over the same memories as the one that the first window was made
     /// from, with the shape that it had then.
     pub fn owner(&self) -> &AnyBlob {
-        &self.owner
+        self.frame.owner_and_pos().0
     }
 
     /// The window where it is now, for reading.
     pub fn view(&self) -> WindowRef<'_> {
-        WindowRef::trusted(&self.owner, self.owner_pos(), self.len())
+        let (owner, pos) = self.frame.owner_and_pos();
+        WindowRef::trusted(owner, pos, self.len())
     }
 
     /// The window where it is now, for writing.
@@ -359,23 +368,29 @@ impl Frame {
         self.pos.load(Ordering::Relaxed)
     }
 
-    /// The position in the owner: the sum along the chain.
-    fn owner_pos(&self) -> usize {
+    /// The blob at the end of the chain, and the sum of the positions on the way.
+    fn owner_and_pos(&self) -> (&AnyBlob, usize) {
         let (mut frame, mut pos) = (self, self.pos());
-        while let Some(outer) = &frame.outer {
-            frame = outer;
+        loop {
+            match &frame.outer {
+                Outer::Owner(owner) => return (owner, pos),
+                Outer::Window(outer) => frame = outer,
+                Outer::Dropped => unreachable!("a frame that is dropped lies in no chain"),
+            }
             pos += frame.pos();
         }
-        pos
     }
 }
 
 impl Drop for Frame {
     /// One by one: the chain may be longer than the stack is deep.
     fn drop(&mut self) {
-        let mut outer = self.outer.take();
-        while let Some(mut frame) = outer.and_then(Arc::into_inner) {
-            outer = frame.outer.take();
+        let mut outer = mem::replace(&mut self.outer, Outer::Dropped);
+        while let Outer::Window(frame) = outer {
+            outer = match Arc::into_inner(frame) {
+                Some(mut frame) => mem::replace(&mut frame.outer, Outer::Dropped),
+                None => return,
+            };
         }
     }
 }

@@ -297,8 +297,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "windows: a chain is dropped by recursion",
         file: "crates/blob-core/src/window.rs",
-        old: "        let mut outer = self.outer.take();",
-        new: "        let mut outer: Option<Arc<Frame>> = None;",
+        old: "        let mut outer = mem::replace(&mut self.outer, Outer::Dropped);",
+        new: "        let mut outer = Outer::Dropped;",
         test: &[
             "-p",
             "blob-core",
