@@ -1,13 +1,7 @@
 //! `AnyBlob`: a shape, a dtype, and two memories, data and diff, each as long as these ask for, or longer.
 //! Always contiguous and row-major, in the machine's byte order. It relies on `synced-mem` for where the bytes are.
 
-pub(crate) mod copy;
-mod device;
-mod reshape;
-
 use synced_mem::SharedMem;
-
-pub use copy::Parts;
 
 use crate::{DType, Dims7, Element, Error, Ref, RefMut, Shape};
 
@@ -18,6 +12,23 @@ use crate::{DType, Dims7, Element, Error, Ref, RefMut, Shape};
 ///
 /// A memory may be longer than the shape asks for: its length is the capacity, and it travels with the memory when that
 /// is shared. Every access borrows, and every transfer moves, the first `count × size` bytes and no others.
+///
+/// ```
+/// use blob_core::{AnyBlob, DType, Nchw, Parts, Shape};
+///
+/// let mut blob = AnyBlob::new(Shape::new([2, 3, 4, 4])?, DType::F32)?;
+/// blob.data_overwrite::<f32>()?.fill(0.5);
+/// blob.diff_mut::<f32>()?[0] = 1.0;
+/// assert_eq!((blob.shape().extent(Nchw::Channels)?, blob.data_at::<f32>(&[1, 2, 3, 3])?), (3, 0.5));
+/// let mut other = AnyBlob::new(blob.shape().clone(), DType::F32)?;
+/// other.share_data(&blob)?; // the same memory
+/// other.copy_from(&blob, Parts::Diff)?; // a copy
+/// other.data_mut::<f32>()?[0] = 2.0;
+/// assert_eq!((blob.data::<f32>()?[0], other.diff::<f32>()?[0]), (2.0, 1.0));
+/// blob.reshape(Shape::new([3, 4])?)?; // within the capacity: what is there stays
+/// assert_eq!(blob.data::<f32>()?[0], 2.0);
+/// # Ok::<(), blob_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct AnyBlob {
     shape: Shape,
@@ -351,6 +362,11 @@ fn check_capacity(part: &'static str, wanted: usize, memory: &SharedMem) -> Resu
         false => Err(Error::WrongLength { part, wanted, got }),
     }
 }
+
+// Behind the blob's own functions, so that they come first on its page.
+pub(crate) mod copy;
+mod device;
+mod reshape;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::{BlobDim, DType, MAX_AXES, Nchw, Shape};
 
-/// A failed blob operation. Whatever failed, the blob is as it was before.
+/// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may have
+/// been copied when the diff fails.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -6,7 +6,9 @@
 //! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
 //! * [`Dims7`]: the seven extents of a NeoML blob.
 //! * [`DType`] and [`Element`]: what one element is, at run time and at compile time.
-//! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff; the second with its dtype proven. [`Window`]: its steps.
+//! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff; the second with its dtype proven. [`Ref`], [`RefMut`]: their
+//!   elements, borrowed; blobs can share memory, so borrowing can fail with a conflict.
+//! * [`WindowRef`], [`WindowMut`], [`Window`]: some steps of a blob along its outermost axis, borrowed, or owned and moving.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
 //!
 //! ```
@@ -22,24 +24,54 @@
 //! assert!(any.data::<f64>().is_err());
 //! # Ok::<(), blob_core::Error>(())
 //! ```
+//!
+//! # For those who know Caffe's `Blob`
+//!
+//! | `caffe::Blob` | here |
+//! |---|---|
+//! | `Reshape`, `ReshapeLike` | [`AnyBlob::reshape`], [`AnyBlob::reshape_like`] |
+//! | `shape(i)`, `CanonicalAxisIndex`, `count(a, b)` | [`Shape::extent`], [`Shape::axis`], [`Shape::count_range`] |
+//! | `num()`, `channels()`, `LegacyShape`, `shape_string()` | [`Nchw`], [`Shape::legacy_extent`], [`Shape::shape_string`] |
+//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`AnyBlob::data_at`], [`AnyBlob::diff_at`]: strict |
+//! | `cpu_data`, `mutable_cpu_data` | [`AnyBlob::data`], [`AnyBlob::data_mut`], [`AnyBlob::data_overwrite`] |
+//! | `gpu_data`, `mutable_gpu_data` | [`AnyBlob::data_device`], [`AnyBlob::data_device_mut`] |
+//! | `set_cpu_data`, `set_gpu_data` | [`AnyBlob::replace_data`], which other sharers do not see; `adopt_*` of [`AnyBlob::data_memory`], which they do |
+//! | `CopyFrom`, `ShareData`, `ShareDiff` | [`AnyBlob::copy_from`], [`AnyBlob::share_data`], [`AnyBlob::share_diff`] |
+//! | `Update`, `asum_*`, `sumsq_*`, `scale_*` | crate `blob-ops` |
+//!
+//! # For those who know NeoML's `CDnnBlob`
+//!
+//! | `CDnnBlob` | here |
+//! |---|---|
+//! | `CBlobDesc`, `Create*Blob` | [`Dims7`] and [`AnyBlob::new`] |
+//! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | [`AnyBlob::object_count`], [`AnyBlob::object_size`], [`AnyBlob::geometric_size`] |
+//! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`AnyBlob::read`], [`AnyBlob::write`], [`AnyBlob::update`] |
+//! | `CreateWindowBlob`, `SetParentPos`, `ShiftParentPos` | [`AnyBlob::make_window`], [`Window::set_pos`], [`Window::shift`] |
+//! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::clone_empty`], [`AnyBlob::like`], [`AnyBlob::reinterpret`] |
+//! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 
 mod axis;
-mod blob;
-mod buffer;
 mod dims7;
 mod dtype;
 mod error;
-mod part;
 mod shape;
-#[cfg(any(test, feature = "proptest"))]
-pub mod strategies;
+
+// In the order of the pages: a type's own functions first, then what other files add to it.
+mod blob;
 #[allow(unsafe_code)]
 mod typed;
+
+mod buffer;
+mod part;
 mod window;
 
+#[cfg(any(test, feature = "proptest"))]
+pub mod strategies;
+
 pub use axis::{Axis, BlobDim, Nchw};
-pub use blob::{AnyBlob, Parts};
+pub use blob::AnyBlob;
+pub use blob::copy::Parts;
 pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;

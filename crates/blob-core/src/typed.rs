@@ -130,6 +130,27 @@ impl<T: Element> fmt::Debug for RefMut<'_, [T]> {
 }
 
 /// A blob whose elements are known to be `T`. Everything that does not depend on the type is [`AnyBlob`]'s.
+///
+/// ```
+/// use blob_core::{AnyBlob, Blob, Shape};
+///
+/// let mut blob = Blob::from_slice(Shape::new([3])?, &[1i32, 2, 3])?;
+/// blob.data_mut()?[2] = 30;
+/// assert_eq!((&blob.data()?[..], blob.count()), (&[1, 2, 30][..], 3));
+/// let any: AnyBlob = blob.into_any();
+/// assert!(Blob::<f32>::try_from(any).is_err());
+/// # Ok::<(), blob_core::Error>(())
+/// ```
+///
+/// Nobody writes through one guard while another is read:
+///
+/// ```compile_fail,E0502
+/// # use blob_core::{Blob, Shape};
+/// let mut blob = Blob::<f32>::new(Shape::new([3]).unwrap()).unwrap();
+/// let data = blob.data().unwrap();
+/// blob.data_mut().unwrap()[0] = 1.0;
+/// drop(data);
+/// ```
 pub struct Blob<T> {
     /// Invariant: its dtype is `T::DTYPE`.
     any: AnyBlob,

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crate::bounds::Sole;
 use crate::copies::{Line, order};
+use crate::ranges::Ranges;
 use crate::replicas::Slot;
-use crate::state::State;
-use crate::upkeep::Place;
+use crate::state::{FIXED, HOST, State};
 use crate::{Access, DeviceId, DeviceRef, Error, EventKind, Queue, Route, SharedMem};
 
 /// Where a copy runs.
@@ -23,8 +23,8 @@ enum Side {
 impl SharedMem {
     /// Copies `source[range]` to `self[at..]`.
     ///
-    /// On a device, if the source's bytes are valid there and either not valid on the host, or the destination is on
-    /// that device already; else on the host. The destination's old bytes are not moved for it. Copying a range onto
+    /// Where the source lacks the fewest bytes: on a device or on the host; of equals, on a device that the destination is
+    /// on already, else on the host. The destination's old bytes are not moved for it. Copying a range onto
     /// itself changes nothing.
     ///
     /// # Errors
@@ -73,9 +73,11 @@ impl SharedMem {
             if range.is_empty() || !state.is_written_in(&range) {
                 return Ok(Side::Zeros);
             }
-            let on_host = state.is_valid_at(Place::Host, &range);
+            let host = state.lacking(&[HOST, FIXED], &range);
             Ok(match state.home_with(&range, &preferred) {
-                Some((queue, preferred)) if preferred || !on_host => Side::Device(queue),
+                Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => {
+                    Side::Device(queue)
+                }
                 _ => Side::Host,
             })
         })
@@ -128,20 +130,31 @@ impl State {
         held.filter_map(|slot| self.device_of(slot)).collect()
     }
 
-    /// The home queue of a device that holds all of `range`, and whether it is one of the preferred ones; one of these
-    /// if there is any.
+    /// How many bytes of `range` are in none of these copies.
+    fn lacking(&self, slots: &[Slot], range: &Range<usize>) -> usize {
+        let mut missing = Ranges::of(range.clone());
+        for &slot in slots {
+            for held in self.replicas.valid(slot).within(range) {
+                missing.remove(&held);
+            }
+        }
+        missing.iter().map(|range| range.len()).sum()
+    }
+
+    /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one of
+    /// the preferred ones, which come first among equals.
     fn home_with(
         &self,
         range: &Range<usize>,
         preferred: &[DeviceId],
-    ) -> Option<(Arc<dyn Queue>, bool)> {
-        let holding = self
-            .device_slots()
-            .filter(|&slot| self.replicas.holds(slot, range));
-        let homes = holding.filter_map(|slot| self.devices.get(State::device_index(slot)?));
-        let ranked = homes.map(|copy| (copy, preferred.contains(&copy.device)));
-        let (copy, preferred) = ranked.max_by_key(|(_, preferred)| *preferred)?;
-        Some((Arc::clone(copy.home.queue()), preferred))
+    ) -> Option<(Arc<dyn Queue>, usize, bool)> {
+        let copies = self.device_slots().zip(&self.devices);
+        let ranked = copies.map(|(slot, copy)| {
+            let is_preferred = preferred.contains(&copy.device);
+            (copy, self.lacking(&[slot], range), is_preferred)
+        });
+        let best = ranked.min_by_key(|&(_, lacking, is_preferred)| (lacking, !is_preferred));
+        best.map(|(copy, lacking, preferred)| (Arc::clone(copy.home.queue()), lacking, preferred))
     }
 
     /// A copy that failed may have been enqueued all the same: the device no longer holds these bytes where another copy

@@ -305,3 +305,19 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     assert_eq!(leaks.load(Ordering::SeqCst), 1);
     assert_eq!(device.misuses().len(), 1, "the address that was refused");
 }
+
+#[test]
+fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
+    let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+    let (source, target) = (SharedMem::new(4096), SharedMem::new(4096));
+    drop(source.device_mut(&queue, 0..4096).unwrap());
+    source.host_overwrite(8..12).unwrap().fill(3);
+    target.copy_from(0, &source, 0..4096).unwrap();
+    let stats = (source.stats(), target.stats());
+    assert_eq!(stats.0.uploads().bytes(), 4);
+    assert_eq!(
+        (stats.0.downloads().bytes(), stats.1.device_copies().bytes()),
+        (0, 4096)
+    );
+    assert_eq!(target.host(6..14).unwrap()[..], [0, 0, 3, 3, 3, 3, 0, 0]);
+}

@@ -359,6 +359,7 @@ pub(crate) fn copy(
     let values = models[from].values[range.clone()].to_vec();
     match device_of_copy(models, to, from, range) {
         Some(device) => {
+            models[from].bring(Replica::Device(device), range);
             let held = models[from].borrow(range, false, Replica::Device(device));
             let done = models[to].device(device, &target, Intent::Overwrite);
             models[from].release(held);
@@ -377,21 +378,25 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// The device that a copy runs on: one that holds the source, and better one that the destination is on. Of equals it
-/// is the last, which is as good as any.
+/// The device that a copy runs on, if not the host: who lacks the fewest cells; of equals a device that the destination is
+/// on, then the host. Of equal devices the first.
 fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>) -> Option<usize> {
     let (source, target) = (&models[from], &models[to]);
-    let on_host = range.clone().all(|cell| source.is_valid_at(None, cell));
-    let is_on = |device: &usize| {
-        let replica = Replica::Device(*device);
-        target.met.contains(device)
-            && (0..target.cells()).any(|cell| target.is_valid(replica, cell))
+    let lacking =
+        |is_valid: &dyn Fn(usize) -> bool| range.clone().filter(|cell| !is_valid(*cell)).count();
+    let host = lacking(&|cell| source.is_valid_at(None, cell));
+    let is_off = |device: usize| {
+        let replica = Replica::Device(device);
+        !(target.met.contains(&device)
+            && (0..target.cells()).any(|cell| target.is_valid(replica, cell)))
     };
-    let holding = source
-        .met
-        .iter()
-        .copied()
-        .filter(|device| source.holds(Replica::Device(*device), range));
-    let best = holding.max_by_key(is_on)?;
-    (is_on(&best) || !on_host).then_some(best)
+    let rank = |device: &usize| {
+        let replica = Replica::Device(*device);
+        (
+            lacking(&|cell| source.is_valid(replica, cell)),
+            is_off(*device),
+        )
+    };
+    let best = source.met.iter().copied().min_by_key(rank)?;
+    (rank(&best) < (host, true)).then_some(best)
 }

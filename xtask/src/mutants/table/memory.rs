@@ -422,8 +422,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "copy: always on the device",
         file: "crates/synced-mem/src/copy.rs",
-        old: "preferred || !on_host",
-        new: "true",
+        old: "if (lacking, !preferred) < (host, true) =>",
+        new: "if (lacking, !preferred) < (usize::MAX, host > 0) =>",
         test: &["-p", "blob-tests", "every_operation_on_blobs_costs"],
     },
     Mutant {
