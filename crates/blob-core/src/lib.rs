@@ -6,9 +6,7 @@
 //! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
 //! * [`Dims7`]: the seven extents of a NeoML blob.
 //! * [`DType`] and [`Element`]: what one element is, at run time and at compile time.
-//! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff; the second with its dtype proven. [`Ref`], [`RefMut`]: their
-//!   elements, borrowed; blobs can share memory, so borrowing can fail with a conflict.
-//! * [`WindowRef`], [`WindowMut`], [`Window`]: some steps of a blob along its outermost axis, borrowed, or owned and moving.
+//! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
 //!
 //! ```
@@ -24,6 +22,10 @@
 //! assert!(any.data::<f64>().is_err());
 //! # Ok::<(), blob_core::Error>(())
 //! ```
+//!
+//! A [`Blob`] is an [`AnyBlob`] whose dtype is proven. Their elements are borrowed as [`Ref`] and [`RefMut`]; blobs can share
+//! memory, so borrowing can fail with a conflict. [`WindowRef`] and [`WindowMut`] are borrowed windows, [`Window`] is one that
+//! keeps its blob alive and moves.
 //!
 //! # For those who know Caffe's `Blob`
 //!
@@ -60,6 +62,7 @@ mod shape;
 // In the order of the pages: a type's own functions first, then what other files add to it.
 mod blob;
 #[allow(unsafe_code)]
+mod guards;
 mod typed;
 
 mod buffer;
@@ -75,6 +78,7 @@ pub use blob::copy::Parts;
 pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;
+pub use guards::{Ref, RefMut};
 pub use shape::{MAX_AXES, Shape};
-pub use typed::{Blob, Ref, RefMut};
+pub use typed::Blob;
 pub use window::{Window, WindowMut, WindowRef, Windows};

@@ -3,9 +3,9 @@
 //! Positions of nested windows are added up at each access, so none goes stale. It relies on the memory for conflicts.
 
 mod borrowed;
+mod frame;
 
 use std::fmt;
-use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use synced_mem::{DeviceMut, DeviceRef, Queue};
 
 use crate::{AnyBlob, Blob, DType, Element, Error, Parts, Ref, RefMut, Shape};
+
+use frame::{Frame, Outer};
 
 pub use borrowed::{WindowMut, WindowRef, Windows};
 
@@ -100,23 +102,6 @@ impl<T: Element> Blob<T> {
 /// ```
 pub struct Window {
     frame: Arc<Frame>,
-}
-
-/// A window, as those that lie in it see it.
-struct Frame {
-    outer: Outer,
-    len: usize,
-    /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows, whoever moves.
-    pos: AtomicUsize,
-}
-
-/// What a window lies in.
-enum Outer {
-    /// A blob over the memories of the one that the window was made from, with the shape that it had.
-    Owner(AnyBlob),
-    Window(Arc<Frame>),
-    /// Nothing any more: the state of a frame within its own `drop`, and of no other.
-    Dropped,
 }
 
 impl Window {
@@ -359,39 +344,6 @@ impl Window {
     /// [`Error::Memory`].
     pub fn to_blob(&self) -> Result<AnyBlob, Error> {
         self.view().to_blob()
-    }
-}
-
-impl Frame {
-    fn pos(&self) -> usize {
-        // Relaxed: a position orders nothing, and any that was ever stored lies within what it counts in.
-        self.pos.load(Ordering::Relaxed)
-    }
-
-    /// The blob at the end of the chain, and the sum of the positions on the way.
-    fn owner_and_pos(&self) -> (&AnyBlob, usize) {
-        let (mut frame, mut pos) = (self, self.pos());
-        loop {
-            match &frame.outer {
-                Outer::Owner(owner) => return (owner, pos),
-                Outer::Window(outer) => frame = outer,
-                Outer::Dropped => unreachable!("a frame that is dropped lies in no chain"),
-            }
-            pos += frame.pos();
-        }
-    }
-}
-
-impl Drop for Frame {
-    /// One by one: the chain may be longer than the stack is deep.
-    fn drop(&mut self) {
-        let mut outer = mem::replace(&mut self.outer, Outer::Dropped);
-        while let Outer::Window(frame) = outer {
-            outer = match Arc::into_inner(frame) {
-                Some(mut frame) => mem::replace(&mut frame.outer, Outer::Dropped),
-                None => return,
-            };
-        }
     }
 }
 

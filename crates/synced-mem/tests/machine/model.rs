@@ -378,12 +378,10 @@ pub(crate) fn copy(
     Ok(())
 }
 
-/// The device that a copy runs on, if not the host: who lacks the fewest cells; of equals a device that the destination is
-/// on, then the host. Of equal devices the first.
+/// The device that a copy runs on, if not the host: who lacks the fewest cells, then who has the destination, then the first.
 fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>) -> Option<usize> {
     let (source, target) = (&models[from], &models[to]);
-    let lacking =
-        |is_valid: &dyn Fn(usize) -> bool| range.clone().filter(|cell| !is_valid(*cell)).count();
+    let lacking = |has: &dyn Fn(usize) -> bool| range.clone().filter(|cell| !has(*cell)).count();
     let host = lacking(&|cell| source.is_valid_at(None, cell));
     let is_off = |device: usize| {
         let replica = Replica::Device(device);

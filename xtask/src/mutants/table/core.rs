@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "buffers: writing copies in",
-        file: "crates/blob-core/src/typed.rs",
+        file: "crates/blob-core/src/guards.rs",
         old: "let mut bytes = memory.host_overwrite(range)?;",
         new: "let mut bytes = memory.host_mut(range)?;",
         test: &[
@@ -230,7 +230,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "windows: a nested one forgets its parents",
-        file: "crates/blob-core/src/window.rs",
+        file: "crates/blob-core/src/window/frame.rs",
         old: "pos += frame.pos();",
         new: "",
         test: &[
@@ -273,7 +273,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "typed: a misaligned write makes the device stale",
-        file: "crates/blob-core/src/typed.rs",
+        file: "crates/blob-core/src/guards.rs",
         old: "        Some(address) => check_address::<T>(address),",
         new: "        Some(_) => Ok(()),",
         test: &[
@@ -284,7 +284,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "typed: refused values make the device stale",
-        file: "crates/blob-core/src/typed.rs",
+        file: "crates/blob-core/src/guards.rs",
         old: r#"            T::check(&memory.host(range.clone())?)?;
 "#,
         new: "",
@@ -296,7 +296,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "windows: a chain is dropped by recursion",
-        file: "crates/blob-core/src/window.rs",
+        file: "crates/blob-core/src/window/frame.rs",
         old: "        let mut outer = mem::replace(&mut self.outer, Outer::Dropped);",
         new: "        let mut outer = Outer::Dropped;",
         test: &[
