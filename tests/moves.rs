@@ -1,8 +1,9 @@
 //! Merge, split and transpose as NeoML computes them: every row of the tables of its library and of its Python wheel,
 //! and what it does when it is misused, which here is a typed error before a byte moves.
 
+mod misuse;
+
 use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::Error;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -208,127 +209,4 @@ fn seven(axis: usize, extent: usize) -> Vec<usize> {
 /// A sequence of BatchLength `n`.
 fn long(n: usize) -> AnyBlob {
     blob(&seven(0, n))
-}
-
-/// What the rows of `malformed_release.jsonl` do, and what is then wrong.
-type Misuse = fn(&mut AnyBlob) -> Result<(), Error>;
-
-fn ints(n: usize) -> AnyBlob {
-    input(&seven(0, n), 1, DType::I32)
-}
-
-/// `out` has BatchLength 4 and nothing else. Rows that the types rule out are named beside the count.
-const MISUSES: &[(&str, Misuse)] = &[
-    ("merge: other dim differs (from 2x3", |out| {
-        let (a, b) = (blob(&[2, 3, 1, 1, 1, 1, 1]), blob(&[2, 4, 1, 1, 1, 1, 1]));
-        blob_ops::merge_into(&[&a, &b], 0, out)
-    }),
-    ("merge: other dim differs along Channels", |out| {
-        let (a, b) = (blob(&[1, 64, 1, 1, 1, 1, 1]), blob(&[1, 2, 1, 1, 1, 1, 1]));
-        blob_ops::merge_into(&[&a, &b], 6, out)
-    }),
-    ("merge: sum of the parts greater", |out| {
-        blob_ops::merge_into(&[&long(3), &long(3)], 0, out)
-    }),
-    ("merge: sum of the parts less", |out| {
-        blob_ops::merge_into(&[&long(1), &long(1)], 0, out)
-    }),
-    ("merge: no parts at all", |out| {
-        blob_ops::merge_into(&[], 0, out)
-    }),
-    ("merge: float part into int", |out| {
-        blob_ops::merge_into(&[&ints(2), &long(2)], 0, out)
-    }),
-    ("merge: int part into float", |out| {
-        blob_ops::merge_into(&[&long(2), &ints(2)], 0, out)
-    }),
-    ("merge: dim 7", |out| {
-        blob_ops::merge_into(&[&long(4)], 7, out)
-    }),
-    ("merge: dim -1", |out| {
-        blob_ops::merge_into(&[&long(4)], -8, out)
-    }),
-    ("merge: the result is also a part", |out| {
-        let memory = out.data_memory().clone();
-        let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None)?;
-        blob_ops::merge_into(&[&same], 0, out)
-    }),
-    ("split: parts add up to more", |out| {
-        blob_ops::split_into(&long(5), 0, &mut [out, &mut long(2)])
-    }),
-    ("split: parts add up to less", |out| {
-        blob_ops::split_into(&long(7), 0, &mut [out, &mut long(2)])
-    }),
-    ("split: a part with a smaller outer dim", |out| {
-        blob_ops::split_into(&blob(&[8, 1, 1, 1, 1, 1, 2]), 6, &mut [out, &mut long(8)])
-    }),
-    ("split: zero-sized source dim", |out| {
-        blob_ops::split_into(&blob(&[0, 1, 1, 1, 1, 1, 2]), 6, &mut [out])
-    }),
-    ("merge_object: object counts differ", |out| {
-        blob_ops::merge_objects_into(&[&long(2), &long(3)], out)
-    }),
-    ("transpose_from: result has the right size but", |out| {
-        blob_ops::transpose_into(&long(4), 0, 1, out)
-    }),
-    ("transpose_from: other dims differ", |out| {
-        blob_ops::transpose_into(&blob(&[1, 2, 2, 1, 1, 1, 1]), 0, 1, out)
-    }),
-    ("transpose_from: types differ", |out| {
-        blob_ops::transpose_into(&ints(4), 1, 2, out)
-    }),
-    ("transpose_from: d2 = 7", |out| {
-        blob_ops::transpose_into(&long(4), 0, 7, out)
-    }),
-    ("get_transposed: d2 = 7", |_| {
-        blob_ops::transpose(&long(4), 5, 7).map(|_| ())
-    }),
-    ("get_transposed: d1 = -1", |_| {
-        blob_ops::transpose(&long(4), -8, 1).map(|_| ())
-    }),
-    ("transpose_from: itself", |out| {
-        let memory = out.data_memory().clone();
-        let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None)?;
-        blob_ops::transpose_into(&same, 1, 2, out)
-    }),
-];
-
-/// A null part and parts of another engine have no counterpart; 33 parts are as good as any number here.
-#[test]
-fn misuse_is_an_error_before_a_byte_moves() {
-    for (case, misuse) in MISUSES {
-        let mut out = long(4);
-        let before = out.data_bytes().expect("bytes").to_vec();
-        let error = misuse(&mut out).expect_err(case);
-        assert_eq!(*out.data_bytes().expect("bytes"), before, "{case}: {error}");
-    }
-    let many: Vec<AnyBlob> = (0..33).map(|_| long(1)).collect();
-    let merged = blob_ops::merge(&many.iter().collect::<Vec<_>>(), 0).expect("33 parts");
-    assert_eq!(merged.count(), 33);
-    let rows = table("cpp/malformed_release.jsonl");
-    let ours = [
-        "merge",
-        "split",
-        "transpose_from",
-        "get_transposed",
-        "two engines: merge",
-    ];
-    let elsewhere = [
-        "merge: a null part",
-        "merge: 33 parts",
-        "two engines: merge",
-    ];
-    let mut asserted = 0;
-    for case in rows.iter().filter_map(|row| row["case"].as_str()) {
-        if ours.iter().any(|name| case.starts_with(name)) {
-            let known = MISUSES.iter().any(|(name, _)| case.starts_with(name));
-            let other = elsewhere.iter().any(|name| case.starts_with(name));
-            assert!(known || other, "no test for {case:?}");
-            asserted += usize::from(known);
-        }
-    }
-    assert_eq!(asserted, MISUSES.len());
-    report(&format!(
-        "neoml moves misused: {asserted} rows refused, 4 that have no counterpart"
-    ));
 }

@@ -11,7 +11,8 @@ use blob_core::{AnyBlob, DType};
 /// Everything becomes the nearest element: rounded to nearest even, once, on the way to a float, cut towards zero on the
 /// way from a float to an integer. What is out of range becomes the nearest end: Inf for floats, the least or greatest
 /// integer. NaN stays NaN (its sign and the upper bits of its payload too, made quiet); integers have none, so there it
-/// is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes are copied.
+/// is 0. From a bool comes 0 or 1; to a bool, everything but 0 is true, NaN too. To the same dtype, bytes
+/// are copied; bools become 0 or 1 there too.
 ///
 /// ```
 /// use blob_core::{Blob, DType, Shape};
@@ -40,10 +41,18 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// # Errors
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
-    for part in touched(blob) {
-        check_on(Isa::detect(), blob, dtype, part)?;
+    // One guard for both passes: nobody writes between them.
+    let sources = touched(blob).map(|part| Ok((part, part.bytes(blob)?)));
+    let sources = sources.collect::<Result<Vec<_>, Error>>()?;
+    for (part, source) in &sources {
+        check_bytes(Isa::detect(), blob.dtype(), source, dtype, *part)?;
     }
-    convert(blob, dtype)
+    let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
+    for (part, source) in &sources {
+        let mut target = part.bytes_overwrite(&mut out)?;
+        convert_bytes(Isa::detect(), blob.dtype(), source, dtype, &mut target);
+    }
+    Ok(out)
 }
 
 /// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has.
@@ -61,8 +70,13 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 /// As [`convert_into`]; [`Error::Lost`] names the first element that does not survive. `out` is as it was then.
 pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     check_shapes(blob, out)?;
-    check_on(Isa::detect(), blob, out.dtype(), part)?;
-    convert_on(Isa::detect(), blob, out, part)
+    let (from, to) = (blob.dtype(), out.dtype());
+    // One guard for both passes: nobody writes between them.
+    let source = part.bytes(blob)?;
+    check_bytes(Isa::detect(), from, &source, to, part)?;
+    let mut target = part.bytes_overwrite(out)?;
+    convert_bytes(Isa::detect(), from, &source, to, &mut target);
+    Ok(())
 }
 
 fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
@@ -73,8 +87,8 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
 fn check_shapes(blob: &AnyBlob, out: &AnyBlob) -> Result<(), Error> {
     if blob.shape() != out.shape() {
         return Err(Error::UnlikeShapes {
-            wanted: blob.shape().clone(),
-            got: out.shape().clone(),
+            wanted: out.shape().clone(),
+            got: blob.shape().clone(),
         });
     }
     Ok(())
@@ -88,21 +102,31 @@ pub(crate) fn convert_on(
 ) -> Result<(), Error> {
     check_shapes(blob, out)?;
     let (from, to) = (blob.dtype(), out.dtype());
-    let piece = piece_count(blob.count() * from.size().max(to.size()), blob.count());
     let source = part.bytes(blob)?;
     let mut target = part.bytes_overwrite(out)?;
+    convert_bytes(isa, from, &source, to, &mut target);
+    Ok(())
+}
+
+/// Whole elements to as many.
+fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
+    let piece = piece_count(source.len().max(target.len()), source.len() / from.size());
     let targets = target.chunks_mut(piece * to.size());
     let tasks = source.chunks(piece * from.size()).zip(targets).collect();
     threads::run(tasks, |(source, target): (&[u8], &mut [u8])| {
         kernels::convert(isa, from, source, to, target);
     });
-    Ok(())
 }
 
-pub(crate) fn check_on(isa: Isa, blob: &AnyBlob, to: DType, part: Part) -> Result<(), Error> {
-    let from = blob.dtype();
-    let source = part.bytes(blob)?;
-    let piece = piece_count(source.len(), blob.count());
+/// Whether every element survives.
+pub(crate) fn check_bytes(
+    isa: Isa,
+    from: DType,
+    source: &[u8],
+    to: DType,
+    part: Part,
+) -> Result<(), Error> {
+    let piece = piece_count(source.len(), source.len() / from.size());
     let pieces: Vec<_> = source.chunks(piece * from.size()).collect();
     let mut found = vec![None; pieces.len()];
     let tasks = pieces.into_iter().zip(&mut found).collect();

@@ -20,6 +20,7 @@ pub(crate) mod transpose;
 mod x86;
 pub(crate) mod zip;
 
+use crate::plan::LINE;
 use crate::threads;
 use crate::tree::Partial;
 use bins::{Count, Tables};
@@ -29,6 +30,7 @@ use finite::{Find, Found};
 use half::{bf16, f16};
 use lanes::{Bool, Scratch};
 use reduce::Wide;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use transpose::Block;
@@ -89,7 +91,7 @@ impl Means {
 pub(crate) enum Store {
     /// Through the caches.
     Cached,
-    /// Past them, where whole lines are written.
+    /// Past them: whole lines, or runs so long that their ends do not matter.
     Past,
 }
 
@@ -103,6 +105,16 @@ impl Store {
         match bytes < Self::LARGE {
             true => Store::Cached,
             false => Store::Past,
+        }
+    }
+
+    /// For runs of so many bytes, shorter than a page, one behind the other from the start of `dst`. Lines that are written
+    /// in two parts past the caches are read and written twice.
+    pub(crate) fn of_runs(self, run: usize, dst: &[u8]) -> Self {
+        let lines = run.is_multiple_of(LINE) && dst.as_ptr().addr().is_multiple_of(LINE);
+        match lines {
+            true => self,
+            false => Store::Cached,
         }
     }
 
@@ -133,23 +145,29 @@ pub(crate) enum Isa {
 }
 
 impl Isa {
-    /// The best of this machine, not above what [`SWITCH`] names; read once.
+    /// The best of this machine, not above what [`SWITCH`] names; read once. A name that is none is said on stderr, and
+    /// the plainest runs: whoever sets it wants less than the best.
     pub(crate) fn detect() -> Isa {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
-        *CHOSEN.get_or_init(|| Isa::choose(std::env::var(SWITCH).ok().as_deref()))
+        *CHOSEN.get_or_init(|| match std::env::var_os(SWITCH) {
+            None => Isa::best(),
+            Some(ceiling) => Isa::choose(&ceiling.to_string_lossy()).unwrap_or_else(|| {
+                say_unknown(&ceiling.to_string_lossy());
+                Isa::Portable
+            }),
+        })
     }
 
-    /// The best one not above the `ceiling`; a ceiling of another name is none.
-    pub(crate) fn choose(ceiling: Option<&str>) -> Isa {
+    /// The best one not above the `ceiling`; `None` where that is no name of an instruction set.
+    pub(crate) fn choose(ceiling: &str) -> Option<Isa> {
         let all = ["portable", "avx2", "avx512"];
-        let top = all
-            .iter()
-            .position(|name| Some(*name) == ceiling)
-            .unwrap_or(all.len());
-        Isa::available()
-            .into_iter()
-            .rfind(|isa| all.iter().position(|name| *name == isa.name()) <= Some(top))
-            .unwrap_or(Isa::Portable)
+        let top = all.iter().position(|name| *name == ceiling)?;
+        let within = |isa: &Isa| all[..=top].contains(&isa.name());
+        Isa::available().into_iter().rfind(within)
+    }
+
+    fn best() -> Isa {
+        Isa::available().pop().unwrap_or(Isa::Portable)
     }
 
     /// All that this machine has, the plainest first.
@@ -279,6 +297,15 @@ impl Isa {
             other => no_kernel(other),
         }
     }
+}
+
+/// A switch without effect would be taken for one that works.
+fn say_unknown(ceiling: &str) {
+    let line = format!(
+        "blob-ops: {SWITCH}={ceiling} is none of portable, avx2, avx512; running portable\n"
+    );
+    // Whoever closed stderr does not want to know.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// A dtype that `blob-core` knows and this crate forgot: our own mistake, found by the test over all dtypes.

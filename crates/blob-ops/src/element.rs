@@ -200,6 +200,7 @@ fn zip<N: Number, O: Binary<N>>(
 }
 
 fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
+    debug_assert_eq!(y.len(), x.len());
     let piece = piece_len(y.len());
     let tasks = y.chunks_mut(piece).zip(x.chunks(piece)).collect();
     threads::run(tasks, |(y, x): (&mut [u8], &[u8])| {

@@ -33,9 +33,9 @@ pub enum Error {
     /// Two blobs of one operation have different shapes, whatever their counts.
     #[non_exhaustive]
     UnlikeShapes {
-        /// The shape of the first.
+        /// The shape of the blob that is written.
         wanted: Shape,
-        /// The shape of the second.
+        /// The shape of the other one.
         got: Shape,
     },
     /// Arithmetic on a dtype that has none.

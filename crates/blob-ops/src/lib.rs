@@ -30,14 +30,17 @@
 //!
 //! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
 //! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512` lowers the instruction set,
-//! for tests.
+//! for tests: the best of this machine not above it runs. Another name is `portable`, said once on stderr.
+//!
+//! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`clear`], [`update`] and [`convert`] leave a part that was
+//! never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
 //!
 //! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
 //! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements.
 //!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.
-#![deny(unsafe_code)] // but in `cpu/x86.rs`
+#![deny(unsafe_code)] // but in `cpu/x86.rs` and `cpu/x86/moves.rs`
 
 mod convert;
 mod cpu;

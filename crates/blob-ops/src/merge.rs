@@ -6,14 +6,13 @@ pub(crate) mod rows;
 
 use crate::cpu::Means;
 use crate::cpu::copy::{Part, PartMut};
-
 use crate::plan::Split;
 use crate::{Argument, Error, Unfit};
 use blob_core::{AnyBlob, Axis, DType, Dims7, Shape};
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
 ///
-/// Any number of parts, one at least; the diffs are left alone.
+/// Any number of parts, one at least. Their diffs do not come along: the result has none.
 ///
 /// # Errors
 /// [`Error::NoParts`]; an axis that is none; a part of another dtype than the first, or of another shape outside
@@ -25,7 +24,8 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`merge`], into the data of a blob that is already there. Allocates nothing but a few words a part.
+/// As [`merge`], into the data of a blob that is already there, whose diff stays. Allocates a few words a part, and no
+/// second memory.
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
@@ -38,6 +38,7 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
 }
 
 /// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes apart.
+/// The diff does not come along: the parts have none.
 ///
 /// # Errors
 /// [`Error::NoParts`]; an axis that is none; [`Error::PartsSum`] where the extents do not add up to the axis's; a
@@ -51,15 +52,18 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
         AnyBlob::new(shape, blob.dtype())
     };
     let mut parts = extents.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-    cut(blob, split.outer, &mut parts.iter_mut().collect::<Vec<_>>())?;
+    let mut outs: Vec<_> = parts.iter_mut().collect();
+    cut(SPLIT, blob, split.outer, &mut outs)?;
     Ok(parts)
 }
 
-/// As [`split`], into the data of blobs that are already there. Allocates nothing but a few words a part.
+/// As [`split`], into the data of blobs that are already there, whose diffs stay. Allocates a few words a part, and no
+/// second memory.
 ///
 /// # Errors
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
-/// `blob` or another part. Then no byte of any part has changed.
+/// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or there
+/// is no memory for it on the host: then what only a device had of the parts before it is lost.
 pub fn split_into(
     blob: &AnyBlob,
     axis: impl Axis,
@@ -74,7 +78,7 @@ pub fn split_into(
     }
     let extents = parts.iter().map(|part| part.shape().dims()[axis]);
     check_sum(SPLIT, Some(axis), split.len, extents)?;
-    cut(blob, split.outer, parts)
+    cut(SPLIT, blob, split.outer, parts)
 }
 
 /// One blob of the parts' objects, each behind the other's: object `k` of the result is object `k` of every part.
@@ -133,8 +137,8 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
     )?;
     let part = |&size: &usize| AnyBlob::new(of_objects(&objects, size)?, blob.dtype());
     let mut parts = sizes.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-    let count = objects.object_count();
-    cut(blob, count, &mut parts.iter_mut().collect::<Vec<_>>())?;
+    let mut outs: Vec<_> = parts.iter_mut().collect();
+    cut(SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
     Ok(parts)
 }
 
@@ -142,7 +146,7 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
 ///
 /// # Errors
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
-/// `blob` or another part. Then no byte of any part has changed.
+/// `blob` or another part. Then the parts are as [`split_into`] leaves them.
 pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let objects = Dims7::try_from(blob.shape())?;
     let mut sizes = Vec::with_capacity(parts.len());
@@ -159,10 +163,10 @@ pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<
         objects.object_size(),
         sizes.into_iter(),
     )?;
-    cut(blob, objects.object_count(), parts)
+    cut(SPLIT_OBJECTS, blob, objects.object_count(), parts)
 }
 
-/// What is moved; diffs are left alone.
+/// What is moved.
 const DATA: crate::Part = crate::Part::Data;
 
 const MERGE: &str = "merge";
@@ -335,10 +339,14 @@ fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error>
 }
 
 /// As [`join`].
-fn cut(blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+fn cut(
+    op: &'static str,
+    blob: &AnyBlob,
+    rows: usize,
+    parts: &mut [&mut AnyBlob],
+) -> Result<(), Error> {
     let src = DATA.bytes(blob)?;
-    let guards = parts.iter_mut().map(|part| DATA.bytes_overwrite(part));
-    let mut guards = guards.collect::<Result<Vec<_>, _>>()?;
+    let mut guards = DATA.all_overwrite(op, parts)?;
     if src.is_empty() {
         return Ok(());
     }

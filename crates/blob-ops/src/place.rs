@@ -4,9 +4,19 @@
 //! the transfer in its statistics and keeps the device's copy valid; the bytes of an output are written over and not
 //! moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes.
 
-use crate::Part;
+use crate::{Argument, Part, Unfit};
 use blob_core::{AnyBlob, Error, Ref, RefMut};
 use std::ops::{Deref, DerefMut, Range};
+
+/// The memory of a part of a blob.
+macro_rules! memory {
+    ($part:expr, $blob:expr) => {
+        match $part {
+            Part::Data => $blob.data_memory(),
+            Part::Diff => $blob.diff_memory(),
+        }
+    };
+}
 
 impl Part {
     /// To read. A part that was never touched is made: all zeros.
@@ -39,20 +49,55 @@ impl Part {
         blob: &mut AnyBlob,
         range: Range<usize>,
     ) -> Result<impl DerefMut<Target = [u8]> + use<>, Error> {
-        let memory = match self {
-            Part::Data => blob.data_memory(),
-            Part::Diff => blob.diff_memory(),
-        };
+        let memory = memory!(self, blob);
         memory.host_overwrite(range).map_err(Error::from)
+    }
+
+    /// As [`bytes_overwrite`](Self::bytes_overwrite), of several outputs: all of them, or an error and all as they were.
+    ///
+    /// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
+    /// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
+    pub(crate) fn all_overwrite<'a>(
+        self,
+        op: &'static str,
+        blobs: &'a mut [&mut AnyBlob],
+    ) -> Result<Vec<RefMut<'a, [u8]>>, crate::Error> {
+        for blob in blobs.iter() {
+            let memory = memory!(self, blob);
+            memory
+                .check_write(0..blob.byte_len())
+                .map_err(Error::from)?;
+        }
+        self.check_apart(op, blobs)?;
+        let guards = blobs.iter_mut().map(|blob| self.bytes_overwrite(blob));
+        Ok(guards.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Whether no two have bytes in common. A memory that only one handle leads to is compared with none.
+    fn check_apart(self, op: &'static str, blobs: &[&mut AnyBlob]) -> Result<(), crate::Error> {
+        let shared = blobs.iter().enumerate().filter_map(|(index, blob)| {
+            let memory = memory!(self, blob);
+            (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
+        });
+        let shared: Vec<_> = shared.collect();
+        for (at, &(index, memory)) in shared.iter().enumerate() {
+            let mut before = shared[..at].iter();
+            if let Some(&(with, _)) = before.find(|(_, other)| other.ptr_eq(memory)) {
+                return Err(crate::Error::Unfit {
+                    op,
+                    argument: Argument::Part(index),
+                    unfit: Unfit::Shared {
+                        with: Argument::Part(with),
+                    },
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Whether it was never touched: all zeros, and no memory taken.
     pub(crate) fn is_untouched(self, blob: &AnyBlob) -> bool {
-        let memory = match self {
-            Part::Data => blob.data_memory(),
-            Part::Diff => blob.diff_memory(),
-        };
-        !memory.is_initialized()
+        !memory!(self, blob).is_initialized()
     }
 }
 
@@ -60,7 +105,7 @@ impl Part {
 pub(crate) fn data_mut_and_diff(
     blob: &mut AnyBlob,
 ) -> Result<(RefMut<'_, [u8]>, impl Deref<Target = [u8]> + use<>), Error> {
-    let memory = blob.diff_memory();
-    let diff = memory.host(0..memory.len())?;
+    // Its memory may be longer than the blob.
+    let diff = blob.diff_memory().host(0..blob.byte_len())?;
     Ok((blob.data_bytes_mut()?, diff))
 }

@@ -1,5 +1,6 @@
 //! Every dtype, ragged size, instruction set of this machine and way to cut the bytes, against a naive oracle.
 
+mod capacity;
 mod convert;
 mod convert_named;
 mod devices;
@@ -188,9 +189,9 @@ fn histogram(
 #[test]
 fn the_switch_is_a_ceiling() {
     let best = *Isa::available().last().expect("portable at least");
-    assert_eq!(Isa::choose(None), best);
-    assert_eq!(Isa::choose(Some("avx512")), best);
-    assert_eq!(Isa::choose(Some("mmx")), best);
-    assert_eq!(Isa::choose(Some("portable")), Isa::Portable);
-    assert_ne!(Isa::choose(Some("avx2")).name(), "avx512");
+    assert_eq!(Isa::choose("avx512"), Some(best));
+    assert_eq!(Isa::choose("mmx"), None);
+    assert_eq!(Isa::choose("portable"), Some(Isa::Portable));
+    let avx2 = Isa::choose("avx2").expect("a name");
+    assert_eq!(avx2.name() == "avx2", best != Isa::Portable);
 }

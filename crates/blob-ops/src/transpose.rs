@@ -11,7 +11,7 @@ use blob_core::{AnyBlob, Axis, Shape};
 
 /// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
 ///
-/// The diff is left alone.
+/// The diff does not come along: the result has none.
 ///
 /// # Errors
 /// An axis that is none; a conflict with a guard of another blob; no memory.
@@ -23,7 +23,7 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
     Ok(out)
 }
 
-/// As [`transpose`], into the data of a blob that is already there.
+/// As [`transpose`], into the data of a blob that is already there, whose diff stays.
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
@@ -42,7 +42,8 @@ pub fn transpose_into(
 
 /// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
 ///
-/// `[0, 2, 3, 1]` makes channels-last of Caffe's `N×C×H×W`. The diff is left alone.
+/// `[0, 2, 3, 1]` makes channels-last of Caffe's `N×C×H×W`. The diff does not come along: the result
+/// has none.
 ///
 /// # Errors
 /// [`Error::Order`] where `order` does not name each axis once; a conflict with a guard of another blob; no memory.
@@ -53,7 +54,7 @@ pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`permute`], into the data of a blob that is already there.
+/// As [`permute`], into the data of a blob that is already there, whose diff stays.
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
@@ -66,7 +67,7 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
 
 /// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
 ///
-/// Needs no second memory. Several matrices are shared among threads, one is not.
+/// Needs no second memory; the diff is not turned. Several matrices are shared among threads, one is not.
 ///
 /// # Errors
 /// [`Error::NotSquare`]; a conflict with a guard of another blob; no memory.

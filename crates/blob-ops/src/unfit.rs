@@ -68,6 +68,12 @@ pub enum Unfit {
         /// The elements that it has.
         got: usize,
     },
+    /// The memory of another output.
+    #[non_exhaustive]
+    Shared {
+        /// The other output.
+        with: Argument,
+    },
 }
 
 impl fmt::Display for Unfit {
@@ -84,6 +90,7 @@ impl fmt::Display for Unfit {
             Unfit::ObjectSize { wanted, got } => {
                 write!(f, "has objects of {got} elements, wanted {wanted}")
             }
+            Unfit::Shared { with } => write!(f, "shares the memory of {with}"),
         }
     }
 }

@@ -303,13 +303,21 @@ impl<E: Element<Lane: Bounded>> Kernel for Search<'_, E> {
 
 /// One number as an element of a dtype, in its first bytes; none where the dtype does not hold it.
 pub(crate) fn single(scalar: Scalar, to: DType) -> Option<[u8; 8]> {
-    let (from, bytes) = match scalar {
-        Scalar::I(x) => (DType::I64, x.to_ne_bytes()),
-        Scalar::U(x) => (DType::U64, x.to_ne_bytes()),
-        Scalar::F(x) => (DType::F64, x.to_ne_bytes()),
-    };
+    let holds = Holds::of(to);
     let mut element = [0; 8];
-    let lost = first_lost(Isa::Portable, from, &bytes, to);
-    convert(Isa::Portable, from, &bytes, to, &mut element[..to.size()]);
-    lost.is_none().then_some(element)
+    macro_rules! one {
+        ($x:ident: $lane:ty) => {
+            with_element!(to, T => {
+                let raw = <T as Target<$lane>>::saturate($x);
+                element[..to.size()].copy_from_slice(bytemuck::bytes_of(&raw));
+                $x.is_held(<$lane>::bounds(holds))
+            })
+        };
+    }
+    let held = match scalar {
+        Scalar::I(x) => one!(x: i64),
+        Scalar::U(x) => one!(x: u64),
+        Scalar::F(x) => one!(x: f64),
+    };
+    held.then_some(element)
 }

@@ -97,15 +97,18 @@ impl Moves<'_> {
             32 => self.blocks::<M>(short_runs::<32>),
             48 => self.blocks::<M>(short_runs::<48>),
             run if run >= LONG => self.in_order::<M>(),
-            run => self.blocks::<M>(|block| {
-                for (y, from) in block.from.iter().enumerate() {
-                    for (x, to) in block.to.iter().enumerate() {
-                        let src = &block.src[from + x * run..][..run];
-                        let dst = &mut block.dst[to + y * run..][..run];
-                        block.store.write::<M>(dst, src);
+            run => {
+                self.store = self.store.of_runs(run, self.dst);
+                self.blocks::<M>(|block| {
+                    for (y, from) in block.from.iter().enumerate() {
+                        for (x, to) in block.to.iter().enumerate() {
+                            let src = &block.src[from + x * run..][..run];
+                            let dst = &mut block.dst[to + y * run..][..run];
+                            block.store.write::<M>(dst, src);
+                        }
                     }
-                }
-            }),
+                })
+            }
         }
     }
 

@@ -33,13 +33,17 @@ impl Avx2 {
     }
 }
 
-/// Proof that this machine runs AVX-512 with F, BW, DQ and VL.
+/// Proof that this machine runs AVX-512 with F, BW, DQ and VL, and AVX2, FMA and F16C, which compilers take F to imply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Avx512(());
 
 impl Avx512 {
     pub(crate) fn detect() -> Option<Self> {
-        let all = is_x86_feature_detected!("avx512f")
+        let implied = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        let all = implied
+            && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl");
@@ -51,8 +55,9 @@ impl Avx512 {
         fn with_avx512<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnAvx512>()
         }
-        // SAFETY: `with_avx512` is a safe function but for its need of these four features. The field of `Avx512` is
-        // private and only `detect` builds one, after the machine has named all four; they do not go away.
+        // SAFETY: `with_avx512` is a safe function but for its need of these four features and the three that
+        // avx512f implies to the compiler. The field of `Avx512` is private and only `detect` builds one, after the
+        // machine has named all seven; they do not go away.
         unsafe { with_avx512(kernel) }
     }
 }
@@ -79,7 +84,7 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: as for `stream`; what runs the wider registers runs the narrower ones.
+        // SAFETY: as for `stream`, and every x86-64 has SSE2.
         unsafe {
             match W {
                 1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),
@@ -115,7 +120,7 @@ impl Machine for OnAvx512 {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: as for `stream`; what runs the wider registers runs the narrower ones.
+        // SAFETY: as for `stream`: `Avx512::detect` has asked for AVX2 too, and every x86-64 has SSE2.
         unsafe {
             match W {
                 1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),

@@ -2,7 +2,7 @@
 //! element.
 
 use super::{Random, SIZES, blob, in_pool, isas, oracle, tensor};
-use crate::convert::{check_on, convert_on};
+use crate::convert::{check_bytes, convert_on};
 use crate::cpu::Isa;
 use crate::{Error, Part, Scalar, convert_checked};
 use blob_core::{AnyBlob, DType};
@@ -145,7 +145,7 @@ fn first_lost(from: DType, bytes: &[u8], to: DType) -> Option<(usize, Scalar)> {
 
 fn check_lost(isa: Isa, from: DType, bytes: &[u8], to: DType) {
     let want = first_lost(from, bytes, to);
-    match (check_on(isa, &blob(from, bytes), to, Part::Data), want) {
+    match (check_bytes(isa, from, bytes, to, Part::Data), want) {
         (Ok(()), None) => {}
         (
             Err(Error::Lost {

@@ -3,7 +3,8 @@
 //! The device is `synced-mem`'s loopback. Operations on the host are right elsewhere; here only what moves is checked.
 
 use crate::{
-    Part, Scalar, add, asum, fill, fill_object, merge_into, split_into, transpose_into, update,
+    Argument, Error, Part, Scalar, Unfit, add, asum, fill, fill_object, merge_into, split_into,
+    split_objects_into, transpose_into, update,
 };
 use blob_core::{AnyBlob, DType, Shape};
 use std::sync::Arc;
@@ -127,4 +128,56 @@ fn an_update_downloads_data_and_diff() {
     assert_eq!(downloads(y.diff_memory()), (1, 8));
     assert_eq!(y.diff_memory().head(), Head::Synced);
     assert_eq!(*y.data::<f32>().unwrap(), [0.5, 1.5]);
+}
+
+/// Only the device has the first part's bytes when the second is refused: they are still there, and no byte has moved.
+#[test]
+fn a_split_that_is_refused_loses_nothing() {
+    let queue = queue();
+    let dims = |parts| [parts, 1, 1, 1, 1, 1, 2];
+    let blob = on_device(&queue, &dims(2), &[1.0; 4]);
+    let objects = on_device(&queue, &[1, 1, 1, 1, 1, 1, 4], &[1.0; 4]);
+    let mut first = on_device(&queue, &dims(1), &[7.0, 8.0]);
+    let mut second = on_device(&queue, &dims(1), &[9.0; 2]);
+    let memory = second.data_memory().clone();
+    let reader = memory.host(0..4).unwrap();
+    for result in [
+        split_into(&blob, 0, &mut [&mut first, &mut second]),
+        split_objects_into(&objects, &mut [&mut first, &mut second]),
+    ] {
+        assert!(
+            matches!(result, Err(Error::Blob(blob_core::Error::Memory(_)))),
+            "{result:?}"
+        );
+        assert_eq!(first.data_memory().head(), Head::AtDevice);
+    }
+    drop(reader);
+    let shared = AnyBlob::from_parts(
+        first.shape().clone(),
+        DType::F32,
+        first.data_memory().clone(),
+        None,
+    );
+    let result = split_into(&blob, 0, &mut [&mut first, &mut shared.unwrap()]);
+    assert!(
+        matches!(
+            result,
+            Err(Error::Unfit {
+                argument: Argument::Part(1),
+                unfit: Unfit::Shared {
+                    with: Argument::Part(0),
+                    ..
+                },
+                ..
+            })
+        ),
+        "{result:?}"
+    );
+    assert_eq!(first.data_memory().head(), Head::AtDevice);
+    assert_eq!(*first.data::<f32>().unwrap(), [7.0, 8.0]);
+    let untouched = AnyBlob::new(first.shape().clone(), DType::F32);
+    let mut untouched = untouched.unwrap();
+    let _reader = memory.host(0..4).unwrap();
+    assert!(split_into(&blob, 0, &mut [&mut untouched, &mut second]).is_err());
+    assert!(!untouched.data_memory().is_initialized());
 }

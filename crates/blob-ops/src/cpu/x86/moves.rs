@@ -11,7 +11,8 @@ use super::super::Store;
 use super::super::transpose::Block;
 use std::arch::x86_64::*;
 
-/// Ends the stores that went past the caches: what comes after is seen after them.
+/// Ends the stores that went past the caches: what comes after is seen after them. Until then nothing may touch their
+/// bytes, not even this thread (`std::arch::x86_64`, safety of non-temporal stores).
 #[inline(always)]
 pub(super) fn fence() {
     // SAFETY: part of SSE, which every x86-64 has; it touches no memory.
@@ -112,6 +113,7 @@ macro_rules! tiles {
                         // `BYTES` bytes, N entries, from entry `x` on are among them.
                         let rows = unsafe { load::<W, N>(src.add(x * W), from) };
                         let lines = turn::<W, N>(rows);
+                        let alone = is_alone(x, xs, N) && is_alone(y, ys, N);
                         let ahead = y + AHEAD * N;
                         let (x, ahead) = if ahead < ys {
                             (x, ahead)
@@ -125,9 +127,11 @@ macro_rules! tiles {
                         }
                         for i in 0..N {
                             let at = to[i] + y * W;
-                            match past && y % N == 0 {
-                                // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing; the place
-                                // is a multiple of `BYTES`, as `places` and `y · W` are.
+                            match past && alone {
+                                // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing. A tile that
+                                // is `alone` starts at whole tiles, so the place is a multiple of `BYTES`, as `places`
+                                // and `y · W` are. No other tile of the block touches its bytes, other blocks have
+                                // others, and the kernel fences before it returns them.
                                 true => unsafe { $stream(dst.add(at).cast(), lines[i]) },
                                 // SAFETY: as above, and any alignment will do.
                                 false => unsafe { $store(dst.add(at).cast(), lines[i]) },
@@ -240,6 +244,11 @@ fn starts(len: usize, n: usize) -> impl Iterator<Item = usize> {
     (0..len.div_ceil(n)).map(move |tile| (tile * n).min(len - n))
 }
 
+/// Whether the tile that starts there overlaps no other: it is not the last of a ragged side, nor reaches into that one.
+fn is_alone(start: usize, len: usize, n: usize) -> bool {
+    len.is_multiple_of(n) || start + 2 * n <= len
+}
+
 /// Lane `l` of row `g · N/4 + c` becomes lane `g` of row `l · N/4 + c`.
 #[target_feature(enable = "avx512f")]
 #[inline]
@@ -279,4 +288,26 @@ fn lanes_of_two<const N: usize>(rows: [__m256i; N]) -> [__m256i; N] {
 #[inline(always)]
 fn lanes_of_one<const N: usize>(rows: [__m128i; N]) -> [__m128i; N] {
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is streamed may not be touched again before the fence.
+    #[test]
+    fn a_tile_that_is_alone_shares_no_entry_with_another() {
+        for n in [1, 2, 4, 8, 16, 32] {
+            for len in n..5 * n {
+                for start in starts(len, n) {
+                    let others = starts(len, n).filter(|other| *other != start);
+                    let mut near = others.filter(|other| other.abs_diff(start) < n);
+                    let shares = near.next().is_some();
+                    let whole = start.is_multiple_of(n);
+                    assert_eq!(is_alone(start, len, n), !shares, "{start} of {len} by {n}");
+                    assert!(whole || shares, "{start} of {len} by {n}");
+                }
+            }
+        }
+    }
 }

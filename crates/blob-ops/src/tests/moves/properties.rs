@@ -1,10 +1,10 @@
 //! What holds of any shape: a permutation and its inverse, split and merge, two transpositions.
 
-use super::{blob, bytes, pattern, permuted};
+use super::{all_means, blob, bytes, check_permutation, pattern, permuted};
 use crate::cpu::{Means, Store};
 use crate::plan::{Permutation, Swap};
 use crate::tests::isas;
-use crate::{merge, split, transpose};
+use crate::{merge, permute, split, transpose};
 use blob_core::DType;
 use proptest::prelude::*;
 
@@ -76,4 +76,30 @@ proptest! {
             prop_assert_eq!(swap.permutation(4), Permutation::new(&dims, &order, 4));
         }
     }
+}
+
+/// As many axes as a shape can have, of which no two stay neighbours, so that none are coalesced.
+#[test]
+fn thirty_two_axes() {
+    let dims: [usize; 32] = std::array::from_fn(|axis| match axis {
+        0 | 31 => 3,
+        axis if axis % 3 == 0 => 2,
+        _ => 1,
+    });
+    let reversed: Vec<usize> = (0..32).rev().collect();
+    let odd_first: Vec<usize> = (0..32).map(|at| at * 2 % 32 + 1 - at / 16).collect();
+    for order in [&reversed, &odd_first] {
+        for size in [1, 4] {
+            check_permutation(&all_means(), &dims, order, size);
+        }
+    }
+    let whole = blob(&dims, DType::I16);
+    let turned = permute(&whole, &reversed).unwrap();
+    assert_eq!(
+        bytes(&turned),
+        permuted(&bytes(&whole), &dims, &reversed, 2)
+    );
+    let twos = Permutation::new(&[2; 32], &reversed, 1);
+    assert_eq!(twos.axes.as_slice().len(), 32);
+    assert_eq!((twos.run, twos.bytes()), (1, 1 << 32));
 }

@@ -1,0 +1,302 @@
+//! What NeoML's library does when merge, split and transpose are misused: here each row is a typed error, named beside the
+//! call, before a byte of the output changes.
+
+use super::{blob, input, long, seven, table};
+use crate::support::report;
+use blob_core::{AnyBlob, DType};
+use blob_ops::{Argument, Error, Unfit};
+
+/// What the rows of `malformed_release.jsonl` do, and what is then wrong.
+type Misuse = fn(&mut AnyBlob) -> Result<(), Error>;
+
+fn ints(n: usize) -> AnyBlob {
+    input(&seven(0, n), 1, DType::I32)
+}
+
+/// Whether it is the error that says so.
+type Refusal = fn(&Error) -> bool;
+
+fn no_axis(error: &Error) -> bool {
+    let axis = |error: &blob_core::Error| matches!(error, blob_core::Error::AxisOutOfRange { .. });
+    matches!(error, Error::Blob(error) if axis(error))
+}
+
+fn conflict(error: &Error) -> bool {
+    matches!(error, Error::Blob(blob_core::Error::Memory(_)))
+}
+
+macro_rules! unfit {
+    ($argument:pat, $why:ident { $($field:ident: $value:pat),* }) => {
+        |error| matches!(
+            error,
+            Error::Unfit { argument: $argument, unfit: Unfit::$why { $($field: $value,)* .. }, .. }
+        )
+    };
+}
+
+/// `out` has BatchLength 4 and nothing else. Rows that the types rule out are named beside the count.
+const MISUSES: &[(&str, Misuse, Refusal)] = &[
+    (
+        "merge: other dim differs (from 2x3",
+        |out| {
+            let (a, b) = (blob(&[2, 3, 1, 1, 1, 1, 1]), blob(&[2, 4, 1, 1, 1, 1, 1]));
+            blob_ops::merge_into(&[&a, &b], 0, out)
+        },
+        unfit!(
+            Argument::Part(1),
+            Extent {
+                axis: 1,
+                wanted: 3,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "merge: other dim differs along Channels",
+        |out| {
+            let (a, b) = (blob(&[1, 64, 1, 1, 1, 1, 1]), blob(&[1, 2, 1, 1, 1, 1, 1]));
+            blob_ops::merge_into(&[&a, &b], 6, out)
+        },
+        unfit!(
+            Argument::Part(1),
+            Extent {
+                axis: 1,
+                wanted: 64,
+                got: 2
+            }
+        ),
+    ),
+    (
+        "merge: sum of the parts greater",
+        |out| blob_ops::merge_into(&[&long(3), &long(3)], 0, out),
+        unfit!(
+            Argument::Out,
+            Extent {
+                axis: 0,
+                wanted: 6,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "merge: sum of the parts less",
+        |out| blob_ops::merge_into(&[&long(1), &long(1)], 0, out),
+        unfit!(
+            Argument::Out,
+            Extent {
+                axis: 0,
+                wanted: 2,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "merge: no parts at all",
+        |out| blob_ops::merge_into(&[], 0, out),
+        |error| matches!(error, Error::NoParts { .. }),
+    ),
+    (
+        "merge: float part into int",
+        |out| {
+            let mut result = ints(4);
+            let before = result.data_bytes()?.to_vec();
+            let refused = blob_ops::merge_into(&[&*out], 0, &mut result);
+            assert_eq!(*result.data_bytes()?, before);
+            refused
+        },
+        unfit!(
+            Argument::Out,
+            DType {
+                wanted: DType::F32,
+                got: DType::I32
+            }
+        ),
+    ),
+    (
+        "merge: int part into float",
+        |out| blob_ops::merge_into(&[&ints(4)], 0, out),
+        unfit!(
+            Argument::Out,
+            DType {
+                wanted: DType::I32,
+                got: DType::F32
+            }
+        ),
+    ),
+    (
+        "merge: dim 7",
+        |out| blob_ops::merge_into(&[&long(4)], 7, out),
+        no_axis,
+    ),
+    (
+        "merge: dim -1",
+        |out| blob_ops::merge_into(&[&long(4)], -8, out),
+        no_axis,
+    ),
+    (
+        "merge: the result is also a part",
+        |out| {
+            let memory = out.data_memory().clone();
+            let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None)?;
+            blob_ops::merge_into(&[&same], 0, out)
+        },
+        conflict,
+    ),
+    (
+        "split: parts add up to more",
+        |out| blob_ops::split_into(&long(5), 0, &mut [out, &mut long(2)]),
+        |error| {
+            matches!(
+                error,
+                Error::PartsSum {
+                    wanted: 5,
+                    got: Some(6),
+                    ..
+                }
+            )
+        },
+    ),
+    (
+        "split: parts add up to less",
+        |out| blob_ops::split_into(&long(7), 0, &mut [out, &mut long(2)]),
+        |error| {
+            matches!(
+                error,
+                Error::PartsSum {
+                    wanted: 7,
+                    got: Some(6),
+                    ..
+                }
+            )
+        },
+    ),
+    (
+        "split: a part with a smaller outer dim",
+        |out| blob_ops::split_into(&blob(&[8, 1, 1, 1, 1, 1, 2]), 6, &mut [out, &mut long(8)]),
+        unfit!(
+            Argument::Part(0),
+            Extent {
+                axis: 0,
+                wanted: 8,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "split: zero-sized source dim",
+        |out| blob_ops::split_into(&blob(&[0, 1, 1, 1, 1, 1, 2]), 6, &mut [out]),
+        unfit!(
+            Argument::Part(0),
+            Extent {
+                axis: 0,
+                wanted: 0,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "merge_object: object counts differ",
+        |out| blob_ops::merge_objects_into(&[&long(2), &long(3)], out),
+        unfit!(Argument::Part(1), Objects { wanted: 2, got: 3 }),
+    ),
+    (
+        "transpose_from: result has the right size but",
+        |out| blob_ops::transpose_into(&long(4), 0, 1, out),
+        unfit!(
+            Argument::Out,
+            Extent {
+                axis: 0,
+                wanted: 1,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "transpose_from: other dims differ",
+        |out| blob_ops::transpose_into(&blob(&[1, 2, 2, 1, 1, 1, 1]), 0, 1, out),
+        unfit!(
+            Argument::Out,
+            Extent {
+                axis: 0,
+                wanted: 2,
+                got: 4
+            }
+        ),
+    ),
+    (
+        "transpose_from: types differ",
+        |out| blob_ops::transpose_into(&ints(4), 1, 2, out),
+        unfit!(
+            Argument::Out,
+            DType {
+                wanted: DType::I32,
+                got: DType::F32
+            }
+        ),
+    ),
+    (
+        "transpose_from: d2 = 7",
+        |out| blob_ops::transpose_into(&long(4), 0, 7, out),
+        no_axis,
+    ),
+    (
+        "get_transposed: d2 = 7",
+        |_| blob_ops::transpose(&long(4), 5, 7).map(|_| ()),
+        no_axis,
+    ),
+    (
+        "get_transposed: d1 = -1",
+        |_| blob_ops::transpose(&long(4), -8, 1).map(|_| ()),
+        no_axis,
+    ),
+    (
+        "transpose_from: itself",
+        |out| {
+            let memory = out.data_memory().clone();
+            let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None)?;
+            blob_ops::transpose_into(&same, 1, 2, out)
+        },
+        conflict,
+    ),
+];
+
+/// A null part and parts of another engine have no counterpart; 33 parts are as good as any number here.
+#[test]
+fn misuse_is_an_error_before_a_byte_moves() {
+    for (case, misuse, is_meant) in MISUSES {
+        let mut out = long(4);
+        let before = out.data_bytes().expect("bytes").to_vec();
+        let error = misuse(&mut out).expect_err(case);
+        assert!(is_meant(&error), "{case}: {error}");
+        assert_eq!(*out.data_bytes().expect("bytes"), before, "{case}: {error}");
+    }
+    let many: Vec<AnyBlob> = (0..33).map(|_| long(1)).collect();
+    let merged = blob_ops::merge(&many.iter().collect::<Vec<_>>(), 0).expect("33 parts");
+    assert_eq!(merged.count(), 33);
+    let rows = table("cpp/malformed_release.jsonl");
+    let ours = [
+        "merge",
+        "split",
+        "transpose_from",
+        "get_transposed",
+        "two engines: merge",
+    ];
+    let elsewhere = [
+        "merge: a null part",
+        "merge: 33 parts",
+        "two engines: merge",
+    ];
+    let mut asserted = 0;
+    for case in rows.iter().filter_map(|row| row["case"].as_str()) {
+        if ours.iter().any(|name| case.starts_with(name)) {
+            let known = MISUSES.iter().any(|(name, ..)| case.starts_with(name));
+            let other = elsewhere.iter().any(|name| case.starts_with(name));
+            assert!(known || other, "no test for {case:?}");
+            asserted += usize::from(known);
+        }
+    }
+    assert_eq!(asserted, MISUSES.len());
+    report(&format!(
+        "neoml moves misused: {asserted} rows refused, 4 that have no counterpart"
+    ));
+}
