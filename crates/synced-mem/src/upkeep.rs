@@ -148,10 +148,7 @@ impl State {
         for slot in [HOST, FIXED] {
             self.settle_others(slot, range)?;
         }
-        // No upload may still be reading what goes.
-        for slot in [HOST, FIXED] {
-            self.settle_host(slot, range, Access::Write)?;
-        }
+        // What an upload may still read is kept until its queue has been synchronised (`retire`).
         for slot in [HOST, FIXED] {
             self.replicas.give_up(slot, range);
             self.free_if_stale(slot);

@@ -666,22 +666,6 @@ pub(super) const ROWS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "upkeep: uploads may still read an evicted buffer",
-        file: "crates/synced-mem/src/upkeep.rs",
-        old: r#"            self.settle_host(slot, range, Access::Write)?;
-        }
-        for slot"#,
-        new: r#"        }
-        for slot"#,
-        test: &[
-            "-p",
-            "synced-mem",
-            "--test",
-            "machine",
-            "an_evicted_block_is_the_next_memorys_only_after_its_upload",
-        ],
-    },
-    Mutant {
         name: "transfer: the host's way is not valid afterwards",
         file: "crates/synced-mem/src/transfer.rs",
         old: r#"            self.make_host()?;
