@@ -124,8 +124,12 @@ impl Laboratory {
             let (from, to) = (root.join(&file), self.tree.join(&file));
             std::fs::create_dir_all(to.parent().context("a file without a folder")?)?;
             std::fs::copy(&from, &to).with_context(|| format!("cannot copy {file}"))?;
-            // Otherwise cargo would take every file for changed.
-            let modified = from.metadata()?.modified()?;
+            // Otherwise cargo would take every file for changed; but what an earlier run broke is built anew, or its last
+            // breakage would be taken for the whole.
+            let modified = match all().any(|mutant| mutant.file == file) {
+                true => SystemTime::now(),
+                false => from.metadata()?.modified()?,
+            };
             std::fs::File::options()
                 .write(true)
                 .open(&to)?
