@@ -61,8 +61,6 @@ mod shape;
 
 // In the order of the pages: a type's own functions first, then what other files add to it.
 mod blob;
-#[allow(unsafe_code)]
-mod guards;
 mod typed;
 
 mod buffer;
@@ -78,7 +76,7 @@ pub use blob::copy::Parts;
 pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;
-pub use guards::{Ref, RefMut};
 pub use shape::{MAX_AXES, Shape};
 pub use typed::Blob;
+pub use typed::guards::{Ref, RefMut};
 pub use window::{Window, WindowMut, WindowRef, Windows};

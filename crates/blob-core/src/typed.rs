@@ -1,6 +1,9 @@
 //! `Blob<T>`: a blob whose dtype is proven. Everything in it is a call of `AnyBlob`'s with the type put in; it holds no
 //! unsafe and decides nothing.
 
+#[allow(unsafe_code)]
+pub(crate) mod guards;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;

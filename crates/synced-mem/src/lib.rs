@@ -80,8 +80,6 @@
 //! through a guard takes effect on devices too; a range outside the memory is an error, not a null pointer.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code)]
-mod adopt;
 mod after;
 mod ahead;
 mod borrows;
@@ -90,12 +88,8 @@ mod bounds;
 pub mod conformance;
 mod copies;
 #[allow(unsafe_code)]
-mod copy;
-#[allow(unsafe_code)]
 mod device;
 mod error;
-#[allow(unsafe_code)]
-mod guards;
 #[allow(unsafe_code)]
 mod host;
 #[allow(unsafe_code)]
@@ -107,8 +101,6 @@ mod pool;
 mod queues;
 mod ranges;
 mod replicas;
-#[allow(unsafe_code)]
-mod scope;
 mod shared;
 mod state;
 mod stats;
@@ -121,13 +113,13 @@ mod within;
 
 pub use device::{Block, Device, DeviceId, Queue, QueueId, Route};
 pub use error::{Access, Error};
-pub use guards::{HostMut, HostRef};
 pub use host::HostBuffer;
 pub use memory::SyncedMem;
+pub use memory::scope::{LentMut, Scope, scope};
 pub use pool::HostPool;
 pub use replicas::Head;
-pub use scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;
+pub use shared::guards::{HostMut, HostRef};
 pub use stats::{Event, EventKind, Meter, Observer, Stats, Traffic};
 pub use token::{Arg, DeviceMut, DeviceRef};
 pub use upkeep::Place;

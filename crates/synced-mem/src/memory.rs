@@ -4,6 +4,9 @@
 //! `host(&self)` is a plain slice, two threads may read at once, and a device token outlives no invalidation.
 //! It leaves every decision about copies to `state`.
 
+mod adopt;
+pub(crate) mod scope;
+
 use std::fmt;
 use std::ops::Range;
 use std::ptr::{self, NonNull};

@@ -3,6 +3,11 @@
 //! A conflict is an error at once, nobody waits for a borrow who has not asked to, and the lock is not held while user
 //! code runs. It relies on `state` for the copies; it forms references to borrowed ranges only, from raw pointers.
 
+#[allow(unsafe_code)]
+mod copy;
+#[allow(unsafe_code)]
+pub(crate) mod guards;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};

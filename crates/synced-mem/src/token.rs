@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::guards::DeviceLease;
+use crate::shared::guards::DeviceLease;
 use crate::{Access, Block, Error, Queue, QueueId};
 
 /// Bytes of a device's copy, borrowed to be read by work on one queue.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::bounds::Sole;
-use crate::guards::{DeviceLease, Lease};
+use crate::shared::guards::{DeviceLease, Lease};
 use crate::state::{Intent, State};
 use crate::token::Span;
 use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};

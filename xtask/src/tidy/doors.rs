@@ -10,21 +10,18 @@ use super::{Finding, Source, Tree};
 
 /// The files that may hold `unsafe`.
 const UNSAFE: &[&str] = &[
-    "crates/blob-core/src/guards",
+    "crates/blob-core/src/typed",
     "crates/blob-io/src/source",
     "crates/blob-ops/src/cpu/aarch64",
     "crates/blob-ops/src/cpu/x86",
     "crates/blob-ops/src/cuda",
-    "crates/synced-mem/src/adopt",
     "crates/synced-mem/src/conformance",
-    "crates/synced-mem/src/copy",
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/device",
-    "crates/synced-mem/src/guards",
     "crates/synced-mem/src/host",
     "crates/synced-mem/src/loopback",
     "crates/synced-mem/src/memory",
-    "crates/synced-mem/src/scope",
+    "crates/synced-mem/src/shared",
     "crates/synced-mem/src/transfer",
 ];
 

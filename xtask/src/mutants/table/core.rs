@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "buffers: writing copies in",
-        file: "crates/blob-core/src/guards.rs",
+        file: "crates/blob-core/src/typed/guards.rs",
         old: "let mut bytes = memory.host_overwrite(range)?;",
         new: "let mut bytes = memory.host_mut(range)?;",
         test: &[
@@ -273,7 +273,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "typed: a misaligned write makes the device stale",
-        file: "crates/blob-core/src/guards.rs",
+        file: "crates/blob-core/src/typed/guards.rs",
         old: "        Some(address) => check_address::<T>(address),",
         new: "        Some(_) => Ok(()),",
         test: &[
@@ -284,7 +284,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "typed: refused values make the device stale",
-        file: "crates/blob-core/src/guards.rs",
+        file: "crates/blob-core/src/typed/guards.rs",
         old: r#"            T::check(&memory.host(range.clone())?)?;
 "#,
         new: "",

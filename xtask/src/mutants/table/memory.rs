@@ -421,7 +421,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "copy: always on the device",
-        file: "crates/synced-mem/src/copy.rs",
+        file: "crates/synced-mem/src/shared/copy.rs",
         old: "if (lacking, !preferred) < (host, true) =>",
         new: "if (lacking, !preferred) < (usize::MAX, host > 0) =>",
         test: &["-p", "blob-tests", "every_operation_on_blobs_costs"],
@@ -647,7 +647,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "copy: the destination's users are not waited for",
-        file: "crates/synced-mem/src/copy.rs",
+        file: "crates/synced-mem/src/shared/copy.rs",
         old: "        order(&mut copy.uses, &copy.home, to, Access::Write, None)?;",
         new: "        let _ = order;",
         test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
@@ -769,7 +769,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "scope: the slices do not get the newest bytes",
-        file: "crates/synced-mem/src/scope.rs",
+        file: "crates/synced-mem/src/memory/scope.rs",
         old: "    owned.bring_back().map(|()| result)",
         new: "    let _ = Owned::bring_back; Ok(result)",
         test: &[
