@@ -49,15 +49,11 @@ pub(crate) trait Machine {
     /// Asks for the cache line in which `bytes` start.
     fn prefetch(bytes: &[u8]);
 
-    /// Copies between slices of one length, past the caches where it can: then others see it after [`fence`](Self::fence).
+    /// Copies between slices of one length, past the caches where it can.
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
         dst.copy_from_slice(src);
     }
-
-    /// Ends what [`stream`](Self::stream) and [`tiles`](Self::tiles) began.
-    #[inline(always)]
-    fn fence() {}
 
     /// Moves a block in tiles; `false`, and nothing is moved, where there is no kernel for it.
     #[inline(always)]

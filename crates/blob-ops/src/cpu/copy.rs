@@ -82,7 +82,6 @@ impl Kernel for Copy<'_> {
     #[inline(always)]
     fn run<M: Machine>(self) {
         self.store.write::<M>(self.dst, self.src);
-        M::fence();
     }
 }
 
@@ -142,7 +141,6 @@ impl Kernel for Join<'_> {
             Way::Runs => self.runs::<M>(),
             Way::Blocks => self.blocks::<M>(),
         }
-        M::fence();
     }
 }
 
@@ -238,7 +236,6 @@ impl Kernel for Cut<'_, '_> {
             Way::Runs => self.runs::<M>(),
             Way::Blocks => self.blocks::<M>(),
         }
-        M::fence();
     }
 }
 

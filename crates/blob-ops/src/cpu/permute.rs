@@ -41,8 +41,7 @@ impl Kernel for Permute<'_> {
             store,
         } = self;
         if plan.axes.as_slice().is_empty() {
-            store.write::<M>(dst, &src[..dst.len()]);
-            return M::fence();
+            return store.write::<M>(dst, &src[..dst.len()]);
         }
         let mut moves = Moves {
             plan,
@@ -59,7 +58,6 @@ impl Kernel for Permute<'_> {
             16 => moves.entries::<M, 16>(),
             _ => moves.runs::<M>(),
         }
-        M::fence();
     }
 }
 

@@ -27,6 +27,7 @@ impl Avx2 {
         fn with_avx2<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnAvx2>()
         }
+        let _fence = moves::Fence;
         // SAFETY: `with_avx2` is a safe function but for its need of AVX2. The field of `Avx2` is private and only
         // `detect` builds one, after the machine has said that it has AVX2; an instruction set does not go away.
         unsafe { with_avx2(kernel) }
@@ -55,6 +56,7 @@ impl Avx512 {
         fn with_avx512<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnAvx512>()
         }
+        let _fence = moves::Fence;
         // SAFETY: `with_avx512` is a safe function but for its need of these four features and the three that
         // avx512f implies to the compiler. The field of `Avx512` is private and only `detect` builds one, after the
         // machine has named all seven; they do not go away.
@@ -75,11 +77,6 @@ impl Machine for OnAvx2 {
     fn stream(dst: &mut [u8], src: &[u8]) {
         // SAFETY: safe but for its need of AVX2, which this machine has: only the token's `run` names this type.
         unsafe { moves::stream_avx2(dst, src) }
-    }
-
-    #[inline(always)]
-    fn fence() {
-        moves::fence();
     }
 
     #[inline(always)]
@@ -111,11 +108,6 @@ impl Machine for OnAvx512 {
     fn stream(dst: &mut [u8], src: &[u8]) {
         // SAFETY: safe but for its need of AVX-512 with F and BW, which this machine has: only the token's `run` names this type.
         unsafe { moves::stream_avx512(dst, src) }
-    }
-
-    #[inline(always)]
-    fn fence() {
-        moves::fence();
     }
 
     #[inline(always)]
@@ -155,4 +147,76 @@ fn prefetch(bytes: &[u8]) {
     // SAFETY: the instruction is a hint that reads nothing and never faults, whatever the address; it is part of SSE,
     // which every x86-64 has.
     unsafe { _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().cast()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::copy::{Copy, Cut, Join, Part, PartMut};
+    use super::super::permute::Permute;
+    use super::super::{Isa, Store};
+    use super::moves::watch;
+    use crate::plan::Permutation;
+
+    /// Nothing else shows it: this thread sees its own stores, and on most days others do too.
+    #[test]
+    fn no_kernel_leaves_stores_past_the_caches_unfenced() {
+        let src = vec![1; 64 << 10];
+        for isa in Isa::available() {
+            let mut dst = vec![0; 64 << 10];
+            let past = |name: &str, work: &mut dyn FnMut(&mut [u8])| {
+                let before = watch::stores().0;
+                let at = dst.as_ptr().align_offset(64);
+                work(&mut dst[at..][..48 << 10]);
+                let (begun, open) = watch::stores();
+                assert_eq!(begun > before, isa != Isa::Portable, "{name} on {isa:?}");
+                assert_eq!(open, 0, "{name} on {isa:?}");
+            };
+            run_each(isa, &src[..48 << 10], past);
+        }
+    }
+
+    /// Every kernel that moves bytes and may store them past the caches, once.
+    fn run_each(isa: Isa, src: &[u8], mut past: impl FnMut(&str, &mut dyn FnMut(&mut [u8]))) {
+        let store = Store::Past;
+        past("copy", &mut |dst| isa.run(Copy { src, dst, store }));
+        for run in [1, 3, 64, 4096] {
+            let part = Part {
+                bytes: &src[..src.len() / 2],
+                run,
+            };
+            let parts = &[part, part];
+            past("join", &mut |dst| {
+                let start = 0;
+                isa.run(Join {
+                    parts,
+                    start,
+                    dst,
+                    store,
+                });
+            });
+            past("cut", &mut |dst| {
+                let (one, other) = dst.split_at_mut(src.len() / 2);
+                let parts = &mut [one, other].map(|bytes| PartMut { bytes, run });
+                isa.run(Cut { src, parts, store });
+            });
+        }
+        let swaps: [(&[usize], &[usize]); 5] = [
+            (&[64, 768], &[1, 0]),
+            (&[16 << 10, 3], &[1, 0]),
+            (&[3, 16 << 10], &[1, 0]),
+            (&[2, 12, 2048], &[1, 0, 2]),
+            (&[2, 192, 128], &[1, 0, 2]),
+        ];
+        for (dims, order) in swaps {
+            let plan = Permutation::new(dims, order, 1);
+            past("permute", &mut |dst| {
+                isa.run(Permute {
+                    plan,
+                    src,
+                    dst,
+                    store,
+                });
+            });
+        }
+    }
 }

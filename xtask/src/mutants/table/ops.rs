@@ -185,4 +185,18 @@ pub(super) const ROWS: &[Mutant] = &[
         new: "all[top..].contains",
         test: &["-p", "blob-ops", "the_switch_is_a_ceiling"],
     },
+    Mutant {
+        name: "x86: AVX-512 does not fence what went past the caches",
+        file: "crates/blob-ops/src/cpu/x86.rs",
+        old: "let _fence = moves::Fence;\n        // SAFETY: `with_avx512`",
+        new: "// SAFETY: `with_avx512`",
+        test: &["-p", "blob-ops", "unfenced"],
+    },
+    Mutant {
+        name: "x86: AVX2 does not fence what went past the caches",
+        file: "crates/blob-ops/src/cpu/x86.rs",
+        old: "let _fence = moves::Fence;\n        // SAFETY: `with_avx2`",
+        new: "// SAFETY: `with_avx2`",
+        test: &["-p", "blob-ops", "unfenced"],
+    },
 ];

@@ -11,12 +11,44 @@ use super::super::Store;
 use super::super::transpose::Block;
 use std::arch::x86_64::*;
 
-/// Ends the stores that went past the caches: what comes after is seen after them. Until then nothing may touch their
-/// bytes, not even this thread (`std::arch::x86_64`, safety of non-temporal stores).
-#[inline(always)]
-pub(super) fn fence() {
-    // SAFETY: part of SSE, which every x86-64 has; it touches no memory.
-    unsafe { _mm_sfence() }
+/// Ends, when it is dropped, the stores that went past the caches: what comes after is seen after them. Until then
+/// nothing may touch their bytes, not even this thread (`std::arch::x86_64`, safety of non-temporal stores). A token's
+/// `run` holds one, so that no kernel can forget it, nor leave without it by a panic.
+pub(super) struct Fence;
+
+impl Drop for Fence {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: part of SSE, which every x86-64 has; it touches no memory.
+        unsafe { _mm_sfence() }
+        #[cfg(test)]
+        watch::fenced();
+    }
+}
+
+/// What no result of a test would show: whether this thread's stores past the caches were fenced.
+#[cfg(test)]
+pub(in super::super) mod watch {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BEGUN: Cell<u64> = const { Cell::new(0) };
+        static OPEN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn streamed() {
+        BEGUN.set(BEGUN.get() + 1);
+        OPEN.set(OPEN.get() + 1);
+    }
+
+    pub(super) fn fenced() {
+        OPEN.set(0);
+    }
+
+    /// How often this thread has begun to store past the caches, and how often since its last fence.
+    pub(in super::super::super) fn stores() -> (u64, u64) {
+        (BEGUN.get(), OPEN.get())
+    }
 }
 
 /// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses them.
@@ -36,6 +68,8 @@ macro_rules! stream {
         #[target_feature(enable = $features)]
         pub(super) fn $name(dst: &mut [u8], src: &[u8]) {
             assert_eq!(dst.len(), src.len());
+            #[cfg(test)]
+            watch::streamed();
             let head = dst.as_ptr().align_offset($bytes).min(dst.len());
             let (start, dst) = dst.split_at_mut(head);
             // A copy of no bytes is a call all the same, and two of them took as long as a line of 64 bytes.
@@ -104,6 +138,8 @@ macro_rules! tiles {
                     .iter()
                     .fold(dst.addr(), |all, to| all | (dst.addr() + to));
                 let past = block.store == Store::Past && places % BYTES == 0;
+                #[cfg(test)]
+                past.then(watch::streamed);
                 for x in starts(xs, N) {
                     let to: &[usize; N] = block.to[x..].first_chunk().expect("N entries from x");
                     for y in starts(ys, N) {
@@ -131,7 +167,7 @@ macro_rules! tiles {
                                 // SAFETY: as for the rows, with `ys` and `dst`, which is borrowed for writing. A tile that
                                 // is `alone` starts at whole tiles, so the place is a multiple of `BYTES`, as `places`
                                 // and `y · W` are. No other tile of the block touches its bytes, other blocks have
-                                // others, and the kernel fences before it returns them.
+                                // others, and the token fences before the kernel's bytes are anyone's.
                                 true => unsafe { $stream(dst.add(at).cast(), lines[i]) },
                                 // SAFETY: as above, and any alignment will do.
                                 false => unsafe { $store(dst.add(at).cast(), lines[i]) },
