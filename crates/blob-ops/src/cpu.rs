@@ -46,6 +46,9 @@ pub(crate) trait Kernel {
 
 /// What an instruction set offers besides wider registers.
 pub(crate) trait Machine {
+    /// Whether a product and a sum are one instruction.
+    const FUSED: bool = false;
+
     /// Asks for the cache line in which `bytes` start.
     fn prefetch(bytes: &[u8]);
 
@@ -179,6 +182,14 @@ impl Isa {
             Isa::Portable => "portable",
             Isa::Avx2(_) => "avx2",
             Isa::Avx512(_) => "avx512",
+        }
+    }
+
+    /// Registers of half the width where this one's are the widest.
+    pub(crate) fn narrower(self) -> Isa {
+        match self {
+            Isa::Avx512(token) => Isa::Avx2(token.avx2()),
+            other => other,
         }
     }
 

@@ -57,7 +57,7 @@ impl Histogram {
             dtype,
             isa,
             tables: Tables::new(grid(min, max, bins)),
-            scratch: Scratch::new(),
+            scratch: Scratch::default(),
             pending: Vec::new(),
         })
     }

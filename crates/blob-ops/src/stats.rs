@@ -36,7 +36,7 @@ impl StatsAccumulator {
             dtype,
             isa,
             pending: Vec::new(),
-            scratch: Scratch::new(),
+            scratch: Scratch::default(),
             tree: Tree::default(),
         }
     }

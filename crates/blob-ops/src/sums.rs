@@ -100,12 +100,10 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
 }
 
 fn sum_piece(isa: Isa, term: Term, dtype: DType, bytes: &[u8]) -> Option<Total> {
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::default();
     let mut tree = Tree::default();
-    let mut blocks = bytes.chunks(BLOCK * dtype.size()).peekable();
-    while let Some(block) = blocks.next() {
-        let ahead = blocks.peek().copied().unwrap_or(&[]);
-        tree.push(sums::block(isa, term, dtype, block, ahead, &mut scratch));
+    for block in bytes.chunks(BLOCK * dtype.size()) {
+        tree.push(sums::block(isa, term, dtype, block, &mut scratch));
     }
     tree.total()
 }

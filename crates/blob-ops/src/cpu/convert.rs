@@ -153,7 +153,7 @@ impl<E: Element, T: Target<E::Lane>> Kernel for Convert<'_, E, T> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(self) {
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         let targets = bytemuck::cast_slice_mut::<u8, T::Raw>(self.target);
         let blocks = self.source.chunks(BLOCK * E::SIZE);
         for (block, targets) in blocks.zip(targets.chunks_mut(BLOCK)) {
@@ -288,7 +288,7 @@ impl<E: Element<Lane: Bounded>> Kernel for Search<'_, E> {
     #[inline(always)]
     fn run<M: Machine>(self) -> Self::Out {
         let bounds = E::Lane::bounds(self.holds);
-        let mut scratch = Scratch::new();
+        let mut scratch = Scratch::default();
         for (block, bytes) in self.source.chunks(STEP * E::SIZE).enumerate() {
             let lanes = E::lanes(bytes, &mut scratch);
             let held = lanes.iter().fold(true, |held, x| held & x.is_held(bounds));

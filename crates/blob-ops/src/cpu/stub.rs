@@ -25,6 +25,10 @@ impl Avx512 {
         None
     }
 
+    pub(crate) fn avx2(self) -> Avx2 {
+        match self {}
+    }
+
     pub(crate) fn run<K: Kernel>(self, _: K) -> K::Out {
         match self {}
     }

@@ -1,4 +1,4 @@
-//! Σ|x| and Σx² of one block: floats in f64 with 16 lanes and no FMA, integers exactly.
+//! Σ|x| and Σx² of one block: floats in f64 with 16 lanes, integers exactly. No FMA but where it changes no bit.
 //!
 //! ```text
 //! lane[element mod 16] of a group of 256 += f(x), lanes of the block += lanes of the group
@@ -40,21 +40,26 @@ impl Join for Total {
     }
 }
 
-/// The sum of the terms of a block of whole elements. `ahead` is what will be read next.
+/// The sum of the terms of a block of whole elements. Asks for nothing ahead: a block is read once and in order, and with
+/// a prefetch of the next one a sum took 0.55 of memcpy's time instead of 0.47 (256 MiB of f32, AMD EPYC Zen 4).
 pub(crate) fn block(
     isa: Isa,
     term: Term,
     dtype: DType,
     bytes: &[u8],
-    ahead: &[u8],
     scratch: &mut Scratch,
 ) -> Total {
+    // Conversion to f64 bounds the sum of squares: 16,384 f32 in cache take 1.33 µs in registers of AVX-512, 1.07 with
+    // FMA, 0.80 with FMA in those of AVX2; sums of magnitudes 1.22 and 1.65 (AMD EPYC Zen 4).
+    let isa = match term {
+        Term::Square => isa.narrower(),
+        Term::Absolute => isa,
+    };
     macro_rules! run {
         ($kernel:ident, $element:ty) => {
             isa.run($kernel::<$element> {
                 term,
                 bytes,
-                ahead,
                 scratch,
                 element: PhantomData,
             })
@@ -80,7 +85,6 @@ pub(crate) fn block(
 struct Floats<'a, E> {
     term: Term,
     bytes: &'a [u8],
-    ahead: &'a [u8],
     scratch: &'a mut Scratch,
     element: PhantomData<E>,
 }
@@ -91,27 +95,27 @@ impl<E: Element> Kernel for Floats<'_, E> {
     fn run<M: Machine>(self) -> Total {
         let lanes = E::lanes(self.bytes, self.scratch);
         Total::Float(match self.term {
-            Term::Absolute => sum::<M, _>(lanes, self.ahead, |v| v.abs()),
-            Term::Square => sum::<M, _>(lanes, self.ahead, |v| v * v),
+            Term::Absolute => sum(lanes, |sum, v| sum + v.abs()),
+            // The same bits, as the product is exact.
+            Term::Square if M::FUSED && E::Lane::EXACT_SQUARE => {
+                sum(lanes, |sum, v| v.mul_add(v, sum))
+            }
+            Term::Square => sum(lanes, |sum, v| sum + v * v),
         })
     }
 }
 
 #[inline(always)]
-fn sum<M: Machine, L: Lane>(lanes: &[L], ahead: &[u8], term: impl Fn(f64) -> f64) -> f64 {
+fn sum<L: Lane>(lanes: &[L], add: impl Fn(f64, f64) -> f64) -> f64 {
     let (groups, last) = lanes.as_chunks::<GROUP>();
     let mut sums = [0.0; LANES];
-    let mut ahead = ahead.chunks(size_of::<[L; GROUP]>());
     for group in groups {
-        for line in ahead.next().unwrap_or(&[]).chunks(64) {
-            M::prefetch(line);
-        }
-        add_group(&mut sums, group, &term);
+        add_group(&mut sums, group, &add);
     }
     if !last.is_empty() {
         let mut group = [L::ZERO; GROUP];
         group[..last.len()].copy_from_slice(last);
-        add_group(&mut sums, &group, &term);
+        add_group(&mut sums, &group, &add);
     }
     for half in [8, 4, 2, 1] {
         for i in 0..half {
@@ -122,11 +126,11 @@ fn sum<M: Machine, L: Lane>(lanes: &[L], ahead: &[u8], term: impl Fn(f64) -> f64
 }
 
 #[inline(always)]
-fn add_group<L: Lane>(sums: &mut [f64; LANES], group: &[L; GROUP], term: &impl Fn(f64) -> f64) {
+fn add_group<L: Lane>(sums: &mut [f64; LANES], group: &[L; GROUP], add: &impl Fn(f64, f64) -> f64) {
     for i in 0..LANES {
         let mut sum = 0.0;
         for row in 0..ROWS {
-            sum += term(group[row * LANES + i].wide());
+            sum = add(sum, group[row * LANES + i].wide());
         }
         sums[i] += sum;
     }
@@ -135,7 +139,6 @@ fn add_group<L: Lane>(sums: &mut [f64; LANES], group: &[L; GROUP], term: &impl F
 struct Integers<'a, E> {
     term: Term,
     bytes: &'a [u8],
-    ahead: &'a [u8],
     scratch: &'a mut Scratch,
     element: PhantomData<E>,
 }
@@ -161,9 +164,6 @@ impl<E: Element<Lane: Magnitude>> Kernel for Integers<'_, E> {
     type Out = Total;
     #[inline(always)]
     fn run<M: Machine>(self) -> Total {
-        for line in self.ahead.chunks(64) {
-            M::prefetch(line);
-        }
         let lanes = E::lanes(self.bytes, self.scratch);
         let magnitudes = lanes.iter().map(|x| x.magnitude());
         if self.term == Term::Absolute {

@@ -13,23 +13,25 @@ use super::transpose::Block;
 use super::{Kernel, Machine};
 use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
-/// Proof that this machine runs AVX2.
+/// Proof that this machine runs AVX2, and FMA, which came with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Avx2(());
 
 impl Avx2 {
     pub(crate) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Avx2(()))
+        let both = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        both.then_some(Avx2(()))
     }
 
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
-        #[target_feature(enable = "avx2")]
+        #[target_feature(enable = "avx2,fma")]
         fn with_avx2<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnAvx2>()
         }
         let _fence = moves::Fence;
-        // SAFETY: `with_avx2` is a safe function but for its need of AVX2. The field of `Avx2` is private and only
-        // `detect` builds one, after the machine has said that it has AVX2; an instruction set does not go away.
+        // SAFETY: `with_avx2` is a safe function but for its need of AVX2 and FMA. The field of `Avx2` is private; only
+        // `Avx2::detect` and `Avx512::avx2` build one, the first after the machine has said that it has both, the other
+        // from a token that says the same; an instruction set does not go away.
         unsafe { with_avx2(kernel) }
     }
 }
@@ -51,8 +53,13 @@ impl Avx512 {
         all.then_some(Avx512(()))
     }
 
+    /// Whoever has this has that.
+    pub(crate) fn avx2(self) -> Avx2 {
+        Avx2(())
+    }
+
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Out {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,fma")]
         fn with_avx512<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnAvx512>()
         }
@@ -68,6 +75,8 @@ impl Avx512 {
 enum OnAvx2 {}
 
 impl Machine for OnAvx2 {
+    const FUSED: bool = true;
+
     #[inline(always)]
     fn prefetch(bytes: &[u8]) {
         prefetch(bytes);
@@ -99,6 +108,8 @@ impl Machine for OnAvx2 {
 enum OnAvx512 {}
 
 impl Machine for OnAvx512 {
+    const FUSED: bool = true;
+
     #[inline(always)]
     fn prefetch(bytes: &[u8]) {
         prefetch(bytes);

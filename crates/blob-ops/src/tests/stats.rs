@@ -245,7 +245,7 @@ impl<E: Element<Lane = f32>> Kernel for Lanes<'_, E> {
     #[inline(always)]
     fn run<M: Machine>(self) -> Vec<u32> {
         let lanes = self.0.chunks(2 * BLOCK).flat_map(|block| {
-            let mut scratch = Scratch::new();
+            let mut scratch = Scratch::default();
             E::lanes(block, &mut scratch).to_vec()
         });
         lanes.map(f32::to_bits).collect()
