@@ -86,7 +86,10 @@ fn about(print: &Print, options: &Options) {
     let crates = ["ndarray", "candle-core", "strided-perm"];
     let versions = crates.map(|name| format!("{name} {}", version(name)));
     print.about(&format!("crates: {}", versions.join(", ")));
-    print.about(&format!("crates: medians of {} pairs", options.rounds));
+    print.about(&format!(
+        "crates: medians of {} pairs, of fewer where a crate is slow",
+        options.rounds
+    ));
     print.about(&format!("crates' memory: {}", measure::memory()));
 }
 

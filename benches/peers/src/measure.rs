@@ -10,6 +10,10 @@ use crate::peers::Work;
 /// Bytes that a measurement moves at least, milliseconds: the clock costs nothing beside it. As in our own bench.
 const WORK: usize = 64 << 20;
 
+/// After so many seconds, three pairs are enough: what is many times slower than memcpy needs no second decimal.
+const ENOUGH: f64 = 2.0;
+const LEAST_ROUNDS: usize = 3;
+
 /// The memory whose pages are looked at.
 const PROBE: usize = 256 << 20;
 
@@ -39,7 +43,7 @@ pub(crate) struct Figure {
     pub(crate) ratio: f64,
 }
 
-/// Medians of so many pairs; the first pair is not counted. Small work is repeated within a pair.
+/// Medians of so many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated within a pair.
 ///
 /// # Errors
 ///
@@ -47,7 +51,11 @@ pub(crate) struct Figure {
 pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> Result<Figure> {
     let runs = WORK.div_ceil(size_of_val(copy.from).max(1));
     let (mut times, mut ratios) = (Vec::new(), Vec::new());
+    let begin = Instant::now();
     for round in 0..=rounds {
+        if round > LEAST_ROUNDS && begin.elapsed().as_secs_f64() > ENOUGH {
+            break;
+        }
         let start = Instant::now();
         for _ in 0..runs {
             work.run()?;
