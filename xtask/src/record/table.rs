@@ -40,7 +40,8 @@ struct Row {
 #[derive(Default)]
 pub(super) struct Table {
     about: Vec<String>,
-    memcpy: Vec<String>,
+    /// A payload with the rates of the programs.
+    memcpy: Vec<(String, Vec<String>)>,
     rows: Vec<Row>,
 }
 
@@ -64,8 +65,7 @@ impl Table {
                 ["about", text] => self.about(text),
                 ["memcpy", who, payload, threads, rate] => {
                     let rate: f64 = rate.parse().with_context(|| line.to_owned())?;
-                    let text = format!("{payload}: {rate:.1} in {who} by {threads}");
-                    self.memcpy.push(text);
+                    self.rate(payload, format!("{rate:.1} {who} {threads}t"));
                 }
                 ["row", case, who, threads, seconds, ratio, ref bar @ ..] => {
                     let figure = Figure {
@@ -82,6 +82,13 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    fn rate(&mut self, payload: &str, text: String) {
+        match self.memcpy.iter_mut().find(|(known, _)| known == payload) {
+            Some((_, rates)) => rates.push(text),
+            None => self.memcpy.push((payload.to_owned(), vec![text])),
+        }
     }
 
     fn row(&mut self, case: &str, who: &str) -> Result<&mut Row> {
@@ -106,9 +113,13 @@ impl Table {
         for line in &self.about {
             page.push_str(&format!("* {line}\n"));
         }
-        page.push_str("* memcpy, GB/s read and written: ");
-        page.push_str(&self.memcpy.join("; "));
-        page.push_str(&format!("\n\n{LEGEND}\n"));
+        for (payload, rates) in &self.memcpy {
+            let rates = rates.join(", ");
+            page.push_str(&format!(
+                "* memcpy, GB/s read and written, {payload}: {rates}\n"
+            ));
+        }
+        page.push_str(&format!("\n{LEGEND}\n"));
         let marks: Vec<String> = self.rows.iter().map(|row| row.marks().join(", ")).collect();
         let with = |mark: &str| marks.iter().filter(|marks| marks.contains(mark)).count();
         let counts = ["MISSED", "SLOWER", "BEHIND 1t", "BEHIND 2t"]
@@ -157,8 +168,9 @@ impl Row {
             let behind = self
                 .best(ours.threads)
                 .map(|best| ours.seconds / best.seconds);
-            if let Some(behind) = behind.filter(|behind| *behind > 1.0) {
-                let percent = 100.0 * (behind - 1.0);
+            // Less than one in the last digit shown is none.
+            let percent = behind.map(|behind| (100.0 * (behind - 1.0)).round());
+            if let Some(percent) = percent.filter(|percent| *percent >= 1.0) {
                 marks.push(format!("BEHIND {}t {percent:.0} %", ours.threads));
             }
         }
@@ -228,7 +240,7 @@ mod tests {
     #[test]
     fn nothing_is_marked_without_a_fault() {
         assert!(marks(&[OURS_SAY]).iter().all(Vec::is_empty));
-        let equal = "row\tadd\tnumpy\t1\t0.010\t0.9\n";
+        let equal = "row\tadd\tnumpy\t1\t0.00996\t0.9\n";
         assert!(marks(&[OURS_SAY, equal]).iter().all(Vec::is_empty));
     }
 
@@ -267,7 +279,7 @@ mod tests {
             row\tfill, 64 KiB\tndarray\t2\t0.000001\t2\nrow\tadd\tcandle\t1\t0.5\t2\n";
         let page = table(&[OURS_SAY, peers]).markdown();
         assert_eq!(page.matches("* machine: M").count(), 1);
-        assert!(page.contains("256 MiB: 40.2 in blob by 1"), "{page}");
+        assert!(page.contains("written, 256 MiB: 40.2 blob 1t\n"), "{page}");
         for line in [
             "| add | 0.95 | 10.00 (0.90) | 10.00 (0.90) | 500.00 candle | 500.00 candle |  |  |  |  | 500.00 |  |  |",
             "| fill, 64 KiB |  | 2.00 (1.50) | 2.00 (1.50) | 3.00 ndarray | 1.00 ndarray |  |  |  | 3.00 / 1.00 |  |  | BEHIND 2t 100 % |",
