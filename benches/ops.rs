@@ -1,131 +1,178 @@
-//! What the operations cost, as ratios to memcpy: `cargo bench -p blob-benches --bench ops -- [--mib N] [--only TEXT]`.
+//! What the operations cost, as ratios to memcpy: `cargo bench -p blob-benches --bench ops -- [--mib N] [--only TEXT]
+//! [--rounds N] [--dtypes] [--tsv] [--list]`.
 //!
-//! A figure is the median of paired runs, the operation and a memcpy of its payload by as many threads in turn, in this
-//! process, into memory that is there already. A second part has payloads that stay in the caches.
+//! A figure is the median of paired runs, the operation and a memcpy of its input in turn, in this process, into memory
+//! that is there already. `--dtypes` measures everything element by element on other dtypes, and nothing else.
 
 #[path = "ops/cases.rs"]
 mod cases;
+#[path = "ops/measure.rs"]
+mod measure;
+#[path = "ops/own.rs"]
+mod own;
 #[path = "ops/run.rs"]
 mod run;
 #[allow(dead_code)] // only the machine's name and the median: these rows have columns of their own
 mod table;
 
-use std::hint::black_box;
-use std::time::Instant;
+use measure::{Bench, Figures};
+use own::Line;
 
-use cases::Case;
-use rayon::ThreadPool;
-use table::median;
+/// What the command line asks for.
+struct Options {
+    mib: usize,
+    only: String,
+    rounds: usize,
+    dtypes: bool,
+    /// Lines for `cargo xtask record` in place of a table.
+    tsv: bool,
+    /// The names of what the peers measure too, and no figures.
+    list: bool,
+}
 
-/// Pairs of measurements; medians are of these.
-const ROUNDS: usize = 9;
-
-/// Bytes that a measurement moves at least, milliseconds: the clock and the start on a pool cost nothing beside it.
-const WORK: usize = 64 << 20;
-
-/// A memcpy of less stays on one thread, as the operations do: cut in two it takes several times as long.
-const SMALL: usize = 1 << 20;
+/// Lines of one payload.
+struct Section {
+    title: String,
+    kib: usize,
+    lines: Vec<Line>,
+}
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    let after = |name: &str| {
-        args.iter()
-            .position(|a| a == name)
-            .and_then(|at| args.get(at + 1))
-    };
-    let mib: usize = after("--mib").map_or(256, |n| n.parse().expect("--mib takes a number"));
-    let only = after("--only").map_or("", String::as_str);
-    let pools = [1, 2].map(pool);
-    println!("machine: {}", table::machine());
-    println!("instruction set: {}", blob_ops::instruction_set());
-    section(&format!("{mib} MiB"), cases::large(mib), only, &pools);
-    for kib in [64, 4096] {
-        section(
-            &format!("{kib} KiB, in cache"),
-            cases::small(kib),
-            only,
-            &pools,
-        );
+    let options = Options::parse(std::env::args().skip(1));
+    if options.list {
+        let cases = cases::sections(options.mib).into_iter();
+        cases
+            .flat_map(|(_, cases)| cases)
+            .for_each(|case| println!("{}", case.name));
+        return;
+    }
+    let bench = Bench::new(options.rounds);
+    for text in [
+        format!("machine: {}", table::machine()),
+        format!("blob's instruction set: {}", blob_ops::instruction_set()),
+        format!("blob: medians of {} pairs", options.rounds),
+        format!("blob's memory: {}", measure::memory()),
+    ] {
+        println!("{}{text}", if options.tsv { "about\t" } else { "" });
+    }
+    for mut section in sections(&options) {
+        section
+            .lines
+            .retain(|line| line.name.contains(&options.only));
+        if !section.lines.is_empty() {
+            print_section(&section, &bench, options.tsv);
+        }
     }
 }
 
-/// The cases whose names contain `only`, a line each.
-fn section(title: &str, cases: Vec<Case>, only: &str, pools: &[ThreadPool; 2]) {
-    println!("\n{title}: time / memcpy by as many threads; time of 2 threads / 1 thread");
-    println!(
-        "{:<42} {:>8} {:>8} {:>8} {:>6}",
-        "case", "1 thread", "2", "2 / 1", "bar"
-    );
-    for case in cases.iter().filter(|case| case.name.contains(only)) {
-        let Figures { one, two, speed } = measure(case, pools);
-        let bar = case.bar.map_or(String::new(), |bar| bar.to_string());
-        let missed = if case.bar.is_some_and(|bar| one > bar) {
-            " MISSED"
-        } else {
-            ""
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Self {
+        let mut options = Self {
+            mib: 256,
+            only: String::new(),
+            rounds: 9,
+            dtypes: false,
+            tsv: false,
+            list: false,
         };
-        let slower = if speed > 1.05 { " SLOWER" } else { "" };
+        while let Some(word) = words.next() {
+            let mut value = || words.next().unwrap_or_else(|| panic!("{word} what?"));
+            let number = |text: String| text.parse::<usize>().expect("a number").max(1);
+            match word.as_str() {
+                "--mib" => options.mib = number(value()),
+                "--only" => options.only = value(),
+                "--rounds" => options.rounds = number(value()),
+                "--dtypes" => options.dtypes = true,
+                "--tsv" => options.tsv = true,
+                "--list" => options.list = true,
+                // Cargo's own word to every bench.
+                "--bench" => (),
+                _ => panic!("unknown: {word:?}"),
+            }
+        }
+        options
+    }
+}
+
+fn sections(options: &Options) -> Vec<Section> {
+    if options.dtypes {
+        let kib = options.mib << 10;
+        let (title, lines) = (cases::payload(kib), own::dtypes(options.mib));
+        return vec![Section { title, kib, lines }];
+    }
+    let section = |(kib, cases): (usize, Vec<cases::Case>)| {
+        let mut lines: Vec<Line> = cases.into_iter().map(Line::from).collect();
+        lines.extend(match cases::CACHED.contains(&kib) {
+            true => own::small(kib),
+            false => own::large(kib >> 10),
+        });
+        let title = cases::payload(kib);
+        Section { title, kib, lines }
+    };
+    cases::sections(options.mib)
+        .into_iter()
+        .map(section)
+        .collect()
+}
+
+fn print_section(section: &Section, bench: &Bench, tsv: bool) {
+    let Section { title, kib, lines } = section;
+    let [one, two] = bench.memcpy_rate(kib << 10);
+    if tsv {
+        println!("memcpy\tblob\t{title}\t1\t{one}\nmemcpy\tblob\t{title}\t2\t{two}");
+    } else {
+        println!("\n{title}: memcpy reads and writes {one:.1} GB/s by one thread, {two:.1} by two");
         println!(
-            "{:<42} {one:>8.2} {two:>8.2} {speed:>8.2} {bar:>6}{missed}{slower}",
-            case.name
+            "{:<42} {:>8} {:>9} {:>11} {:>11} {:>8} {:>6} {:>6}",
+            "case", "1 thread", "2 threads", "1 thread", "2 threads", "2/memcpy", "2/1", "bar"
+        );
+        println!(
+            "{:<42} {:>18} {:>23} {:>8}",
+            "", "/ memcpy by one", "time", "by two"
+        );
+    }
+    for line in lines {
+        let figures = bench.line(line);
+        match tsv {
+            true => print_fields(line, &figures),
+            false => print_row(line, &figures),
+        }
+    }
+}
+
+fn print_row(line: &Line, figures: &Figures) {
+    let Figures {
+        seconds: [one_time, two_time],
+        ratio: [one, two],
+        by_two,
+        speed,
+    } = figures;
+    let bar = line.bar.map_or(String::new(), |bar| bar.to_string());
+    let missed = line.bar.is_some_and(|bar| *one > bar);
+    println!(
+        "{:<42} {one:>8.2} {two:>9.2} {:>11} {:>11} {by_two:>8.2} {speed:>6.2} {bar:>6}{}{}",
+        line.name,
+        time(*one_time),
+        time(*two_time),
+        if missed { " MISSED" } else { "" },
+        if *speed > 1.05 { " SLOWER" } else { "" },
+    );
+}
+
+fn print_fields(line: &Line, figures: &Figures) {
+    let bar = line.bar.map_or(String::new(), |bar| bar.to_string());
+    for (threads, (seconds, ratio)) in figures.seconds.iter().zip(figures.ratio).enumerate() {
+        let threads = threads + 1;
+        println!(
+            "row\t{}\tblob\t{threads}\t{seconds}\t{ratio}\t{bar}",
+            line.name
         );
     }
 }
 
-fn pool(threads: usize) -> ThreadPool {
-    let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-    builder.build().expect("threads can be started")
-}
-
-/// What one case costs.
-struct Figures {
-    /// Over memcpy by one thread, the operation having one.
-    one: f64,
-    /// Over memcpy by two, the operation having two.
-    two: f64,
-    /// Two threads over one.
-    speed: f64,
-}
-
-/// Seconds that so many runs take.
-fn time(runs: usize, mut f: impl FnMut()) -> f64 {
-    let start = Instant::now();
-    (0..runs).for_each(|_| f());
-    start.elapsed().as_secs_f64()
-}
-
-fn measure(case: &Case, pools: &[ThreadPool; 2]) -> Figures {
-    let whole = run::blob(&case.dims);
-    let mut copy = vec![0u8; whole.byte_len()];
-    let mut op = run::prepare(&case.op, &whole);
-    let runs = WORK.div_ceil(whole.byte_len().max(1));
-    let mut rounds = Vec::with_capacity(ROUNDS + 1);
-    for _ in 0..=ROUNDS {
-        rounds.push(pools.each_ref().map(|pool| {
-            pool.install(|| {
-                let ours = time(runs, &mut op);
-                let bytes = whole.data_bytes().expect("nobody writes");
-                (ours, time(runs, || memcpy(&mut copy, &bytes)))
-            })
-        }));
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.2} µs", s * 1e6),
+        s => format!("{:.2} ms", s * 1e3),
     }
-    // The first round touched the memory for the first time.
-    let of = |figure: fn(&[(f64, f64); 2]) -> f64| median(rounds[1..].iter().map(figure));
-    Figures {
-        one: of(|[one, _]| one.0 / one.1),
-        two: of(|[_, two]| two.0 / two.1),
-        speed: of(|[one, two]| two.0 / one.0),
-    }
-}
-
-/// By one thread or by two, as the current pool has.
-fn memcpy(dst: &mut [u8], src: &[u8]) {
-    let (dst, src) = (black_box(dst), black_box(src));
-    if rayon::current_num_threads() == 1 || src.len() < SMALL {
-        return dst.copy_from_slice(src);
-    }
-    // A whole number of pages each.
-    let half = (src.len() / 2).next_multiple_of(4096).min(src.len());
-    let ((dst, rest), (src, from)) = (dst.split_at_mut(half), src.split_at(half));
-    rayon::join(|| dst.copy_from_slice(src), || rest.copy_from_slice(from));
 }

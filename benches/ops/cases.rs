@@ -1,6 +1,7 @@
-//! What `ops` measures: cases with the names that the peers' script gives them (benches/peers/ops.py), and their bars.
+//! What is measured beside the peers: names, shapes, operations on f32, and the bars. Pure.
 //!
-//! Pure: shapes and names. The bars are the project's own, times of one thread over memcpy's.
+//! Our bench and `cargo xtask peers` both compile this file; `benches/peers/ops.py` has the same list in Python. The bars
+//! are the project's own, times of one thread over memcpy's.
 
 /// The seven extents of the two tensors, 256 MiB of f32 each.
 const A: [usize; 7] = [8, 8, 8, 16, 16, 8, 64];
@@ -20,21 +21,34 @@ const PAIRS: [(usize, usize); 10] = [
     (1, 4),
 ];
 
-/// What is measured. Parts are equal, the operands of what is computed are alike.
+/// What is done to a tensor `x`. Element-wise operations write into `y`, which begins as a copy of `x`.
+#[derive(Clone, Debug)]
 pub(crate) enum Op {
+    /// Equal parts of `x` along an axis, put together again.
     Merge { axis: usize, parts: usize },
+    /// The reverse: `x` into equal tensors along an axis.
     Split { axis: usize, parts: usize },
+    /// Axis `i` of the result is axis `order[i]` of `x`.
     Permute(Vec<usize>),
+    /// y += x
     Add,
+    /// y *= a number
     Scale,
+    /// Σ|x|
     Asum,
+    /// Σx²
     Sumsq,
+    /// y = 1
     Fill,
 }
 
+/// One line of every table.
+#[derive(Clone, Debug)]
 pub(crate) struct Case {
+    /// What all tables call it; a shape in it is that at 256 MiB.
     pub(crate) name: String,
     pub(crate) op: Op,
+    /// The shape of `x`, row-major.
     pub(crate) dims: Vec<usize>,
     /// The most that one thread may take, where the project has said so.
     pub(crate) bar: Option<f64>,
@@ -52,7 +66,22 @@ impl Case {
     }
 }
 
-/// All cases at about this size: the outermost extent is scaled, as the peers' script does it.
+/// Every case with the payload in KiB of its section: about `mib` MiB first, then the sizes in cache.
+pub(crate) fn sections(mib: usize) -> Vec<(usize, Vec<Case>)> {
+    let mut all = vec![(mib << 10, large(mib))];
+    all.extend(CACHED.map(|kib| (kib, small(kib))));
+    all
+}
+
+/// A payload in words: those that stay in the caches in KiB, as the names of the cases have it.
+pub(crate) fn payload(kib: usize) -> String {
+    match kib {
+        kib if CACHED.contains(&kib) => format!("{kib} KiB, in cache"),
+        kib => format!("{} MiB", kib >> 10),
+    }
+}
+
+/// All cases at about this size: the outermost extent is scaled.
 pub(crate) fn large(mib: usize) -> Vec<Case> {
     let scale = |n: usize| (n * mib / 256).max(1);
     let scaled = |dims: &[usize; 7]| {
@@ -116,33 +145,44 @@ fn elements(dims: &[usize]) -> [Case; 5] {
     ]
 }
 
+/// The sizes in KiB that stay in the caches: the second level of most cores, and the third.
+pub(crate) const CACHED: [usize; 2] = [64, 4096];
+
 /// A few cases of `kib` KiB, which stay in the caches. No bar is set for them.
 pub(crate) fn small(kib: usize) -> Vec<Case> {
     let count = kib * 256;
     let side = count.isqrt();
+    let ragged = [(count / (127 * 129)).max(1), 127, 129];
     let plane = (count / 3).min(224 * 224).isqrt();
     let images = (count / (3 * plane * plane)).max(1);
     let (lines, fours) = ([count / 64, 64], [count / 4, 4]);
-    let (axis, parts) = (1, 4);
+    let merge = |axis, parts| Op::Merge { axis, parts };
+    let split = |axis, parts| Op::Split { axis, parts };
+    let permute = |order: &[usize]| Op::Permute(order.to_vec());
     let case =
         |name: &str, op, dims: &[usize]| Case::new(format!("{name}, {kib} KiB"), op, dims, None);
     vec![
-        case("merge runs of 64 B", Op::Merge { axis, parts }, &lines),
-        case("split runs of 64 B", Op::Split { axis, parts }, &lines),
-        case("merge runs of 4 B", Op::Merge { axis, parts }, &fours),
-        case("split runs of 4 B", Op::Split { axis, parts }, &fours),
+        case("merge 2 parts at axis 0", merge(0, 2), &lines),
+        case("merge runs of 64 B", merge(1, 4), &lines),
+        case("split runs of 64 B", split(1, 4), &lines),
+        case("merge runs of 4 B", merge(1, 4), &fours),
+        case("split runs of 4 B", split(1, 4), &fours),
         case(
             &format!("transpose {side}x{side}"),
-            Op::Permute(vec![1, 0]),
+            permute(&[1, 0]),
             &[side, side],
         ),
+        case("transpose 127x129", permute(&[0, 2, 1]), &ragged),
         case(
             "permute nchw-nhwc",
-            Op::Permute(vec![0, 2, 3, 1]),
+            permute(&[0, 2, 3, 1]),
             &[images, 3, plane, plane],
         ),
         case("add", Op::Add, &[count]),
+        case("scale", Op::Scale, &[count]),
         case("asum", Op::Asum, &[count]),
+        case("sumsq", Op::Sumsq, &[count]),
+        case("fill", Op::Fill, &[count]),
     ]
 }
 

@@ -5,29 +5,56 @@
 use std::hint::black_box;
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::Part;
+use blob_ops::{Histogram, Part, Scalar, StatsAccumulator};
 
 use crate::cases::Op;
+use crate::own::{Line, What};
 
-/// Values that differ.
-pub(crate) fn blob(dims: &[usize]) -> AnyBlob {
+/// Small whole numbers, which every dtype holds.
+pub(crate) fn blob(dims: &[usize], dtype: DType) -> AnyBlob {
     let shape = Shape::new(dims).expect("a shape");
-    let mut blob = AnyBlob::new(shape, DType::F32).expect("it fits");
-    let mut values = blob.data_mut::<f32>().expect("memory");
-    for (i, value) in values.iter_mut().enumerate() {
-        *value = i as f32;
+    let mut small = AnyBlob::new(shape, DType::U8).expect("it fits");
+    let mut bytes = small.data_bytes_mut().expect("memory");
+    for (i, byte) in bytes.iter_mut().enumerate() {
+        // Not in order, so that a histogram does not fill one bin after another.
+        *byte = ((i as u32).wrapping_mul(0x9E37_79B9) >> 25) as u8;
     }
-    drop(values);
-    blob
+    drop(bytes);
+    blob_ops::convert(&small, dtype).expect("it fits")
 }
 
-/// One run of the operation, into blobs that are there already.
-pub(crate) fn prepare<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
+/// One run of the line's operation on `whole`, into blobs that are there already.
+pub(crate) fn prepare<'a>(line: &'a Line, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
+    match &line.what {
+        What::Shared(op) => shared(op, whole),
+        What::Stats => Box::new(|| {
+            black_box(blob_ops::stats(whole, Part::Data).expect("statistics"));
+        }),
+        What::Histogram => histogram(whole),
+        What::NonFinite => Box::new(|| {
+            let bytes = whole.data_bytes().expect("nobody writes");
+            black_box(blob_ops::count_nonfinite(whole.dtype(), &bytes));
+        }),
+        &What::Convert(to) => {
+            let mut out = blob(&line.dims, to);
+            Box::new(move || blob_ops::convert_into(whole, &mut out, Part::Data).expect("it fits"))
+        }
+        &What::ConvertChecked(to) => {
+            let mut out = blob(&line.dims, to);
+            Box::new(move || {
+                blob_ops::convert_checked_into(whole, &mut out, Part::Data).expect("it fits");
+            })
+        }
+        what => in_place(what, whole),
+    }
+}
+
+fn shared<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
     let equal = |axis: usize, parts: usize| vec![whole.shape().dims()[axis] / parts; parts];
     match op {
         &Op::Merge { axis, parts } => {
             let parts = blob_ops::split(whole, axis, &equal(axis, parts)).expect("parts");
-            let mut out = blob(whole.shape().dims());
+            let mut out = like(whole);
             Box::new(move || {
                 let parts: Vec<&AnyBlob> = parts.iter().collect();
                 blob_ops::merge_into(&parts, axis, &mut out).expect("merged");
@@ -50,17 +77,61 @@ pub(crate) fn prepare<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + S
         Op::Sumsq => Box::new(|| {
             black_box(blob_ops::sumsq(whole, Part::Data).expect("a sum"));
         }),
-        Op::Add | Op::Scale | Op::Fill => in_place(op, whole),
+        Op::Add => {
+            let mut y = like(whole);
+            Box::new(move || blob_ops::add(&mut y, whole, Part::Data).expect("added"))
+        }
+        Op::Scale => {
+            // Another factor of floats would end in subnormals or Inf; integers wrap.
+            let alpha = if whole.dtype().is_float() { -1 } else { 3 };
+            let mut y = like(whole);
+            Box::new(move || blob_ops::scale(&mut y, alpha, Part::Data).expect("scaled"))
+        }
+        Op::Fill => {
+            let mut y = like(whole);
+            Box::new(move || blob_ops::fill(&mut y, 1, Part::Data).expect("filled"))
+        }
     }
 }
 
-/// As [`prepare`], for what changes a blob where it is.
-fn in_place<'a>(op: &Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
-    let mut y = blob(whole.shape().dims());
-    match op {
-        Op::Add => Box::new(move || blob_ops::add(&mut y, whole, Part::Data).expect("added")),
-        // Another factor would end in subnormals or Inf.
-        Op::Scale => Box::new(move || blob_ops::scale(&mut y, -1, Part::Data).expect("scaled")),
-        _ => Box::new(move || blob_ops::fill(&mut y, 1, Part::Data).expect("filled")),
+/// What changes a blob where it is, and no peer has.
+fn in_place<'a>(what: &What, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
+    let mut y = like(whole);
+    match what {
+        What::TransposeInPlace => {
+            Box::new(move || blob_ops::transpose_in_place(&mut y).expect("square"))
+        }
+        What::Axpy => {
+            Box::new(move || blob_ops::axpy(&mut y, 2, whole, Part::Data).expect("added"))
+        }
+        What::AddFlushed => Box::new(move || {
+            blob_ops::add_flush_subnormals(&mut y, whole, Part::Data).expect("added");
+        }),
+        What::Clear => Box::new(move || blob_ops::clear(&mut y, Part::Data).expect("cleared")),
+        What::Update => {
+            blob_ops::fill(&mut y, 1, Part::Diff).expect("memory");
+            Box::new(move || blob_ops::update(&mut y).expect("updated"))
+        }
+        _ => unreachable!("it is not in place"),
     }
+}
+
+fn like(whole: &AnyBlob) -> AnyBlob {
+    blob(whole.shape().dims(), whole.dtype())
+}
+
+fn histogram(whole: &AnyBlob) -> Box<dyn FnMut() + Send + '_> {
+    let found = blob_ops::stats(whole, Part::Data).expect("statistics");
+    let end = |end: Option<Scalar>| end.map_or(0.0, Scalar::as_f64);
+    let (low, high) = (end(found.min()), end(found.max()));
+    Box::new(move || {
+        let bytes = whole.data_bytes().expect("nobody writes");
+        let mut stats = StatsAccumulator::new(whole.dtype());
+        let mut bins = Histogram::new(whole.dtype(), low, high, 64).expect("a range");
+        for piece in bytes.chunks(1 << 20) {
+            stats.update(piece);
+            bins.update(piece);
+        }
+        black_box((stats.finish(), bins.counts()));
+    })
 }

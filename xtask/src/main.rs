@@ -8,11 +8,12 @@ mod ci;
 mod codegen;
 mod dist;
 mod mutants;
+mod record;
 mod sanitize;
 mod shell;
 mod tidy;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
 
@@ -68,6 +69,12 @@ const TASKS: &[Task] = &[
         run: peers,
     },
     Task {
+        name: "record",
+        arguments: "FILE [ARGS]",
+        about: "the kernel benches and all peers in one table, with ARGS given to each",
+        run: record::run,
+    },
+    Task {
         name: "dist",
         arguments: "",
         about: "the released tool with completions and man pages, in target/dist",
@@ -119,6 +126,10 @@ fn bench(arguments: &[&str]) -> Result<()> {
 
 /// Measures the crates in `benches/peers`, a workspace of its own, which is built beside ours.
 fn peers(arguments: &[&str]) -> Result<()> {
+    shell::run(&mut peers_command(arguments)?)
+}
+
+fn peers_command(arguments: &[&str]) -> Result<Command> {
     let mut command = shell::cargo(&[
         "run",
         "--release",
@@ -128,7 +139,7 @@ fn peers(arguments: &[&str]) -> Result<()> {
     ]);
     command.args(arguments);
     command.env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers"));
-    shell::run(&mut command)
+    Ok(command)
 }
 
 /// Fails on arguments to a task that takes none.

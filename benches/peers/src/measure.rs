@@ -7,6 +7,16 @@ use anyhow::Result;
 
 use crate::peers::Work;
 
+/// Bytes that a measurement moves at least, milliseconds: the clock costs nothing beside it. As in our own bench.
+const WORK: usize = 64 << 20;
+
+/// After so many seconds, three pairs are enough: what is many times slower than memcpy needs no second decimal.
+const ENOUGH: f64 = 2.0;
+const LEAST_ROUNDS: usize = 3;
+
+/// The memory whose pages are looked at.
+const PROBE: usize = 256 << 20;
+
 /// The yardstick: one thread copies the payload into memory that has been touched before.
 pub(crate) struct Memcpy<'a> {
     from: &'a [f32],
@@ -25,24 +35,57 @@ impl<'a> Memcpy<'a> {
     }
 }
 
-/// The median of the work's time over memcpy's, in pairs; the first pair is not counted.
+/// What one work costs.
+pub(crate) struct Figure {
+    /// One run.
+    pub(crate) seconds: f64,
+    /// Over memcpy by one thread.
+    pub(crate) ratio: f64,
+}
+
+/// Medians of so many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated within a pair.
 ///
 /// # Errors
 ///
 /// Those of the work.
-pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> Result<f64> {
-    work.run()?;
-    copy.run();
-    let mut ratios = Vec::with_capacity(rounds);
-    for _ in 0..rounds {
+pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> Result<Figure> {
+    let runs = WORK.div_ceil(size_of_val(copy.from).max(1));
+    let (mut times, mut ratios) = (Vec::new(), Vec::new());
+    let begin = Instant::now();
+    for round in 0..=rounds {
+        if round > LEAST_ROUNDS && begin.elapsed().as_secs_f64() > ENOUGH {
+            break;
+        }
         let start = Instant::now();
-        work.run()?;
-        let between = Instant::now();
-        copy.run();
-        let copied = between.elapsed();
-        ratios.push((between - start).as_secs_f64() / copied.as_secs_f64());
+        for _ in 0..runs {
+            work.run()?;
+        }
+        let worked = start.elapsed().as_secs_f64();
+        let copied = seconds(runs, || copy.run());
+        if round > 0 {
+            times.push(worked / runs as f64);
+            ratios.push(worked / copied);
+        }
     }
-    Ok(median(ratios))
+    Ok(Figure {
+        seconds: median(times),
+        ratio: median(ratios),
+    })
+}
+
+/// What memcpy reads and writes a second, in GB, copying so many bytes.
+pub(crate) fn memcpy_rate(bytes: usize, rounds: usize) -> f64 {
+    let from = vec![1.0; bytes / 4];
+    let mut copy = Memcpy::new(&from);
+    let runs = WORK.div_ceil(bytes);
+    let times = (0..=rounds).map(|_| seconds(runs, || copy.run()) / runs as f64);
+    2.0 * bytes as f64 / median(times.skip(1).collect()) / 1e9
+}
+
+fn seconds(runs: usize, mut f: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    (0..runs).for_each(|_| f());
+    start.elapsed().as_secs_f64()
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -64,6 +107,28 @@ pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{model}, {cores} cores, {system} {architecture}")
+}
+
+/// Which pages a vector gets here, as the system counts them: it is the allocator's affair.
+pub(crate) fn memory() -> String {
+    let before = huge_mib();
+    let probe = black_box(vec![1_u8; PROBE]);
+    let got = huge_mib() - before;
+    format!(
+        "{got} of {} MiB of a vector on huge pages, memcpy's as the crates'",
+        probe.len() >> 20
+    )
+}
+
+/// MiB of this process on transparent huge pages; 0 where the system does not say.
+fn huge_mib() -> i64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let kib = smaps.lines().find_map(|line| {
+        line.strip_prefix("AnonHugePages:")?
+            .split_whitespace()
+            .next()
+    });
+    kib.and_then(|kib| kib.parse().ok()).unwrap_or(0) >> 10
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What each operation must give, by index loops that a reader can check at a glance. Pure, slow, and the oracle of the check.
 
-use crate::cases::{Case, Input, Op, SCALE};
+use crate::cases::{Case, Op};
+use crate::input::{Input, SCALE};
 
 /// The result: one tensor, the parts of a split one after another, or a single number.
 pub(crate) fn result(case: &Case, input: &Input) -> Vec<f32> {
@@ -8,8 +9,8 @@ pub(crate) fn result(case: &Case, input: &Input) -> Vec<f32> {
     let sum = |term: fn(f64) -> f64| vec![x.iter().map(|&v| term(v.into())).sum::<f64>() as f32];
     match &case.op {
         Op::Merge { .. } => x.clone(),
-        Op::Split { axis, parts } => split(x, &case.shape, *axis, *parts).concat(),
-        Op::Permute(order) => permute(x, &case.shape, order),
+        Op::Split { axis, parts } => split(x, &case.dims, *axis, *parts).concat(),
+        Op::Permute(order) => permute(x, &case.dims, order),
         Op::Add => x.iter().map(|v| v + v).collect(),
         Op::Scale => x.iter().map(|v| v * SCALE).collect(),
         Op::Asum => sum(f64::abs),

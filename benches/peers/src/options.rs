@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 /// Fewer pairs than this make no median worth printing.
-const LEAST_ROUNDS: usize = 7;
+const LEAST_ROUNDS: usize = 3;
 
 /// The choices of one run.
 #[derive(Debug, PartialEq)]
@@ -14,8 +14,8 @@ pub(crate) struct Options {
     pub(crate) only: String,
     /// Pairs of measurements.
     pub(crate) rounds: usize,
-    /// Threads, for the peers and operations that can use several.
-    pub(crate) threads: usize,
+    /// Lines for a program in place of a table.
+    pub(crate) tsv: bool,
     /// Print the names of the cases and measure nothing.
     pub(crate) list: bool,
 }
@@ -31,7 +31,7 @@ impl Options {
             mib: 256,
             only: String::new(),
             rounds: 9,
-            threads: 1,
+            tsv: false,
             list: false,
         };
         while let Some(word) = words.next() {
@@ -40,10 +40,10 @@ impl Options {
                 "--mib" => options.mib = number(&word, &value()?, 1)?,
                 "--only" => options.only = value()?,
                 "--rounds" => options.rounds = number(&word, &value()?, LEAST_ROUNDS)?,
-                "--threads" => options.threads = number(&word, &value()?, 1)?,
+                "--tsv" => options.tsv = true,
                 "--list" => options.list = true,
                 _ => bail!(
-                    "unknown: {word:?}; known: --mib N, --only TEXT, --rounds N, --threads N, --list"
+                    "unknown: {word:?}; known: --mib N, --only TEXT, --rounds N, --tsv, --list"
                 ),
             }
         }
@@ -67,12 +67,12 @@ mod tests {
 
     #[test]
     fn every_choice_is_read() {
-        let options = parse("--mib 8 --only merge --rounds 11 --threads 2 --list").unwrap();
+        let options = parse("--mib 8 --only merge --rounds 11 --tsv --list").unwrap();
         let expected = Options {
             mib: 8,
             only: "merge".to_string(),
             rounds: 11,
-            threads: 2,
+            tsv: true,
             list: true,
         };
         assert_eq!(options, expected);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_named() {
         for (line, named) in [
-            ("--rounds 6", "at least 7"),
+            ("--rounds 2", "at least 3"),
             ("--mib 0", "at least 1"),
             ("--mib much", "much"),
             ("--only", "--only"),

@@ -9,12 +9,16 @@ use std::hint::black_box;
 
 use anyhow::Result;
 
-use crate::cases::{Case, Input};
+use crate::cases::Case;
+use crate::input::Input;
 
 /// A crate under measurement.
 pub(crate) trait Peer {
     /// The head of its column.
     fn name(&self) -> &'static str;
+
+    /// The most threads that it may use.
+    fn threads(&self) -> usize;
 
     /// The case made ready to run, or none where the crate has no such operation.
     ///
@@ -41,16 +45,18 @@ pub(crate) trait Work {
     fn result(&self) -> Result<Vec<f32>>;
 }
 
-/// The peers in the order of the columns.
+/// The peers in the order of the columns: each with one thread, and with two where it can use them.
 ///
 /// # Errors
 ///
 /// Threads that cannot be started.
-pub(crate) fn all(threads: usize) -> Result<Vec<Box<dyn Peer>>> {
+pub(crate) fn all() -> Result<Vec<Box<dyn Peer>>> {
     Ok(vec![
-        Box::new(nd::NdArray::new(threads)?),
+        Box::new(nd::NdArray::new(1)?),
+        Box::new(nd::NdArray::new(2)?),
         Box::new(candle::Candle),
-        Box::new(strided::StridedPerm::new(threads)?),
+        Box::new(strided::StridedPerm::new(1)?),
+        Box::new(strided::StridedPerm::new(2)?),
     ])
 }
 

@@ -39,6 +39,20 @@ const TOOL: &[Mutant] = &[
         test: &["-p", "xtask", "a_cfg_in_the_main_flow_is_found"],
     },
     Mutant {
+        name: "record: a peer of one thread is none for two",
+        file: "xtask/src/record/table.rs",
+        old: "figure.threads <= threads",
+        new: "figure.threads == threads",
+        test: &["-p", "xtask", "the_best_peer_has_no_more_threads_than_we"],
+    },
+    Mutant {
+        name: "record: two threads are measured at the bar of one",
+        file: "xtask/src/record/table.rs",
+        old: "let (Some(one), Some(bar)) = (one, self.bar)",
+        new: "let (Some(one), Some(bar)) = (two, self.bar)",
+        test: &["-p", "xtask", "a_bar_is_of_one_thread_and_a_ratio"],
+    },
+    Mutant {
         name: "the first extent of a storage shape is believed",
         file: "crates/blob-io/src/mxnet/record.rs",
         old: "*dims.first_mut()? = indices;",

@@ -8,7 +8,8 @@ use candle_core::scalar::Scalar;
 use candle_core::{Device, Tensor};
 
 use super::{Peer, Work, prepared};
-use crate::cases::{Case, Input, Op, SCALE};
+use crate::cases::{Case, Op};
+use crate::input::{Input, SCALE};
 
 pub(super) struct Candle;
 
@@ -17,8 +18,12 @@ impl Peer for Candle {
         "candle"
     }
 
+    fn threads(&self) -> usize {
+        1
+    }
+
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>> {
-        let x = || tensor(&input.values, &case.shape);
+        let x = || tensor(&input.values, &case.dims);
         Ok(Some(match case.op.clone() {
             Op::Merge { axis, .. } => merge(case, input, axis)?,
             Op::Split { axis, parts } => split(x()?, axis, parts)?,
@@ -56,11 +61,11 @@ fn tensor(values: &[f32], shape: &[usize]) -> candle_core::Result<Tensor> {
 }
 
 fn merge<'a>(case: &Case, input: &Input, axis: usize) -> Result<Box<dyn Work + 'a>> {
-    let mut shape = case.shape.clone();
+    let mut shape = case.dims.clone();
     shape[axis] /= input.parts.len();
     let parts = input.parts.iter().map(|part| tensor(part, &shape));
     let parts: Vec<Tensor> = parts.collect::<Result<_, _>>()?;
-    let out = tensor(&vec![0.0; input.values.len()], &case.shape)?;
+    let out = tensor(&vec![0.0; input.values.len()], &case.dims)?;
     let run = move |out: &mut Tensor| {
         for (index, part) in parts.iter().enumerate() {
             out.slice_set(part, axis, index * shape[axis])?;

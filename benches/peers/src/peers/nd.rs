@@ -10,7 +10,8 @@ use ndarray::{ArrayD, ArrayView1, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Zip};
 use rayon::ThreadPool;
 
 use super::{Peer, Work, prepared};
-use crate::cases::{Case, Input, Op, SCALE};
+use crate::cases::{Case, Op};
+use crate::input::{Input, SCALE};
 
 pub(super) struct NdArray {
     /// None for one thread: the parallel methods are not called then.
@@ -30,8 +31,14 @@ impl Peer for NdArray {
         "ndarray"
     }
 
+    fn threads(&self) -> usize {
+        self.pool
+            .as_ref()
+            .map_or(1, ThreadPool::current_num_threads)
+    }
+
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>> {
-        let x = ArrayViewD::from_shape(IxDyn(&case.shape), &input.values)?;
+        let x = ArrayViewD::from_shape(IxDyn(&case.dims), &input.values)?;
         Ok(Some(match &case.op {
             Op::Merge { axis, .. } => self.merge(case, input, *axis)?,
             Op::Split { axis, parts } => self.split(x, *axis, *parts),
@@ -61,14 +68,14 @@ impl NdArray {
         input: &'a Input,
         axis: usize,
     ) -> Result<Box<dyn Work + 'a>> {
-        let mut shape = case.shape.clone();
+        let mut shape = case.dims.clone();
         shape[axis] /= input.parts.len();
         let parts = input
             .parts
             .iter()
             .map(|part| ArrayViewD::from_shape(IxDyn(&shape), part));
         let parts: Vec<ArrayViewD<f32>> = parts.collect::<Result<_, _>>()?;
-        let out = ArrayD::<f32>::zeros(IxDyn(&case.shape));
+        let out = ArrayD::<f32>::zeros(IxDyn(&case.dims));
         let run = move |out: &mut ArrayD<f32>| {
             let mut rest = out.view_mut();
             for part in &parts {

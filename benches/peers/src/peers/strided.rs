@@ -7,7 +7,8 @@ use strided_view::{StridedView, StridedViewMut, row_major_strides};
 use threadteam::{Exec, Pool};
 
 use super::{Peer, Work, prepared};
-use crate::cases::{Case, Input, Op};
+use crate::cases::{Case, Op};
+use crate::input::Input;
 
 pub(super) struct StridedPerm {
     threads: usize,
@@ -35,6 +36,10 @@ impl Peer for StridedPerm {
         "strided-perm"
     }
 
+    fn threads(&self) -> usize {
+        self.threads
+    }
+
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>> {
         Ok(match &case.op {
             Op::Merge { axis, .. } => Some(self.merge(case, input, *axis)),
@@ -47,7 +52,7 @@ impl Peer for StridedPerm {
 
 impl StridedPerm {
     fn merge<'a>(&'a self, case: &Case, input: &'a Input, axis: usize) -> Box<dyn Work + 'a> {
-        let slices = Slices::new(&case.shape, axis, input.parts.len());
+        let slices = Slices::new(&case.dims, axis, input.parts.len());
         let run = move |out: &mut Vec<f32>| {
             let dense = row_major_strides(&slices.shape);
             for (index, part) in input.parts.iter().enumerate() {
@@ -68,7 +73,7 @@ impl StridedPerm {
         axis: usize,
         parts: usize,
     ) -> Box<dyn Work + 'a> {
-        let slices = Slices::new(&case.shape, axis, parts);
+        let slices = Slices::new(&case.dims, axis, parts);
         let outs = vec![vec![0.0; input.values.len() / parts]; parts];
         let run = move |outs: &mut Vec<Vec<f32>>| {
             let dense = row_major_strides(&slices.shape);
@@ -89,8 +94,8 @@ impl StridedPerm {
         input: &'a Input,
         order: &[usize],
     ) -> Result<Box<dyn Work + 'a>> {
-        let strides = row_major_strides(&case.shape);
-        let from: StridedView<f32> = StridedView::new(&input.values, &case.shape, &strides, 0)?;
+        let strides = row_major_strides(&case.dims);
+        let from: StridedView<f32> = StridedView::new(&input.values, &case.dims, &strides, 0)?;
         let from = from.permute(order)?;
         let dense = row_major_strides(from.dims());
         let run = move |out: &mut Vec<f32>| {
