@@ -54,11 +54,12 @@ pub(in super::super) mod watch {
 /// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses them.
 const AHEAD: usize = 4;
 
-/// Asks for a cache line, which need not exist.
+/// Asks for a cache line, which need not exist, in the second-level cache: 4000² × 4 of f32 take 0.84 of memcpy's time,
+/// and 1.32 when it is asked for in the first (A (0, 6) 0.99 and 1.45; AMD EPYC Zen 4, one thread).
 #[inline(always)]
 fn prefetch(place: *const u8) {
     // SAFETY: a hint, part of SSE, that never faults whatever the address.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) }
+    unsafe { _mm_prefetch::<_MM_HINT_T1>(place.cast()) }
 }
 
 /// Copies past the caches with one width of register.
