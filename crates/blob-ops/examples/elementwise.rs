@@ -1,6 +1,6 @@
 //! How fast element-wise operations, sums and conversions are, next to memcpy of the same tensor in the same process.
 //!
-//! `BLOB_OPS_ISA=portable|avx2|avx512 cargo run --release -p blob-ops --example elementwise [-- THREADS [MIB]]`: the
+//! `BLOB_OPS_ISA=portable|avx2|avx512|neon cargo run --release -p blob-ops --example elementwise [-- THREADS [MIB]]`: the
 //! time of each operation over that of memcpy, runs in turn, medians of 15; for integers and halves less is moved.
 
 use blob_core::{AnyBlob, DType, Shape};

@@ -1,6 +1,6 @@
 //! How fast statistics, histogram and the search for NaN are, next to memcpy of the same bytes in the same process.
 //!
-//! `BLOB_OPS_ISA=portable|avx2|avx512 cargo run --release -p blob-ops --example rates [-- f32 …]`; medians of 11.
+//! `BLOB_OPS_ISA=portable|avx2|avx512|neon cargo run --release -p blob-ops --example rates [-- f32 …]`; medians of 11.
 //! "both" is the statistics and a histogram of 64 bins, 1 MiB after 1 MiB.
 
 use blob_core::DType;
