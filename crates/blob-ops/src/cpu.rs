@@ -1,8 +1,13 @@
 //! Which instruction set runs a kernel, and which kernel a dtype needs.
 //!
-//! The only place that detects instruction sets. Kernels are plain Rust in `cpu/`; `cpu/x86.rs` compiles them again
-//! with wider registers. Results are bitwise the same whichever is chosen.
+//! The only place that detects instruction sets. Kernels are plain Rust in `cpu/`; `cpu/x86.rs` and `cpu/aarch64.rs`
+//! compile them again with their registers. Results are bitwise the same whichever is chosen.
 
+#[cfg_attr(
+    not(all(target_arch = "aarch64", target_endian = "little")),
+    path = "cpu/stub/aarch64.rs"
+)]
+mod aarch64;
 pub(crate) mod bins;
 pub(crate) mod convert;
 pub(crate) mod copy;
@@ -15,8 +20,13 @@ pub(crate) mod order;
 pub(crate) mod permute;
 pub(crate) mod reduce;
 pub(crate) mod sums;
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little")
+))]
+mod tiles;
 pub(crate) mod transpose;
-#[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub/x86.rs")]
 mod x86;
 pub(crate) mod zip;
 
@@ -35,8 +45,11 @@ use std::marker::PhantomData;
 use std::sync::OnceLock;
 use transpose::Block;
 
-/// The environment variable that lowers the instruction set: `portable`, `avx2` or `avx512`.
+/// The environment variable that lowers the instruction set: `portable`, `avx2`, `avx512` or `neon`.
 const SWITCH: &str = "BLOB_OPS_ISA";
+
+/// What can be named there, a row for each kind of machine, the plainest first.
+pub(crate) const NAMES: [&[&str]; 2] = [&["portable", "avx2", "avx512"], &["portable", "neon"]];
 
 /// Work that any machine can do. `run` is `#[inline(always)]`, or wider registers would not reach it.
 pub(crate) trait Kernel {
@@ -141,6 +154,7 @@ pub(crate) enum Isa {
     Portable,
     Avx2(x86::Avx2),
     Avx512(x86::Avx512),
+    Neon(aarch64::Neon),
 }
 
 impl Isa {
@@ -157,12 +171,14 @@ impl Isa {
         })
     }
 
-    /// The best one not above the `ceiling`; `None` where that is no name of an instruction set.
+    /// The best one not above the `ceiling`, which is the plainest where another kind of machine has that; `None` where it
+    /// is no name of an instruction set.
     pub(crate) fn choose(ceiling: &str) -> Option<Isa> {
-        let all = ["portable", "avx2", "avx512"];
-        let top = all.iter().position(|name| *name == ceiling)?;
-        let within = |isa: &Isa| all[..=top].contains(&isa.name());
-        Isa::available().into_iter().rfind(within)
+        NAMES.iter().find_map(|all| {
+            let top = all.iter().position(|name| *name == ceiling)?;
+            let within = |isa: &Isa| all[..=top].contains(&isa.name());
+            Isa::available().into_iter().rfind(within)
+        })
     }
 
     fn best() -> Isa {
@@ -174,6 +190,7 @@ impl Isa {
         let mut all = vec![Isa::Portable];
         all.extend(x86::Avx2::detect().map(Isa::Avx2));
         all.extend(x86::Avx512::detect().map(Isa::Avx512));
+        all.extend(aarch64::Neon::detect().map(Isa::Neon));
         all
     }
 
@@ -182,6 +199,7 @@ impl Isa {
             Isa::Portable => "portable",
             Isa::Avx2(_) => "avx2",
             Isa::Avx512(_) => "avx512",
+            Isa::Neon(_) => "neon",
         }
     }
 
@@ -198,6 +216,7 @@ impl Isa {
             Isa::Portable => kernel.run::<Portable>(),
             Isa::Avx2(token) => token.run(kernel),
             Isa::Avx512(token) => token.run(kernel),
+            Isa::Neon(token) => token.run(kernel),
         }
     }
 
@@ -309,7 +328,7 @@ impl Isa {
 /// A switch without effect would be taken for one that works.
 fn say_unknown(ceiling: &str) {
     let line = format!(
-        "blob-ops: {SWITCH}={ceiling} is none of portable, avx2, avx512; running portable\n"
+        "blob-ops: {SWITCH}={ceiling} is none of portable, avx2, avx512, neon; running portable\n"
     );
     // Whoever closed stderr does not want to know.
     let _ = std::io::stderr().write_all(line.as_bytes());

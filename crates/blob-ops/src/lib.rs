@@ -29,8 +29,9 @@
 //! the caller's. Below 1 MiB it stays on the calling thread.
 //!
 //! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
-//! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512` lowers the instruction set,
-//! for tests: the best of this machine not above it runs. Another name is `portable`, said once on stderr.
+//! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512|neon` lowers the instruction
+//! set, for tests: the best of this machine not above it runs, `portable` where another kind of machine has it. Another
+//! name is `portable`, said once on stderr.
 //!
 //! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`clear`], [`update`] and [`convert`] leave a part that was
 //! never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
@@ -40,7 +41,7 @@
 //!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.
-#![deny(unsafe_code)] // but in `cpu/x86.rs` and `cpu/x86/moves.rs`
+#![deny(unsafe_code)] // but in `cpu/x86.rs`, `cpu/x86/moves.rs` and `cpu/aarch64.rs`, whose tiles are in `cpu/tiles.rs`
 
 mod convert;
 mod cpu;
@@ -80,7 +81,7 @@ pub use sums::{asum, stats, sumsq};
 pub use transpose::{permute, permute_into, transpose, transpose_in_place, transpose_into};
 pub use unfit::{Argument, Unfit};
 
-/// The instruction set that this process uses: `portable`, `avx2` or `avx512`.
+/// The instruction set that this process uses: `portable`, `avx2`, `avx512` or `neon`.
 pub fn instruction_set() -> &'static str {
     cpu::Isa::detect().name()
 }

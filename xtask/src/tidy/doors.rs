@@ -13,6 +13,7 @@ const UNSAFE: &[&str] = &[
     "crates/blob-core/src/typed",
     "crates/blob-io/src/source",
     "crates/blob-ops/src/cpu/aarch64",
+    "crates/blob-ops/src/cpu/tiles",
     "crates/blob-ops/src/cpu/x86",
     "crates/blob-ops/src/cuda",
     "crates/synced-mem/src/conformance",

@@ -127,7 +127,7 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "tiles: overlapping ones are streamed",
-        file: "crates/blob-ops/src/cpu/x86/moves.rs",
+        file: "crates/blob-ops/src/cpu/tiles.rs",
         old: "len.is_multiple_of(n) || start + 2 * n <= len",
         new: "start + n <= len",
         test: &[
@@ -156,6 +156,13 @@ pub(super) const ROWS: &[Mutant] = &[
         old: "for left in (0..=top).step_by(tile) {",
         new: "for left in (0..top).step_by(tile) {",
         test: &["-p", "blob-ops", "squares_in_place"],
+    },
+    Mutant {
+        name: "tiles: the halves of two rows change places",
+        file: "crates/blob-ops/src/cpu/tiles.rs",
+        old: "(next[i], next[i + 1]) = match W",
+        new: "(next[i + 1], next[i]) = match W",
+        test: &["-p", "blob-ops", "two_axes_of_every_width_and_ragged_side"],
     },
     Mutant {
         name: "merge: rows of a piece start elsewhere",

@@ -1,6 +1,6 @@
 //! The tokens of `x86.rs` where there is no x86-64: they never exist, so nothing asks which machine this is.
 
-use super::{Kernel, Machine};
+use super::Kernel;
 
 /// Never exists here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,12 +32,4 @@ impl Avx512 {
     pub(crate) fn run<K: Kernel>(self, _: K) -> K::Out {
         match self {}
     }
-}
-
-impl Machine for Avx2 {
-    fn prefetch(_: &[u8]) {}
-}
-
-impl Machine for Avx512 {
-    fn prefetch(_: &[u8]) {}
 }
