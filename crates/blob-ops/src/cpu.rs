@@ -26,6 +26,7 @@ pub(crate) mod sums;
 ))]
 mod tiles;
 pub(crate) mod transpose;
+mod weave;
 #[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub/x86.rs")]
 mod x86;
 pub(crate) mod zip;

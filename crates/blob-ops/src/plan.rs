@@ -64,7 +64,7 @@ pub(crate) struct Stride {
 }
 
 /// The axis that every tensor has.
-const ONE: Stride = Stride {
+pub(crate) const ONE: Stride = Stride {
     len: 1,
     from: 0,
     to: 0,

@@ -3,15 +3,12 @@
 //! Relies on the plan for every place; knows no threads.
 
 use super::transpose::Block;
-use super::zip::{unzip, zip};
+use super::weave::Weave;
 use super::{Kernel, Machine, Store};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
 /// Entries of a block along each side, at most: two tables of 2 KiB.
 const ENTRIES: usize = 256;
-
-/// Bytes interleaved at a time, in the first-level cache.
-const BUFFER: usize = 8 << 10;
 
 /// Runs from here on are copied in the destination's order and asked for ahead, shorter ones in the source's. Thread CPU
 /// time over memcpy's, 256 MiB, AMD EPYC Zen 4: runs of 2 KiB 0.70 and 0.84 in this way, 1.26 and 1.55 without asking;
@@ -73,14 +70,9 @@ impl Moves<'_> {
     /// Entries as wide as a register.
     #[inline(always)]
     fn entries<M: Machine, const W: usize>(&mut self) {
-        match self.blocks.interleaves() {
-            Some(Interleave::Zip(2)) => self.zip::<M, W, 2>(),
-            Some(Interleave::Zip(3)) => self.zip::<M, W, 3>(),
-            Some(Interleave::Zip(4)) => self.zip::<M, W, 4>(),
-            Some(Interleave::Unzip(2)) => self.unzip::<M, W, 2>(),
-            Some(Interleave::Unzip(3)) => self.unzip::<M, W, 3>(),
-            Some(Interleave::Unzip(4)) => self.unzip::<M, W, 4>(),
-            _ => self.blocks::<M>(|block| block.run::<M, W>()),
+        match Weave::of(&self.blocks) {
+            Some(weave) => weave.run::<M, W>(self.src, self.dst, self.store),
+            None => self.blocks::<M>(|block| block.run::<M, W>()),
         }
     }
 
@@ -151,47 +143,6 @@ impl Moves<'_> {
             }
         }
     }
-
-    #[inline(always)]
-    fn zip<M: Machine, const W: usize, const N: usize>(&mut self) {
-        let Blocks { outer, x, y, .. } = self.blocks;
-        let mut from = Table::new(&y);
-        let from: [usize; N] = std::array::from_fn(|k| from.at(0, |place| place.0)[k]);
-        let len = x.count() * W;
-        let mut buffer = [0; BUFFER];
-        let step = BUFFER / (N * W) * W;
-        for (outer_from, outer_to) in Walk::new(&outer, 0) {
-            for start in (0..len).step_by(step) {
-                let part = step.min(len - start);
-                let parts = from.map(|from| &self.src[outer_from + from + start..][..part]);
-                let row = &mut buffer[..part * N];
-                zip::<W, N>(parts, row);
-                let dst = &mut self.dst[outer_to + start * N..][..part * N];
-                self.store.write::<M>(dst, row);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn unzip<M: Machine, const W: usize, const N: usize>(&mut self) {
-        let Blocks { outer, x, y, .. } = self.blocks;
-        let mut to = Table::new(&x);
-        let to: [usize; N] = std::array::from_fn(|k| to.at(0, |place| place.1)[k]);
-        let len = y.count() * W;
-        let mut buffer = [[0; BUFFER / 4]; N];
-        let step = BUFFER / 4;
-        for (outer_from, outer_to) in Walk::new(&outer, 0) {
-            for start in (0..len).step_by(step) {
-                let part = step.min(len - start);
-                let row = &self.src[outer_from + start * N..][..part * N];
-                unzip::<W, N>(row, buffer.each_mut().map(|part| part.as_mut_slice()));
-                for (to, buffer) in to.iter().zip(&buffer) {
-                    let dst = &mut self.dst[outer_to + to + start..][..part];
-                    self.store.write::<M>(dst, &buffer[..part]);
-                }
-            }
-        }
-    }
 }
 
 /// Runs shorter than a line, whose length the compiler knows; they are not worth a way past the caches.
@@ -201,29 +152,6 @@ fn short_runs<const RUN: usize>(block: Block<'_>) {
         let line = &mut block.dst[*to..][..block.from.len() * RUN];
         for (dst, from) in line.as_chunks_mut::<RUN>().0.iter_mut().zip(block.from) {
             dst.copy_from_slice(&block.src[from + x * RUN..][..RUN]);
-        }
-    }
-}
-
-/// A block that is an interleaving of so many rows, or the reverse.
-enum Interleave {
-    Zip(usize),
-    Unzip(usize),
-}
-
-impl Blocks {
-    /// When one side is shorter than a cache line, and the other side's axis is the one that would continue it.
-    #[inline(always)]
-    fn interleaves(&self) -> Option<Interleave> {
-        let (x, y) = (self.x.count(), self.y.count());
-        match (self.x.as_slice(), self.y.as_slice()) {
-            ([along], _) if along.to == y * self.run && y * self.run < LINE => {
-                Some(Interleave::Zip(y))
-            }
-            (_, [along]) if along.from == x * self.run && x * self.run < LINE => {
-                Some(Interleave::Unzip(x))
-            }
-            _ => None,
         }
     }
 }

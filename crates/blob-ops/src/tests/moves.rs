@@ -3,6 +3,7 @@
 
 mod properties;
 mod refused;
+mod weaves;
 
 use super::isas;
 use crate::cpu::copy::{Part, PartMut};

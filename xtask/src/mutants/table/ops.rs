@@ -206,4 +206,25 @@ pub(super) const ROWS: &[Mutant] = &[
         new: "// SAFETY: `with_avx2`",
         test: &["-p", "blob-ops", "unfenced"],
     },
+    Mutant {
+        name: "weave: the next rows start where these did",
+        file: "crates/blob-ops/src/cpu/weave.rs",
+        old: "start + k * step..start + k * step + len",
+        new: "start + k * len..start + k * len + len",
+        test: &["-p", "blob-ops", "weaves::short_rows"],
+    },
+    Mutant {
+        name: "weave: what is left of the rows is dropped",
+        file: "crates/blob-ops/src/cpu/weave.rs",
+        old: "all.min(again + many)",
+        new: "all.min(again + many) - usize::from(again + many > all)",
+        test: &["-p", "blob-ops", "weaves::short_rows"],
+    },
+    Mutant {
+        name: "weave: planes are filled from one row",
+        file: "crates/blob-ops/src/cpu/weave.rs",
+        old: "from + i * self.ins.from..], &mut planes",
+        new: "from..], &mut planes",
+        test: &["-p", "blob-ops", "weaves::short_sides"],
+    },
 ];
