@@ -22,13 +22,13 @@ pub(crate) const GROUP: usize = ROWS * LANES;
 /// Elements in a block: 16 KiB of f32, which stays in the first-level cache for the second pass.
 pub(crate) const BLOCK: usize = 4096;
 
-/// Room for the lanes of one block, of any type.
+/// Room for the lanes of one block, of any type: 32 KiB, for the stack of whoever works on a piece.
 #[derive(Clone, Debug)]
-pub(crate) struct Scratch(Vec<u64>);
+pub(crate) struct Scratch([u64; BLOCK]);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Scratch(vec![0; BLOCK])
+        Scratch([0; BLOCK])
     }
 }
 
