@@ -170,35 +170,34 @@ impl Join<'_> {
     fn blocks<M: Machine>(&mut self) {
         let row = self.row();
         let rows = BUFFER / row;
+        let blocks = self.dst.chunks_mut(rows * row).enumerate();
+        let blocks = blocks.map(|(block, dst)| (self.start + block * rows, dst));
+        if self.store == Store::Cached {
+            // Without the buffer, which takes longer to clear than a short merge.
+            return blocks.for_each(|(start, dst)| gather(self.parts, start, dst, row));
+        }
         let mut buffer = [0; BUFFER];
-        for (block, dst) in self.dst.chunks_mut(rows * row).enumerate() {
-            let start = self.start + block * rows;
-            match self.store {
-                Store::Cached => gather(self.parts, start, dst, row),
-                Store::Past => {
-                    let buffer = &mut buffer[..dst.len()];
-                    gather(self.parts, start, buffer, row);
-                    M::stream(dst, buffer);
-                }
-            }
+        for (start, dst) in blocks {
+            let buffer = &mut buffer[..dst.len()];
+            gather(self.parts, start, buffer, row);
+            M::stream(dst, buffer);
         }
     }
 
     #[inline(always)]
     fn zip<M: Machine, const W: usize, const N: usize>(&mut self) {
         let parts: [&[u8]; N] = std::array::from_fn(|k| &self.parts[k].bytes[self.start * W..]);
+        if self.store == Store::Cached {
+            // As above.
+            return zip::<W, N>(parts.map(|part| &part[..self.dst.len() / N]), self.dst);
+        }
         let mut buffer = [0; BUFFER];
         let step = BUFFER / (W * N) * W * N;
         for (block, dst) in self.dst.chunks_mut(step).enumerate() {
             let parts = parts.map(|part| &part[block * step / N..][..dst.len() / N]);
-            match self.store {
-                Store::Cached => zip::<W, N>(parts, dst),
-                Store::Past => {
-                    let buffer = &mut buffer[..dst.len()];
-                    zip::<W, N>(parts, buffer);
-                    M::stream(dst, buffer);
-                }
-            }
+            let buffer = &mut buffer[..dst.len()];
+            zip::<W, N>(parts, buffer);
+            M::stream(dst, buffer);
         }
     }
 }
