@@ -55,7 +55,8 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has.
+/// As [`convert`], one part into a blob of the same shape that is there already, in the dtype that it has. Allocates
+/// nothing; see [Memory](crate#memory).
 ///
 /// # Errors
 /// [`Error::UnlikeShapes`]; [`Error::Blob`] for a conflict, as when both share the memory, or out of memory. `out` is as
@@ -111,9 +112,9 @@ pub(crate) fn convert_on(
 /// Whole elements to as many.
 fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     let piece = piece_count(source.len().max(target.len()), source.len() / from.size());
-    let targets = target.chunks_mut(piece * to.size());
-    let tasks = source.chunks(piece * from.size()).zip(targets).collect();
-    threads::run(tasks, |(source, target): (&[u8], &mut [u8])| {
+    threads::chunks(target, piece * to.size(), |index, target| {
+        let count = target.len() / to.size();
+        let source = &source[index * piece * from.size()..][..count * from.size()];
         kernels::convert(isa, from, source, to, target);
     });
 }
@@ -127,16 +128,14 @@ pub(crate) fn check_bytes(
     part: Part,
 ) -> Result<(), Error> {
     let piece = piece_count(source.len(), source.len() / from.size());
-    let pieces: Vec<_> = source.chunks(piece * from.size()).collect();
-    let mut found = vec![None; pieces.len()];
-    let tasks = pieces.into_iter().zip(&mut found).collect();
-    threads::run(tasks, |(source, found): (&[u8], &mut Option<_>)| {
-        *found = kernels::first_lost(isa, from, source, to);
-    });
-    let first = found.into_iter().enumerate();
-    let mut lost =
-        first.filter_map(|(i, found)| found.map(|(index, value)| (i * piece + index, value)));
-    match lost.next() {
+    let len = piece * from.size();
+    let first_lost = |index: usize| {
+        let source = &source[index * len..];
+        let found = kernels::first_lost(isa, from, &source[..len.min(source.len())], to);
+        found.map(|(at, value)| (index * piece + at, value))
+    };
+    let count = source.len().div_ceil(len);
+    match threads::fold(count, first_lost, Option::or).flatten() {
         None => Ok(()),
         Some((index, value)) => Err(Error::Lost {
             part,

@@ -202,8 +202,8 @@ fn zip<N: Number, O: Binary<N>>(
 fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
     debug_assert_eq!(y.len(), x.len());
     let piece = piece_len(y.len());
-    let tasks = y.chunks_mut(piece).zip(x.chunks(piece)).collect();
-    threads::run(tasks, |(y, x): (&mut [u8], &[u8])| {
+    threads::chunks(y, piece, |index, y| {
+        let x = &x[index * piece..][..y.len()];
         isa.run(Zip::<N, O> {
             y,
             x,
@@ -215,7 +215,7 @@ fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
 
 fn map<N: Number, O: Unary<N>>(isa: Isa, y: &mut [u8], op: O) {
     let piece = piece_len(y.len());
-    threads::run(y.chunks_mut(piece).collect(), |y: &mut [u8]| {
+    threads::chunks(y, piece, |_, y| {
         isa.run(Map::<N, O> {
             y,
             op,
@@ -224,7 +224,7 @@ fn map<N: Number, O: Unary<N>>(isa: Isa, y: &mut [u8], op: O) {
     });
 }
 
-/// The length of a piece of so many bytes for one task: whole pages, and so whole elements.
+/// The length of a piece of so many bytes: whole pages, and so whole elements.
 pub(crate) fn piece_len(bytes: usize) -> usize {
     bytes
         .div_ceil(threads::pieces(bytes))

@@ -104,8 +104,7 @@ fn object_range(blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
 /// `element` is 1, 2, 4 or 8 bytes long.
 fn fill_bytes(isa: Isa, bytes: &mut [u8], element: &[u8]) {
     let piece = piece_len(bytes.len());
-    let tasks = bytes.chunks_mut(piece).collect();
-    threads::run(tasks, |y: &mut [u8]| {
+    threads::chunks(bytes, piece, |_, y| {
         if element.iter().all(|byte| *byte == element[0]) {
             return y.fill(element[0]);
         }

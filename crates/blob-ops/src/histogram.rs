@@ -22,7 +22,7 @@ pub struct Histogram {
     dtype: DType,
     isa: Isa,
     tables: Tables,
-    scratch: Scratch,
+    scratch: Box<Scratch>,
     /// The first bytes of an element whose last have not come yet.
     pending: Vec<u8>,
 }
@@ -57,7 +57,7 @@ impl Histogram {
             dtype,
             isa,
             tables: Tables::new(grid(min, max, bins)),
-            scratch: Scratch::default(),
+            scratch: Box::default(),
             pending: Vec::new(),
         })
     }

@@ -39,6 +39,12 @@
 //! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
 //! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements.
 //!
+//! # Memory
+//! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number of
+//! threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each. What else
+//! there may be is not theirs: a blob's memory on its first use, what a memory notes of its first borrow, and what rayon
+//! keeps of work that comes from outside its pool. A thread needs some 64 KiB of stack.
+//!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.
 #![deny(unsafe_code)] // but in `cpu/x86.rs`, `cpu/x86/moves.rs` and `cpu/aarch64.rs`, whose tiles are in `cpu/tiles.rs`

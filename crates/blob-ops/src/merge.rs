@@ -6,9 +6,11 @@ pub(crate) mod rows;
 
 use crate::cpu::Means;
 use crate::cpu::copy::{Part, PartMut};
+use crate::place::FEW;
 use crate::plan::Split;
 use crate::{Argument, Error, Unfit};
-use blob_core::{AnyBlob, Axis, DType, Dims7, Shape};
+use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Shape};
+use smallvec::SmallVec;
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
 ///
@@ -24,8 +26,8 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`merge`], into the data of a blob that is already there, whose diff stays. Allocates a few words a part, and no
-/// second memory.
+/// As [`merge`], into the data of a blob that is already there, whose diff stays. Of up to 16 parts it allocates nothing,
+/// of more two lists, 64 bytes a part together; see [Memory](crate#memory).
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with a part. Then no
@@ -57,8 +59,8 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
     Ok(parts)
 }
 
-/// As [`split`], into the data of blobs that are already there, whose diffs stay. Allocates a few words a part, and no
-/// second memory.
+/// As [`split`], into the data of blobs that are already there, whose diffs stay. Of up to 16 parts it allocates nothing,
+/// of more two lists, 64 bytes a part together; see [Memory](crate#memory).
 ///
 /// # Errors
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
@@ -97,7 +99,7 @@ pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
 }
 
 /// As [`merge_objects`], into the data of a blob that is already there: any seven axes with that many objects of that
-/// size.
+/// size. Allocates what [`merge_into`] does.
 ///
 /// # Errors
 /// Also an `out` of another dtype, number or size of objects, or one that shares memory with a part. Then no byte of it
@@ -142,27 +144,25 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
     Ok(parts)
 }
 
-/// As [`split_objects`], into the data of blobs that are already there: any seven axes with as many objects.
+/// As [`split_objects`], into the data of blobs that are already there: any seven axes with as many objects. Allocates
+/// what [`split_into`] does.
 ///
 /// # Errors
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
 /// `blob` or another part. Then the parts are as [`split_into`] leaves them.
 pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let objects = Dims7::try_from(blob.shape())?;
-    let mut sizes = Vec::with_capacity(parts.len());
     for (index, part) in parts.iter().enumerate() {
         let argument = Argument::Part(index);
         check_dtype(SPLIT_OBJECTS, argument, blob.dtype(), part)?;
         let got = seven(SPLIT_OBJECTS, argument, part)?;
         check_objects(SPLIT_OBJECTS, argument, &objects, &got)?;
-        sizes.push(got.object_size());
     }
-    check_sum(
-        SPLIT_OBJECTS,
-        None,
-        objects.object_size(),
-        sizes.into_iter(),
-    )?;
+    // Each has seven axes.
+    let sizes = parts
+        .iter()
+        .map(|part| part.shape().dims()[3..].iter().product());
+    check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes)?;
     cut(SPLIT_OBJECTS, blob, objects.object_count(), parts)
 }
 
@@ -176,7 +176,7 @@ const SPLIT_OBJECTS: &str = "split by objects";
 
 /// What a merge along an axis makes.
 struct Merged {
-    dims: Vec<usize>,
+    dims: SmallVec<[usize; MAX_AXES]>,
     dtype: DType,
     split: Split,
 }
@@ -187,7 +187,7 @@ impl Merged {
             return Err(Error::NoParts { op: MERGE });
         };
         let axis = first.shape().axis(axis)?;
-        let mut dims = first.shape().dims().to_vec();
+        let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(first.shape().dims());
         for (index, part) in parts.iter().enumerate().skip(1) {
             let argument = Argument::Part(index);
             check_dtype(MERGE, argument, first.dtype(), part)?;
@@ -326,14 +326,13 @@ fn check_sum(
 
 /// Takes all guards before the first byte moves.
 fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
-    let guards = parts.iter().map(|part| DATA.bytes(part));
-    let guards = guards.collect::<Result<Vec<_>, _>>()?;
+    let guards = DATA.all(parts)?;
     let mut dst = DATA.bytes_overwrite(out)?;
     if dst.is_empty() {
         return Ok(());
     }
-    let part = |bytes| Part::new(bytes, rows);
-    let parts: Vec<_> = guards.iter().map(|guard| part(guard)).collect();
+    let mut parts: SmallVec<[Part<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    parts.extend(guards.iter().map(|guard| Part::new(guard, rows)));
     rows::join(Means::of(dst.len()), &parts, &mut dst);
     Ok(())
 }
@@ -350,8 +349,8 @@ fn cut(
     if src.is_empty() {
         return Ok(());
     }
-    let part = |bytes| PartMut::new(bytes, rows);
-    let parts: Vec<_> = guards.iter_mut().map(|guard| part(guard)).collect();
-    rows::cut(Means::of(src.len()), &src, parts);
+    let mut parts: SmallVec<[PartMut<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    parts.extend(guards.iter_mut().map(|guard| PartMut::new(guard, rows)));
+    rows::cut(Means::of(src.len()), &src, &mut parts);
     Ok(())
 }

@@ -6,7 +6,11 @@
 
 use crate::{Argument, Part, Unfit};
 use blob_core::{AnyBlob, Error, Ref, RefMut};
+use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut, Range};
+
+/// The guards of up to so many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
+pub(crate) const FEW: usize = 16;
 
 /// The memory of a part of a blob.
 macro_rules! memory {
@@ -20,6 +24,10 @@ macro_rules! memory {
 
 impl Part {
     /// To read. A part that was never touched is made: all zeros.
+    ///
+    /// Not inlined, nor is [`bytes_overwrite`](Self::bytes_overwrite): a caller would move the guard through a copy for
+    /// every layer of results, 60 ns each guard (AMD EPYC Zen 4, merge of 16 parts of 64 bytes: 2.0 µs, 1.2 so).
+    #[inline(never)]
     pub(crate) fn bytes(self, blob: &AnyBlob) -> Result<Ref<'_, [u8]>, Error> {
         match self {
             Part::Data => blob.data_bytes(),
@@ -36,6 +44,7 @@ impl Part {
     }
 
     /// To write every byte: nothing is brought here.
+    #[inline(never)]
     pub(crate) fn bytes_overwrite(self, blob: &mut AnyBlob) -> Result<RefMut<'_, [u8]>, Error> {
         match self {
             Part::Data => blob.data_bytes_overwrite(),
@@ -53,7 +62,20 @@ impl Part {
         memory.host_overwrite(range).map_err(Error::from)
     }
 
+    /// As [`bytes`](Self::bytes), of several inputs. More than [`FEW`] take one list of the right length on the heap.
+    pub(crate) fn all<'a>(
+        self,
+        blobs: &[&'a AnyBlob],
+    ) -> Result<SmallVec<[Ref<'a, [u8]>; FEW]>, Error> {
+        let mut guards = SmallVec::with_capacity(blobs.len());
+        for blob in blobs {
+            guards.push(self.bytes(blob)?);
+        }
+        Ok(guards)
+    }
+
     /// As [`bytes_overwrite`](Self::bytes_overwrite), of several outputs: all of them, or an error and all as they were.
+    /// More than [`FEW`] take one list on the heap.
     ///
     /// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
     /// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
@@ -61,7 +83,7 @@ impl Part {
         self,
         op: &'static str,
         blobs: &'a mut [&mut AnyBlob],
-    ) -> Result<Vec<RefMut<'a, [u8]>>, crate::Error> {
+    ) -> Result<SmallVec<[RefMut<'a, [u8]>; FEW]>, crate::Error> {
         for blob in blobs.iter() {
             let memory = memory!(self, blob);
             memory
@@ -69,8 +91,11 @@ impl Part {
                 .map_err(Error::from)?;
         }
         self.check_apart(op, blobs)?;
-        let guards = blobs.iter_mut().map(|blob| self.bytes_overwrite(blob));
-        Ok(guards.collect::<Result<Vec<_>, _>>()?)
+        let mut guards = SmallVec::with_capacity(blobs.len());
+        for blob in blobs {
+            guards.push(self.bytes_overwrite(blob)?);
+        }
+        Ok(guards)
     }
 
     /// Whether no two have bytes in common. A memory that only one handle leads to is compared with none.
@@ -79,7 +104,7 @@ impl Part {
             let memory = memory!(self, blob);
             (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
         });
-        let shared: Vec<_> = shared.collect();
+        let shared: SmallVec<[_; FEW]> = shared.collect();
         for (at, &(index, memory)) in shared.iter().enumerate() {
             let mut before = shared[..at].iter();
             if let Some(&(with, _)) = before.find(|(_, other)| other.ptr_eq(memory)) {

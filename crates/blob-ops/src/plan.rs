@@ -3,8 +3,11 @@
 //! Relies on shapes whose count fits, so no product here overflows. Knows no bytes, threads or instruction sets;
 //! strides are in bytes, so that a kernel needs no element type.
 
+mod pieces;
+
 use blob_core::MAX_AXES;
-use std::ops::Range;
+
+pub(crate) use pieces::Piece;
 
 /// A tensor around one axis: `outer × len × inner` elements. Every merge and every split is one.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -144,19 +147,6 @@ impl Permutation {
         self.run * self.axes.count()
     }
 
-    /// About `pieces` parts that lie one behind the other in the destination. One axis is cut, and all outside it.
-    pub(crate) fn pieces(self, pieces: usize) -> impl Iterator<Item = Piece> {
-        let Cut { axis, outer, step } = self.cut(pieces);
-        let whole = self.axes.as_slice().get(axis).copied().unwrap_or(ONE);
-        (0..outer).flat_map(move |entry| {
-            let from = self.source_of(entry, axis);
-            (0..whole.len).step_by(step).map(move |start| Piece {
-                from: from + start * whole.from,
-                plan: self.within(axis, start..(start + step).min(whole.len)),
-            })
-        })
-    }
-
     /// The axis to cut for so many pieces. Neighbours in the source stay together for a [`PAGE`]: pieces that read
     /// less in a row fetch each other's lines, and two threads were two to four times slower than one.
     fn cut(&self, pieces: usize) -> Cut {
@@ -184,30 +174,6 @@ impl Permutation {
             step: 1,
         }
     }
-
-    /// Where in the source an entry of the axes before `cut` starts.
-    fn source_of(&self, entry: usize, cut: usize) -> usize {
-        let mut rest = entry;
-        let mut from = 0;
-        for axis in self.axes.as_slice()[..cut].iter().rev() {
-            from += rest % axis.len * axis.from;
-            rest /= axis.len;
-        }
-        from
-    }
-
-    /// Without the axes before `cut`, and with a part of that one.
-    fn within(&self, cut: usize, part: Range<usize>) -> Permutation {
-        let mut axes = Strides::default();
-        for (at, axis) in self.axes.as_slice().iter().enumerate().skip(cut) {
-            let len = if at == cut { part.len() } else { axis.len };
-            axes.push(Stride { len, ..*axis });
-        }
-        Permutation {
-            run: self.run,
-            axes,
-        }
-    }
 }
 
 /// Where a permutation is cut: every entry of the `outer` axes before this one, and this one every `step` entries.
@@ -226,14 +192,6 @@ fn step(len: usize, parts: usize) -> usize {
     } else {
         step
     }
-}
-
-/// A part of a permutation that is contiguous in the destination.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Piece {
-    /// Where its source starts, in bytes.
-    pub(crate) from: usize,
-    pub(crate) plan: Permutation,
 }
 
 /// A permutation as blocks: `x` runs along the source, `y` along the destination, and `outer` is the rest.

@@ -21,7 +21,7 @@ pub struct StatsAccumulator {
     isa: Isa,
     /// The start of a block whose end has not come yet.
     pending: Vec<u8>,
-    scratch: Scratch,
+    scratch: Box<Scratch>,
     tree: Tree,
 }
 
@@ -36,7 +36,7 @@ impl StatsAccumulator {
             dtype,
             isa,
             pending: Vec::new(),
-            scratch: Scratch::default(),
+            scratch: Box::default(),
             tree: Tree::default(),
         }
     }
@@ -115,10 +115,6 @@ impl Stats {
     /// Of a tensor of whole elements.
     pub(crate) fn of_whole(total: Option<Partial>) -> Self {
         Stats { trailing: 0, total }
-    }
-
-    pub(crate) fn total(&self) -> Option<Partial> {
-        self.total
     }
 
     /// Elements seen, NaN and Inf among them.

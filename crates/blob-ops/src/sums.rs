@@ -6,7 +6,7 @@
 use crate::cpu::Isa;
 use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{self, Total};
-use crate::stats::{Stats, StatsAccumulator};
+use crate::stats::Stats;
 use crate::tree::{Join, Tree};
 use crate::{Error, Part, Scalar, threads};
 use blob_core::{AnyBlob, DType};
@@ -53,7 +53,7 @@ pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 
 /// Minimum, maximum, mean, deviation, norms and the counts of zeros, NaN and Inf of one part of a blob, in one pass.
 ///
-/// The same bits as a [`StatsAccumulator`] gives. Bools are 0 and 1.
+/// The same bits as a [`StatsAccumulator`](crate::StatsAccumulator) gives. Bools are 0 and 1.
 ///
 /// # Errors
 /// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
@@ -64,12 +64,10 @@ pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
 pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     let dtype = blob.dtype();
     let bytes = part.bytes(blob)?;
-    let total = in_pieces(&bytes, PIECE_BLOCKS * BLOCK * dtype.size(), |piece| {
-        let mut stats = StatsAccumulator::on(isa, dtype);
-        stats.update(piece);
-        stats.finish().total()
+    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| {
+        isa.block(dtype, block, ahead, scratch)
     });
-    Ok(Stats::of_whole(total.flatten()))
+    Ok(Stats::of_whole(total))
 }
 
 pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
@@ -80,11 +78,9 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
     let total = if part.is_untouched(blob) {
         None
     } else {
-        let piece = PIECE_BLOCKS * BLOCK * dtype.size();
-        in_pieces(&part.bytes(blob)?, piece, |piece| {
-            sum_piece(isa, term, dtype, piece)
+        in_pieces(&part.bytes(blob)?, dtype, |block, _, scratch| {
+            sums::block(isa, term, dtype, block, scratch)
         })
-        .flatten()
     };
     match total {
         None if dtype.is_float() => Ok(Scalar::F(0.0)),
@@ -99,30 +95,38 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
     }
 }
 
-fn sum_piece(isa: Isa, term: Term, dtype: DType, bytes: &[u8]) -> Option<Total> {
-    let mut scratch = Scratch::default();
-    let mut tree = Tree::default();
-    for block in bytes.chunks(BLOCK * dtype.size()) {
-        tree.push(sums::block(isa, term, dtype, block, &mut scratch));
-    }
-    tree.total()
-}
-
-/// What `work` knows of pieces of a fixed length, joined; `None` of no bytes.
+/// What `block` knows of the blocks of some whole elements, each given with what will be read next, joined in pieces of
+/// a fixed length; `None` of no bytes.
 fn in_pieces<P: Join + Send>(
     bytes: &[u8],
-    piece: usize,
-    work: impl Fn(&[u8]) -> P + Sync,
+    dtype: DType,
+    block: impl Fn(&[u8], &[u8], &mut Scratch) -> P + Sync,
 ) -> Option<P> {
-    let mut found: Vec<Option<P>> = bytes.chunks(piece).map(|_| None).collect();
-    let tasks: Vec<_> = bytes.chunks(piece).zip(&mut found).collect();
-    let work = |(piece, found): (&[u8], &mut Option<P>)| *found = Some(work(piece));
-    if threads::pieces(bytes.len()) == 1 {
-        tasks.into_iter().for_each(work);
-    } else {
-        threads::run(tasks, work);
+    let len = PIECE_BLOCKS * BLOCK * dtype.size();
+    let piece = |index: usize| {
+        let bytes = &bytes[index * len..];
+        of_piece(&bytes[..len.min(bytes.len())], dtype, &block)
+    };
+    let count = bytes.len().div_ceil(len);
+    if threads::pieces(bytes.len()) > 1 {
+        return threads::fold(count, piece, Join::join).flatten();
     }
     let mut tree = Tree::default();
-    found.into_iter().flatten().for_each(|p| tree.push(p));
+    (0..count).for_each(|index| tree.push(piece(index)));
+    tree.total().flatten()
+}
+
+fn of_piece<P: Join>(
+    bytes: &[u8],
+    dtype: DType,
+    block: &impl Fn(&[u8], &[u8], &mut Scratch) -> P,
+) -> Option<P> {
+    let mut scratch = Scratch::default();
+    let mut tree = Tree::default();
+    let mut blocks = bytes.chunks(BLOCK * dtype.size()).peekable();
+    while let Some(bytes) = blocks.next() {
+        let ahead = blocks.peek().copied().unwrap_or(&[]);
+        tree.push(block(bytes, ahead, &mut scratch));
+    }
     tree.total()
 }

@@ -1,9 +1,10 @@
-//! Tasks to threads: how many pieces a piece of work is worth, and running them on the caller's pool.
+//! Pieces of work to threads: how many a piece of work is worth, and running them on the caller's pool.
 //!
-//! The only place that names rayon; kernels below know no threads. Nobody calls it while holding a memory's lock
-//! (guards are no locks): a thread that waits for its tasks may take up any other work meanwhile.
+//! The only place that names rayon; kernels below know no threads. Work is cut in two until one piece is left, so there
+//! is no list of pieces and nothing here allocates. Nobody calls it while holding a memory's lock (guards are no locks):
+//! a thread that waits for its half may take up any other work meanwhile.
 
-use rayon::prelude::*;
+use std::ops::Range;
 
 /// Less work than this stays on one thread: 64 KiB handed to two threads took 25 times as long as on one (2 cores of an
 /// AMD EPYC, merge of 128 × (32 + 32) f32).
@@ -28,19 +29,82 @@ pub(crate) fn pieces(bytes: usize) -> usize {
     }
 }
 
-/// Runs `work` on every task: on the current pool when there are several tasks and threads, else here and in order.
-pub(crate) fn run<T: Send>(tasks: Vec<T>, work: impl Fn(T) + Sync) {
-    if tasks.len() > 1 && rayon::current_num_threads() > 1 {
-        tasks.into_par_iter().with_max_len(1).for_each(&work);
-    } else {
-        tasks.into_iter().for_each(work);
+/// Runs both: on two threads of the current pool where it has them, else here and in order.
+pub(crate) fn both<L: Send, R: Send>(
+    left: impl FnOnce() -> L + Send,
+    right: impl FnOnce() -> R + Send,
+) -> (L, R) {
+    match rayon::current_num_threads() {
+        1 => (left(), right()),
+        _ => rayon::join(left, right),
     }
+}
+
+/// Runs `work` on every chunk of `len` bytes, of which the last may be shorter, with its place among them.
+pub(crate) fn chunks(bytes: &mut [u8], len: usize, work: impl Fn(usize, &mut [u8]) + Sync) {
+    let count = bytes.len().div_ceil(len);
+    slices(bytes, count, |chunk| chunk * len, work);
+}
+
+/// Runs `work` on `count` slices that lie one behind the other in `bytes`, each from its `start` on, with its place among
+/// them.
+pub(crate) fn slices(
+    bytes: &mut [u8],
+    count: usize,
+    start: impl Fn(usize) -> usize + Sync,
+    work: impl Fn(usize, &mut [u8]) + Sync,
+) {
+    let cut = |bytes, first, at| <[u8]>::split_at_mut(bytes, start(at) - start(first));
+    if count > 0 {
+        halve(0..count, bytes, &cut, &work, &|(), ()| ());
+    }
+}
+
+/// What `work` makes of each of `count` pieces, joined in the order and in the tree of [`Tree`](crate::tree::Tree);
+/// `None` of no pieces.
+pub(crate) fn fold<T: Send>(
+    count: usize,
+    work: impl Fn(usize) -> T + Sync,
+    join: impl Fn(T, T) -> T + Sync,
+) -> Option<T> {
+    let work = |piece, ()| work(piece);
+    (count > 0).then(|| halve(0..count, (), &|(), _, _| ((), ()), &work, &join))
+}
+
+/// Runs `work` on each of some pieces, at least one, with its share of what they work on. `cut` gives a share, which
+/// begins at one piece, to the pieces before another and to those from that one on.
+///
+/// The left half has the greatest power of two of pieces that is not all of them. So the halves are those of a binary
+/// counter, however many threads there are.
+fn halve<S: Send, T: Send>(
+    pieces: Range<usize>,
+    share: S,
+    cut: &(impl Fn(S, usize, usize) -> (S, S) + Sync),
+    work: &(impl Fn(usize, S) -> T + Sync),
+    join: &(impl Fn(T, T) -> T + Sync),
+) -> T {
+    if pieces.len() == 1 {
+        return one(pieces.start, share, work);
+    }
+    let middle = pieces.start + (1 << (pieces.len() - 1).ilog2());
+    let (left, right) = cut(share, pieces.start, middle);
+    let (left, right) = both(
+        || halve(pieces.start..middle, left, cut, work, join),
+        || halve(middle..pieces.end, right, cut, work, join),
+    );
+    join(left, right)
+}
+
+/// Not inlined: the buffers that kernels have on the stack would be there once for every level of [`halve`].
+#[inline(never)]
+fn one<S, T>(piece: usize, share: S, work: &impl Fn(usize, S) -> T) -> T {
+    work(piece, share)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use crate::tree::{Join, Tree};
 
     fn pool(threads: usize) -> rayon::ThreadPool {
         let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
@@ -60,16 +124,59 @@ mod tests {
     }
 
     #[test]
-    fn every_task_runs_once_on_any_pool() {
+    fn every_chunk_runs_once_on_any_pool() {
         for threads in [1, 2, 7] {
-            for tasks in [0, 1, 2, 33] {
-                let seen = AtomicU64::new(0);
+            for len in [0, 1, 9, 10, 11, 330, 339] {
+                let mut bytes = vec![0u8; len];
                 pool(threads).install(|| {
-                    run((0..tasks).collect(), |task: u32| {
-                        assert_eq!(seen.fetch_or(1 << task, Ordering::Relaxed) >> task & 1, 0);
+                    chunks(&mut bytes, 10, |index, chunk| {
+                        assert!(!chunk.is_empty() && chunk.len() <= 10);
+                        chunk.iter_mut().for_each(|byte| *byte += 1 + index as u8);
                     });
                 });
-                assert_eq!(seen.into_inner(), (1u64 << tasks) - 1, "{threads} {tasks}");
+                let want: Vec<u8> = (0..len).map(|at| 1 + (at / 10) as u8).collect();
+                assert_eq!(bytes, want, "{threads} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn slices_of_any_length_begin_where_they_should() {
+        let starts = [0, 3, 3, 10, 11];
+        let mut bytes = [0; 20];
+        pool(2).install(|| {
+            slices(
+                &mut bytes,
+                5,
+                |at| starts[at],
+                |index, slice| slice.fill(1 + index as u8),
+            );
+        });
+        assert_eq!(
+            bytes,
+            [1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5]
+        );
+    }
+
+    /// A number that knows where it was joined.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Joined(u64);
+
+    impl Join for Joined {
+        fn join(self, right: Joined) -> Joined {
+            Joined(self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(7) ^ right.0)
+        }
+    }
+
+    #[test]
+    fn what_is_folded_is_joined_as_a_tree_would() {
+        for threads in [1, 2, 7] {
+            let pool = pool(threads);
+            for count in 0..200 {
+                let mut tree = Tree::default();
+                (0..count).for_each(|at| tree.push(Joined(at as u64)));
+                let folded = pool.install(|| fold(count, |at| Joined(at as u64), Joined::join));
+                assert_eq!(folded, tree.total(), "{threads} {count}");
             }
         }
     }

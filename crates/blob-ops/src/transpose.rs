@@ -7,7 +7,8 @@ use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::plan::{Permutation, Piece, Swap};
 use crate::{Argument, Error, Part, Unfit, threads};
-use blob_core::{AnyBlob, Axis, Shape};
+use blob_core::{AnyBlob, Axis, MAX_AXES, Shape};
+use smallvec::SmallVec;
 
 /// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
 ///
@@ -23,7 +24,8 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
     Ok(out)
 }
 
-/// As [`transpose`], into the data of a blob that is already there, whose diff stays.
+/// As [`transpose`], into the data of a blob that is already there, whose diff stays. Allocates nothing; see
+/// [Memory](crate#memory).
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
@@ -54,7 +56,8 @@ pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
     Ok(out)
 }
 
-/// As [`permute`], into the data of a blob that is already there, whose diff stays.
+/// As [`permute`], into the data of a blob that is already there, whose diff stays. Allocates nothing; see
+/// [Memory](crate#memory).
 ///
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
@@ -67,7 +70,7 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
 
 /// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
 ///
-/// Needs no second memory; the diff is not turned. Several matrices are shared among threads, one is not.
+/// Allocates nothing; the diff is not turned. Several matrices are shared among threads, one is not.
 ///
 /// # Errors
 /// [`Error::NotSquare`]; a conflict with a guard of another blob; no memory.
@@ -92,14 +95,14 @@ fn not_square(blob: &AnyBlob) -> Error {
     Error::NotSquare { shape }
 }
 
-fn swapped(dims: &[usize], one: usize, other: usize) -> Vec<usize> {
-    let mut dims = dims.to_vec();
+fn swapped(dims: &[usize], one: usize, other: usize) -> SmallVec<[usize; MAX_AXES]> {
+    let mut dims = SmallVec::from_slice(dims);
     dims.swap(one, other);
     dims
 }
 
 /// The extents of the result; an error where `order` is no permutation.
-fn permuted(shape: &Shape, order: &[usize]) -> Result<Vec<usize>, Error> {
+fn permuted(shape: &Shape, order: &[usize]) -> Result<SmallVec<[usize; MAX_AXES]>, Error> {
     let axes = shape.num_axes();
     let each_once = order.len() == axes && (0..axes).all(|axis| order.contains(&axis));
     if !each_once {
@@ -178,29 +181,28 @@ fn move_into(plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Re
     Ok(())
 }
 
-/// The whole of a plan, cut into tasks for the current pool.
+/// The whole of a plan, cut into pieces for the current pool.
 pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     let Means { isa, store, pieces } = means;
-    let mut tasks = Vec::new();
-    let mut rest = dst;
-    for Piece { from, plan } in plan.pieces(pieces) {
-        let (dst, after) = rest.split_at_mut(plan.bytes());
-        rest = after;
-        tasks.push(Permute {
+    let dst = &mut dst[..plan.bytes()];
+    let pieces = plan.pieces(pieces);
+    let start = |piece| pieces.start(piece);
+    threads::slices(dst, pieces.len(), start, |piece, dst| {
+        let Piece { from, plan } = pieces.get(piece);
+        isa.run(Permute {
             plan,
             src: &src[from..],
             dst,
             store,
         });
-    }
-    threads::run(tasks, |task| isa.run(task));
+    });
 }
 
 /// Matrices one behind the other, each transposed where it is.
 pub(crate) fn squares(means: Means, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
     let each = (bytes.len() / matrix).div_ceil(means.pieces);
-    let tasks = bytes.chunks_mut(matrix * each);
-    let tasks = tasks.map(|bytes| Square { bytes, side, width });
-    threads::run(tasks.collect(), |task| means.isa.run(task));
+    threads::chunks(bytes, matrix * each, |_, bytes| {
+        means.isa.run(Square { bytes, side, width });
+    });
 }

@@ -4,6 +4,7 @@
 //! Knows no bytes and no dtypes.
 
 use crate::scalar::Scalar;
+use smallvec::SmallVec;
 
 /// What is known about a run of elements, and can be joined with what is known about the next one.
 pub(crate) trait Join: Copy {
@@ -87,15 +88,15 @@ impl Join for Partial {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<P = Partial> {
     blocks: u64,
-    /// One run for each bit set in `blocks`, the longest first.
-    runs: Vec<P>,
+    /// One run for each bit set in `blocks`, the longest first: below 512 blocks, and mostly above, none on the heap.
+    runs: SmallVec<[P; 8]>,
 }
 
 impl<P> Default for Tree<P> {
     fn default() -> Self {
         Tree {
             blocks: 0,
-            runs: Vec::new(),
+            runs: SmallVec::new(),
         }
     }
 }

@@ -62,9 +62,11 @@ pub(crate) struct Join<'a> {
     pub(crate) store: Store,
 }
 
-/// Fills the parts with their runs of the rows of `src`.
+/// Fills the parts with their runs of the rows of `src`, of which each begins `row` bytes behind the one before it. The
+/// runs may be less than a row: then the last row may end behind them.
 pub(crate) struct Cut<'a, 'b> {
     pub(crate) src: &'a [u8],
+    pub(crate) row: usize,
     pub(crate) parts: &'a mut [PartMut<'b>],
     pub(crate) store: Store,
 }
@@ -168,35 +170,34 @@ impl Join<'_> {
     fn blocks<M: Machine>(&mut self) {
         let row = self.row();
         let rows = BUFFER / row;
+        let blocks = self.dst.chunks_mut(rows * row).enumerate();
+        let blocks = blocks.map(|(block, dst)| (self.start + block * rows, dst));
+        if self.store == Store::Cached {
+            // Without the buffer, which takes longer to clear than a short merge.
+            return blocks.for_each(|(start, dst)| gather(self.parts, start, dst, row));
+        }
         let mut buffer = [0; BUFFER];
-        for (block, dst) in self.dst.chunks_mut(rows * row).enumerate() {
-            let start = self.start + block * rows;
-            match self.store {
-                Store::Cached => gather(self.parts, start, dst, row),
-                Store::Past => {
-                    let buffer = &mut buffer[..dst.len()];
-                    gather(self.parts, start, buffer, row);
-                    M::stream(dst, buffer);
-                }
-            }
+        for (start, dst) in blocks {
+            let buffer = &mut buffer[..dst.len()];
+            gather(self.parts, start, buffer, row);
+            M::stream(dst, buffer);
         }
     }
 
     #[inline(always)]
     fn zip<M: Machine, const W: usize, const N: usize>(&mut self) {
         let parts: [&[u8]; N] = std::array::from_fn(|k| &self.parts[k].bytes[self.start * W..]);
+        if self.store == Store::Cached {
+            // As above.
+            return zip::<W, N>(parts.map(|part| &part[..self.dst.len() / N]), self.dst);
+        }
         let mut buffer = [0; BUFFER];
         let step = BUFFER / (W * N) * W * N;
         for (block, dst) in self.dst.chunks_mut(step).enumerate() {
             let parts = parts.map(|part| &part[block * step / N..][..dst.len() / N]);
-            match self.store {
-                Store::Cached => zip::<W, N>(parts, dst),
-                Store::Past => {
-                    let buffer = &mut buffer[..dst.len()];
-                    zip::<W, N>(parts, buffer);
-                    M::stream(dst, buffer);
-                }
-            }
+            let buffer = &mut buffer[..dst.len()];
+            zip::<W, N>(parts, buffer);
+            M::stream(dst, buffer);
         }
     }
 }
@@ -232,6 +233,7 @@ impl Kernel for Cut<'_, '_> {
             .iter()
             .fold(0, |all, part| all | part.bytes.as_ptr().addr());
         match Way::of(runs, base, self.store) {
+            Way::Zip { .. } if self.runs_of_a_row() < self.row => self.blocks::<M>(),
             Way::Zip { count, width } => constant!(width, count, self.unzip::<M>()),
             Way::Runs => self.runs::<M>(),
             Way::Blocks => self.blocks::<M>(),
@@ -240,13 +242,13 @@ impl Kernel for Cut<'_, '_> {
 }
 
 impl Cut<'_, '_> {
-    fn row(&self) -> usize {
+    fn runs_of_a_row(&self) -> usize {
         self.parts.iter().map(|part| part.run).sum()
     }
 
     #[inline(always)]
     fn runs<M: Machine>(&mut self) {
-        for (row, src) in self.src.chunks_exact(self.row()).enumerate() {
+        for (row, src) in self.src.chunks(self.row).enumerate() {
             let mut rest = src;
             for part in &mut *self.parts {
                 let (src, after) = rest.split_at(part.run);
@@ -259,13 +261,13 @@ impl Cut<'_, '_> {
 
     #[inline(always)]
     fn blocks<M: Machine>(&mut self) {
-        let row = self.row();
-        let rows = BUFFER / row;
+        let row = self.row;
+        let rows = BUFFER / self.runs_of_a_row();
         let mut buffer = [0; BUFFER];
         for (block, src) in self.src.chunks(rows * row).enumerate() {
             let mut at = 0;
             for part in self.parts.iter_mut().filter(|part| part.run > 0) {
-                let len = src.len() / row * part.run;
+                let len = src.len().div_ceil(row) * part.run;
                 let dst = &mut part.bytes[block * rows * part.run..][..len];
                 let src = Rows {
                     bytes: &src[at..],

@@ -208,7 +208,13 @@ mod tests {
             past("cut", &mut |dst| {
                 let (one, other) = dst.split_at_mut(src.len() / 2);
                 let parts = &mut [one, other].map(|bytes| PartMut { bytes, run });
-                isa.run(Cut { src, parts, store });
+                let row = 2 * run;
+                isa.run(Cut {
+                    src,
+                    row,
+                    parts,
+                    store,
+                });
             });
         }
         let swaps: [(&[usize], &[usize]); 5] = [

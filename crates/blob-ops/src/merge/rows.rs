@@ -1,10 +1,13 @@
-//! Rows of runs to tasks for the threads: many rows are shared out by rows, few by pieces of their runs.
+//! Rows of runs to threads: many rows are shared out by rows, few by pieces of their runs, those of many parts by parts.
 //!
-//! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a task.
+//! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
 
 use crate::cpu::copy::{Copy, Cut, Join, Part, PartMut};
-use crate::cpu::{Means, Store};
+use crate::cpu::{Isa, Kernel, Machine, Means, Store};
+use crate::place::FEW;
+use crate::plan::LINE;
 use crate::threads;
+use smallvec::SmallVec;
 
 /// Fills `dst` with rows of one run of each part. It is not empty.
 pub(crate) fn join(means: Means, parts: &[Part<'_>], dst: &mut [u8]) {
@@ -12,88 +15,177 @@ pub(crate) fn join(means: Means, parts: &[Part<'_>], dst: &mut [u8]) {
     let row: usize = parts.iter().map(|part| part.run).sum();
     let rows = (dst.len() / row).div_ceil(pieces);
     if pieces > dst.len() / row {
-        let limit = dst.len().div_ceil(pieces);
-        let copies = copies(dst, parts).flat_map(|(src, dst)| cuts(src, dst, limit, store));
-        return threads::run(copies.collect(), |task| isa.run(task));
+        // Pieces that end within a line would both write it.
+        let len = dst.len().div_ceil(pieces).next_multiple_of(LINE);
+        return threads::chunks(dst, len, |index, dst| {
+            let start = index * len;
+            isa.run(Span {
+                parts,
+                start,
+                dst,
+                store,
+            });
+        });
     }
-    let tasks = dst.chunks_mut(rows * row).enumerate();
-    let tasks = tasks.map(|(index, dst)| Join {
-        parts,
-        start: index * rows,
-        dst,
-        store,
+    threads::chunks(dst, rows * row, |index, dst| {
+        isa.run(Join {
+            parts,
+            start: index * rows,
+            dst,
+            store,
+        });
     });
-    threads::run(tasks.collect(), |task| isa.run(task));
+}
+
+/// Fills `dst` with the rows' bytes from `start` on, wherever in a row that is.
+struct Span<'a> {
+    parts: &'a [Part<'a>],
+    start: usize,
+    dst: &'a mut [u8],
+    store: Store,
+}
+
+impl Kernel for Span<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        let length: usize = self.parts.iter().map(|part| part.run).sum();
+        let (mut row, mut skip) = (self.start / length, self.start % length);
+        let mut rest = self.dst;
+        while !rest.is_empty() {
+            for part in self.parts {
+                if skip >= part.run {
+                    skip -= part.run;
+                    continue;
+                }
+                let src = &part.bytes[row * part.run..][skip..part.run];
+                let (dst, after) = rest.split_at_mut(src.len().min(rest.len()));
+                self.store.write::<M>(dst, &src[..dst.len()]);
+                (rest, skip) = (after, 0);
+            }
+            row += 1;
+        }
+    }
 }
 
 /// Fills the parts with their runs of the rows of `src`. It is not empty.
-pub(crate) fn cut(means: Means, src: &[u8], mut parts: Vec<PartMut<'_>>) {
+pub(crate) fn cut(means: Means, src: &[u8], parts: &mut [PartMut<'_>]) {
     let Means { isa, store, pieces } = means;
-    let row: usize = parts.iter().map(|part| part.run).sum();
-    let rows = (src.len() / row).div_ceil(pieces);
-    if pieces == 1 {
-        let parts = &mut parts;
-        return isa.run(Cut { src, parts, store });
-    }
-    if pieces > src.len() / row {
-        let limit = src.len().div_ceil(pieces);
-        let copies = copies_back(src, row, parts);
-        let copies = copies.flat_map(|(src, dst)| cuts(src, dst, limit, store));
-        return threads::run(copies.collect(), |task| isa.run(task));
-    }
-    let mut tasks = Vec::with_capacity(pieces);
-    for src in src.chunks(rows * row) {
-        let rows = src.len() / row;
-        let some = parts.iter_mut().map(|part| part.take(rows));
-        tasks.push((src, some.collect::<Vec<_>>()));
-    }
-    threads::run(tasks, |(src, mut parts)| {
-        let parts = &mut parts;
-        isa.run(Cut { src, parts, store });
-    });
-}
-
-/// Every run of every row: where it is, where it goes.
-fn copies<'a>(
-    dst: &'a mut [u8],
-    parts: &'a [Part<'a>],
-) -> impl Iterator<Item = (&'a [u8], &'a mut [u8])> {
     let row = parts.iter().map(|part| part.run).sum();
-    dst.chunks_mut(row).enumerate().flat_map(move |(row, dst)| {
-        let mut rest = dst;
-        parts.iter().map(move |part| {
-            let run = rest.split_off_mut(..part.run);
-            let run = run.expect("the runs make up the row");
-            (&part.bytes[row * part.run..][..part.run], run)
-        })
-    })
+    let cut = Cut {
+        src,
+        row,
+        parts,
+        store,
+    };
+    divide(isa, pieces, cut);
 }
 
-/// As [`copies`], part by part.
-fn copies_back<'a>(
-    src: &'a [u8],
-    row: usize,
-    parts: Vec<PartMut<'a>>,
-) -> impl Iterator<Item = (&'a [u8], &'a mut [u8])> {
+/// Cuts the work in two, and the halves again, until there are so many pieces: between rows where there are enough of
+/// them and few parts, else between parts. A part that is left alone is cut wherever it can be.
+fn divide(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
+    let (parts, rows) = (cut.parts.len(), cut.src.len().div_ceil(cut.row));
+    if pieces == 1 {
+        whole(isa, cut);
+    } else if parts <= FEW && rows >= pieces || parts == 1 && rows > 1 {
+        between_rows(isa, pieces, cut);
+    } else if parts > 1 {
+        between_parts(isa, pieces, cut);
+    } else {
+        within_a_run(isa, pieces, cut);
+    }
+}
+
+/// Not inlined: the buffers that the kernel has on the stack would be there once for every level of [`divide`].
+#[inline(never)]
+fn whole(isa: Isa, cut: Cut<'_, '_>) {
+    // Parts without extent, which have no rows to count.
+    if cut.parts.iter().any(|part| part.run > 0) {
+        isa.run(cut);
+    }
+}
+
+/// At most [`FEW`] parts: each has a share in the first half, and the list of these is on the stack.
+fn between_rows(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
+    let Cut {
+        src,
+        row,
+        parts,
+        store,
+    } = cut;
+    let rows = src.len().div_ceil(row);
+    let above = rows / 2;
+    let (left, right) = share(pieces, above, rows);
+    let some = parts.iter_mut().map(|part| part.take(above));
+    let mut some: SmallVec<[PartMut<'_>; FEW]> = some.collect();
+    let (src, rest) = src.split_at(above * row);
+    let (above, below) = (
+        Cut {
+            src,
+            row,
+            parts: &mut some,
+            store,
+        },
+        Cut {
+            src: rest,
+            row,
+            parts,
+            store,
+        },
+    );
+    threads::both(|| divide(isa, left, above), || divide(isa, right, below));
+}
+
+/// At least two parts: the rows of those behind begin where the runs of those in front end.
+fn between_parts(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
+    let Cut {
+        src,
+        row,
+        parts,
+        store,
+    } = cut;
+    let all: usize = parts.iter().map(|part| part.run).sum();
     let mut end = 0;
-    let parts = parts.into_iter().filter(|part| part.run > 0);
-    parts.flat_map(move |part| {
-        let start = end;
+    let half = parts.iter().position(|part| {
         end += part.run;
-        let rows = src
-            .chunks(row)
-            .map(move |row| &row[start..start + part.run]);
-        rows.zip(part.bytes.chunks_mut(part.run))
-    })
+        2 * end >= all
+    });
+    let middle = half.map_or(1, |part| part + 1).min(parts.len() - 1);
+    let (first, last) = parts.split_at_mut(middle);
+    let run: usize = first.iter().map(|part| part.run).sum();
+    let (left, right) = share(pieces, run, all);
+    let (first, last) = (
+        Cut {
+            src,
+            row,
+            parts: first,
+            store,
+        },
+        Cut {
+            src: &src[run..],
+            row,
+            parts: last,
+            store,
+        },
+    );
+    threads::both(|| divide(isa, left, first), || divide(isa, right, last));
 }
 
-/// One copy as several of at most `limit` bytes.
-fn cuts<'a>(
-    src: &'a [u8],
-    dst: &'a mut [u8],
-    limit: usize,
-    store: Store,
-) -> impl Iterator<Item = Copy<'a>> {
-    let pairs = src.chunks(limit).zip(dst.chunks_mut(limit));
-    pairs.map(move |(src, dst)| Copy { src, dst, store })
+/// One run of one part.
+fn within_a_run(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
+    let (src, store) = (cut.src, cut.store);
+    for PartMut { bytes, .. } in cut.parts {
+        let len = bytes.len().div_ceil(pieces).next_multiple_of(LINE);
+        threads::chunks(bytes, len.max(LINE), |index, dst| {
+            let src = &src[index * len..][..dst.len()];
+            isa.run(Copy { src, dst, store });
+        });
+    }
+}
+
+/// How many of the pieces a part of the whole gets, and how many the rest: in proportion, and at least one each.
+fn share(pieces: usize, part: usize, whole: usize) -> (usize, usize) {
+    let left = (pieces * part / whole.max(1)).clamp(1, pieces - 1);
+    (left, pieces - left)
 }

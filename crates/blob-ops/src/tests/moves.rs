@@ -1,6 +1,7 @@
 //! Merge, split, transpose, permute: every width, ragged shape, instruction set, way to store and number of pieces,
 //! against loops over indices; the checks before the first byte; and what undoes what.
 
+mod many;
 mod properties;
 mod refused;
 mod weaves;
@@ -210,7 +211,7 @@ fn check_rows(means: &[Means], runs: &[usize], rows: usize) {
         assert!(got == want, "{runs:?} × {rows} {means:?}");
         let mut back: Vec<_> = parts.iter().map(|part| vec![0x5A; part.len()]).collect();
         let slices = back.iter_mut().map(|part| PartMut::new(part, rows));
-        rows::cut(means, &want, slices.collect());
+        rows::cut(means, &want, &mut slices.collect::<Vec<_>>());
         assert!(back == parts, "{runs:?} × {rows} {means:?}");
     }
 }
@@ -262,7 +263,7 @@ fn large_moves_are_the_same_on_any_pool() {
             assert!(out == row, "{threads} threads");
             let mut back: Vec<_> = parts.iter().map(|part| vec![0; part.len()]).collect();
             let slices = back.iter_mut().map(|part| PartMut::new(part, 300_000));
-            rows::cut(Means::of(row.len()), &row, slices.collect());
+            rows::cut(Means::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
             assert!(back == parts, "{threads} threads");
         });
     }

@@ -70,12 +70,18 @@ fn pieces_make_up_the_whole() {
         let plan = Permutation::new(&dims, &order, 2);
         let all: Vec<usize> = sources(&plan, 0);
         for pieces in [1, 2, 3, 7, 50, 10_000] {
-            let parts: Vec<usize> = plan
-                .pieces(pieces)
-                .flat_map(|p| sources(&p.plan, p.from))
-                .collect();
+            let cut = plan.pieces(pieces);
+            let mut parts = Vec::new();
+            for piece in (0..cut.len()).map(|piece| (cut.start(piece), cut.get(piece))) {
+                assert_eq!(
+                    piece.0,
+                    parts.len() * plan.run,
+                    "{dims:?} {order:?} {pieces}"
+                );
+                parts.extend(sources(&piece.1.plan, piece.1.from));
+            }
             assert_eq!(parts, all, "{dims:?} {order:?} {pieces}");
-            let count = plan.pieces(pieces).count();
+            let count = cut.len();
             assert!(count <= 2 * pieces, "{dims:?} {pieces} {count}");
         }
     }
@@ -97,7 +103,7 @@ fn sources(plan: &Permutation, start: usize) -> Vec<usize> {
 #[test]
 fn many_pieces_where_there_is_room_for_them() {
     let count = |dims: &[usize], order: &[usize], pieces| {
-        Permutation::new(dims, order, 4).pieces(pieces).count()
+        Permutation::new(dims, order, 4).pieces(pieces).len()
     };
     // No piece reads less than a page of a row.
     assert_eq!(count(&[4096, 4096], &[1, 0], 8), 4);

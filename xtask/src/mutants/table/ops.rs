@@ -75,8 +75,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "convert: the index counts from the piece",
         file: "crates/blob-ops/src/convert.rs",
-        old: "(i * piece + index, value)",
-        new: "(index, value)",
+        old: "(index * piece + at, value)",
+        new: "(at, value)",
         test: &["-p", "blob-ops", "the_first_that_is_lost_is_named"],
     },
     Mutant {
@@ -170,6 +170,41 @@ pub(super) const ROWS: &[Mutant] = &[
         old: "start: index * rows,",
         new: "start: index,",
         test: &["-p", "blob-ops", "rows_of_runs_of_every_length"],
+    },
+    Mutant {
+        name: "merge: a piece of a run starts at its row",
+        file: "crates/blob-ops/src/merge/rows.rs",
+        old: "self.start % length",
+        new: "0",
+        test: &["-p", "blob-ops", "rows_of_many_and_of_unequal_parts"],
+    },
+    Mutant {
+        name: "split: parts behind others are read from the row's start",
+        file: "crates/blob-ops/src/merge/rows.rs",
+        old: "src: &src[run..],",
+        new: "src,",
+        test: &["-p", "blob-ops", "rows_of_many_and_of_unequal_parts"],
+    },
+    Mutant {
+        name: "merge: more than four parts are listed on the heap",
+        file: "crates/blob-ops/src/place.rs",
+        old: "FEW: usize = 16;",
+        new: "FEW: usize = 4;",
+        test: &["-p", "blob-ops", "nothing_is_allocated_on_one_thread"],
+    },
+    Mutant {
+        name: "threads: a share is cut from the start of the whole",
+        file: "crates/blob-ops/src/threads.rs",
+        old: "start(at) - start(first)",
+        new: "start(at)",
+        test: &["-p", "blob-ops", "every_chunk_runs_once_on_any_pool"],
+    },
+    Mutant {
+        name: "threads: what is folded is halved in the middle",
+        file: "crates/blob-ops/src/threads.rs",
+        old: "(1 << (pieces.len() - 1).ilog2())",
+        new: "pieces.len() / 2",
+        test: &["-p", "blob-ops", "what_is_folded_is_joined_as_a_tree_would"],
     },
     Mutant {
         name: "merge: any output fits",
