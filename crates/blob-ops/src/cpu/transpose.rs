@@ -72,28 +72,98 @@ impl Kernel for Square<'_> {
         let side = self.side;
         for matrix in self.bytes.chunks_mut(side * side * self.width) {
             match self.width {
-                1 => square::<1>(matrix, side),
-                2 => square::<2>(matrix, side),
-                4 => square::<4>(matrix, side),
-                8 => square::<8>(matrix, side),
+                1 => square::<M, 1>(matrix, side),
+                2 => square::<M, 2>(matrix, side),
+                4 => square::<M, 4>(matrix, side),
+                8 => square::<M, 8>(matrix, side),
                 width => unreachable!("no element has {width} bytes"),
             }
         }
     }
 }
 
-/// Tiles change places with their mirror images, those on the diagonal with themselves.
+/// Bytes of a row of the tiles that change places: two cache lines. Over memcpy's time, f32, one thread of an AMD EPYC
+/// Zen 4, entry by entry and so: 128² 5.7 and 3.3, 1024² 21.6 and 3.6, 4000² × 4 3.8 and 1.0.
+const ROW: usize = 2 * LINE;
+
+/// A tile in the first-level cache, row by row.
+type Tile = [[u8; ROW]; MOST];
+
+/// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied first, and turned
+/// on their way back.
 #[inline(always)]
-fn square<const W: usize>(matrix: &mut [u8], side: usize) {
-    let tile = LINE / W;
-    let matrix = matrix.as_chunks_mut::<W>().0;
-    for top in (0..side).step_by(tile) {
-        for left in (0..=top).step_by(tile) {
-            for row in top..side.min(top + tile) {
-                for column in left..row.min(left + tile) {
-                    matrix.swap(row * side + column, column * side + row);
-                }
+fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
+    let (step, stride) = ((ROW / W).min(MOST), side * W);
+    let mut tiles = [[[0; ROW]; MOST]; 2];
+    for top in (0..side).step_by(step) {
+        for left in (0..=top).step_by(step) {
+            let places = [top * stride + left * W, left * stride + top * W];
+            let sides = [step.min(side - top), step.min(side - left)];
+            let ahead = (left + step).min(top);
+            ask::<M>(matrix, top * stride + ahead * W, stride, sides[0], step * W);
+            ask::<M>(matrix, ahead * stride + top * W, stride, step, sides[0] * W);
+            take(
+                &matrix[places[0]..],
+                stride,
+                &mut tiles[0][..sides[0]],
+                sides[1] * W,
+            );
+            if left < top {
+                take(
+                    &matrix[places[1]..],
+                    stride,
+                    &mut tiles[1][..sides[1]],
+                    sides[0] * W,
+                );
+                put::<M, W>(
+                    &tiles[1],
+                    [sides[1], sides[0]],
+                    &mut matrix[places[0]..],
+                    stride,
+                );
             }
+            put::<M, W>(&tiles[0], sides, &mut matrix[places[1]..], stride);
         }
     }
+}
+
+/// Asks for the rows of a tile, which may reach past the matrix.
+#[inline(always)]
+fn ask<M: Machine>(matrix: &[u8], place: usize, stride: usize, rows: usize, len: usize) {
+    for row in 0..rows {
+        let Some(row) = matrix.get(place + row * stride..) else {
+            return;
+        };
+        for line in row[..len.min(row.len())].chunks(LINE) {
+            M::prefetch(line);
+        }
+    }
+}
+
+/// Copies a tile's rows of `len` bytes.
+#[inline(always)]
+fn take(matrix: &[u8], stride: usize, tile: &mut [[u8; ROW]], len: usize) {
+    for (row, to) in tile.iter_mut().enumerate() {
+        let from = &matrix[row * stride..][..len];
+        match from.first_chunk::<ROW>() {
+            Some(from) => *to = *from,
+            None => to[..len].copy_from_slice(from),
+        }
+    }
+}
+
+/// Writes a tile of so many rows and columns, turned.
+#[inline(always)]
+fn put<M: Machine, const W: usize>(tile: &Tile, sides: [usize; 2], dst: &mut [u8], stride: usize) {
+    let [rows, columns] = sides;
+    let from: [usize; MOST] = std::array::from_fn(|y| y * ROW);
+    let to: [usize; MOST] = std::array::from_fn(|x| x * stride);
+    let block = Block {
+        src: tile.as_flattened(),
+        dst,
+        from: &from[..rows],
+        to: &to[..columns],
+        store: Store::Cached,
+    };
+    block.run::<M, W>();
 }
