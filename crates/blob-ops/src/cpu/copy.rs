@@ -92,8 +92,8 @@ impl Kernel for Copy<'_> {
 enum Way {
     /// So many runs of one width that a register takes.
     Zip { count: usize, width: usize },
-    /// Each where it belongs.
-    Runs,
+    /// Each where it belongs; those shorter than [`LONG`] by this way to store.
+    Runs(Store),
     /// A block of rows at a time.
     Blocks,
 }
@@ -109,11 +109,12 @@ impl Way {
             _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => {
                 Way::Zip { count, width }
             }
-            _ if shortest >= LONG => Way::Runs,
-            Store::Past if lines => Way::Runs,
+            _ if shortest >= LONG => Way::Runs(store),
+            Store::Past if lines => Way::Runs(store),
             // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
-            Store::Cached if shortest > LINE => Way::Runs,
-            _ if runs.sum::<usize>() > BUFFER => Way::Runs,
+            Store::Cached if shortest > LINE => Way::Runs(store),
+            // Past the caches a line that two runs share would be read and written twice.
+            _ if runs.sum::<usize>() > BUFFER => Way::Runs(Store::Cached),
             _ => Way::Blocks,
         }
     }
@@ -140,7 +141,7 @@ impl Kernel for Join<'_> {
         let runs = self.parts.iter().map(|part| part.run);
         match Way::of(runs, self.dst.as_ptr().addr(), self.store) {
             Way::Zip { count, width } => constant!(width, count, self.zip::<M>()),
-            Way::Runs => self.runs::<M>(),
+            Way::Runs(short) => self.runs::<M>(short),
             Way::Blocks => self.blocks::<M>(),
         }
     }
@@ -152,14 +153,14 @@ impl Join<'_> {
     }
 
     #[inline(always)]
-    fn runs<M: Machine>(&mut self) {
+    fn runs<M: Machine>(&mut self, short: Store) {
         let mut rest = &mut *self.dst;
         let mut row = self.start;
         while !rest.is_empty() {
             for part in self.parts {
                 let (dst, after) = rest.split_at_mut(part.run);
-                self.store
-                    .write::<M>(dst, &part.bytes[row * part.run..][..part.run]);
+                let store = if part.run < LONG { short } else { self.store };
+                store.write::<M>(dst, &part.bytes[row * part.run..][..part.run]);
                 rest = after;
             }
             row += 1;
@@ -235,7 +236,7 @@ impl Kernel for Cut<'_, '_> {
         match Way::of(runs, base, self.store) {
             Way::Zip { .. } if self.runs_of_a_row() < self.row => self.blocks::<M>(),
             Way::Zip { count, width } => constant!(width, count, self.unzip::<M>()),
-            Way::Runs => self.runs::<M>(),
+            Way::Runs(short) => self.runs::<M>(short),
             Way::Blocks => self.blocks::<M>(),
         }
     }
@@ -247,13 +248,13 @@ impl Cut<'_, '_> {
     }
 
     #[inline(always)]
-    fn runs<M: Machine>(&mut self) {
+    fn runs<M: Machine>(&mut self, short: Store) {
         for (row, src) in self.src.chunks(self.row).enumerate() {
             let mut rest = src;
             for part in &mut *self.parts {
                 let (src, after) = rest.split_at(part.run);
-                self.store
-                    .write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
+                let store = if part.run < LONG { short } else { self.store };
+                store.write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
                 rest = after;
             }
         }
@@ -261,25 +262,30 @@ impl Cut<'_, '_> {
 
     #[inline(always)]
     fn blocks<M: Machine>(&mut self) {
-        let row = self.row;
         let rows = BUFFER / self.runs_of_a_row();
+        if self.store == Store::Cached {
+            // Without the buffer, as in a merge.
+            return self.block_of_rows(rows, |src, run, dst| copy_rows(src, dst, run, run));
+        }
         let mut buffer = [0; BUFFER];
+        self.block_of_rows(rows, |src, run, dst| {
+            let buffer = &mut buffer[..dst.len()];
+            copy_rows(src, buffer, run, run);
+            M::stream(dst, buffer);
+        });
+    }
+
+    /// So many rows at a time: the runs of each part, their length and where they go.
+    #[inline(always)]
+    fn block_of_rows(&mut self, rows: usize, mut each: impl FnMut(Rows<'_>, usize, &mut [u8])) {
+        let row = self.row;
         for (block, src) in self.src.chunks(rows * row).enumerate() {
             let mut at = 0;
             for part in self.parts.iter_mut().filter(|part| part.run > 0) {
                 let len = src.len().div_ceil(row) * part.run;
                 let dst = &mut part.bytes[block * rows * part.run..][..len];
-                let src = Rows {
-                    bytes: &src[at..],
-                    step: row,
-                };
-                match self.store {
-                    Store::Cached => copy_rows(src, dst, part.run, part.run),
-                    Store::Past => {
-                        copy_rows(src, &mut buffer[..len], part.run, part.run);
-                        M::stream(dst, &buffer[..len]);
-                    }
-                }
+                let bytes = &src[at..];
+                each(Rows { bytes, step: row }, part.run, dst);
                 at += part.run;
             }
         }
@@ -287,14 +293,20 @@ impl Cut<'_, '_> {
 
     #[inline(always)]
     fn unzip<M: Machine, const W: usize, const N: usize>(&mut self) {
+        if let (Store::Cached, Some(parts)) = (self.store, self.parts.first_chunk_mut::<N>()) {
+            let len = self.src.len() / N;
+            return unzip::<W, N>(
+                self.src,
+                parts.each_mut().map(|part| &mut part.bytes[..len]),
+            );
+        }
         let step = BUFFER / (W * N) * W;
         let mut buffer = [[0; BUFFER / 2]; N];
         for (block, src) in self.src.chunks(step * N).enumerate() {
             let (start, len) = (block * step, src.len() / N);
             unzip::<W, N>(src, buffer.each_mut().map(|part| &mut part[..len]));
             for (part, buffer) in self.parts.iter_mut().zip(&buffer) {
-                self.store
-                    .write::<M>(&mut part.bytes[start..][..len], &buffer[..len]);
+                M::stream(&mut part.bytes[start..][..len], &buffer[..len]);
             }
         }
     }

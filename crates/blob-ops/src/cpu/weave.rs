@@ -103,6 +103,9 @@ impl Weave {
         dst: &mut [u8],
         store: Store,
     ) {
+        if store == Store::Cached {
+            return self.zip_straight::<W, N>(src, dst);
+        }
         let mut buffer = [0; ROW];
         let (len, step) = (self.along.len * W, ROW / (N * W) * W);
         for (from, to) in self.rows() {
@@ -125,6 +128,9 @@ impl Weave {
         dst: &mut [u8],
         store: Store,
     ) {
+        if store == Store::Cached {
+            return self.unzip_straight::<W, N>(src, dst);
+        }
         let mut buffer = [[0; ROW / MOST]; N];
         let (len, step) = (self.along.len * W, ROW / MOST);
         for (from, to) in self.rows() {
@@ -137,6 +143,30 @@ impl Weave {
                     store.write::<M>(dst, &plane[..part]);
                 }
             }
+        }
+    }
+
+    /// As [`zip`](Self::zip), through the caches: without a buffer, which takes a third of the time of 64 KiB.
+    #[inline(always)]
+    fn zip_straight<const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8]) {
+        let len = self.along.len * W;
+        for (from, to) in self.rows() {
+            let part = |i| &src[from + i * self.ins.from..][..len];
+            zip::<W, N>(std::array::from_fn(part), &mut dst[to..][..len * N]);
+        }
+    }
+
+    /// As [`unzip`](Self::unzip), through the caches.
+    #[inline(always)]
+    fn unzip_straight<const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8]) {
+        let len = self.along.len * W;
+        for (from, to) in self.rows() {
+            let mut parts = dst[to..].chunks_mut(self.outs.to);
+            let parts = std::array::from_fn(|_| {
+                let part = parts.next().expect("the rows lie one behind the other");
+                &mut part[..len]
+            });
+            unzip::<W, N>(&src[from..][..len * N], parts);
         }
     }
 

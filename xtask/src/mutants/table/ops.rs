@@ -153,8 +153,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "transpose: the last tile is dropped",
         file: "crates/blob-ops/src/cpu/transpose.rs",
-        old: "for left in (0..=top).step_by(tile) {",
-        new: "for left in (0..top).step_by(tile) {",
+        old: "for left in (0..=top).step_by(step) {",
+        new: "for left in (0..top).step_by(step) {",
         test: &["-p", "blob-ops", "squares_in_place"],
     },
     Mutant {
