@@ -23,13 +23,14 @@ pub(crate) trait Number: Sync {
     fn store(value: Self::Value) -> Self::Raw;
     /// A subnormal number becomes the zero of its sign.
     fn flush(raw: Self::Raw) -> Self::Raw;
+    fn is_nan(raw: Self::Raw) -> bool;
 }
 
-/// What kernels compute in. Integers wrap.
+/// What kernels compute in. Integers wrap. A NaN is the one that is due, of a product only if it is to be `SETTLED`.
 pub(crate) trait Value: Copy + Send + Sync {
     fn plus(self, x: Self) -> Self;
     fn minus(self, x: Self) -> Self;
-    fn times(self, x: Self) -> Self;
+    fn times<const SETTLED: bool>(self, x: Self) -> Self;
 }
 
 macro_rules! integer {
@@ -50,6 +51,10 @@ macro_rules! integer {
             fn flush(raw: Self::Raw) -> Self::Raw {
                 raw
             }
+            #[inline(always)]
+            fn is_nan(_: Self::Raw) -> bool {
+                false
+            }
         }
 
         impl Value for $number {
@@ -62,7 +67,7 @@ macro_rules! integer {
                 self.wrapping_sub(x)
             }
             #[inline(always)]
-            fn times(self, x: Self) -> Self {
+            fn times<const SETTLED: bool>(self, x: Self) -> Self {
                 self.wrapping_mul(x)
             }
         }
@@ -105,8 +110,13 @@ macro_rules! float_value {
                 (self - x).settle(self, x)
             }
             #[inline(always)]
-            fn times(self, x: Self) -> Self {
-                (self * x).settle(self, x)
+            fn times<const SETTLED: bool>(self, x: Self) -> Self {
+                let value = self * x;
+                if SETTLED {
+                    value.settle(self, x)
+                } else {
+                    value
+                }
             }
         }
     };
@@ -136,6 +146,10 @@ macro_rules! float {
                 let kept = if word & $exponent == 0 { sign } else { word };
                 kept.to_ne_bytes()
             }
+            #[inline(always)]
+            fn is_nan(raw: Self::Raw) -> bool {
+                <$word>::from_ne_bytes(raw) & (<$word>::MAX >> 1) > $exponent
+            }
         }
     };
 }
@@ -149,9 +163,9 @@ fn widen_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// What happens to one element.
+/// What happens to one element. Where any operand or intermediate value is a NaN, the result is.
 pub(crate) trait Unary<N: Number>: Copy + Sync {
-    fn apply(self, y: N::Raw) -> N::Raw;
+    fn apply<const SETTLED: bool>(self, y: N::Raw) -> N::Raw;
 }
 
 /// What happens to one element, another one given.
@@ -200,7 +214,7 @@ pub(crate) struct Axpy<V>(pub(crate) V);
 impl<N: Number> Binary<N> for Axpy<N::Value> {
     #[inline(always)]
     fn apply(self, y: N::Raw, x: N::Raw) -> N::Raw {
-        N::store(N::load(y).plus(N::load(x).times(self.0)))
+        N::store(N::load(y).plus(N::load(x).times::<true>(self.0)))
     }
 }
 
@@ -210,9 +224,19 @@ pub(crate) struct Scale<V>(pub(crate) V);
 
 impl<N: Number> Unary<N> for Scale<N::Value> {
     #[inline(always)]
-    fn apply(self, y: N::Raw) -> N::Raw {
-        N::store(N::load(y).times(self.0))
+    fn apply<const SETTLED: bool>(self, y: N::Raw) -> N::Raw {
+        N::store(N::load(y).times::<SETTLED>(self.0))
     }
+}
+
+/// Elements that are computed before it is asked whether any became a NaN: only then is it settled which. So `scale`
+/// of 64 KiB takes 0.65 of memcpy's time, and 0.87 where each is settled; `add` of 256 MiB would take 0.94 instead of
+/// 0.86 (f32, AMD EPYC Zen 4).
+const GROUP: usize = 64;
+
+#[inline(always)]
+fn any_nan<N: Number>(group: &[N::Raw; GROUP]) -> bool {
+    group.iter().fold(false, |any, &raw| any | N::is_nan(raw))
 }
 
 /// Every element of `y`.
@@ -226,8 +250,16 @@ impl<N: Number, O: Unary<N>> Kernel for Map<'_, N, O> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(self) {
-        for y in bytemuck::cast_slice_mut::<u8, N::Raw>(self.y) {
-            *y = self.op.apply(*y);
+        let (groups, rest) = bytemuck::cast_slice_mut::<u8, N::Raw>(self.y).as_chunks_mut();
+        for y in groups {
+            let mut out: [N::Raw; GROUP] = y.map(|y| self.op.apply::<false>(y));
+            if any_nan::<N>(&out) {
+                out = y.map(|y| self.op.apply::<true>(y));
+            }
+            *y = out;
+        }
+        for y in rest {
+            *y = self.op.apply::<true>(*y);
         }
     }
 }
