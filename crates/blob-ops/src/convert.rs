@@ -2,7 +2,7 @@
 //!
 //! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
 
-use crate::cpu::{Isa, convert as kernels};
+use crate::cpu::{Isa, Store, convert as kernels};
 use crate::{Error, Part, threads};
 use blob_core::{AnyBlob, DType};
 
@@ -112,10 +112,11 @@ pub(crate) fn convert_on(
 /// Whole elements to as many.
 fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     let piece = piece_count(source.len().max(target.len()), source.len() / from.size());
+    let store = Store::of(target.len());
     threads::chunks(target, piece * to.size(), |index, target| {
         let count = target.len() / to.size();
         let source = &source[index * piece * from.size()..][..count * from.size()];
-        kernels::convert(isa, from, source, to, target);
+        kernels::convert(isa, store, (from, source), (to, target));
     });
 }
 

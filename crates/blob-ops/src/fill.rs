@@ -3,7 +3,7 @@
 //! Relies on `cpu/convert.rs` for the value's bytes; does not read what it fills.
 
 use crate::cpu::element::Fill;
-use crate::cpu::{Isa, convert};
+use crate::cpu::{Isa, Store, convert};
 use crate::element::piece_len;
 use crate::{Error, Part, Scalar, threads};
 use blob_core::AnyBlob;
@@ -103,22 +103,21 @@ fn object_range(blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
 
 /// `element` is 1, 2, 4 or 8 bytes long.
 fn fill_bytes(isa: Isa, bytes: &mut [u8], element: &[u8]) {
-    let piece = piece_len(bytes.len());
+    let (piece, store) = (piece_len(bytes.len()), Store::of(bytes.len()));
     threads::chunks(bytes, piece, |_, y| {
-        if element.iter().all(|byte| *byte == element[0]) {
+        if store == Store::Cached && element.iter().all(|byte| *byte == element[0]) {
             return y.fill(element[0]);
         }
         match *element {
-            [a, b] => isa.run(Fill { y, value: [a, b] }),
-            [a, b, c, d] => isa.run(Fill {
-                y,
-                value: [a, b, c, d],
-            }),
-            [a, b, c, d, e, f, g, h] => isa.run(Fill {
-                y,
-                value: [a, b, c, d, e, f, g, h],
-            }),
+            [value] => fill_with(isa, store, y, [value]),
+            [a, b] => fill_with(isa, store, y, [a, b]),
+            [a, b, c, d] => fill_with(isa, store, y, [a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => fill_with(isa, store, y, [a, b, c, d, e, f, g, h]),
             _ => unreachable!("no dtype has {} bytes", element.len()),
         }
     });
+}
+
+fn fill_with<const W: usize>(isa: Isa, store: Store, y: &mut [u8], value: [u8; W]) {
+    isa.run(Fill { y, value, store });
 }

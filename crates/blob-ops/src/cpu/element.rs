@@ -4,7 +4,7 @@
 //! decided here and not by the order of an instruction's operands, so every instruction set gives the same bits.
 
 use super::lanes::widen_f16;
-use super::{Kernel, Machine, narrow};
+use super::{Kernel, Machine, Store, narrow};
 use blob_core::{DType, Element};
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -284,15 +284,23 @@ impl<N: Number, O: Binary<N>> Kernel for Zip<'_, N, O> {
 }
 
 /// The same element over and over.
-pub(crate) struct Fill<'a, R> {
+pub(crate) struct Fill<'a, const W: usize> {
     pub(crate) y: &'a mut [u8],
-    pub(crate) value: R,
+    pub(crate) value: [u8; W],
+    pub(crate) store: Store,
 }
 
-impl<R: Pod> Kernel for Fill<'_, R> {
+impl<const W: usize> Kernel for Fill<'_, W> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(self) {
-        bytemuck::cast_slice_mut(self.y).fill(self.value);
+        if self.store == Store::Cached {
+            return self.y.as_chunks_mut().0.fill(self.value);
+        }
+        let mut page = [0; 4096];
+        page.as_chunks_mut().0.fill(self.value);
+        for y in self.y.chunks_mut(page.len()) {
+            M::stream(y, &page[..y.len()]);
+        }
     }
 }

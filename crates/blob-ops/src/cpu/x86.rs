@@ -163,6 +163,7 @@ fn prefetch(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::super::copy::{Copy, Cut, Join, Part, PartMut};
+    use super::super::element::Fill;
     use super::super::permute::Permute;
     use super::super::{Isa, Store};
     use super::moves::watch;
@@ -190,6 +191,10 @@ mod tests {
     fn run_each(isa: Isa, src: &[u8], mut past: impl FnMut(&str, &mut dyn FnMut(&mut [u8]))) {
         let store = Store::Past;
         past("copy", &mut |dst| isa.run(Copy { src, dst, store }));
+        past("fill", &mut |y| {
+            let value = [1, 2, 3, 4];
+            isa.run(Fill { y, value, store });
+        });
         for run in [1, 3, 64, 4096] {
             let part = Part {
                 bytes: &src[..src.len() / 2],
@@ -217,15 +222,15 @@ mod tests {
                 });
             });
         }
-        let swaps: [(&[usize], &[usize]); 5] = [
-            (&[64, 768], &[1, 0]),
-            (&[16 << 10, 3], &[1, 0]),
-            (&[3, 16 << 10], &[1, 0]),
-            (&[2, 12, 2048], &[1, 0, 2]),
-            (&[2, 192, 128], &[1, 0, 2]),
+        let swaps: [(&[usize], &[usize], usize); 5] = [
+            (&[64, 192], &[1, 0], 4),
+            (&[16 << 10, 3], &[1, 0], 1),
+            (&[3, 16 << 10], &[1, 0], 1),
+            (&[2, 12, 2048], &[1, 0, 2], 1),
+            (&[2, 192, 128], &[1, 0, 2], 1),
         ];
-        for (dims, order) in swaps {
-            let plan = Permutation::new(dims, order, 1);
+        for (dims, order, size) in swaps {
+            let plan = Permutation::new(dims, order, size);
             past("permute", &mut |dst| {
                 isa.run(Permute {
                     plan,
