@@ -322,3 +322,43 @@ fn the_first_that_is_lost_is_named() {
         }
     }
 }
+
+fn empty(count: usize) -> AnyBlob {
+    let shape = blob_core::Shape::new([count]).unwrap();
+    AnyBlob::new(shape, DType::F32).unwrap()
+}
+
+/// From 32 MiB on the target is written past the caches, by way of a buffer; the last part of it is no whole one.
+#[test]
+fn large_conversions_and_fills_past_the_caches() {
+    let count = (33 << 18) + 4099;
+    let source: Vec<u8> = (0..2 * count).map(|i| (i ^ (i >> 9)) as u8).collect();
+    for dtype in [DType::F16, DType::BF16] {
+        let x = blob(dtype, &source);
+        for isa in isas() {
+            for threads in [1, 2] {
+                let mut y = empty(count);
+                in_pool(threads, || convert_on(isa, &x, &mut y, Part::Data).unwrap());
+                let words = source
+                    .as_chunks::<2>()
+                    .0
+                    .iter()
+                    .map(|raw| u16::from_ne_bytes(*raw));
+                let want = words.map(|word| match dtype {
+                    DType::F16 => f16::from_bits(word).to_f32(),
+                    _ => bf16::from_bits(word).to_f32(),
+                });
+                let got = y.data::<f32>().unwrap();
+                let same = |(got, want): (&f32, f32)| {
+                    got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan())
+                };
+                assert!(got.iter().zip(want).all(same), "{dtype} {isa:?} {threads}");
+            }
+        }
+    }
+    let mut y = empty(count);
+    crate::fill(&mut y, 1.25, Part::Data).unwrap();
+    assert!(y.data::<f32>().unwrap().iter().all(|y| *y == 1.25));
+    crate::clear(&mut y, Part::Data).unwrap();
+    assert!(y.data_bytes().unwrap().iter().all(|byte| *byte == 0));
+}
