@@ -121,9 +121,42 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "update: the whole capacity is borrowed",
         file: "crates/blob-ops/src/place.rs",
-        old: ".host(0..blob.byte_len())?;",
-        new: ".host(0..blob.diff_memory().len())?;",
+        old: ".host(0..blob.byte_len());",
+        new: ".host(0..blob.diff_memory().len());",
         test: &["-p", "blob-ops", "what_lies_behind_a_blob_is_not_borrowed"],
+    },
+    Mutant {
+        name: "errors: a guard in the way is blamed on the first output",
+        file: "crates/blob-ops/src/place.rs",
+        old: "memory_error(op, Argument::Part(index), error))?;",
+        new: "memory_error(op, Argument::Part(index * 0), error))?;",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_guard_in_the_way_names_the_operation_and_the_argument",
+        ],
+    },
+    Mutant {
+        name: "errors: a guard in the way is blamed on the first input",
+        file: "crates/blob-ops/src/place.rs",
+        old: "self.bytes(op, Argument::Part(index), blob)?",
+        new: "self.bytes(op, Argument::Part(index * 0), blob)?",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_guard_in_the_way_names_the_operation_and_the_argument",
+        ],
+    },
+    Mutant {
+        name: "errors: what lies behind the memory is no source",
+        file: "crates/blob-ops/src/error.rs",
+        old: "Error::Memory { error, .. } | Error::Blob(error) => error.source(),",
+        new: "Error::Blob(error) => error.source(),",
+        test: &[
+            "-p",
+            "blob-ops",
+            "what_lies_behind_the_memory_stays_the_source",
+        ],
     },
     Mutant {
         name: "tiles: overlapping ones are streamed",
