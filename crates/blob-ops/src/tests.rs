@@ -4,6 +4,7 @@ mod capacity;
 mod conflicts;
 mod convert;
 mod convert_named;
+mod crossed;
 mod devices;
 mod element;
 mod moves;

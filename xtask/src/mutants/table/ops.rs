@@ -254,6 +254,38 @@ pub(super) const ROWS: &[Mutant] = &[
         test: &["-p", "blob-ops", "values_that_do_not_fit_are_refused"],
     },
     Mutant {
+        name: "element: threads read another piece than they write",
+        file: "crates/blob-ops/src/element.rs",
+        old: "let x = &x[index * piece..][..y.len()];",
+        new: "let x = &x[index / 2 * piece..][..y.len()];",
+        test: &["-p", "blob-ops", "crossed::elements"],
+    },
+    Mutant {
+        name: "past: what goes past the caches lacks its last byte",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "Store::Past => M::stream(dst, src),",
+        new: "Store::Past => M::stream(&mut dst[..src.len() - 1], &src[..src.len() - 1]),",
+        test: &["-p", "blob-ops", "moves::past"],
+    },
+    Mutant {
+        name: "the switch is not read",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "match std::env::var_os(SWITCH) {",
+        new: "match std::env::var_os(SWITCH).filter(|x| x.is_empty()) {",
+        test: &["-p", "blob-ops", "the_variable_lowers_the_instruction_set"],
+    },
+    Mutant {
+        name: "the switch: a name that is none is not said",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "say_unknown(&ceiling.to_string_lossy());",
+        new: "",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_name_that_is_none_is_portable_and_said_once",
+        ],
+    },
+    Mutant {
         name: "the switch is a floor",
         file: "crates/blob-ops/src/cpu.rs",
         old: "all[..=top].contains",
