@@ -139,8 +139,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "errors: a guard in the way is blamed on the first input",
         file: "crates/blob-ops/src/place.rs",
-        old: "self.bytes(op, Argument::Part(index), blob)?",
-        new: "self.bytes(op, Argument::Part(index * 0), blob)?",
+        old: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(index), error)),",
+        new: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(0), error)),",
         test: &[
             "-p",
             "blob-ops",
