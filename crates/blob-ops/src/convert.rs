@@ -3,7 +3,7 @@
 //! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
 
 use crate::cpu::{Isa, Store, convert as kernels};
-use crate::{Error, Part, threads};
+use crate::{Argument, Error, Part, threads};
 use blob_core::{AnyBlob, DType};
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
@@ -26,7 +26,7 @@ use blob_core::{AnyBlob, DType};
 /// ```
 ///
 /// # Errors
-/// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
     for part in touched(blob) {
@@ -42,14 +42,14 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     // One guard for both passes: nobody writes between them.
-    let sources = touched(blob).map(|part| Ok((part, part.bytes(blob)?)));
+    let sources = touched(blob).map(|part| Ok((part, part.bytes(CHECKED, Argument::In, blob)?)));
     let sources = sources.collect::<Result<Vec<_>, Error>>()?;
     for (part, source) in &sources {
         check_bytes(Isa::detect(), blob.dtype(), source, dtype, *part)?;
     }
     let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
     for (part, source) in &sources {
-        let mut target = part.bytes_overwrite(&mut out)?;
+        let mut target = part.bytes_overwrite(CHECKED, Argument::Out, &mut out)?;
         convert_bytes(Isa::detect(), blob.dtype(), source, dtype, &mut target);
     }
     Ok(out)
@@ -59,7 +59,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// nothing; see [Memory](crate#memory).
 ///
 /// # Errors
-/// [`Error::UnlikeShapes`]; [`Error::Blob`] for a conflict, as when both share the memory, or out of memory. `out` is as
+/// [`Error::UnlikeShapes`]; [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `out` is as
 /// it was then.
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     convert_on(Isa::detect(), blob, out, part)
@@ -73,12 +73,15 @@ pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Re
     check_shapes(blob, out)?;
     let (from, to) = (blob.dtype(), out.dtype());
     // One guard for both passes: nobody writes between them.
-    let source = part.bytes(blob)?;
+    let source = part.bytes(CHECKED, Argument::In, blob)?;
     check_bytes(Isa::detect(), from, &source, to, part)?;
-    let mut target = part.bytes_overwrite(out)?;
+    let mut target = part.bytes_overwrite(CHECKED, Argument::Out, out)?;
     convert_bytes(Isa::detect(), from, &source, to, &mut target);
     Ok(())
 }
+
+const CONVERT: &str = "convert";
+const CHECKED: &str = "convert checked";
 
 fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
     let parts = [Part::Data, Part::Diff].into_iter();
@@ -103,8 +106,8 @@ pub(crate) fn convert_on(
 ) -> Result<(), Error> {
     check_shapes(blob, out)?;
     let (from, to) = (blob.dtype(), out.dtype());
-    let source = part.bytes(blob)?;
-    let mut target = part.bytes_overwrite(out)?;
+    let source = part.bytes(CONVERT, Argument::In, blob)?;
+    let mut target = part.bytes_overwrite(CONVERT, Argument::Out, out)?;
     convert_bytes(isa, from, &source, to, &mut target);
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::cpu::element::{
     Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip,
 };
 use crate::cpu::{Isa, convert};
-use crate::{Error, Part, Scalar, place, threads};
+use crate::{Argument, Error, Part, Scalar, place, threads};
 use blob_core::{AnyBlob, DType};
 use half::{bf16, f16};
 use std::marker::PhantomData;
@@ -44,14 +44,14 @@ macro_rules! with_number {
 ///
 /// # Errors
 /// [`Error::UnlikeDTypes`] and [`Error::UnlikeShapes`] if the blobs differ; [`Error::NoArithmetic`] for bools;
-/// [`Error::Blob`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
+/// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
 pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     add_on(Isa::detect(), y, x, part)
 }
 
 pub(crate) fn add_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike(y, x)?;
-    with_number!(y.dtype(), N => zip::<N, _>(isa, y, x, part, Add))
+    with_number!(y.dtype(), N => zip::<N, _>(isa, "add", y, x, part, Add))
 }
 
 /// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
@@ -72,7 +72,7 @@ pub(crate) fn add_flush_subnormals_on(
     part: Part,
 ) -> Result<(), Error> {
     check_alike(y, x)?;
-    with_number!(y.dtype(), N => zip::<N, _>(isa, y, x, part, FlushedAdd))
+    with_number!(y.dtype(), N => zip::<N, _>(isa, "add flushing subnormals", y, x, part, FlushedAdd))
 }
 
 /// y += alpha·x, on one part of each: the product is rounded before it is added.
@@ -100,7 +100,7 @@ pub(crate) fn axpy_on(
     check_alike(y, x)?;
     with_number!(y.dtype(), N => {
         let op = Axpy(factor::<N>(alpha)?);
-        zip::<N, _>(isa, y, x, part, op)
+        zip::<N, _>(isa, "axpy", y, x, part, op)
     })
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn axpy_on(
 /// ```
 ///
 /// # Errors
-/// [`Error::NoArithmetic`] for bools; [`Error::Blob`] for a conflict, as when data and diff are one memory, or out of
+/// [`Error::NoArithmetic`] for bools; [`Error::Memory`] for a conflict, as when data and diff are one memory, or out of
 /// memory. The data are as they were then.
 pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
     update_on(Isa::detect(), blob)
@@ -132,7 +132,7 @@ pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
         if !blob.has_diff() {
             return Ok(());
         }
-        let (mut y, x) = place::data_mut_and_diff(blob)?;
+        let (mut y, x) = place::data_mut_and_diff("update", blob)?;
         zip_bytes::<N, _>(isa, &mut y, &x, Subtract);
         Ok(())
     })
@@ -145,7 +145,7 @@ pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::NoArithmetic`] for bools; [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only
-/// as Inf; [`Error::Blob`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
+/// as Inf; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     scale_on(Isa::detect(), blob, alpha.into(), part)
 }
@@ -158,7 +158,7 @@ pub(crate) fn scale_on(
 ) -> Result<(), Error> {
     with_number!(blob.dtype(), N => {
         let op = Scale(factor::<N>(alpha)?);
-        map::<N, _>(isa, &mut part.bytes_mut(blob)?, op);
+        map::<N, _>(isa, &mut part.bytes_mut("scale", blob)?, op);
         Ok(())
     })
 }
@@ -188,13 +188,14 @@ fn factor<N: Number>(value: Scalar) -> Result<N::Value, Error> {
 /// Borrows `x` first, so that a conflict is seen before `y` is made writable.
 fn zip<N: Number, O: Binary<N>>(
     isa: Isa,
+    name: &'static str,
     y: &mut AnyBlob,
     x: &AnyBlob,
     part: Part,
     op: O,
 ) -> Result<(), Error> {
-    let x = part.bytes(x)?;
-    let mut y = part.bytes_mut(y)?;
+    let x = part.bytes(name, Argument::In, x)?;
+    let mut y = part.bytes_mut(name, y)?;
     zip_bytes::<N, O>(isa, &mut y, &x, op);
     Ok(())
 }

@@ -70,12 +70,6 @@ pub enum Error {
         /// The dtype of the elements.
         dtype: DType,
     },
-    /// Objects of a blob that does not have NeoML's seven axes.
-    #[non_exhaustive]
-    NoObjects {
-        /// The number of axes that it has.
-        axes: usize,
-    },
     /// An object that the blob does not have.
     #[non_exhaustive]
     ObjectOutOfRange {
@@ -126,7 +120,18 @@ pub enum Error {
         /// The shape.
         shape: Shape,
     },
-    /// A blob could not be had: a shape or an axis that is none, a memory in use (`Conflict`), or no memory.
+    /// The memory of an argument could not be borrowed: someone holds a guard of it (a conflict, as where an output shares
+    /// memory with an input), there is no room for its bytes, or a device failed.
+    #[non_exhaustive]
+    Memory {
+        /// The function.
+        op: &'static str,
+        /// Which argument.
+        argument: Argument,
+        /// What the memory says.
+        error: blob_core::Error,
+    },
+    /// A shape or an axis that is none.
     Blob(blob_core::Error),
 }
 
@@ -162,7 +167,6 @@ impl fmt::Display for Error {
             Error::Overflow { dtype } => {
                 write!(f, "the sum of these elements of {dtype} is beyond 64 bits")
             }
-            Error::NoObjects { axes } => write!(f, "objects need 7 axes, the blob has {axes}"),
             Error::ObjectOutOfRange { object, objects } => {
                 write!(f, "object {object} of a blob that has {objects}")
             }
@@ -186,6 +190,11 @@ impl fmt::Display for Error {
                 f,
                 "transpose in place: the last two axes of {shape} are no square matrix"
             ),
+            Error::Memory {
+                op,
+                argument,
+                error,
+            } => write!(f, "{op}: {argument}: {error}"),
             Error::Blob(error) => error.fmt(f),
         }
     }
@@ -212,8 +221,8 @@ fn parts_sum(
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            // Its message is our own, so the chain goes on behind it.
-            Error::Blob(error) => error.source(),
+            // Its message is in our own, so the chain goes on behind it.
+            Error::Memory { error, .. } | Error::Blob(error) => error.source(),
             _ => None,
         }
     }

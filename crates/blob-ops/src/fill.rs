@@ -5,7 +5,7 @@
 use crate::cpu::element::Fill;
 use crate::cpu::{Isa, Store, convert};
 use crate::element::piece_len;
-use crate::{Error, Part, Scalar, threads};
+use crate::{Argument, Error, Part, Scalar, threads};
 use blob_core::AnyBlob;
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Float dtypes take any number, rounded to nearest even; others only what they hold, bools 0 and 1.
 ///
 /// # Errors
-/// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Blob`] for a conflict
+/// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     fill_on(Isa::detect(), blob, value.into(), part)
@@ -26,9 +26,20 @@ pub(crate) fn fill_on(
     value: Scalar,
     part: Part,
 ) -> Result<(), Error> {
+    set_on(isa, "fill", blob, value, part)
+}
+
+fn set_on(
+    isa: Isa,
+    op: &'static str,
+    blob: &mut AnyBlob,
+    value: Scalar,
+    part: Part,
+) -> Result<(), Error> {
     let element = element(blob, value)?;
     let size = blob.dtype().size();
-    fill_bytes(isa, &mut part.bytes_overwrite(blob)?, &element[..size]);
+    let mut bytes = part.bytes_overwrite(op, Argument::Out, blob)?;
+    fill_bytes(isa, &mut bytes, &element[..size]);
     Ok(())
 }
 
@@ -38,7 +49,7 @@ pub(crate) fn fill_on(
 /// row-major order; the last four are the elements of each.
 ///
 /// # Errors
-/// As [`fill`]; [`Error::NoObjects`] if there are not seven axes; [`Error::ObjectOutOfRange`].
+/// As [`fill`]; [`Error::Unfit`] if there are not seven axes; [`Error::ObjectOutOfRange`].
 pub fn fill_object(
     blob: &mut AnyBlob,
     object: usize,
@@ -55,9 +66,20 @@ pub(crate) fn fill_object_on(
     value: Scalar,
     part: Part,
 ) -> Result<(), Error> {
-    let range = object_range(blob, object)?;
+    set_object_on(isa, "fill object", blob, object, value, part)
+}
+
+fn set_object_on(
+    isa: Isa,
+    op: &'static str,
+    blob: &mut AnyBlob,
+    object: usize,
+    value: Scalar,
+    part: Part,
+) -> Result<(), Error> {
+    let range = object_range(op, blob, object)?;
     let element = element(blob, value)?;
-    let mut bytes = part.range_overwrite(blob, range)?;
+    let mut bytes = part.range_overwrite(op, blob, range)?;
     fill_bytes(isa, &mut bytes, &element[..blob.dtype().size()]);
     Ok(())
 }
@@ -65,12 +87,12 @@ pub(crate) fn fill_object_on(
 /// Sets one part to zeros. A part that was never touched stays so.
 ///
 /// # Errors
-/// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
     if part.is_untouched(blob) {
         return Ok(());
     }
-    fill(blob, 0u64, part)
+    set_on(Isa::detect(), "clear", blob, Scalar::U(0), part)
 }
 
 /// Sets one object of a blob of seven axes to zeros, NeoML's `ClearObject`. See [`fill_object`].
@@ -78,7 +100,8 @@ pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
 /// # Errors
 /// As [`fill_object`].
 pub fn clear_object(blob: &mut AnyBlob, object: usize, part: Part) -> Result<(), Error> {
-    fill_object(blob, object, 0u64, part)
+    let (isa, zero) = (Isa::detect(), Scalar::U(0));
+    set_object_on(isa, "clear object", blob, object, zero, part)
 }
 
 fn element(blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
@@ -87,17 +110,13 @@ fn element(blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
 }
 
 /// The bytes of an object.
-fn object_range(blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
-    let dims = blob.shape().dims();
-    let [length, width, list, height, columns, depth, channels] = *dims else {
-        return Err(Error::NoObjects { axes: dims.len() });
-    };
-    // A shape's partial products do not overflow.
-    let objects = length * width * list;
+fn object_range(op: &'static str, blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
+    let dims = Argument::Out.seven(op, blob)?;
+    let objects = dims.object_count();
     if object >= objects {
         return Err(Error::ObjectOutOfRange { object, objects });
     }
-    let size = height * columns * depth * channels * blob.dtype().size();
+    let size = dims.object_size() * blob.dtype().size();
     Ok(object * size..(object + 1) * size)
 }
 

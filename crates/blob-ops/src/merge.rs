@@ -18,11 +18,11 @@ use smallvec::SmallVec;
 ///
 /// # Errors
 /// [`Error::NoParts`]; an axis that is none; a part of another dtype than the first, or of another shape outside
-/// `axis`; a conflict with a guard of another blob; no memory.
+/// `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     let merged = Merged::of(parts, axis)?;
     let mut out = AnyBlob::new(Shape::new(&merged.dims)?, merged.dtype)?;
-    join(parts, merged.split.outer, &mut out)?;
+    join(MERGE, parts, merged.split.outer, &mut out)?;
     Ok(out)
 }
 
@@ -36,15 +36,15 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
     let merged = Merged::of(parts, axis)?;
     check_dtype(MERGE, Argument::Out, merged.dtype, out)?;
     check_dims(MERGE, Argument::Out, &merged.dims, None, out)?;
-    join(parts, merged.split.outer, out)
+    join(MERGE, parts, merged.split.outer, out)
 }
 
 /// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes apart.
 /// The diff does not come along: the parts have none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that is none; [`Error::PartsSum`] where the extents do not add up to the axis's; a
-/// conflict with a guard of another blob; no memory.
+/// [`Error::NoParts`]; an axis that is none; [`Error::PartsSum`] where the extents do not add up to the axis's;
+/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     let axis = blob.shape().axis(axis)?;
     let split = Split::new(blob.shape().dims(), axis);
@@ -89,12 +89,12 @@ pub fn split_into(
 /// from part to part and become one, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, sum]`. NeoML's `MergeByObject`.
 ///
 /// # Errors
-/// [`Error::NoParts`]; a part without seven axes, of another dtype than the first or with another number of objects; a
-/// conflict with a guard of another blob; no memory.
+/// [`Error::NoParts`]; [`Error::Unfit`] for a part without seven axes, of another dtype than the first or with another
+/// number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
     let (objects, sum) = merged_objects(parts)?;
     let mut out = AnyBlob::new(of_objects(&objects, sum)?, parts[0].dtype())?;
-    join(parts, objects.object_count(), &mut out)?;
+    join(MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
     Ok(out)
 }
 
@@ -108,7 +108,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
     let (objects, sum) = merged_objects(parts)?;
     let argument = Argument::Out;
     check_dtype(MERGE_OBJECTS, argument, parts[0].dtype(), out)?;
-    let got = seven(MERGE_OBJECTS, argument, out)?;
+    let got = argument.seven(MERGE_OBJECTS, out)?;
     check_objects(MERGE_OBJECTS, argument, &objects, &got)?;
     if got.object_size() != sum {
         return Err(Error::Unfit {
@@ -120,17 +120,17 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
             },
         });
     }
-    join(parts, objects.object_count(), out)
+    join(MERGE_OBJECTS, parts, objects.object_count(), out)
 }
 
 /// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each. What
 /// [`merge_objects`] puts together, this takes apart.
 ///
 /// # Errors
-/// [`Error::NoParts`]; a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add up to an object's; a
-/// conflict with a guard of another blob; no memory.
+/// [`Error::NoParts`]; [`Error::Unfit`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add
+/// up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
-    let objects = Dims7::try_from(blob.shape())?;
+    let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
     check_sum(
         SPLIT_OBJECTS,
         None,
@@ -151,11 +151,11 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
 /// `blob` or another part. Then the parts are as [`split_into`] leaves them.
 pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let objects = Dims7::try_from(blob.shape())?;
+    let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
     for (index, part) in parts.iter().enumerate() {
         let argument = Argument::Part(index);
         check_dtype(SPLIT_OBJECTS, argument, blob.dtype(), part)?;
-        let got = seven(SPLIT_OBJECTS, argument, part)?;
+        let got = argument.seven(SPLIT_OBJECTS, part)?;
         check_objects(SPLIT_OBJECTS, argument, &objects, &got)?;
     }
     // Each has seven axes.
@@ -206,12 +206,12 @@ fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
     let [first, ..] = parts else {
         return Err(Error::NoParts { op });
     };
-    let objects = seven(op, Argument::Part(0), first)?;
+    let objects = Argument::Part(0).seven(op, first)?;
     let mut sum = 0usize;
     for (index, part) in parts.iter().enumerate() {
         let argument = Argument::Part(index);
         check_dtype(op, argument, first.dtype(), part)?;
-        let dims = seven(op, argument, part)?;
+        let dims = argument.seven(op, part)?;
         check_objects(op, argument, &objects, &dims)?;
         sum = sum.saturating_add(dims.object_size());
     }
@@ -222,17 +222,6 @@ fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
 fn of_objects(objects: &Dims7, size: usize) -> Result<Shape, blob_core::Error> {
     let &[length, width, list, ..] = objects.dims();
     Shape::new([length, width, list, 1, 1, 1, size])
-}
-
-fn seven(op: &'static str, argument: Argument, blob: &AnyBlob) -> Result<Dims7, Error> {
-    Dims7::try_from(blob.shape()).map_err(|_| Error::Unfit {
-        op,
-        argument,
-        unfit: Unfit::Rank {
-            wanted: 7,
-            got: blob.shape().clone(),
-        },
-    })
 }
 
 fn check_dtype(
@@ -325,9 +314,9 @@ fn check_sum(
 }
 
 /// Takes all guards before the first byte moves.
-fn join(parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
-    let guards = DATA.all(parts)?;
-    let mut dst = DATA.bytes_overwrite(out)?;
+fn join(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
+    let guards = DATA.all(op, parts)?;
+    let mut dst = DATA.bytes_overwrite(op, Argument::Out, out)?;
     if dst.is_empty() {
         return Ok(());
     }
@@ -344,7 +333,7 @@ fn cut(
     rows: usize,
     parts: &mut [&mut AnyBlob],
 ) -> Result<(), Error> {
-    let src = DATA.bytes(blob)?;
+    let src = DATA.bytes(op, Argument::In, blob)?;
     let mut guards = DATA.all_overwrite(op, parts)?;
     if src.is_empty() {
         return Ok(());

@@ -8,7 +8,7 @@ use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{self, Total};
 use crate::stats::Stats;
 use crate::tree::{Join, Tree};
-use crate::{Error, Part, Scalar, threads};
+use crate::{Argument, Error, Part, Scalar, threads};
 use blob_core::{AnyBlob, DType};
 
 /// Blocks in a piece, a power of two: then a tree over pieces is the upper part of the tree over blocks. 64 are 1 MiB
@@ -20,6 +20,16 @@ const PIECE_BLOCKS: usize = 64;
 pub(crate) enum Term {
     Absolute,
     Square,
+}
+
+impl Term {
+    /// The public function.
+    fn op(self) -> &'static str {
+        match self {
+            Term::Absolute => "asum",
+            Term::Square => "sumsq",
+        }
+    }
 }
 
 /// Σ|x| over one part of a blob, Caffe's `asum_data` and `asum_diff`.
@@ -34,7 +44,7 @@ pub(crate) enum Term {
 /// measure, it is below 10⁻¹⁵.
 ///
 /// # Errors
-/// [`Error::NoArithmetic`] for bools; [`Error::Overflow`] if an integer sum is no u64; [`Error::Blob`] for a conflict
+/// [`Error::NoArithmetic`] for bools; [`Error::Overflow`] if an integer sum is no u64; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory.
 pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
     sum_on(Isa::detect(), Term::Absolute, blob, part)
@@ -56,14 +66,14 @@ pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// The same bits as a [`StatsAccumulator`](crate::StatsAccumulator) gives. Bools are 0 and 1.
 ///
 /// # Errors
-/// [`Error::Blob`] for a conflict with a guard of another blob, or out of memory.
+/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     stats_on(Isa::detect(), blob, part)
 }
 
 pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     let dtype = blob.dtype();
-    let bytes = part.bytes(blob)?;
+    let bytes = part.bytes("stats", Argument::In, blob)?;
     let total = in_pieces(&bytes, dtype, |block, ahead, scratch| {
         isa.block(dtype, block, ahead, scratch)
     });
@@ -78,7 +88,8 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
     let total = if part.is_untouched(blob) {
         None
     } else {
-        in_pieces(&part.bytes(blob)?, dtype, |block, _, scratch| {
+        let bytes = part.bytes(term.op(), Argument::In, blob)?;
+        in_pieces(&bytes, dtype, |block, _, scratch| {
             sums::block(isa, term, dtype, block, scratch)
         })
     };

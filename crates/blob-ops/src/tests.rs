@@ -1,8 +1,10 @@
 //! Every dtype, ragged size, instruction set of this machine and way to cut the bytes, against a naive oracle.
 
 mod capacity;
+mod conflicts;
 mod convert;
 mod convert_named;
+mod crossed;
 mod devices;
 mod element;
 mod moves;

@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 /// The diff does not come along: the result has none.
 ///
 /// # Errors
-/// An axis that is none; a conflict with a guard of another blob; no memory.
+/// An axis that is none; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<AnyBlob, Error> {
     let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
     let shape = Shape::new(swapped(blob.shape().dims(), one, other))?;
     let mut out = AnyBlob::new(shape, blob.dtype())?;
-    move_into(swap(blob, one, other), blob, &mut out)?;
+    move_into(TRANSPOSE, swap(blob, one, other), blob, &mut out)?;
     Ok(out)
 }
 
@@ -38,8 +38,8 @@ pub fn transpose_into(
 ) -> Result<(), Error> {
     let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
     let wanted = swapped(blob.shape().dims(), one, other);
-    check_out("transpose", blob, &wanted, out)?;
-    move_into(swap(blob, one, other), blob, out)
+    check_out(TRANSPOSE, blob, &wanted, out)?;
+    move_into(TRANSPOSE, swap(blob, one, other), blob, out)
 }
 
 /// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
@@ -48,11 +48,12 @@ pub fn transpose_into(
 /// has none.
 ///
 /// # Errors
-/// [`Error::Order`] where `order` does not name each axis once; a conflict with a guard of another blob; no memory.
+/// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of another
+/// blob, or out of memory.
 pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
     let dims = permuted(blob.shape(), order)?;
     let mut out = AnyBlob::new(Shape::new(dims)?, blob.dtype())?;
-    move_into(permutation(blob, order), blob, &mut out)?;
+    move_into(PERMUTE, permutation(blob, order), blob, &mut out)?;
     Ok(out)
 }
 
@@ -64,8 +65,8 @@ pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
 /// byte of it has changed.
 pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Result<(), Error> {
     let wanted = permuted(blob.shape(), order)?;
-    check_out("permute", blob, &wanted, out)?;
-    move_into(permutation(blob, order), blob, out)
+    check_out(PERMUTE, blob, &wanted, out)?;
+    move_into(PERMUTE, permutation(blob, order), blob, out)
 }
 
 /// Transposes the matrices of the last two axes of `blob`'s data where they are. They are square.
@@ -73,7 +74,7 @@ pub fn permute_into(blob: &AnyBlob, order: &[usize], out: &mut AnyBlob) -> Resul
 /// Allocates nothing; the diff is not turned. Several matrices are shared among threads, one is not.
 ///
 /// # Errors
-/// [`Error::NotSquare`]; a conflict with a guard of another blob; no memory.
+/// [`Error::NotSquare`]; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
     let &[.., rows, columns] = blob.shape().dims() else {
         return Err(not_square(blob));
@@ -85,10 +86,13 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
         return Ok(());
     }
     let width = blob.dtype().size();
-    let mut bytes = Part::Data.bytes_mut(blob)?;
+    let mut bytes = Part::Data.bytes_mut("transpose in place", blob)?;
     squares(Means::of(bytes.len()), &mut bytes, rows, width);
     Ok(())
 }
+
+const TRANSPOSE: &str = "transpose";
+const PERMUTE: &str = "permute";
 
 fn not_square(blob: &AnyBlob) -> Error {
     let shape = blob.shape().clone();
@@ -172,9 +176,14 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 }
 
 /// Takes both guards before the first byte moves.
-fn move_into(plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
-    let src = Part::Data.bytes(blob)?;
-    let mut dst = Part::Data.bytes_overwrite(out)?;
+fn move_into(
+    op: &'static str,
+    plan: Option<Permutation>,
+    blob: &AnyBlob,
+    out: &mut AnyBlob,
+) -> Result<(), Error> {
+    let src = Part::Data.bytes(op, Argument::In, blob)?;
+    let mut dst = Part::Data.bytes_overwrite(op, Argument::Out, out)?;
     if let Some(plan) = plan {
         run(Means::of(dst.len()), plan, &src, &mut dst);
     }

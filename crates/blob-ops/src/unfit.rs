@@ -1,23 +1,44 @@
-//! Why an argument of an operation on several blobs does not fit the others: part of [`Error`](crate::Error).
+//! Which argument of an operation an [`Error`] names, and why it does not fit the others.
 
-use blob_core::{DType, Shape};
+use crate::Error;
+use blob_core::{AnyBlob, DType, Dims7, Shape};
 use std::fmt;
 
-/// An argument of an operation on several blobs.
+/// An argument of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Argument {
     /// The part at this place, from 0.
     Part(usize),
+    /// The blob that is read.
+    In,
     /// The blob that is written.
     Out,
+    /// The diff of the blob that is written, where it is read.
+    Diff,
+}
+
+impl Argument {
+    /// The extents of a blob that must have NeoML's seven axes.
+    pub(crate) fn seven(self, op: &'static str, blob: &AnyBlob) -> Result<Dims7, Error> {
+        Dims7::try_from(blob.shape()).map_err(|_| Error::Unfit {
+            op,
+            argument: self,
+            unfit: Unfit::Rank {
+                wanted: 7,
+                got: blob.shape().clone(),
+            },
+        })
+    }
 }
 
 impl fmt::Display for Argument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Argument::Part(index) => write!(f, "part {index}"),
+            Argument::In => f.write_str("the input"),
             Argument::Out => f.write_str("the output"),
+            Argument::Diff => f.write_str("the diff"),
         }
     }
 }

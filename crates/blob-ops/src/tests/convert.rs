@@ -92,7 +92,7 @@ fn expected(x: Scalar, to: DType) -> Option<Vec<u8>> {
 }
 
 /// Whether a checked conversion must take it, said with the conversion itself.
-fn survives(x: Scalar, to: DType) -> bool {
+pub(super) fn survives(x: Scalar, to: DType) -> bool {
     let Some(bytes) = expected(x, to) else {
         return true;
     };
@@ -120,7 +120,7 @@ pub(super) fn run(isa: Isa, from: DType, bytes: &[u8], to: DType) -> Vec<u8> {
     out.data_bytes().unwrap().to_vec()
 }
 
-fn check(from: DType, bytes: &[u8], to: DType, got: &[u8], what: &str) {
+pub(super) fn check(from: DType, bytes: &[u8], to: DType, got: &[u8], what: &str) {
     let elements = oracle::elements(from, bytes);
     assert_eq!(got.len(), elements.len() * to.size());
     for (i, ((x, _), got)) in elements.into_iter().zip(got.chunks(to.size())).enumerate() {

@@ -146,7 +146,13 @@ fn a_split_that_is_refused_loses_nothing() {
         split_objects_into(&objects, &mut [&mut first, &mut second]),
     ] {
         assert!(
-            matches!(result, Err(Error::Blob(blob_core::Error::Memory(_)))),
+            matches!(
+                result,
+                Err(Error::Memory {
+                    argument: Argument::Part(1),
+                    ..
+                })
+            ),
             "{result:?}"
         );
         assert_eq!(first.data_memory().head(), Head::AtDevice);

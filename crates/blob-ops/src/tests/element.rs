@@ -9,7 +9,7 @@ use blob_core::{AnyBlob, DType, Shape};
 use half::{bf16, f16};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Op {
+pub(super) enum Op {
     Add,
     AddFlushed,
     Axpy,
@@ -18,7 +18,7 @@ enum Op {
     Fill,
 }
 
-const OPS: [Op; 6] = [
+pub(super) const OPS: [Op; 6] = [
     Op::Add,
     Op::AddFlushed,
     Op::Axpy,
@@ -31,7 +31,7 @@ const OPS: [Op; 6] = [
 const ALPHA: Scalar = Scalar::U(3);
 
 /// `y` afterwards.
-fn run(isa: Isa, op: Op, dtype: DType, y: &[u8], x: &[u8]) -> Vec<u8> {
+pub(super) fn run(isa: Isa, op: Op, dtype: DType, y: &[u8], x: &[u8]) -> Vec<u8> {
     let mut out = blob(dtype, y);
     let other = blob(dtype, x);
     match op {
@@ -135,7 +135,7 @@ fn is_nan(dtype: DType, element: &[u8]) -> bool {
 }
 
 /// Every element as expected; of NaN only that it is one, their bits have a test of their own.
-fn check(op: Op, dtype: DType, y: &[u8], x: &[u8], got: &[u8], what: &str) {
+pub(super) fn check(op: Op, dtype: DType, y: &[u8], x: &[u8], got: &[u8], what: &str) {
     let size = dtype.size();
     assert_eq!(got.len(), y.len(), "{what}");
     let elements = y.chunks(size).zip(x.chunks(size)).zip(got.chunks(size));
@@ -149,7 +149,7 @@ fn check(op: Op, dtype: DType, y: &[u8], x: &[u8], got: &[u8], what: &str) {
     }
 }
 
-fn numbers() -> impl Iterator<Item = DType> {
+pub(super) fn numbers() -> impl Iterator<Item = DType> {
     let all = DType::ALL.iter().copied();
     all.filter(|dtype| *dtype != DType::Bool)
 }

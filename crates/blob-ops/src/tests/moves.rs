@@ -2,6 +2,7 @@
 //! against loops over indices; the checks before the first byte; and what undoes what.
 
 mod many;
+mod past;
 mod properties;
 mod refused;
 mod weaves;

@@ -6,7 +6,7 @@ use crate::sums::{Term, stats_on, sum_on};
 use crate::{Error, Part, Scalar, asum, stats, sumsq};
 use blob_core::{AnyBlob, DType, Shape};
 
-const TERMS: [Term; 2] = [Term::Absolute, Term::Square];
+pub(super) const TERMS: [Term; 2] = [Term::Absolute, Term::Square];
 
 fn term(term: Term, x: f64) -> f64 {
     match term {
@@ -45,7 +45,7 @@ fn tree(blocks: &[f64]) -> f64 {
 }
 
 /// Floats to the last bit, integers exactly or none where u64 is too small.
-fn expected(what: Term, dtype: DType, bytes: &[u8]) -> Option<Scalar> {
+pub(super) fn expected(what: Term, dtype: DType, bytes: &[u8]) -> Option<Scalar> {
     let elements = oracle::elements(dtype, bytes);
     if dtype.is_float() {
         let terms: Vec<f64> = elements.iter().map(|e| term(what, e.1)).collect();
@@ -76,7 +76,7 @@ fn same(got: Scalar, want: Scalar) -> bool {
     }
 }
 
-fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Option<Scalar>) {
+pub(super) fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Option<Scalar>) {
     let case = format!(
         "{what:?} {} {dtype:?} × {}",
         isa.name(),

@@ -121,9 +121,42 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "update: the whole capacity is borrowed",
         file: "crates/blob-ops/src/place.rs",
-        old: ".host(0..blob.byte_len())?;",
-        new: ".host(0..blob.diff_memory().len())?;",
+        old: ".host(0..blob.byte_len());",
+        new: ".host(0..blob.diff_memory().len());",
         test: &["-p", "blob-ops", "what_lies_behind_a_blob_is_not_borrowed"],
+    },
+    Mutant {
+        name: "errors: a guard in the way is blamed on the first output",
+        file: "crates/blob-ops/src/place.rs",
+        old: "memory_error(op, Argument::Part(index), error))?;",
+        new: "memory_error(op, Argument::Part(index * 0), error))?;",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_guard_in_the_way_names_the_operation_and_the_argument",
+        ],
+    },
+    Mutant {
+        name: "errors: a guard in the way is blamed on the first input",
+        file: "crates/blob-ops/src/place.rs",
+        old: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(index), error)),",
+        new: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(0), error)),",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_guard_in_the_way_names_the_operation_and_the_argument",
+        ],
+    },
+    Mutant {
+        name: "errors: what lies behind the memory is no source",
+        file: "crates/blob-ops/src/error.rs",
+        old: "Error::Memory { error, .. } | Error::Blob(error) => error.source(),",
+        new: "Error::Blob(error) => error.source(),",
+        test: &[
+            "-p",
+            "blob-ops",
+            "what_lies_behind_the_memory_stays_the_source",
+        ],
     },
     Mutant {
         name: "tiles: overlapping ones are streamed",
@@ -219,6 +252,38 @@ pub(super) const ROWS: &[Mutant] = &[
         old: "held.then_some(element)",
         new: "(held || true).then_some(element)",
         test: &["-p", "blob-ops", "values_that_do_not_fit_are_refused"],
+    },
+    Mutant {
+        name: "element: threads read another piece than they write",
+        file: "crates/blob-ops/src/element.rs",
+        old: "let x = &x[index * piece..][..y.len()];",
+        new: "let x = &x[index / 2 * piece..][..y.len()];",
+        test: &["-p", "blob-ops", "crossed::elements"],
+    },
+    Mutant {
+        name: "past: what goes past the caches lacks its last byte",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "Store::Past => M::stream(dst, src),",
+        new: "Store::Past => M::stream(&mut dst[..src.len() - 1], &src[..src.len() - 1]),",
+        test: &["-p", "blob-ops", "moves::past"],
+    },
+    Mutant {
+        name: "the switch is not read",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "match std::env::var_os(SWITCH) {",
+        new: "match std::env::var_os(SWITCH).filter(|x| x.is_empty()) {",
+        test: &["-p", "blob-ops", "the_variable_lowers_the_instruction_set"],
+    },
+    Mutant {
+        name: "the switch: a name that is none is not said",
+        file: "crates/blob-ops/src/cpu.rs",
+        old: "say_unknown(&ceiling.to_string_lossy());",
+        new: "",
+        test: &[
+            "-p",
+            "blob-ops",
+            "a_name_that_is_none_is_portable_and_said_once",
+        ],
     },
     Mutant {
         name: "the switch is a floor",

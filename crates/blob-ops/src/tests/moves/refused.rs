@@ -1,6 +1,7 @@
 //! What merge, split, transpose and permute refuse: typed errors before the first byte moves, outputs untouched.
 
 use super::{blob, bytes};
+use crate::tests::conflicts::conflict;
 use crate::{
     Argument, Error, merge, merge_into, merge_objects, merge_objects_into, permute, permute_into,
     split, split_into, split_objects, split_objects_into, transpose_in_place, transpose_into,
@@ -151,21 +152,21 @@ fn sharing(other: &AnyBlob, dims: &[usize]) -> AnyBlob {
     AnyBlob::from_parts(Shape::new(dims).unwrap(), other.dtype(), memory, None).unwrap()
 }
 
-#[track_caller]
-fn conflict(result: Result<(), Error>) {
-    let conflict = |error: &Error| matches!(error, Error::Blob(blob_core::Error::Memory(_)));
-    assert!(result.as_ref().is_err_and(conflict), "{result:?}");
-}
-
 #[test]
 fn outputs_that_share_memory_conflict_before_a_byte_moves() {
     let whole = blob(&[4, 4], DType::F32);
     let before = bytes(&whole);
     let mut out = sharing(&whole, &[4, 4]);
-    conflict(transpose_into(&whole, 0, 1, &mut out));
-    conflict(permute_into(&whole, &[1, 0], &mut out));
-    conflict(merge_into(&[&whole], 0, &mut out));
-    conflict(split_into(&whole, 0, &mut [&mut out]));
+    conflict(
+        transpose_into(&whole, 0, 1, &mut out),
+        "transpose: the output",
+    );
+    conflict(
+        permute_into(&whole, &[1, 0], &mut out),
+        "permute: the output",
+    );
+    conflict(merge_into(&[&whole], 0, &mut out), "merge: the output");
+    conflict(split_into(&whole, 0, &mut [&mut out]), "split: part 0");
     let (mut one, mut other) = (blob(&[2, 4], DType::F32), blob(&[2, 4], DType::F32));
     let mut same = sharing(&one, &[2, 4]);
     let untouched = bytes(&one);
