@@ -3,7 +3,7 @@
 //! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
 
 use crate::cpu::{Isa, Store, convert as kernels};
-use crate::{Argument, Error, Part, threads};
+use crate::{Argument, Error, Part, clear, threads};
 use blob_core::{AnyBlob, DType};
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
@@ -105,6 +105,9 @@ pub(crate) fn convert_on(
     part: Part,
 ) -> Result<(), Error> {
     check_shapes(blob, out)?;
+    if part.is_untouched(blob) {
+        return clear(out, part);
+    }
     let (from, to) = (blob.dtype(), out.dtype());
     let source = part.bytes(CONVERT, Argument::In, blob)?;
     let mut target = part.bytes_overwrite(CONVERT, Argument::Out, out)?;

@@ -37,13 +37,15 @@
 //! never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
 //!
 //! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
-//! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements.
+//! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements. For
+//! [`sumsq`] of f64 that holds while no square leaves f64's normal range: for magnitudes of 0 and 10⁻¹⁵³ to 10¹⁵³.
 //!
 //! # Memory
 //! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number of
-//! threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each. What else
+//! threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each, and a split once
+//! more those whose memory has other handles. What else
 //! there may be is not theirs: a blob's memory on its first use, what a memory notes of its first borrow, and what rayon
-//! keeps of work that comes from outside its pool. A thread needs some 64 KiB of stack.
+//! keeps of work that comes from outside its pool. A thread needs 192 KiB of stack, and STACKDEBUG where nothing is optimised.
 //!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.

@@ -53,7 +53,7 @@ pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// Σx² over one part of a blob, Caffe's `sumsq_data` and `sumsq_diff`.
 ///
 /// As [`asum`], with the square of an f32, f16 or bf16 exact before it is added and one more rounding for f64: d is
-/// one greater there. The squares of f64 beyond about ±10¹⁵⁴ are Inf.
+/// one greater there. The squares of f64 beyond about ±10¹⁵⁴ are Inf, those below 10⁻¹⁵⁴ lose bits, and below 10⁻¹⁶² are 0.
 ///
 /// # Errors
 /// As [`asum`].
@@ -119,13 +119,17 @@ fn in_pieces<P: Join + Send>(
         of_piece(&bytes[..len.min(bytes.len())], dtype, &block)
     };
     let count = bytes.len().div_ceil(len);
-    if threads::pieces(bytes.len()) > 1 {
+    // A tree of few pieces is on the stack; small work stays on one thread.
+    if threads::pieces(bytes.len()) > 1 || count > FEW {
         return threads::fold(count, piece, Join::join).flatten();
     }
     let mut tree = Tree::default();
     (0..count).for_each(|index| tree.push(piece(index)));
     tree.total().flatten()
 }
+
+/// Pieces whose tree needs no list on the heap.
+const FEW: usize = 64;
 
 fn of_piece<P: Join>(
     bytes: &[u8],

@@ -45,7 +45,8 @@ pub fn transpose_into(
 /// A blob of `blob`'s data with its axes in another order: axis `i` of the result is axis `order[i]` of `blob`.
 ///
 /// `[0, 2, 3, 1]` makes channels-last of Caffe's `N×C×H×W`. The diff does not come along: the result
-/// has none.
+/// has none. Threads share the outermost axes of the result; where its first axis is the source's last, and short, one
+/// thread does it all, as threads would fetch each other's lines.
 ///
 /// # Errors
 /// [`Error::Order`] where `order` does not name each axis once; [`Error::Memory`] for a conflict with a guard of another
@@ -198,12 +199,13 @@ pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     let start = |piece| pieces.start(piece);
     threads::slices(dst, pieces.len(), start, |piece, dst| {
         let Piece { from, plan } = pieces.get(piece);
-        isa.run(Permute {
+        Permute {
             plan,
             src: &src[from..],
             dst,
             store,
-        });
+        }
+        .run(isa);
     });
 }
 

@@ -51,8 +51,21 @@ macro_rules! to_float {
         target!($target, [u8; size_of::<$target>()], x => (x as $target).to_ne_bytes(), $lane);
     };
 }
-from_lanes!(to_float!(f32));
 from_lanes!(to_float!(f64));
+
+macro_rules! to_f32 {
+    // From f16 and bf16, which are widened: a NaN that signals is made quiet, as any other conversion does.
+    (f32) => {
+        target!(f32, [u8; 4], x => {
+            let quiet = if x.is_nan() { 1 << 22 } else { 0 };
+            (x.to_bits() | quiet).to_ne_bytes()
+        }, f32);
+    };
+    ($lane:ty) => {
+        target!(f32, [u8; 4], x => (x as f32).to_ne_bytes(), $lane);
+    };
+}
+from_lanes!(to_f32!());
 
 macro_rules! to_half {
     ($target:ident, $narrow:ident, $lane:ty) => {

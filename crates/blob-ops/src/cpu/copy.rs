@@ -4,7 +4,7 @@
 //! a time, so that source and destination are touched line by line. Knows no axes, no threads.
 
 use super::zip::{unzip, zip};
-use super::{Kernel, Machine, Store};
+use super::{Isa, Kernel, Machine, Store};
 use crate::plan::LINE;
 
 /// Bytes that go through the cache at a time.
@@ -120,29 +120,26 @@ impl Way {
     }
 }
 
-/// Calls a method with the width and the count as constants.
+/// Runs a kernel that has the width and the count as constants.
 macro_rules! constant {
-    ($width:expr, $count:expr, $self:ident.$method:ident::<$machine:ident>()) => {
-        constant!(@ $width, $count, $self.$method::<$machine>, (1 2 3 4) (2 2 3 4) (4 2 3 4) (8 2 3 4) (16 2 3 4))
+    ($width:expr, $count:expr, $isa:ident.run($kernel:ident($work:ident))) => {
+        constant!(@ $width, $count, $isa, $kernel($work), (1 2 3 4) (2 2 3 4) (4 2 3 4) (8 2 3 4) (16 2 3 4))
     };
-    (@ $width:expr, $count:expr, $self:ident.$method:ident::<$machine:ident>, $(($w:literal $($n:literal)*))*) => {
+    (@ $width:expr, $count:expr, $isa:ident, $kernel:ident($work:ident), $(($w:literal $($n:literal)*))*) => {
         match ($width, $count) {
-            $($(($w, $n) => $self.$method::<$machine, $w, $n>(),)*)*
+            $($(($w, $n) => $isa.run($kernel::<$w, $n>($work)),)*)*
             (width, count) => unreachable!("{count} runs of {width} bytes are no zip"),
         }
     };
 }
 
-impl Kernel for Join<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
+impl Join<'_> {
+    pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
         match Way::of(runs, self.dst.as_ptr().addr(), self.store) {
-            Way::Zip { count, width } => constant!(width, count, self.zip::<M>()),
-            Way::Runs(short) => self.runs::<M>(short),
-            Way::Blocks => self.blocks::<M>(),
+            Way::Zip { count, width } => constant!(width, count, isa.run(Zip(self))),
+            Way::Runs(short) => isa.run(JoinRuns(self, short)),
+            Way::Blocks => isa.run(JoinBlocks(self)),
         }
     }
 }
@@ -223,21 +220,18 @@ fn gather(parts: &[Part<'_>], start: usize, dst: &mut [u8], row: usize) {
     }
 }
 
-impl Kernel for Cut<'_, '_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
+impl Cut<'_, '_> {
+    pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
         let base = self
             .parts
             .iter()
             .fold(0, |all, part| all | part.bytes.as_ptr().addr());
         match Way::of(runs, base, self.store) {
-            Way::Zip { .. } if self.runs_of_a_row() < self.row => self.blocks::<M>(),
-            Way::Zip { count, width } => constant!(width, count, self.unzip::<M>()),
-            Way::Runs(short) => self.runs::<M>(short),
-            Way::Blocks => self.blocks::<M>(),
+            Way::Zip { .. } if self.runs_of_a_row() < self.row => isa.run(CutBlocks(self)),
+            Way::Zip { count, width } => constant!(width, count, isa.run(Unzip(self))),
+            Way::Runs(short) => isa.run(CutRuns(self, short)),
+            Way::Blocks => isa.run(CutBlocks(self)),
         }
     }
 }
@@ -309,6 +303,63 @@ impl Cut<'_, '_> {
                 M::stream(&mut part.bytes[start..][..len], &buffer[..len]);
             }
         }
+    }
+}
+
+// Each way is a kernel of its own: in one, the buffers of all would be on the stack together where nothing is optimised, a
+// megabyte of them.
+struct Zip<'a, const W: usize, const N: usize>(Join<'a>);
+struct JoinRuns<'a>(Join<'a>, Store);
+struct JoinBlocks<'a>(Join<'a>);
+struct Unzip<'a, 'b, const W: usize, const N: usize>(Cut<'a, 'b>);
+struct CutRuns<'a, 'b>(Cut<'a, 'b>, Store);
+struct CutBlocks<'a, 'b>(Cut<'a, 'b>);
+
+impl<const W: usize, const N: usize> Kernel for Zip<'_, W, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.zip::<M, W, N>();
+    }
+}
+
+impl Kernel for JoinRuns<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.runs::<M>(self.1);
+    }
+}
+
+impl Kernel for JoinBlocks<'_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.blocks::<M>();
+    }
+}
+
+impl<const W: usize, const N: usize> Kernel for Unzip<'_, '_, W, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.unzip::<M, W, N>();
+    }
+}
+
+impl Kernel for CutRuns<'_, '_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.runs::<M>(self.1);
+    }
+}
+
+impl Kernel for CutBlocks<'_, '_> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.blocks::<M>();
     }
 }
 

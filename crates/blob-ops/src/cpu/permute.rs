@@ -2,9 +2,10 @@
 //!
 //! Relies on the plan for every place; knows no threads.
 
+use super::copy::Copy;
 use super::transpose::Block;
 use super::weave::Weave;
-use super::{Kernel, Machine, Store};
+use super::{Isa, Kernel, Machine, Store};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
 /// Entries of a block along each side, at most: two tables of 2 KiB.
@@ -26,35 +27,60 @@ pub(crate) struct Permute<'a> {
     pub(crate) store: Store,
 }
 
-impl Kernel for Permute<'_> {
-    type Out = ();
-
-    #[inline(always)]
-    fn run<M: Machine>(self) {
+impl Permute<'_> {
+    /// Every width has a kernel of its own: in one, the buffers of all would be on the stack together where nothing is
+    /// optimised, 1.6 MB of them.
+    pub(crate) fn run(self, isa: Isa) {
         let Permute {
-            plan,
-            src,
-            dst,
-            store,
+            src, dst, store, ..
         } = self;
-        if plan.axes.as_slice().is_empty() {
-            return store.write::<M>(dst, &src[..dst.len()]);
+        if self.plan.axes.as_slice().is_empty() {
+            let src = &src[..dst.len()];
+            return isa.run(Copy { src, dst, store });
         }
-        let mut moves = Moves {
-            plan,
-            blocks: Blocks::new(&plan),
+        let moves = Moves {
+            plan: self.plan,
+            blocks: Blocks::new(&self.plan),
             src,
             dst,
             store,
         };
-        match plan.run {
-            1 => moves.entries::<M, 1>(),
-            2 => moves.entries::<M, 2>(),
-            4 => moves.entries::<M, 4>(),
-            8 => moves.entries::<M, 8>(),
-            16 => moves.entries::<M, 16>(),
-            _ => moves.runs::<M>(),
+        match self.plan.run {
+            1 => isa.run(Entries::<1>(moves)),
+            2 => isa.run(Entries::<2>(moves)),
+            4 => isa.run(Entries::<4>(moves)),
+            8 => isa.run(Entries::<8>(moves)),
+            16 => isa.run(Entries::<16>(moves)),
+            _ => isa.run(Runs(moves)),
         }
+    }
+}
+
+/// Entries as wide as a register.
+struct Entries<'a, const W: usize>(Moves<'a>);
+
+impl<const W: usize> Kernel for Entries<'_, W> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        let Entries(mut moves) = self;
+        match Weave::of(&moves.blocks) {
+            Some(weave) => weave.run::<M, W>(moves.src, moves.dst, moves.store),
+            None => moves.blocks::<M>(|block| block.run::<M, W>()),
+        }
+    }
+}
+
+/// Entries of any length.
+struct Runs<'a>(Moves<'a>);
+
+impl Kernel for Runs<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<M: Machine>(mut self) {
+        self.0.runs::<M>();
     }
 }
 
@@ -67,15 +93,6 @@ struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    /// Entries as wide as a register.
-    #[inline(always)]
-    fn entries<M: Machine, const W: usize>(&mut self) {
-        match Weave::of(&self.blocks) {
-            Some(weave) => weave.run::<M, W>(self.src, self.dst, self.store),
-            None => self.blocks::<M>(|block| block.run::<M, W>()),
-        }
-    }
-
     /// Entries of any length: copies, short ones in the source's order, which the machine then fetches ahead by itself.
     #[inline(always)]
     fn runs<M: Machine>(&mut self) {

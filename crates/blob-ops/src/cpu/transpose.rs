@@ -7,6 +7,9 @@ use super::{Kernel, Machine, Store};
 use crate::plan::LINE;
 
 /// Entry `(x, y)`, of `W` bytes, is at `from[y] + x · W` in the source and at `to[x] + y · W` in the destination.
+///
+/// The lines that begin at `to` do not overlap: where they are stored past the caches no byte is written twice before the
+/// fence. They are those of a plan, whose strides keep them apart.
 pub(crate) struct Block<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],

@@ -203,23 +203,25 @@ mod tests {
             let parts = &[part, part];
             past("join", &mut |dst| {
                 let start = 0;
-                isa.run(Join {
+                Join {
                     parts,
                     start,
                     dst,
                     store,
-                });
+                }
+                .run(isa);
             });
             past("cut", &mut |dst| {
                 let (one, other) = dst.split_at_mut(src.len() / 2);
                 let parts = &mut [one, other].map(|bytes| PartMut { bytes, run });
                 let row = 2 * run;
-                isa.run(Cut {
+                Cut {
                     src,
                     row,
                     parts,
                     store,
-                });
+                }
+                .run(isa);
             });
         }
         let swaps: [(&[usize], &[usize], usize); 5] = [
@@ -232,12 +234,13 @@ mod tests {
         for (dims, order, size) in swaps {
             let plan = Permutation::new(dims, order, size);
             past("permute", &mut |dst| {
-                isa.run(Permute {
+                Permute {
                     plan,
                     src,
                     dst,
                     store,
-                });
+                }
+                .run(isa);
             });
         }
     }

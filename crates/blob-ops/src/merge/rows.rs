@@ -28,12 +28,13 @@ pub(crate) fn join(means: Means, parts: &[Part<'_>], dst: &mut [u8]) {
         });
     }
     threads::chunks(dst, rows * row, |index, dst| {
-        isa.run(Join {
+        Join {
             parts,
             start: index * rows,
             dst,
             store,
-        });
+        }
+        .run(isa);
     });
 }
 
@@ -102,7 +103,7 @@ fn divide(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
 fn whole(isa: Isa, cut: Cut<'_, '_>) {
     // Parts without extent, which have no rows to count.
     if cut.parts.iter().any(|part| part.run > 0) {
-        isa.run(cut);
+        cut.run(isa);
     }
 }
 

@@ -323,6 +323,42 @@ fn the_first_that_is_lost_is_named() {
     }
 }
 
+/// f32 holds them without a change, and that would leave them signalling.
+#[test]
+fn nan_of_bf16_becomes_quiet() {
+    let words: Vec<u8> = [0x7F81u16, 0xFF81, 0x7FC1, 0x7F80, 0x0001]
+        .map(u16::to_ne_bytes)
+        .concat();
+    for isa in isas() {
+        let mut y = empty(5);
+        convert_on(isa, &blob(DType::BF16, &words), &mut y, Part::Data).unwrap();
+        let got = y
+            .data::<f32>()
+            .unwrap()
+            .iter()
+            .map(|y| y.to_bits())
+            .collect::<Vec<_>>();
+        let want = [
+            0x7FC1_0000,
+            0xFFC1_0000,
+            0x7FC1_0000,
+            0x7F80_0000,
+            0x0001_0000,
+        ];
+        assert_eq!(got, want, "{isa:?}");
+    }
+}
+
+#[test]
+fn an_untouched_diff_stays_so_and_the_target_becomes_zeros() {
+    let source = blob(DType::F16, &[0, 0x3C]);
+    let mut y = empty(1);
+    y.diff_mut::<f32>().unwrap()[0] = 1.0;
+    convert_on(Isa::detect(), &source, &mut y, Part::Diff).unwrap();
+    assert!(!source.has_diff());
+    assert_eq!(*y.diff::<f32>().unwrap(), [0.0]);
+}
+
 fn empty(count: usize) -> AnyBlob {
     let shape = blob_core::Shape::new([count]).unwrap();
     AnyBlob::new(shape, DType::F32).unwrap()
