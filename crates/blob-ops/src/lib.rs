@@ -43,9 +43,9 @@
 //! # Memory
 //! What works in place, sums or writes into a blob that is there (`_into`) allocates nothing of its own, on any number of
 //! threads. Merges and splits of more than 16 parts are the exception: they list the parts, 64 bytes each, and a split once
-//! more those whose memory has other handles. What else
-//! there may be is not theirs: a blob's memory on its first use, what a memory notes of its first borrow, and what rayon
-//! keeps of work that comes from outside its pool. A thread needs 192 KiB of stack, and STACKDEBUG where nothing is optimised.
+//! more those whose memory has other handles. What else there may be is not theirs: a blob's memory on its first use, what
+//! a memory notes of its first borrow, and what rayon keeps of work that comes from outside its pool. A thread needs
+//! 192 KiB of stack, 512 KiB where this crate is built without optimisation.
 //!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.

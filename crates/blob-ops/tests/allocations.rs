@@ -72,7 +72,7 @@ fn on_pool(threads: usize, work: impl FnOnce() + Send) {
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
     let pool = builder
-        .stack_size(512 << 10)
+        .stack_size(192 << 10)
         .start_handler(|_| MARKED.set(true))
         .build()
         .unwrap();
