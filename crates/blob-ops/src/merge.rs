@@ -8,6 +8,7 @@ use crate::cpu::Means;
 use crate::cpu::copy::{Part, PartMut};
 use crate::place::FEW;
 use crate::plan::Split;
+use crate::unfit::{check_dims, check_dtype};
 use crate::{Argument, Error, Unfit};
 use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Shape};
 use smallvec::SmallVec;
@@ -222,57 +223,6 @@ fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
 fn of_objects(objects: &Dims7, size: usize) -> Result<Shape, blob_core::Error> {
     let &[length, width, list, ..] = objects.dims();
     Shape::new([length, width, list, 1, 1, 1, size])
-}
-
-fn check_dtype(
-    op: &'static str,
-    argument: Argument,
-    wanted: DType,
-    blob: &AnyBlob,
-) -> Result<(), Error> {
-    let got = blob.dtype();
-    match got == wanted {
-        true => Ok(()),
-        false => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::DType { wanted, got },
-        }),
-    }
-}
-
-/// Whether the blob has these extents, but for that one axis.
-fn check_dims(
-    op: &'static str,
-    argument: Argument,
-    wanted: &[usize],
-    except: Option<usize>,
-    blob: &AnyBlob,
-) -> Result<(), Error> {
-    let got = blob.shape().dims();
-    if got.len() != wanted.len() {
-        return Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Rank {
-                wanted: wanted.len(),
-                got: blob.shape().clone(),
-            },
-        });
-    }
-    let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
-    match (0..got.len()).find(unlike) {
-        None => Ok(()),
-        Some(axis) => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Extent {
-                axis,
-                wanted: wanted[axis],
-                got: got[axis],
-            },
-        }),
-    }
 }
 
 fn check_objects(

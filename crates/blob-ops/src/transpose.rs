@@ -6,7 +6,8 @@ use crate::cpu::Means;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::plan::{Permutation, Piece, Swap};
-use crate::{Argument, Error, Part, Unfit, threads};
+use crate::unfit::{check_dims, check_dtype};
+use crate::{Argument, Error, Part, threads};
 use blob_core::{AnyBlob, Axis, MAX_AXES, Shape};
 use smallvec::SmallVec;
 
@@ -125,40 +126,8 @@ fn check_out(
     wanted: &[usize],
     out: &AnyBlob,
 ) -> Result<(), Error> {
-    let argument = Argument::Out;
-    if out.dtype() != blob.dtype() {
-        return Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::DType {
-                wanted: blob.dtype(),
-                got: out.dtype(),
-            },
-        });
-    }
-    let got = out.shape().dims();
-    if got.len() != wanted.len() {
-        return Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Rank {
-                wanted: wanted.len(),
-                got: out.shape().clone(),
-            },
-        });
-    }
-    match (0..got.len()).find(|&axis| got[axis] != wanted[axis]) {
-        None => Ok(()),
-        Some(axis) => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Extent {
-                axis,
-                wanted: wanted[axis],
-                got: got[axis],
-            },
-        }),
-    }
+    check_dtype(op, Argument::Out, blob.dtype(), out)?;
+    check_dims(op, Argument::Out, wanted, None, out)
 }
 
 /// `None` for a blob without elements: there is nothing to move.

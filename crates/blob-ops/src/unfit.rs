@@ -115,3 +115,55 @@ impl fmt::Display for Unfit {
         }
     }
 }
+
+/// Whether the blob holds elements of this dtype.
+pub(crate) fn check_dtype(
+    op: &'static str,
+    argument: Argument,
+    wanted: DType,
+    blob: &AnyBlob,
+) -> Result<(), Error> {
+    let got = blob.dtype();
+    match got == wanted {
+        true => Ok(()),
+        false => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::DType { wanted, got },
+        }),
+    }
+}
+
+/// Whether the blob has these extents, but for that one axis.
+pub(crate) fn check_dims(
+    op: &'static str,
+    argument: Argument,
+    wanted: &[usize],
+    except: Option<usize>,
+    blob: &AnyBlob,
+) -> Result<(), Error> {
+    let got = blob.shape().dims();
+    if got.len() != wanted.len() {
+        return Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Rank {
+                wanted: wanted.len(),
+                got: blob.shape().clone(),
+            },
+        });
+    }
+    let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
+    match (0..got.len()).find(unlike) {
+        None => Ok(()),
+        Some(axis) => Err(Error::Unfit {
+            op,
+            argument,
+            unfit: Unfit::Extent {
+                axis,
+                wanted: wanted[axis],
+                got: got[axis],
+            },
+        }),
+    }
+}
