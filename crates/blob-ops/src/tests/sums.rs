@@ -256,3 +256,18 @@ fn statistics_of_blobs_are_those_of_their_bytes() {
         }
     }
 }
+
+/// A fused sum would round once. Two numbers of one lane and zeros: in a longer sum the difference would be lost.
+#[test]
+fn squares_of_f64_are_rounded_on_every_instruction_set() {
+    for start in 0..200 {
+        let mut values = [0.0; 17];
+        [values[0], values[16]] = [start, start + 1].map(|i| (f64::from(i) + 0.1).sqrt());
+        let bytes = values.map(f64::to_ne_bytes).concat();
+        let want = Scalar::F(values[0] * values[0] + values[16] * values[16]);
+        for isa in isas() {
+            let got = sum_on(isa, Term::Square, &blob(DType::F64, &bytes), Part::Data).unwrap();
+            assert_eq!(got, want, "{start} {isa:?}");
+        }
+    }
+}

@@ -355,4 +355,11 @@ pub(super) const ROWS: &[Mutant] = &[
         new: "[sides[0], sides[1]]",
         test: &["-p", "blob-ops", "squares_in_place"],
     },
+    Mutant {
+        name: "sums: squares of f64 are fused, too",
+        file: "crates/blob-ops/src/cpu/sums.rs",
+        old: "M::FUSED && E::Lane::EXACT_SQUARE",
+        new: "M::FUSED",
+        test: &["-p", "blob-ops", "squares_of_f64_are_rounded"],
+    },
 ];
