@@ -1,0 +1,34 @@
+//! An allocator that overwrites what is freed, so that a queue which still uses it is seen to: its bytes are 0xDD then.
+//! A test binary names it as its global allocator. It keeps nothing back, and relies on the system's allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// What freed bytes become.
+pub(crate) const FREED: u8 = 0xDD;
+
+/// Only so many bytes of a block are overwritten.
+const MOST: usize = 1 << 16;
+
+pub(crate) struct Poisoning;
+
+// SAFETY: every call is passed on to the system's allocator as it is; a block is overwritten within its size, while it is
+// still ours. What grows or shrinks is allocated anew (the default), so the old block is overwritten too.
+unsafe impl GlobalAlloc for Poisoning {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those of this call.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those of this call.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the block is the caller's until the second call, which gets his promises.
+        unsafe {
+            block.write_bytes(FREED, layout.size().min(MOST));
+            System.dealloc(block, layout);
+        }
+    }
+}
