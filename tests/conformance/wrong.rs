@@ -41,8 +41,12 @@ pub(crate) enum Lie {
     LongCopy,
     NoFill,
     LongFill,
-    MissingButCopied,
-    DirectButNot,
+    /// A way to another device is claimed, and its copies do nothing.
+    FalseWay,
+    /// A queue does not reach its own device.
+    NoWayHome,
+    /// Every other answer about another device is no.
+    FickleWays,
     /// An upload reads the host bytes with the next operation, even after a synchronisation.
     LateUpload,
     /// A download is made again by the next synchronisation.
@@ -79,7 +83,17 @@ pub(crate) struct WrongDevice {
 #[derive(Debug)]
 struct WrongFront(DeviceId, Arc<Loopback>);
 
+impl WrongFront {
+    pub(crate) fn inner(&self) -> &Loopback {
+        &self.1
+    }
+}
+
 impl WrongDevice {
+    pub(crate) fn inner(&self) -> &Loopback {
+        &self.inner
+    }
+
     pub(crate) fn new(lie: Lie) -> Arc<Self> {
         Self::of(lie, Loopback::new(Mode::Deferred), None)
     }

@@ -108,6 +108,7 @@ const fn check(name: &'static str, promise: u8, run: fn(&Bench<'_>) -> Result<()
 /// operation between two synchronisations, and `allocation` at no bytes.
 const ALONE: &[Check] = &[
     check("identity", 1, blocks::identity),
+    check("ways", 10, blocks::ways),
     check("allocation", 7, blocks::allocation),
     check("synchronize", 4, order::synchronize),
     check("order", 2, order::order),
@@ -131,6 +132,7 @@ const ALONE: &[Check] = &[
 
 const PAIR: &[Check] = &[
     check("identity of two", 1, pair::identity),
+    check("ways between two", 10, pair::ways),
     check("waiting for the other", 3, pair::waiting),
     check("copies between two", 5, pair::copies),
 ];

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use crate::ordering::Uses;
 use crate::ranges::Ranges;
-use crate::replicas::Slot;
 use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
 
 /// A queue that is compared by its identity.
@@ -95,8 +94,6 @@ pub(crate) struct DeviceCopy {
     /// None before the first use, after an eviction, and for a memory of length 0.
     pub(crate) memory: Option<DeviceMemory>,
     pub(crate) uses: Uses<Line>,
-    /// The copies from which there is no direct way to this device, as far as it was tried.
-    pub(crate) unreachable: Vec<Slot>,
 }
 
 /// A block with what has to outlive it.
@@ -115,8 +112,12 @@ impl DeviceCopy {
             home,
             memory: None,
             uses: Uses::new(),
-            unreachable: Vec::new(),
         }
+    }
+
+    /// Whether there is a direct way from another device's copy to this one.
+    pub(crate) fn reaches(&self, other: &Self) -> bool {
+        self.home.queue.reaches(other.home.queue.device())
     }
 }
 

@@ -73,16 +73,6 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     fn meter(&self) -> &Meter;
 }
 
-/// What became of a copy between two devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Route {
-    /// The copy is enqueued.
-    Direct,
-    /// There is no way from that block to this queue's device; nothing was enqueued.
-    Missing,
-}
-
 /// An in-order stream of work on one device.
 ///
 /// Every function that moves bytes only *enqueues*: the work may take effect at once, or at any time until
@@ -106,6 +96,8 @@ pub enum Route {
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
 ///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since.
 /// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does, nor panics.
+/// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
+///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of that device.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
@@ -163,13 +155,17 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         len: usize,
     ) -> Result<(), Error>;
 
-    /// Enqueues a copy of `len` bytes from another device's block, or from a block of this one, which is always direct.
+    /// Whether [`copy`](Self::copy) can bring bytes of that device here, whichever backend it belongs to.
+    fn reaches(&self, other: &dyn Device) -> bool;
+
+    /// Enqueues a copy of `len` bytes from a block of this device, or of one that this queue reaches.
     ///
     /// # Safety
-    /// `to` is a block of this queue's device, `from` one of any device of any backend; both ranges lie within them.
+    /// `to` is a block of this queue's device, `from` one of a device that it [`reaches`](Self::reaches); both ranges lie
+    /// within them.
     ///
     /// # Errors
-    /// [`Error::Device`]. A route that does not exist is no error but [`Route::Missing`].
+    /// [`Error::Device`].
     unsafe fn copy(
         &self,
         to: &dyn Block,
@@ -177,7 +173,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         from: &dyn Block,
         from_at: usize,
         len: usize,
-    ) -> Result<Route, Error>;
+    ) -> Result<(), Error>;
 
     /// Enqueues zeros into `block[at..at + len]`.
     ///

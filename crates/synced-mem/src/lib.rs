@@ -111,7 +111,7 @@ mod transfer;
 mod upkeep;
 mod within;
 
-pub use device::{Block, Device, DeviceId, Queue, QueueId, Route};
+pub use device::{Block, Device, DeviceId, Queue, QueueId};
 pub use error::{Access, Error};
 pub use host::HostBuffer;
 pub use memory::SyncedMem;

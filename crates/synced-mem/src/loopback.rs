@@ -87,7 +87,8 @@ impl Operation {
 ///
 /// * Fresh bytes are `0xA5`, and so is what is read of a block that has been freed.
 /// * Devices made by [`sibling`](Self::sibling) share a machine: their queues wait for each other and copy directly.
-///   Two devices made by [`new`](Self::new) are foreign: waiting synchronises the other queue, a copy has no route.
+///   Two devices made by [`new`](Self::new) are foreign: waiting synchronises the other queue, and neither reaches the
+///   other.
 /// * A queue that is dropped with work pending leaves the work behind. It runs when somebody needs it; what nobody has
 ///   needed when the last handle to the machine is dropped never runs, and nobody can tell.
 pub struct Loopback {

@@ -290,9 +290,11 @@ impl State {
     /// there is a direct way.
     fn sources(&self, to: Slot) -> Vec<Slot> {
         // Left out are those without a direct way: they come last of all.
-        let unreachable = Self::device_index(to).map(|index| &self.devices[index].unreachable);
-        let devices = self.device_slots().filter(|&slot| {
-            slot != to && !unreachable.is_some_and(|unreachable| unreachable.contains(&slot))
+        let target = Self::device_index(to).map(|index| &self.devices[index]);
+        let copies = self.device_slots().zip(&self.devices);
+        let devices = copies.filter_map(|(slot, copy)| {
+            let direct = target.is_none_or(|target| target.reaches(copy));
+            (slot != to && direct).then_some(slot)
         });
         match to {
             HOST => [FIXED].into_iter().chain(devices).collect(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::copies::{DeviceMemory, Line, order};
 use crate::replicas::{Action, Slot};
 use crate::state::{FIXED, HOST, State};
-use crate::{Access, Error, EventKind, HostBuffer, Route};
+use crate::{Access, Error, EventKind, HostBuffer};
 
 impl State {
     /// Performs one action; `line` is the queue that asked for it, if any.
@@ -40,9 +40,10 @@ impl State {
                 (None, Some(index)) => self.upload(from, index, &range, line)?,
                 (Some(index), None) => self.download(index, &range)?,
                 (Some(source), Some(index)) => {
-                    if self.cross(source, index, &range, line)? == Route::Missing {
+                    if !self.devices[index].reaches(&self.devices[source]) {
                         return self.cross_by_host(to, &range, line);
                     }
+                    self.cross(source, index, &range, line)?;
                 }
             }
         }
@@ -133,36 +134,26 @@ impl State {
         Ok(())
     }
 
-    /// From device to device, on the destination's queue.
+    /// From a device to one that reaches it, on the destination's queue.
     fn cross(
         &mut self,
         source: usize,
         index: usize,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<Route, Error> {
+    ) -> Result<(), Error> {
         let (from, to) = (&self.devices[source].memory, &self.devices[index].memory);
         let (Some(from), Some(to)) = (from, to) else {
-            return Ok(Route::Direct);
+            return Ok(());
         };
         let (from, to) = (Arc::clone(&from.block), Arc::clone(&to.block));
-        let slot = Self::slot_at(source);
-        if self.devices[index].unreachable.contains(&slot) {
-            return Ok(Route::Missing);
-        }
         let line = self.line_for(index, line);
-        // SAFETY: no bytes, within any block. It only asks whether there is a way.
-        let route = unsafe { line.queue().copy(&*to, 0, &*from, 0, 0)? };
-        if route == Route::Missing {
-            self.devices[index].unreachable.push(slot);
-            return Ok(Route::Missing);
-        }
         for (device, access) in [(source, Access::Read), (index, Access::Write)] {
             order(&mut self.devices[device].uses, &line, range, access, None)?;
         }
         let (start, len) = (range.start, range.len());
         // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
-        // device. Both copies have entries for this access.
+        // device, which reaches the other (asked by the caller). Both copies have entries for this access.
         unsafe { line.queue().copy(&*to, start, &*from, start, len) }
     }
 

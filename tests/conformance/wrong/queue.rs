@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 use synced_mem::loopback::Loopback;
-use synced_mem::{Block, Device, DeviceId, Error, Queue, QueueId, Route, SyncedMem};
+use synced_mem::{Block, Device, DeviceId, Error, Queue, QueueId, SyncedMem};
 
 use super::block::{WrongBlock, inner, unwrapped};
-use super::{Lie, WrongFront};
+use super::{Lie, WrongDevice, WrongFront};
 
 #[derive(Debug)]
 pub(super) struct WrongQueue {
@@ -269,6 +269,22 @@ unsafe impl Queue for WrongQueue {
         Ok(())
     }
 
+    fn reaches(&self, other: &dyn Device) -> bool {
+        let own = other.id() == self.device.id();
+        let no = match self.lie {
+            Lie::NoWayHome => own,
+            Lie::FickleWays => !own && self.turn.fetch_add(1, Ordering::Relaxed) % 2 == 1,
+            _ => false,
+        };
+        if no {
+            return false;
+        }
+        let other = other as &dyn Any;
+        let device = other.downcast_ref().map(WrongDevice::inner);
+        let device = device.or(other.downcast_ref().map(WrongFront::inner));
+        device.is_some_and(|device| self.lanes[0].reaches(device))
+    }
+
     unsafe fn copy(
         &self,
         to: &dyn Block,
@@ -276,7 +292,7 @@ unsafe impl Queue for WrongQueue {
         from: &dyn Block,
         from_at: usize,
         len: usize,
-    ) -> Result<Route, Error> {
+    ) -> Result<(), Error> {
         let lane = self.lane()?;
         let fits = to_at + len < to.len() && from_at + len < from.len();
         let foreign = unwrapped(from).device != self.device.id();
@@ -284,16 +300,12 @@ unsafe impl Queue for WrongQueue {
             Lie::ShortCopy => len.saturating_sub(1),
             Lie::UsesMemory => SyncedMem::new(8).device(&self.lanes[0]).map(|_| len)?,
             Lie::LongCopy if fits => len + 1,
-            Lie::DirectButNot if foreign => return Ok(Route::Direct),
-            Lie::DamagingError if std::mem::take(&mut self.state().damaged) => {
-                return Ok(Route::Direct);
-            }
+            Lie::FalseWay if foreign => return Ok(()),
+            Lie::DamagingError if std::mem::take(&mut self.state().damaged) => return Ok(()),
             _ => len,
         };
         // SAFETY: as the caller says.
-        let route = unsafe { lane.copy(&**inner(to), to_at, &**inner(from), from_at, len) }?;
-        let lies = self.lie == Lie::MissingButCopied && foreign;
-        Ok(if lies { Route::Missing } else { route })
+        unsafe { lane.copy(&**inner(to), to_at, &**inner(from), from_at, len) }
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {

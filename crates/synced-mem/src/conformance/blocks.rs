@@ -37,6 +37,19 @@ pub(super) fn identity(bench: &Bench<'_>) -> Result<(), Flaw> {
     })
 }
 
+/// Promise 10 for a device alone.
+pub(super) fn ways(bench: &Bench<'_>) -> Result<(), Flaw> {
+    let queues = [bench.queue()?, bench.queue()?];
+    let shown = queues[1].queue.device();
+    let mut pairs = queues
+        .iter()
+        .flat_map(|queue| [bench.first, shown].map(|device| (queue, device)));
+    let all = pairs.all(|(queue, device)| queue.queue.reaches(device));
+    ensure(all, || {
+        format!("a queue of {} does not reach it", bench.first.id())
+    })
+}
+
 const BLOCKS: &[usize] = &[
     1,
     2,

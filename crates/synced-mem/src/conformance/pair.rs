@@ -5,7 +5,6 @@ use super::bytes::{pattern, same};
 use super::order::{Ballast, LEN};
 use super::probe::{Bench, UNTOUCHED};
 use super::{Flaw, ensure};
-use crate::Route;
 
 /// Promise 1 over two devices.
 pub(super) fn identity(bench: &Bench<'_>) -> Result<(), Flaw> {
@@ -36,10 +35,31 @@ pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// Promises 3 and 5 of copies over two devices, both ways; where there is no way, nothing is written.
+/// Promise 10 over two devices, both ways.
+pub(super) fn ways(bench: &Bench<'_>) -> Result<(), Flaw> {
+    for (near, far) in [(bench.first, bench.second), (bench.second, bench.first)] {
+        let own = bench.queue_of(near)?;
+        let answer = own.queue.reaches(far);
+        for queue in [own, bench.queue_of(near)?] {
+            // The device is asked about as whoever holds it sees it, and as its queues show it.
+            let shown = bench.queue_of(far)?;
+            for far in [far, shown.queue.device()] {
+                ensure(queue.queue.reaches(far) == answer, || {
+                    format!("whether {} is reached is not always said alike", far.id())
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Promises 3 and 5 of copies over two devices, both ways, where there is a way.
 pub(super) fn copies(bench: &Bench<'_>) -> Result<(), Flaw> {
     for (near, far) in [(bench.first, bench.second), (bench.second, bench.first)] {
         let (one, two) = (bench.queue_of(near)?, bench.queue_of(far)?);
+        if !two.queue.reaches(near) {
+            continue;
+        }
         let ballast = Ballast::new(bench, &one)?;
         let (source, target) = (one.alloc(LEN)?, two.alloc(LEN)?);
         for (at, len) in [(0, LEN), (1, LEN - 1), (67, 1), (64, 4097), (3, 0)] {
@@ -51,10 +71,8 @@ pub(super) fn copies(bench: &Bench<'_>) -> Result<(), Flaw> {
             two.wait_for(&one)?;
             let mut wanted = old;
             let (from, what) = (LEN - at - len, "copied from another device");
-            match two.route((&target, at), (&source, from), len)? {
-                Route::Direct => wanted[at..at + len].copy_from_slice(&new[from..from + len]),
-                Route::Missing => {}
-            }
+            two.copy((&target, at), (&source, from), len)?;
+            wanted[at..at + len].copy_from_slice(&new[from..from + len]);
             same(&two.whole(&target)?.get(), &wanted, what)?;
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Flaw;
-use crate::{Block, Device, DeviceId, Error, Queue, QueueId, Route};
+use crate::{Block, Device, DeviceId, Error, Queue, QueueId};
 
 /// What one check works with. What it has used is leaked, unless [`clear`](Self::clear) finds that all of it is idle.
 pub(super) struct Bench<'a> {
@@ -249,31 +249,18 @@ impl Probe<'_> {
         Ok(unsafe { self.queue.download(block, from_at, to, len) }?)
     }
 
-    /// Copies `len` bytes of `from[from_at..]` to `to[to_at..]`.
-    pub(super) fn route(
+    /// Copies `len` bytes of `from[from_at..]` to `to[to_at..]`. `from` is of a device that the queue reaches.
+    pub(super) fn copy(
         &self,
         (to, to_at): (&Region, usize),
         (from, from_at): (&Region, usize),
         len: usize,
-    ) -> Result<Route, Flaw> {
+    ) -> Result<(), Flaw> {
         let target = to.own(to_at, len, &*self.queue);
         let source = from.part(from_at, len, &*self.queue);
         // SAFETY: both ranges are checked, and of two blocks that are kept until all queues are idle, or freed in
-        // order; `to` is of this queue's device.
+        // order; `to` is of this queue's device, `from` of the same, or of one that a check has asked about.
         Ok(unsafe { self.queue.copy(target, to_at, source, from_at, len) }?)
-    }
-
-    /// The same within a device, where a way must exist.
-    pub(super) fn copy(
-        &self,
-        to: (&Region, usize),
-        from: (&Region, usize),
-        len: usize,
-    ) -> Result<(), Flaw> {
-        match self.route(to, from, len)? {
-            Route::Direct => Ok(()),
-            Route::Missing => Err(Flaw("no way from one block of a device to another".into())),
-        }
     }
 
     pub(super) fn fill(&self, region: &Region, at: usize, len: usize) -> Result<(), Flaw> {

@@ -10,7 +10,7 @@ use super::machine::{Machine, State};
 use super::memory::Piece;
 use super::task::{HostSource, HostTarget, Task};
 use super::{Loopback, Operation};
-use crate::{Block, Device, DeviceId, Error, Queue, QueueId, Route};
+use crate::{Block, Device, DeviceId, Error, Queue, QueueId};
 
 /// A queue of a loopback.
 pub(super) struct LoopQueue {
@@ -99,6 +99,7 @@ impl LoopBlock {
 // 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do.
 // 8: every error returns before something is enqueued, but that of a kernel, which has run.
 // 9: nothing here names `SyncedMem` or `SharedMem`, and kernels must not use them either (`launch`).
+// 10: which machine a device belongs to is set once, and is all that is asked.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id
@@ -169,6 +170,12 @@ unsafe impl Queue for LoopQueue {
         Ok(())
     }
 
+    fn reaches(&self, other: &dyn Device) -> bool {
+        (other as &dyn Any)
+            .downcast_ref::<Loopback>()
+            .is_some_and(|other| Arc::ptr_eq(&other.machine, &self.device.machine))
+    }
+
     unsafe fn copy(
         &self,
         to: &dyn Block,
@@ -176,12 +183,13 @@ unsafe impl Queue for LoopQueue {
         from: &dyn Block,
         from_at: usize,
         len: usize,
-    ) -> Result<Route, Error> {
+    ) -> Result<(), Error> {
         let mut state = self.device.machine.state();
         state.call(self.device.id, Operation::Copy)?;
         let to = self.piece(&mut state, Operation::Copy, to, to_at, len)?;
         let Some(from) = self.own(from) else {
-            return Ok(Route::Missing);
+            let what = "a block of a device that this queue does not reach";
+            return Err(state.misuse(self.device.id, Operation::Copy, what));
         };
         let from = from.part(&mut state, Operation::Copy, from_at, len)?;
         if to.overlaps(&from) {
@@ -189,7 +197,7 @@ unsafe impl Queue for LoopQueue {
             return Err(state.misuse(self.device.id, Operation::Copy, what));
         }
         state.enqueue(self.id, Task::Copy { to, from });
-        Ok(Route::Direct)
+        Ok(())
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {

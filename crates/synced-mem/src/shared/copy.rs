@@ -10,7 +10,7 @@ use crate::copies::{Line, order};
 use crate::ranges::Ranges;
 use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
-use crate::{Access, DeviceId, DeviceRef, Error, EventKind, Queue, Route, SharedMem};
+use crate::{Access, DeviceId, DeviceRef, Error, EventKind, Queue, SharedMem};
 
 /// Where a copy runs.
 enum Side {
@@ -51,13 +51,13 @@ impl SharedMem {
             Side::Host => self.copy_on_host(to, source, range)?,
             Side::Device(queue) => {
                 let token = source.device(&queue, range.clone())?;
-                let route = match self.copy_on_device(&to, &token, &queue) {
+                let copied = match self.copy_on_device(&to, &token, &queue) {
                     // No room for the destination there; the host may have some.
-                    Err(Error::DeviceOutOfMemory { .. }) => Route::Missing,
-                    route => route?,
+                    Err(Error::DeviceOutOfMemory { .. }) => false,
+                    copied => copied?,
                 };
                 drop(token);
-                if route == Route::Missing {
+                if !copied {
                     self.copy_on_host(to, source, range)?;
                 }
             }
@@ -99,20 +99,20 @@ impl SharedMem {
         to: &Range<usize>,
         from: &DeviceRef<'_>,
         queue: &Arc<dyn Queue>,
-    ) -> Result<Route, Error> {
+    ) -> Result<bool, Error> {
         self.inner.with(|state| {
             let to = state.check(to)?;
             state.borrows.check(&to, Access::Write)?;
-            let route = state.receive(&to, from, queue);
+            let copied = state.receive(&to, from, queue);
             // A block that was made for nothing goes again.
             if let (Some(slot), false) = (
                 state.slot_of(queue.device().id()),
-                matches!(route, Ok(Route::Direct)),
+                matches!(copied, Ok(true)),
             ) {
                 state.free_if_stale(slot);
             }
             state.tidy(Sole::Yes);
-            route
+            copied
         })
     }
 }
@@ -166,41 +166,38 @@ impl State {
         }
     }
 
-    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on.
+    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on. False: nothing was done,
+    /// because there is nothing to move there.
     fn receive(
         &mut self,
         to: &Range<usize>,
         from: &DeviceRef<'_>,
         queue: &Arc<dyn Queue>,
-    ) -> Result<Route, Error> {
+    ) -> Result<bool, Error> {
         let slot = self.device_slot(queue);
         let Some(index) = Self::device_index(slot) else {
-            return Ok(Route::Missing);
+            return Ok(false);
         };
         self.devices[index].home = Line::new(queue);
         self.make_device(index)?;
         if self.len == 0 {
-            return Ok(Route::Missing);
+            return Ok(false);
         }
         let copy = &mut self.devices[index];
         order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
         let source = from.arg();
         if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
             let (start, from, len) = (to.start, source.range().start, to.len());
-            // SAFETY: both ranges lie within their blocks (checked here, and by the token), the destination's on this
+            // SAFETY: both ranges lie within their blocks (checked here, and by the token), and both blocks on this
             // queue's device. The destination's entry was made above; the source's when the token was, on this queue.
-            let route = unsafe { queue.copy(&*memory.block, start, block, from, len) };
-            match route {
-                Ok(Route::Direct) => {}
-                Ok(Route::Missing) => return Ok(Route::Missing),
-                Err(error) => {
-                    self.distrust_range(slot, to);
-                    return Err(error);
-                }
+            let enqueued = unsafe { queue.copy(&*memory.block, start, block, from, len) };
+            if let Err(error) = enqueued {
+                self.distrust_range(slot, to);
+                return Err(error);
             }
         }
         self.claim(slot, to);
         self.count(EventKind::DeviceCopy, to, Some(queue.device().id()));
-        Ok(Route::Direct)
+        Ok(true)
     }
 }

@@ -78,8 +78,6 @@ pub(crate) struct Model {
     valid: [Vec<bool>; 2 + DEVICES],
     /// The devices in order of first use.
     met: Vec<usize>,
-    /// From which device to which a direct way was looked for in vain.
-    missing: Vec<(usize, usize)>,
     borrows: Vec<Borrow>,
     next: u64,
 }
@@ -91,7 +89,6 @@ impl Model {
             moved: Moved::default(),
             valid: std::array::from_fn(|_| vec![false; cells]),
             met: Vec::new(),
-            missing: Vec::new(),
             borrows: Vec::new(),
             next: 0,
         }
@@ -232,7 +229,8 @@ impl Model {
         let order: Vec<Replica> = match to {
             Replica::Device(to) => {
                 // Without a direct way, the host is nearer.
-                let is_near = |from: &Replica| !matches!(from, Replica::Device(from) if self.missing.contains(&(*from, to)));
+                let is_near =
+                    |from: &Replica| !matches!(from, Replica::Device(from) if !siblings(*from, to));
                 let (near, far): (Vec<_>, Vec<_>) = devices.partition(is_near);
                 near.into_iter().chain(hosts).chain(far).collect()
             }
@@ -265,8 +263,7 @@ impl Model {
             (Some(Replica::Device(from)), Replica::Device(to)) if siblings(from, to) => {
                 self.moved.across += cells;
             }
-            (Some(Replica::Device(from)), Replica::Device(to)) => {
-                self.missing.push((from, to));
+            (Some(Replica::Device(_)), Replica::Device(_)) => {
                 // By way of the host, unless adopted bytes there have it all.
                 if !self.holds(Replica::Fixed, run) {
                     self.bring(Replica::Host, run);

@@ -880,11 +880,10 @@ pub(super) const ROWS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "transfer: a way that is missing is paid for again",
-        file: "crates/synced-mem/src/transfer.rs",
-        old: r#"            self.devices[index].unreachable.push(slot);
-"#,
-        new: "",
+        name: "state: a device without a direct way comes before the host",
+        file: "crates/synced-mem/src/state.rs",
+        old: "target.is_none_or(|target| target.reaches(copy))",
+        new: "target.is_none_or(|target| target.reaches(copy) || true)",
         test: &[
             "-p",
             "synced-mem",

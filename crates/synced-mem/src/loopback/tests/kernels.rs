@@ -157,6 +157,10 @@ unsafe impl Queue for Foreign {
         unsafe { self.0.download(from, at, to, len) }
     }
 
+    fn reaches(&self, other: &dyn Device) -> bool {
+        self.0.reaches(other)
+    }
+
     unsafe fn copy(
         &self,
         to: &dyn Block,
@@ -164,7 +168,7 @@ unsafe impl Queue for Foreign {
         from: &dyn Block,
         from_at: usize,
         len: usize,
-    ) -> Result<Route, Error> {
+    ) -> Result<(), Error> {
         // SAFETY: as the caller says.
         unsafe { self.0.copy(to, to_at, from, from_at, len) }
     }

@@ -38,7 +38,7 @@ fn call(device: &Loopback, queue: &Arc<dyn Queue>, operation: Operation) -> Resu
             Operation::Adopt => queue.adopt(a.address(), 8).map(drop)?,
             Operation::Upload => queue.upload(&*a, 0, start, 8)?,
             Operation::Download => queue.download(&*a, 0, start, 8)?,
-            Operation::Copy => queue.copy(&*a, 0, &*b, 0, 8).map(drop)?,
+            Operation::Copy => queue.copy(&*a, 0, &*b, 0, 8)?,
             Operation::Fill => queue.fill(&*a, 0, 8)?,
             Operation::Wait => queue.wait_for(&**queue)?,
             Operation::Synchronize => {}
@@ -166,7 +166,7 @@ fn a_block_freed_before_its_use_is_a_misuse_and_reads_as_poison() {
 }
 
 #[test]
-fn foreign_machines_synchronise_and_have_no_route() {
+fn foreign_machines_synchronise_and_do_not_reach_each_other() {
     let (device, foreign) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (queue, other) = (device.queue().unwrap(), foreign.queue().unwrap());
     let log = Log::default();
@@ -177,10 +177,11 @@ fn foreign_machines_synchronise_and_have_no_route() {
     foreign.fail(Operation::Synchronize, 1);
     queue.wait_for(&*other).unwrap_err();
     let (block, theirs) = (queue.alloc(8).unwrap(), other.alloc(8).unwrap());
-    // SAFETY: within the blocks.
-    let route = unsafe { queue.copy(&*block, 0, &*theirs, 0, 8) }.unwrap();
-    assert_eq!((route, device.pending()), (Route::Missing, 0));
-    assert_eq!(device.misuses(), [""; 0]);
+    assert!(!queue.reaches(&*foreign) && !other.reaches(&*device));
+    assert!(queue.reaches(&*device) && queue.reaches(&*device.sibling()));
+    // SAFETY: no: a copy from a device that is not reached, which a loopback notices.
+    unsafe { queue.copy(&*block, 0, &*theirs, 0, 8) }.unwrap_err();
+    assert_eq!((device.pending(), device.misuses().len()), (0, 1));
 }
 
 #[test]
