@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{codegen, no_arguments, shell, tidy};
+use crate::{codegen, no_arguments, shell, soak, tidy};
 
 /// No program is here. In place of a compiler's name it shows that none is run.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -186,6 +186,7 @@ fn steps(machine: &Machine) -> Vec<Step> {
         },
         step("tests", tests_command(machine)),
         step("loom", loom_command(machine)),
+        step("soak", soak_command(machine)),
     ];
     for (name, arguments) in [
         ("documentation", "doc --workspace --no-deps"),
@@ -248,6 +249,13 @@ fn loom_command(machine: &Machine) -> Command {
     let mut command = cargo("test -p synced-mem --test loom --release");
     command.env("RUSTFLAGS", "--cfg loom");
     command.env("CARGO_TARGET_DIR", &machine.loom_target);
+    command
+}
+
+/// The memories under threads and failures. Another run each time: it says its seed.
+fn soak_command(machine: &Machine) -> Command {
+    let mut command = soak::step(&machine.report);
+    command.env("PROTOC", NO_PROGRAM);
     command
 }
 
@@ -370,7 +378,7 @@ mod tests {
         let lines = lines(&machine(false));
         let test = lines
             .iter()
-            .find(|line| line.contains("cargo test"))
+            .find(|line| line.contains("cargo test --workspace"))
             .unwrap();
         assert!(
             test.contains("BLOB_REAL_DATA=/data") && test.contains("BLOB_TEST_REPORT=/report"),

@@ -11,6 +11,7 @@ mod mutants;
 mod record;
 mod sanitize;
 mod shell;
+mod soak;
 mod tidy;
 
 use std::process::{Command, ExitCode};
@@ -55,6 +56,12 @@ const TASKS: &[Task] = &[
         arguments: "",
         about: "the memory crates' tests under the address and thread sanitizers, where a nightly is",
         run: sanitize::run,
+    },
+    Task {
+        name: "soak",
+        arguments: "[--seconds N] [--seed S] [--threads T]",
+        about: "the memories under threads and failures, every byte checked, for 30 seconds or N",
+        run: soak::run,
     },
     Task {
         name: "bench",

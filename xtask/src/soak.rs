@@ -1,0 +1,89 @@
+//! `cargo xtask soak [--seconds N] [--seed S] [--threads T]`: the memory's stress machine, which is a test of `synced-mem`.
+//! It hands over what is asked for in variables; what the run does stands in `crates/synced-mem/tests/soak.rs`.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// The options, and the variables that the test reads.
+const OPTIONS: &[(&str, &str)] = &[
+    ("--seconds", SECONDS),
+    ("--seed", "BLOB_SOAK_SEED"),
+    ("--threads", "BLOB_SOAK_THREADS"),
+];
+const SECONDS: &str = "BLOB_SOAK_SECONDS";
+
+/// Where nothing else is asked for, and in `cargo xtask ci`.
+const USUAL_SECONDS: u64 = 30;
+
+/// Runs the stress machine.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    shell::run(&mut asked(arguments)?)
+}
+
+/// The step of `cargo xtask ci`, which reports what was done.
+pub(crate) fn step(report: &Path) -> Command {
+    let mut command = usual();
+    command.env("BLOB_TEST_REPORT", report);
+    command
+}
+
+fn usual() -> Command {
+    let mut command = shell::cargo(&[
+        "test",
+        "-p",
+        "synced-mem",
+        "--test",
+        "soak",
+        "--",
+        "--nocapture",
+        "--exact",
+        "soak",
+    ]);
+    command.env(SECONDS, USUAL_SECONDS.to_string());
+    command
+}
+
+fn asked(arguments: &[&str]) -> Result<Command> {
+    let mut command = usual();
+    for pair in arguments.chunks(2) {
+        let option = OPTIONS.iter().find(|(option, _)| *option == pair[0]);
+        let (option, variable) = option.with_context(|| {
+            format!(
+                "soak takes --seconds, --seed and --threads, not {:?}",
+                pair[0]
+            )
+        })?;
+        match pair.get(1).map(|value| value.parse::<u64>()) {
+            Some(Ok(value)) => command.env(variable, value.to_string()),
+            _ => bail!("{option} takes a number"),
+        };
+    }
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_reaches_the_test() {
+        let line = |arguments: &[&str]| Ok::<_, anyhow::Error>(shell::line(&asked(arguments)?));
+        assert!(line(&[]).unwrap().contains("BLOB_SOAK_SECONDS=30"));
+        let asked = line(&["--seed", "7", "--seconds", "2"]).unwrap();
+        assert!(asked.contains("BLOB_SOAK_SECONDS=2") && asked.contains("BLOB_SOAK_SEED=7"));
+        assert!(asked.contains("--test soak"), "{asked}");
+        for wrong in [&["--speed", "7"][..], &["--seed"], &["--seed", "x"]] {
+            assert!(line(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_step_reports() {
+        let line = shell::line(&step(Path::new("/report")));
+        assert!(line.contains("BLOB_TEST_REPORT=/report"), "{line}");
+    }
+}
