@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use crate::support::{blob, command, data, ran, report, tool};
+use crate::support::{blob, command, data, on_terminal, ran, report, tool};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 
@@ -46,28 +46,9 @@ fn a_reader_that_leaves_is_no_error() {
     );
 }
 
-/// Runs the tool on a terminal, which `script` provides; without `script` there is none.
-fn on_terminal(args: &str, environment: &[(&str, &str)]) -> Option<String> {
-    let mut script = Command::new("script");
-    let line = format!("'{}' {args}", tool().display());
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .current_dir(data(""))
-        .stdin(Stdio::null());
-    script
-        .env("LC_ALL", "C.UTF-8")
-        .env("TERM", "xterm")
-        .env_remove("NO_COLOR")
-        // Colour shows in the logs of continuous integration, whatever the terminal.
-        .env_remove("CI")
-        .envs(environment.iter().copied());
-    let output = script.output().ok()?;
-    Some(String::from_utf8(output.stdout).unwrap().replace('\r', ""))
-}
-
 #[test]
 fn a_terminal_gets_a_table_and_colour() {
-    let Some(ls) = on_terminal(&format!("ls {NET} 'ip*'"), &[]) else {
+    let Some(ls) = on_terminal(80, &format!("ls {NET} 'ip*'"), &[]) else {
         return report("NOT TESTED: the tool on a terminal (no `script`)");
     };
     assert!(ls.starts_with("\x1b[1m#  NAME"), "{ls:?}");
@@ -87,12 +68,12 @@ fn a_terminal_gets_a_table_and_colour() {
         ("", &[("NO_COLOR", "1")]),
         ("", &[("TERM", "dumb")]),
     ] {
-        let plain = on_terminal(&format!("ls {args} {NET}"), environment).unwrap();
+        let plain = on_terminal(80, &format!("ls {args} {NET}"), environment).unwrap();
         assert!(!plain.contains('\x1b'), "{args} {environment:?}: {plain:?}");
     }
     let always = blob(&["ls", "--tree", "--color", "always", NET]);
     assert!(always.out.contains("\x1b["), "{always:?}");
-    let verify = on_terminal(&format!("verify {NET}"), &[]).unwrap();
+    let verify = on_terminal(80, &format!("verify {NET}"), &[]).unwrap();
     assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }
 

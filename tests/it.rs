@@ -12,6 +12,7 @@ mod caffe;
 mod cli;
 mod cli_terminal;
 mod cli_values;
+mod cli_width;
 mod cli_write;
 mod conformance;
 mod convert;

@@ -113,6 +113,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
         "NO_COLOR",
         "CLICOLOR",
         "CLICOLOR_FORCE",
+        "COLUMNS",
         "LANG",
         "LC_CTYPE",
     ] {
@@ -130,6 +131,47 @@ pub(crate) fn blob(args: &[&str]) -> Ran {
 /// Runs the tool with these bytes as its standard input.
 pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
     ran(command(args), input)
+}
+
+/// What the tool prints on a terminal of so many columns, which `script` provides; without `script` there is none.
+pub(crate) fn on_terminal(
+    columns: usize,
+    args: &str,
+    environment: &[(&str, &str)],
+) -> Option<String> {
+    on_terminal_after(":", columns, args, environment)
+}
+
+/// The same, with a command of the shell run before it.
+pub(crate) fn on_terminal_after(
+    first: &str,
+    columns: usize,
+    args: &str,
+    environment: &[(&str, &str)],
+) -> Option<String> {
+    let mut script = Command::new("script");
+    let line = format!(
+        "{first}; stty cols {columns} rows 50; exec '{}' {args}",
+        tool().display()
+    );
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .current_dir(data(""))
+        .stdin(Stdio::null());
+    script
+        .env("LC_ALL", "C.UTF-8")
+        .env("TERM", "xterm")
+        // Colour shows in the logs of continuous integration, whatever the terminal.
+        .env_remove("CI")
+        .env_remove("NO_COLOR")
+        .env_remove("COLUMNS")
+        .envs(environment.iter().copied());
+    let output = script.output().ok()?;
+    Some(
+        String::from_utf8(output.stdout)
+            .expect("output is UTF-8")
+            .replace('\r', ""),
+    )
 }
 
 /// Runs any command to its end. It must not panic.

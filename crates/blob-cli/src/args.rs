@@ -52,7 +52,13 @@ pub(crate) struct Global {
     /// Print JSON: one object a line for each file
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print plain ASCII: 20x1x5x5 for shapes, no box or block characters
+    /// Cut no names and leave out no columns, however narrow the terminal is
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) wide: bool,
+    /// Print tables as for a terminal also to a file or a pipe; COLUMNS says how wide, else they are 80 wide
+    #[arg(long, global = true, hide_short_help = true)]
+    pub(crate) table: bool,
+    /// Print plain ASCII: 20x1x5x5 for shapes, `\u{540d}` in names, no box or block characters
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) ascii: bool,
     /// Colour the output; NO_COLOR and CLICOLOR_FORCE are obeyed

@@ -179,11 +179,11 @@ fn dry_run(
         return Ok(Status::Yes);
     }
     let columns = vec![
-        Column::left("NAME"),
-        Column::left("DTYPE"),
-        Column::left("SHAPE"),
-        Column::right("BYTES"),
-        Column::left("CHANGES"),
+        Column::name("NAME", 24),
+        Column::left("DTYPE").leaves(1),
+        Column::left("SHAPE").leaves(2),
+        Column::right("BYTES").leaves(3),
+        Column::text("CHANGES"),
     ];
     let mut table = Table::new(&context.terminal, columns);
     for tensor in plan.tensors() {
@@ -194,11 +194,11 @@ fn dry_run(
         table.row(
             &mut out,
             vec![
-                escape(tensor.name()).into_owned(),
+                context.terminal.name(tensor.name()).into_owned(),
                 tensor.dtype().to_string(),
                 context.terminal.shape(tensor.shape()),
                 units::bytes(tensor.byte_len()),
-                changes,
+                context.terminal.text(&changes).into_owned(),
             ],
         )?;
     }
@@ -209,7 +209,7 @@ fn dry_run(
         units::plural(plan.tensors().len() as u64, "tensor"),
         units::bytes(plan.output_len()),
         plan.to().name(),
-        escape(&args.output.to_string_lossy())
+        context.terminal.name(&args.output.to_string_lossy())
     ));
     Ok(Status::Yes)
 }

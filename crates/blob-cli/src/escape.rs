@@ -1,42 +1,131 @@
-//! Text from a file, made safe for a terminal and for one line: control characters never reach the user's screen.
+//! Text from a file, made safe for a terminal and for one line: what a name holds never reaches the screen as a command.
+//!
+//! The rule, as `blob --help` states it: a backslash is `\\`; whatever shows nothing, moves other text or ends the line is
+//! spelled out: `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read back.
 
 use std::borrow::Cow;
 
-/// Escapes control characters and those that reorder text: `\n`, `\t`, `\x1b`, `\u{202e}`. A text that needs it has its
-/// backslashes doubled, so that no two texts look the same; any other text is returned as it is.
-pub(crate) fn escape(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unsafe) {
+/// A name, spelled so that no other name looks the same.
+pub(crate) fn escape(name: &str) -> Cow<'_, str> {
+    spell(
+        name,
+        Rule {
+            is_name: true,
+            ascii: false,
+        },
+    )
+}
+
+/// A name in ASCII alone: `\u{540d}` for every other character.
+pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
+    spell(
+        name,
+        Rule {
+            is_name: true,
+            ascii: true,
+        },
+    )
+}
+
+/// A message, in which names are already quoted: its backslashes and spaces stay as they are.
+pub(crate) fn tame(message: &str) -> Cow<'_, str> {
+    spell(
+        message,
+        Rule {
+            is_name: false,
+            ascii: false,
+        },
+    )
+}
+
+/// A message in ASCII alone; what has a common spelling there keeps it: `20x1x5x5`, `...`.
+pub(crate) fn tame_ascii(message: &str) -> Cow<'_, str> {
+    spell(
+        message,
+        Rule {
+            is_name: false,
+            ascii: true,
+        },
+    )
+}
+
+/// What is spelled out.
+#[derive(Clone, Copy)]
+struct Rule {
+    is_name: bool,
+    ascii: bool,
+}
+
+impl Rule {
+    /// Whether a character stands for itself.
+    fn keeps(self, c: char, is_at_edge: bool) -> bool {
+        match c {
+            '\\' => !self.is_name,
+            // A space at either end cannot be seen.
+            ' ' => !(self.is_name && is_at_edge),
+            c if c.is_ascii() => c.is_ascii_graphic(),
+            c => !self.ascii && is_visible(c),
+        }
+    }
+}
+
+fn spell(text: &str, rule: Rule) -> Cow<'_, str> {
+    let last = text.len();
+    let keeps = |(at, c): (usize, char)| rule.keeps(c, at == 0 || at + c.len_utf8() == last);
+    if text.char_indices().all(keeps) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
+    for (at, c) in text.char_indices() {
         match c {
+            c if keeps((at, c)) => out.push(c),
             '\\' => out.push_str("\\\\"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            c if is_unsafe(c) && (c as u32) < 0x80 => out.push_str(&format!("\\x{:02x}", c as u32)),
-            c if is_unsafe(c) => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
-            c => out.push(c),
+            '×' if !rule.is_name => out.push('x'),
+            '…' if !rule.is_name => out.push_str("..."),
+            c if c.is_ascii() => out.push_str(&format!("\\x{:02x}", c as u32)),
+            c => out.push_str(&format!("\\u{{{:x}}}", c as u32)),
         }
     }
     Cow::Owned(out)
 }
 
-/// Control characters (C0, DEL, C1), line separators, and what changes the direction of text.
-fn is_unsafe(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+/// Whether a character outside ASCII shows itself. Control, format, private and unassigned characters and all spaces do
+/// not, by the standard library's rule for `{:?}`. It takes those below for letters and marks, although Unicode calls
+/// them `Default_Ignorable_Code_Point`; U+2800 is a Braille cell without dots.
+fn is_visible(c: char) -> bool {
+    let ignorable = matches!(c, '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}');
+    // Behind another character: at the front `{:?}` escapes combining marks too.
+    let mut pair = [b'x'; 5];
+    let len = 1 + c.encode_utf8(&mut pair[1..]).len();
+    let shown = std::str::from_utf8(&pair[..len]).map(|pair| pair.escape_debug().count());
+    !ignorable && shown == Ok(2)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn plain_names_are_untouched() {
-        for name in ["conv1/0", "arg:fc1_weight", "@3", "名前", r"a\b", ""] {
-            assert!(matches!(escape(name), Cow::Borrowed(same) if same == name));
+        for name in [
+            "conv1/0",
+            "arg:fc1_weight",
+            "@3",
+            "名前",
+            "a b",
+            "e\u{301}té",
+            "",
+        ] {
+            assert!(
+                matches!(escape(name), Cow::Borrowed(same) if same == name),
+                "{name}"
+            );
         }
     }
 
@@ -47,9 +136,79 @@ mod tests {
         assert_eq!(escape("\u{9b}31m\u{202e}"), r"\u{9b}31m\u{202e}");
     }
 
+    /// One of each kind that Unicode has: bidirectional controls, joiners, soft hyphen, tags, variation selectors, fillers,
+    /// spaces, private use, not assigned.
     #[test]
-    fn no_two_names_look_the_same() {
-        assert_eq!(escape("\\n\n"), r"\\n\n");
-        assert_ne!(escape("\\n\n"), escape("\n\\n"));
+    fn what_cannot_be_seen_is_spelled_out() {
+        let unseen = "\u{61c}\u{200b}\u{200e}\u{2060}\u{2066}\u{ad}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{fe0f}\u{e0100}\
+                      \u{34f}\u{3164}\u{115f}\u{17b4}\u{180e}\u{a0}\u{3000}\u{2028}\u{e000}\u{10ffff}\u{378}\u{2800}";
+        for c in unseen.chars() {
+            assert_eq!(
+                escape(&format!("con{c}v1")),
+                format!("con\\u{{{:x}}}v1", c as u32)
+            );
+        }
+        assert_eq!(escape(" a "), r"\x20a\x20");
+    }
+
+    #[test]
+    fn ascii_is_ascii() {
+        assert_eq!(escape_ascii("名/0"), r"\u{540d}/0");
+        assert_eq!(
+            tame_ascii("\"a\\n\" has 2×3, é…"),
+            "\"a\\n\" has 2x3, \\u{e9}..."
+        );
+        assert_eq!(tame("\"a\\n\" has 2×3\n"), "\"a\\n\" has 2×3\\n");
+    }
+
+    /// Reads a spelling back.
+    fn unescape(text: &str) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            rest = &rest[c.len_utf8()..];
+            if c != '\\' {
+                out.push(c);
+                continue;
+            }
+            let (kind, behind) = rest.split_at(1);
+            let (digits, behind) = match kind {
+                "x" => behind.split_at(2),
+                "u" => behind[1..].split_once('}').unwrap(),
+                _ => ("", behind),
+            };
+            rest = behind;
+            out.push(match kind {
+                "\\" => '\\',
+                "n" => '\n',
+                "r" => '\r',
+                "t" => '\t',
+                _ => char::from_u32(u32::from_str_radix(digits, 16).unwrap()).unwrap(),
+            });
+        }
+        out
+    }
+
+    /// Every text of up to four of the characters that escapes are made of.
+    #[test]
+    fn no_two_names_print_alike_and_each_reads_back() {
+        let alphabet = [
+            '\\', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}',
+        ];
+        let mut names = vec![String::new()];
+        let mut from = 0;
+        for _ in 0..4 {
+            let to = names.len();
+            for i in from..to {
+                names.extend(alphabet.map(|c| format!("{}{c}", names[i])));
+            }
+            from = to;
+        }
+        let names: HashSet<String> = names.into_iter().collect();
+        for spelled in [escape, escape_ascii] {
+            let printed: HashSet<String> = names.iter().map(|n| spelled(n).into_owned()).collect();
+            assert_eq!(printed.len(), names.len());
+            assert!(names.iter().all(|name| unescape(&spelled(name)) == *name));
+        }
     }
 }

@@ -21,15 +21,15 @@ pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
         out.flush()?;
         return Ok(Status::Yes);
     }
-    let columns = [
-        "NAME",
-        "WHAT",
-        "EXTENSIONS",
-        "READ",
-        "WRITE",
-        "TESTED AGAINST",
+    let columns = vec![
+        Column::left("NAME"),
+        Column::left("WHAT").leaves(1),
+        Column::left("EXTENSIONS"),
+        Column::left("READ").leaves(2),
+        Column::left("WRITE"),
+        Column::text("TESTED AGAINST"),
     ];
-    let mut table = Table::new(&context.terminal, columns.map(Column::left).into());
+    let mut table = Table::new(&context.terminal, columns);
     for format in Format::ALL {
         let extensions: Vec<String> = format
             .extensions()

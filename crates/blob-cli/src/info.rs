@@ -9,10 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::Context;
 use crate::args::Info;
-use crate::escape::escape;
+use crate::escape::tame;
 use crate::failure::{Failure, Status};
 use crate::open::open;
+use crate::output::Terminal;
 use crate::output::json::{self, Object};
+use crate::output::width::{cut, wrap};
 use crate::units;
 
 /// How many names, warnings or metadata are shown before the rest is only counted.
@@ -101,10 +103,10 @@ impl<'a> Facts<'a> {
         writeln!(
             out,
             "{}   {}",
-            terminal.strong(escape(checkpoint.name())),
-            kind_of(checkpoint)
+            terminal.strong(terminal.name(checkpoint.name())),
+            terminal.text(&kind_of(checkpoint))
         )?;
-        let mut line = |key: &str, value: String| writeln!(out, "  {key:<11} {value}");
+        let mut line = |key: &str, value: String| fact(terminal, out, key, &value);
         let len = checkpoint.file_len();
         line(
             "size",
@@ -122,7 +124,7 @@ impl<'a> Facts<'a> {
                 units::bytes(self.bytes)
             ),
         )?;
-        if let Some(layers) = layers(checkpoint) {
+        if let Some(layers) = layers(checkpoint, terminal) {
             line("layers", layers)?;
         }
         if let Some(largest) = self.largest {
@@ -131,24 +133,26 @@ impl<'a> Facts<'a> {
                 "largest",
                 format!(
                     "{}  {}  {} ({share:.1} %)",
-                    escape(largest.name()),
+                    short(terminal, largest.name()),
                     terminal.shape(largest.shape()),
                     units::bytes(largest.byte_len())
                 ),
             )?;
         }
         for (key, value) in checkpoint.metadata().iter().take(SHOWN) {
-            match receipt(key, value) {
-                Some(source) => line("receipt", escape(&source).into_owned())?,
-                None => line(
+            let (key, value) = match (receipt(key, value, terminal), value.as_str()) {
+                (Some(source), _) => ("receipt", source),
+                (None, "") => ("metadata", format!("{}: (empty)", short(terminal, key))),
+                (None, value) => (
                     "metadata",
-                    format!("{}: {}", escape(key), escape(&cut(value))),
-                )?,
-            }
+                    format!("{}: {}", short(terminal, key), short(terminal, value)),
+                ),
+            };
+            line(key, value)?;
         }
         let warnings = warnings(checkpoint);
         for warning in warnings.iter().take(SHOWN) {
-            line("warning", escape(warning).into_owned())?;
+            line("warning", terminal.text(warning).into_owned())?;
         }
         if warnings.len() > SHOWN {
             line("", format!("and {} more", warnings.len() - SHOWN))?;
@@ -227,7 +231,7 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     let title = checkpoint.format().title();
     match checkpoint.dialect() {
         "" => title.to_owned(),
-        dialect => format!("{title}, {}", escape(dialect)),
+        dialect => format!("{title}, {}", tame(dialect)),
     }
 }
 
@@ -242,11 +246,11 @@ pub(crate) fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
 }
 
 /// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, where a file has layers.
-fn layers(checkpoint: &Checkpoint) -> Option<String> {
+fn layers(checkpoint: &Checkpoint, terminal: &Terminal) -> Option<String> {
     let names = layer_names(checkpoint);
     let (all, with) = (checkpoint.positions() as u64, names.len() as u64);
     let (all, with) = (units::grouped(all), units::grouped(with));
-    (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", some(&names)))
+    (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", some(&names, terminal)))
 }
 
 /// The names of the layers that have tensors, where a file has layers: what stands before the last slash.
@@ -266,29 +270,45 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
     names
 }
 
-fn some(names: &[&str]) -> String {
-    let shown: Vec<_> = names.iter().take(SHOWN).map(|n| escape(n)).collect();
-    let dots = if names.len() > SHOWN { " …" } else { "" };
-    shown.join(" ") + dots
+fn some(names: &[&str], terminal: &Terminal) -> String {
+    let shown: Vec<_> = names
+        .iter()
+        .take(SHOWN)
+        .map(|n| short(terminal, n))
+        .collect();
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        n => format!(" and {} more", units::grouped(n as u64)),
+    };
+    shown.join(" ") + &more
 }
 
 /// What a receipt says of the source, in short: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
-fn receipt(key: &str, value: &str) -> Option<String> {
+fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     let source = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))??;
     Some(format!(
         "from {} ({}, {}, BLAKE3 {})",
-        source.name(),
-        source.format(),
+        short(terminal, source.name()),
+        short(terminal, source.format()),
         units::plural(source.bytes(), "byte"),
-        source.blake3()
+        short(terminal, source.blake3())
     ))
 }
 
-/// Metadata can be long; the beginning is enough here, and JSON has it whole.
-fn cut(text: &str) -> String {
-    const CHARS: usize = 120;
-    match text.char_indices().nth(CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+/// A name or a value of any length, cut to what a person reads; JSON has it whole.
+fn short(terminal: &Terminal, text: &str) -> String {
+    const COLUMNS: usize = 120;
+    cut(&terminal.name(text), COLUMNS, terminal.ascii).into_owned()
+}
+
+/// One fact on a line; on a terminal, on as many as it needs, indented behind its key.
+fn fact(terminal: &Terminal, out: &mut dyn Write, key: &str, value: &str) -> std::io::Result<()> {
+    const INDENT: usize = 14;
+    let room = terminal
+        .width
+        .map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));
+    for (i, line) in wrap(value, room).iter().enumerate() {
+        writeln!(out, "  {:<11} {line}", if i == 0 { key } else { "" })?;
     }
+    Ok(())
 }

@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use crate::Context;
 use crate::args::{Ls, SortKey};
-use crate::escape::escape;
+use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::json::{self, Streamed};
 use crate::output::table::{Column, Table};
+use crate::output::width::wrap;
 use crate::output::{Out, ascii_shape};
 use crate::select::select;
 use crate::{tree, units};
@@ -31,13 +32,16 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
         json::line(&mut out, &listing(&checkpoint, &chosen))?;
     } else if args.tree {
         tree::print(&checkpoint, &chosen, &context.terminal, &mut out)?;
-    } else if context.terminal.is_tty {
+    } else if context.terminal.has_tables {
         table(args, &checkpoint, &chosen, context, &mut out)?;
     } else {
-        lines(args, &checkpoint, &chosen, &mut out)?;
+        lines(args, &checkpoint, &chosen, context, &mut out)?;
     }
-    if context.terminal.is_tty && !context.global.json {
-        writeln!(out, "{}", summary(&checkpoint, &chosen, seconds))?;
+    if context.terminal.has_tables && !context.global.json {
+        let summary = summary(&checkpoint, &chosen, seconds);
+        for line in wrap(&summary, context.terminal.width.unwrap_or(usize::MAX)) {
+            writeln!(out, "{line}")?;
+        }
     }
     out.flush()?;
     Ok(context.broken(chosen.iter().map(|i| &checkpoint.entries()[*i])))
@@ -64,31 +68,31 @@ fn table(
     let has_types = chosen
         .iter()
         .any(|i| checkpoint.entries()[*i].layer_type().is_some());
-    let mut columns = vec![Column::right("#"), Column::left("NAME")];
+    let mut columns = vec![Column::right("#"), Column::name("NAME", 24)];
     if has_types {
-        columns.push(Column::left("LAYER TYPE"));
+        columns.push(Column::left("LAYER TYPE").leaves(3));
     }
     columns.extend([
         Column::left("DTYPE"),
         Column::left("SHAPE"),
-        Column::right("PARAMS"),
-        Column::right("BYTES"),
-        Column::right("OFFSET"),
+        Column::right("PARAMS").leaves(4),
+        Column::right("BYTES").leaves(6),
+        Column::right("OFFSET").leaves(1),
     ]);
     if args.long {
         columns.extend([
-            Column::left("KIND"),
-            Column::right("PIECES"),
-            Column::left("WARNINGS"),
+            Column::left("KIND").leaves(5),
+            Column::right("PIECES").leaves(2),
+            Column::text("WARNINGS"),
         ]);
     }
     let mut table = Table::new(terminal, columns);
     for index in chosen {
         let entry = &checkpoint.entries()[*index];
         let has_array = is_readable(entry);
-        let mut cells = vec![index.to_string(), escape(entry.name()).into_owned()];
+        let mut cells = vec![index.to_string(), terminal.name(entry.name()).into_owned()];
         if has_types {
-            cells.push(escape(entry.layer_type().unwrap_or("")).into_owned());
+            cells.push(terminal.name(entry.layer_type().unwrap_or("")).into_owned());
         }
         let dash = || "-".to_owned();
         cells.extend([
@@ -108,7 +112,11 @@ fn table(
         ]);
         if args.long {
             let pieces = units::grouped(entry.segments().len() as u64);
-            cells.extend([kind_word(entry), pieces, warnings(entry).into_owned()]);
+            cells.extend([
+                kind_word(entry),
+                pieces,
+                terminal.text(&warnings(entry)).into_owned(),
+            ]);
         }
         table.row(out, cells)?;
     }
@@ -120,15 +128,22 @@ fn lines(
     args: &Ls,
     checkpoint: &Checkpoint,
     chosen: &[usize],
+    context: &Context,
     out: &mut Out,
 ) -> Result<(), Failure> {
+    // No locale changes these lines; --ascii does, in the names alone.
+    let spelled = if context.global.ascii {
+        escape_ascii
+    } else {
+        escape
+    };
     for index in chosen {
         let entry = &checkpoint.entries()[*index];
         let shape = match is_readable(entry) {
             true => ascii_shape(entry.shape()),
             false => "-".to_owned(),
         };
-        let name = escape(entry.name());
+        let name = spelled(entry.name());
         write!(
             out,
             "{name}\t{}\t{shape}\t{}\t",
@@ -140,13 +155,13 @@ fn lines(
             None => write!(out, "-")?,
         }
         if args.long {
-            let layer_type = escape(entry.layer_type().unwrap_or("-"));
+            let layer_type = spelled(entry.layer_type().unwrap_or("-"));
             let pieces = entry.segments().len();
             write!(
                 out,
                 "\t{}\t{layer_type}\t{pieces}\t{}",
                 kind_word(entry),
-                warnings(entry)
+                tame(&warnings(entry))
             )?;
         }
         writeln!(out)?;

@@ -2,6 +2,7 @@
 //!
 //! Knows what the terminal can do (colour, UTF-8), asked once. The parts are tables, JSON and progress.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, Write};
 
@@ -10,18 +11,21 @@ use anstyle::{AnsiColor, Style};
 use blob_core::Shape;
 
 use crate::args::{Global, When};
-use crate::escape::escape;
+use crate::escape::{escape, escape_ascii, tame, tame_ascii};
 use crate::failure::Failure;
 
 pub(crate) mod json;
 pub(crate) mod progress;
 pub(crate) mod table;
+pub(crate) mod width;
 
 /// What standard output and standard error can show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
-    /// Standard output is a terminal: a person reads it.
-    pub(crate) is_tty: bool,
+    /// A person reads standard output: it is a terminal, or --table says so.
+    pub(crate) has_tables: bool,
+    /// The columns that tables and lists keep to; none where nothing is to be cut.
+    pub(crate) width: Option<usize>,
     /// Plain ASCII only.
     pub(crate) ascii: bool,
     color_out: bool,
@@ -36,8 +40,10 @@ impl Terminal {
             When::Always => true,
             When::Never => false,
         };
+        let has_tables = io::stdout().is_terminal() || global.table;
         Self {
-            is_tty: io::stdout().is_terminal(),
+            has_tables,
+            width: (has_tables && !global.wide).then(columns),
             ascii: global.ascii || !utf8_locale(),
             color_out: colored(AutoStream::choice(&io::stdout())),
             color_err: colored(AutoStream::choice(&io::stderr())),
@@ -85,6 +91,24 @@ impl Terminal {
         }
     }
 
+    /// A name from a file, spelled so that it can be shown and no other looks the same.
+    pub(crate) fn name<'t>(&self, name: &'t str) -> Cow<'t, str> {
+        if self.ascii {
+            escape_ascii(name)
+        } else {
+            escape(name)
+        }
+    }
+
+    /// A message, in which names are quoted, as one line that can be shown.
+    pub(crate) fn text<'t>(&self, message: &'t str) -> Cow<'t, str> {
+        if self.ascii {
+            tame_ascii(message)
+        } else {
+            tame(message)
+        }
+    }
+
     /// A shape: `20×1×5×5`, `20x1x5x5` in ASCII, `scalar`.
     pub(crate) fn shape(&self, shape: &Shape) -> String {
         match self.ascii {
@@ -120,9 +144,9 @@ impl Terminal {
             false => (String::new(), String::new()),
         };
         let colon = if text.is_empty() { "" } else { ": " };
-        let mut lines = format!("{on}{kind}{off}{colon}{}\n", escape(text));
+        let mut lines = format!("{on}{kind}{off}{colon}{}\n", self.text(text));
         if let Some(help) = help {
-            lines += &format!("  help: {}\n", escape(help));
+            lines += &format!("  help: {}\n", self.text(help));
         }
         let _ = self.err().write_all(lines.as_bytes());
     }
@@ -152,6 +176,14 @@ impl Write for Out {
 /// A shape that no locale changes: `20x1x5x5`, `scalar`.
 pub(crate) fn ascii_shape(shape: &Shape) -> String {
     shape.to_string().replace('×', "x")
+}
+
+/// The terminal's width: what COLUMNS says, else what the terminal says, else 80.
+fn columns() -> usize {
+    let stated = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
+    let found =
+        || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    stated.or_else(found).filter(|n| *n > 0).unwrap_or(80)
 }
 
 /// Whether the locale's characters are UTF-8. Windows' console takes it always.

@@ -5,7 +5,6 @@ use std::io::Write;
 use crate::Context;
 use crate::args::Show;
 use crate::elements::{Elements, Value, csv_line};
-use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
@@ -67,9 +66,9 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         let slice = args
             .slice
             .as_deref()
-            .map(|s| format!("[{}]", escape(s)))
+            .map(|s| format!("[{}]", terminal.name(s)))
             .unwrap_or_default();
-        let name = format!("{}{slice}", escape(entry.name()));
+        let name = format!("{}{slice}", terminal.name(entry.name()));
         let (dtype, shape) = (shower.elements.dtype(), terminal.shape(entry.shape()));
         writeln!(shower.out, "{}  {dtype}  {shape}", terminal.strong(name))?;
         let rows: Box<dyn Iterator<Item = Row>> = if is_cut {

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::Stats;
-use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
@@ -84,16 +83,19 @@ struct Report<'a> {
 impl<'a> Report<'a> {
     fn new(args: &Stats, checkpoint: &Checkpoint, context: &'a Context) -> Result<Self, Failure> {
         let mut columns = vec![
-            Column::left("NAME"),
-            Column::left("SHAPE"),
-            Column::left("DTYPE"),
+            Column::name("NAME", 16),
+            Column::left("SHAPE").leaves(4),
+            Column::left("DTYPE").leaves(3),
+            Column::point("MIN"),
+            Column::point("MAX"),
+            Column::point("MEAN").leaves(7),
+            Column::point("STD").leaves(6),
+            Column::point("L1").leaves(1),
+            Column::point("L2").leaves(2),
+            Column::right("ZERO").leaves(5),
+            Column::right("NaN"),
+            Column::right("Inf"),
         ];
-        columns.extend(
-            [
-                "MIN", "MAX", "MEAN", "STD", "L1", "L2", "ZERO", "NaN", "Inf",
-            ]
-            .map(Column::right),
-        );
         if args.hist {
             columns.push(Column::left("HISTOGRAM"));
         }
@@ -127,7 +129,7 @@ impl<'a> Report<'a> {
         }
         let terminal = &self.context.terminal;
         let stats = measured.stats();
-        let name = escape(entry.name());
+        let name = terminal.name(entry.name());
         let exact = |s: Option<String>| s.unwrap_or_else(|| "-".to_owned());
         let (min, max) = match entry.dtype().is_some_and(|d| d.is_float()) {
             true => (
@@ -232,23 +234,29 @@ fn real(value: f64) -> Value {
     }
 }
 
-/// A number in eight characters or so: `0.1234`, `-1.234e-5`, `12345`.
+/// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
 fn number(value: f64) -> String {
-    let size = value.abs();
-    if !value.is_finite() {
-        return match (value.is_nan(), value > 0.0) {
-            (true, _) => "nan".to_owned(),
-            (_, true) => "inf".to_owned(),
-            _ => "-inf".to_owned(),
-        };
+    if value == 0.0 {
+        return "0".to_owned();
     }
-    match size {
-        0.0 => "0".to_owned(),
-        s if (0.001..1.0).contains(&s) => format!("{value:.4}"),
-        s if (1.0..10.0).contains(&s) => format!("{value:.3}"),
-        s if (10.0..100.0).contains(&s) => format!("{value:.2}"),
-        s if (100.0..1e5).contains(&s) => format!("{value:.1}"),
-        _ => format!("{value:.3e}"),
+    if !value.is_finite() {
+        let text = if value.is_nan() {
+            "nan"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        };
+        return text.to_owned();
+    }
+    // Rounded first: 9999.6 has the exponent 4.
+    let rounded = format!("{value:.3e}");
+    let exponent = rounded
+        .split_once('e')
+        .and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    match exponent {
+        Some(e @ -4..=3) => format!("{value:.0$}", (3 - e) as usize),
+        _ => rounded,
     }
 }
 
@@ -287,20 +295,49 @@ fn bars(counts: &[u64], ascii: bool) -> String {
 mod tests {
     use super::*;
 
+    /// The texts are those of C's `printf("%#.4g")`, with our shorter exponents.
     #[test]
-    fn numbers_are_short_and_keep_four_digits() {
+    fn numbers_have_four_significant_digits() {
         for (value, text) in [
             (0.0, "0"),
-            (-0.01234567, "-0.0123"),
+            (-0.01234567, "-0.01235"),
+            (0.008979, "0.008979"),
+            (0.0017, "0.001700"),
+            (3.405e-4, "0.0003405"),
             (1.5, "1.500"),
-            (-99.999, "-100.00"),
-            (1234.56, "1234.6"),
-            (1e-4, "1.000e-4"),
+            (-99.999, "-100.0"),
+            (999.96, "1000"),
+            (1234.56, "1235"),
+            (9999.4, "9999"),
+            (9999.6, "1.000e4"),
+            (50516.3, "5.052e4"),
+            (1e-4, "0.0001000"),
+            (9.9999e-5, "0.0001000"),
+            (9.9994e-5, "9.999e-5"),
             (123456.0, "1.235e5"),
+            (-2.5e-310, "-2.500e-310"),
             (f64::NEG_INFINITY, "-inf"),
             (f64::NAN, "nan"),
         ] {
             assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_within_half_of_the_fourth_digit() {
+        for exponent in -12..13 {
+            for digits in [1.0, 1.00049, 1.2345, 4.9995, 9.9994, 9.9996] {
+                let value = digits * 10f64.powi(exponent);
+                let printed = number(value);
+                let error = (printed.parse::<f64>().unwrap() - value).abs();
+                assert!(error <= value * 0.0005001, "{value} as {printed}");
+                let mantissa = printed.split('e').next().unwrap().replace('.', "");
+                assert_eq!(
+                    mantissa.trim_start_matches('0').len(),
+                    4,
+                    "{value} as {printed}"
+                );
+            }
         }
     }
 

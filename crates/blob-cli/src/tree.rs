@@ -5,13 +5,16 @@ use std::io::Write;
 
 use blob_io::{Checkpoint, Entry};
 
-use crate::escape::escape;
 use crate::failure::Failure;
 use crate::output::Terminal;
+use crate::output::width::{cut, width};
 use crate::units;
 
 /// Slashes beyond this many stay in the last part: a hostile name can have thousands.
 const DEPTH: usize = 16;
+
+/// The least that is left of a name.
+const LEAST: usize = 8;
 
 #[derive(Default)]
 struct Node<'a> {
@@ -34,7 +37,7 @@ pub(crate) fn print(
     writeln!(
         out,
         "{}  {}",
-        terminal.strong(escape(checkpoint.name())),
+        terminal.strong(terminal.name(checkpoint.name())),
         terminal.dim(sums(root))
     )?;
     branch(&nodes, root, "", terminal, out)
@@ -83,11 +86,18 @@ fn branch(
         let is_last = i + 1 == node.children.len();
         let child = &nodes[*child];
         let stem = if is_last { corner } else { tee };
-        write!(out, "{indent}{stem}{}", escape(child.name))?;
-        match child.tensor {
-            Some(entry) => writeln!(out, "  {}", terminal.dim(leaf(entry, terminal)))?,
-            None => writeln!(out, "  {}", terminal.dim(sums(child)))?,
+        let facts = match child.tensor {
+            Some(entry) => leaf(entry, terminal),
+            None => sums(child),
+        };
+        let mut name = terminal.name(child.name);
+        if let Some(most) = terminal.width {
+            let taken = width(indent) + width(stem) + 2 + width(&facts);
+            name = cut(&name, most.saturating_sub(taken).max(LEAST), terminal.ascii)
+                .into_owned()
+                .into();
         }
+        writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts))?;
         let deeper = format!("{indent}{}", if is_last { "   " } else { bar });
         branch(nodes, child, &deeper, terminal, out)?;
     }

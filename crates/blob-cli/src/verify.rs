@@ -11,7 +11,6 @@ use serde_json::json;
 
 use crate::Context;
 use crate::args::{Global, Verify};
-use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::{kind_of, warnings};
 use crate::open::open;
@@ -252,7 +251,7 @@ impl Report {
         }
         let terminal = &context.terminal;
         let word = terminal.verdict(self.is_ok(), if self.is_ok() { "OK" } else { "FAIL" });
-        write!(out, "{}: {word}", escape(&self.file))?;
+        write!(out, "{}: {word}", terminal.name(&self.file))?;
         if let Some((_, kind)) = &self.format {
             let tensors = units::plural(self.tensors as u64, "tensor");
             write!(
@@ -263,14 +262,18 @@ impl Report {
             )?;
         }
         for held in &self.held {
-            write!(out, ", {}", escape(held))?;
+            write!(out, ", {}", terminal.text(held))?;
         }
         writeln!(out)?;
         for finding in &self.findings {
-            writeln!(out, "  {}", self.line(finding))?;
+            writeln!(out, "  {}", terminal.text(&self.line(finding)))?;
         }
         for note in &self.notes {
-            writeln!(out, "  {}", terminal.dim(format!("note: {}", escape(note))))?;
+            writeln!(
+                out,
+                "  {}",
+                terminal.dim(format!("note: {}", terminal.text(note)))
+            )?;
         }
         if let Some(help) = self.help {
             writeln!(out, "  help: {help}")?;
@@ -282,7 +285,7 @@ impl Report {
     fn line(&self, finding: &Line) -> String {
         let Some(offset) = finding.offset else {
             let tensor = finding.tensor.as_deref().map(|t| format!("{t:?} "));
-            return format!("{}{}", tensor.unwrap_or_default(), escape(&finding.message));
+            return format!("{}{}", tensor.unwrap_or_default(), finding.message);
         };
         // The message of a fault begins with its place; here the place stands in front of the array.
         let plain = format!("at byte {offset}: ");
@@ -293,14 +296,14 @@ impl Report {
         let of = self.bytes.map(|n| format!(" of {}", units::grouped(n)));
         let tensor = finding.tensor.as_deref().map(|t| match self.format {
             Some(_) => format!(" in array {t:?}"),
-            None => format!(" in {}", escape(t)),
+            None => format!(" in {t}"),
         });
         format!(
             "at byte {}{}{}: {}",
             units::grouped(offset),
             of.unwrap_or_default(),
             tensor.unwrap_or_default(),
-            escape(message)
+            message
         )
     }
 

@@ -1,0 +1,155 @@
+//! Text in a given width, counted as a terminal counts it: two columns for 名, none for a combining accent.
+//!
+//! Takes text that is already escaped, and never cuts within an escape.
+
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthChar;
+
+/// The columns that a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    match text.is_ascii() {
+        true => text.len(),
+        false => text.chars().map(columns).sum(),
+    }
+}
+
+/// At most `most` columns of a text, its middle left out: `arg:rf_c2…_gamma`. Names differ at either end.
+pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
+    // No character takes more than four bytes a column by itself; most texts are short.
+    if text.len() <= most || width(text) <= most {
+        return Cow::Borrowed(text);
+    }
+    let dots = if ascii { "..." } else { "…" };
+    let room = most.saturating_sub(width(dots));
+    let head = fitting(atoms(text), room.div_ceil(2));
+    let atoms: Vec<&str> = atoms(&text[head..]).collect();
+    let tail = fitting(atoms.into_iter().rev(), room / 2);
+    Cow::Owned(format!(
+        "{}{dots}{}",
+        &text[..head],
+        &text[text.len() - tail..]
+    ))
+}
+
+/// A text in lines of at most `most` columns, broken at its spaces, and within a word that alone is longer.
+pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
+    let most = most.max(1);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ') {
+        let gap = usize::from(!line.is_empty());
+        if width(&line) + gap + width(word) <= most {
+            line.push_str(&" "[..gap]);
+            line.push_str(word);
+            continue;
+        }
+        if !line.is_empty() {
+            lines.push(std::mem::take(&mut line).trim_end().to_owned());
+        }
+        let mut rest = word;
+        while width(rest) > most {
+            let end = fitting(atoms(rest), most).max(atoms(rest).next().map_or(0, str::len));
+            lines.push(rest[..end].to_owned());
+            rest = &rest[end..];
+        }
+        line.push_str(rest);
+    }
+    if !line.is_empty() || lines.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+fn columns(c: char) -> usize {
+    c.width().unwrap_or(0)
+}
+
+/// How many bytes of these parts fit into so many columns.
+fn fitting<'t>(parts: impl Iterator<Item = &'t str>, mut room: usize) -> usize {
+    let fits = parts.take_while(|part| match room.checked_sub(width(part)) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    });
+    fits.map(str::len).sum()
+}
+
+/// What must not be cut: an escape, or a character with the marks that stand on it.
+fn atoms(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        let escape = match (first, rest.as_bytes().get(1)) {
+            ('\\', Some(b'x')) => 4,
+            ('\\', Some(b'u')) => rest.find('}').map_or(2, |end| end + 1),
+            ('\\', Some(_)) => 2,
+            _ => first.len_utf8(),
+        };
+        let start = if rest.is_char_boundary(escape) {
+            escape
+        } else {
+            first.len_utf8()
+        };
+        let marks = rest[start..].chars().take_while(|c| columns(*c) == 0);
+        let (atom, left) = rest.split_at(start + marks.map(char::len_utf8).sum::<usize>());
+        rest = left;
+        Some(atom)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_cut_in_the_middle_by_columns() {
+        for (text, most, expected) in [
+            ("conv1/0", 7, "conv1/0"),
+            ("arg:rf_c2_lateral_bn_gamma", 16, "arg:rf_c…n_gamma"),
+            ("名前名前名前", 7, "名…前"),
+            ("名前名前名前", 12, "名前名前名前"),
+            ("aaaa\\u{200b}bbbb", 9, "aaaa…bbbb"),
+            (
+                "ae\u{301}e\u{301}e\u{301}e\u{301}a",
+                5,
+                "ae\u{301}…e\u{301}a",
+            ),
+            ("abc", 1, "…"),
+            ("abc", 0, "…"),
+        ] {
+            assert_eq!(cut(text, most, false), expected);
+        }
+        assert_eq!(
+            cut("arg:rf_c2_lateral_bn_gamma", 16, true),
+            "arg:rf_..._gamma"
+        );
+    }
+
+    #[test]
+    fn no_cut_is_wider_than_asked() {
+        let text = r"a名\x1b\\e\u{202e}x".repeat(9);
+        for most in 1..80 {
+            assert!(width(&cut(&text, most, false)) <= most);
+            assert!(
+                wrap(&text, most.max(8))
+                    .iter()
+                    .all(|line| width(line) <= most.max(8))
+            );
+            assert_eq!(wrap(&text, most).concat(), text);
+        }
+    }
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(
+            wrap("a longestword b", 4),
+            ["a", "long", "estw", "ord", "b"]
+        );
+        assert_eq!(wrap("one  two", 5), ["one", "two"]);
+        assert_eq!(wrap("", 4), [""]);
+    }
+}

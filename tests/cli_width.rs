@@ -1,0 +1,195 @@
+//! The tool from outside: tables keep to the terminal's width, and to bounded memory and output whatever a name's length.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{blob, command, data, on_terminal, on_terminal_after, ran, report, tool};
+
+const NET: &str = "caffe/net/v1.caffemodel";
+const MANY: &str = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
+
+/// A safetensors of one float a name.
+fn named(path: &Path, names: &[String]) {
+    let tensor = |(i, name): (usize, &String)| {
+        let name = serde_json::to_string(name).unwrap();
+        format!(
+            "{name}:{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[{},{}]}}",
+            4 * i,
+            4 * i + 4
+        )
+    };
+    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
+    let header = format!("{{{}}}", tensors.join(","));
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(
+        path,
+        [&length[..], header.as_bytes(), &vec![0; 4 * names.len()]].concat(),
+    )
+    .unwrap();
+}
+
+/// Columns of a line of names that are letters, boxes and `…`.
+fn columns(line: &str) -> usize {
+    line.chars().count()
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.safetensors");
+    let names = [
+        "arg:rf_c2_lateral_bn_gamma",
+        "a/b/c/d/e/f/g/h",
+        &"n".repeat(65_000),
+        "w",
+    ];
+    named(&path, &names.map(str::to_owned));
+    let long = path.to_str().unwrap();
+    for file in [NET, MANY, long, "caffe/net/v0.caffemodel"] {
+        for command in [
+            "ls",
+            "ls -l",
+            "ls --tree",
+            "stats",
+            "stats --hist",
+            "info",
+            "formats",
+            "convert -n -o x.safetensors",
+        ] {
+            for width in [60, 80, 120] {
+                let file = if command == "formats" { "" } else { file };
+                let Some(shown) =
+                    on_terminal(width, &format!("{command} {file} --color never"), &[])
+                else {
+                    return report("NOT TESTED: the width of a terminal (no `script`)");
+                };
+                // Paths are shown whole.
+                for line in shown
+                    .lines()
+                    .filter(|l| !l.contains(['/', '"']) || l.starts_with(' '))
+                {
+                    assert!(columns(line) <= width, "{command} at {width}: {line}");
+                }
+                assert!(shown.lines().count() > 2, "{command}: {shown}");
+            }
+        }
+    }
+    let shown = on_terminal(60, &format!("ls {long}"), &[("COLUMNS", "40")]).unwrap();
+    assert!(
+        shown
+            .lines()
+            .filter(|l| !l.contains('\x1b'))
+            .all(|line| columns(line) <= 40),
+        "{shown}"
+    );
+    assert!(shown.contains("arg:rf_c2…_bn_gamma"), "{shown}");
+    let wide = on_terminal(60, &format!("ls --wide {long}"), &[]).unwrap();
+    assert!(
+        wide.contains("arg:rf_c2_lateral_bn_gamma") && wide.contains("OFFSET"),
+        "{}",
+        wide.len()
+    );
+    assert!(wide.contains(&"n".repeat(65_000)));
+}
+
+#[test]
+fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
+    assert!(blob(&["ls", NET]).out.starts_with("conv1/0\tf32\t"));
+    let table = blob(&["ls", "--table", NET]);
+    assert!(
+        table.out.starts_with("#  NAME     LAYER TYPE") && !table.out.contains('\t'),
+        "{table:?}"
+    );
+    let mut narrow = command(&["stats", "--table", NET]);
+    narrow.env("COLUMNS", "50");
+    let narrow = ran(narrow, b"");
+    assert!(
+        narrow.out.lines().all(|line| columns(line) <= 50),
+        "{narrow:?}"
+    );
+    // Nothing is cut without a terminal, whatever COLUMNS says.
+    let mut whole = command(&["stats", NET]);
+    whole.env("COLUMNS", "50");
+    assert_eq!(ran(whole, b"").out, blob(&["stats", NET]).out);
+    assert!(blob(&["stats", NET]).out.starts_with("NAME     SHAPE"));
+}
+
+/// 16 MiB and 256 bytes an array, for what a process may write to; each thread's stack comes on top.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_long_name_costs_neither_memory_nor_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    for short in [4095, 34_000] {
+        let path = folder.path().join("long.safetensors");
+        let mut names = vec!["x".repeat(65_000)];
+        names.extend((0..short).map(|i| format!("t{i}")));
+        named(&path, &names);
+        let len = fs::metadata(&path).unwrap().len() as usize;
+        let limit = (16 << 10) + short / 4 + threads * (3 << 10);
+        for args in [
+            "ls",
+            "stats",
+            "info",
+            "ls --table",
+            "ls --table --wide",
+            "ls --tree",
+        ] {
+            let line = format!(
+                "ulimit -d {limit}; exec '{}' {args} '{}'",
+                tool().display(),
+                path.display()
+            );
+            let mut sh = Command::new("sh");
+            sh.current_dir(data(""))
+                .env("LC_ALL", "C.UTF-8")
+                .args(["-c", &line]);
+            let shown = ran(sh, b"");
+            assert_eq!(shown.code, Some(0), "{args} of {short}: {}", shown.err);
+            assert!(
+                shown.out.len() < 3 * len,
+                "{args} of {short}: {} bytes",
+                shown.out.len()
+            );
+            let limited = format!("ulimit -d {limit}");
+            let Some(shown) =
+                on_terminal_after(&limited, 80, &format!("{args} '{}'", path.display()), &[])
+            else {
+                return report("NOT TESTED: memory on a terminal (no `script`)");
+            };
+            // A wide table has the names whole, the others lines of at most 80 columns.
+            let most = if args.contains("wide") {
+                3 * len
+            } else {
+                90 * (short + 10)
+            };
+            assert!(
+                shown.len() < most && shown.lines().count() > 3,
+                "{args} of {short}: {}",
+                shown.len()
+            );
+        }
+    }
+}
+
+/// Names that could be taken for each other, from files made for this.
+#[test]
+fn names_that_look_alike_are_told_apart() {
+    for (file, names) in [
+        ("other/escape-collision.safetensors", 2),
+        ("other/zw.safetensors", 3),
+    ] {
+        let listed = blob(&["ls", file]);
+        let mut shown: Vec<&str> = listed
+            .out
+            .lines()
+            .filter_map(|l| l.split('\t').next())
+            .collect();
+        assert!(shown.len() >= names, "{listed:?}");
+        shown.sort_unstable();
+        shown.dedup();
+        assert_eq!(shown.len(), listed.out.lines().count(), "{listed:?}");
+        assert!(listed.out.is_ascii(), "{listed:?}");
+    }
+}
