@@ -63,7 +63,24 @@ fn accesses() -> Vec<Row> {
     let borrow_mut = nanoseconds(|| {
         black_box(black_box(&shared).host_mut(64..128).expect("host"));
     });
-    vec![
+    let crowded = [
+        crowd(
+            10,
+            "host borrow and its end, 10 others alive",
+            "write borrow refused, 10 others alive",
+        ),
+        crowd(
+            1_000,
+            "host borrow and its end, 1,000 others alive",
+            "write borrow refused, 1,000 others alive",
+        ),
+        crowd(
+            100_000,
+            "host borrow and its end, 100,000 others alive",
+            "write borrow refused, 100,000 others alive",
+        ),
+    ];
+    let mut rows = vec![
         Row::at_most(
             "host slice of a SyncedMem, after the first",
             host,
@@ -78,6 +95,30 @@ fn accesses() -> Vec<Row> {
             "ns",
             60.0,
         ),
+    ];
+    rows.extend(crowded.into_iter().flatten());
+    rows
+}
+
+/// A borrow where `live` others of single bytes are alive, and one that is in the way of a write of everything.
+fn crowd(live: usize, name: &'static str, refused: &'static str) -> [Row; 2] {
+    let shared = SharedMem::new(2 * live);
+    let held: Vec<_> = (0..live)
+        .map(|at| shared.host(2 * at..2 * at + 1).expect("host"))
+        .collect();
+    let mut at = 0;
+    let borrow = nanoseconds(|| {
+        // A step that has no factor in common with the number of places, so that all are met.
+        at = (at + 7919) % live;
+        black_box(shared.host(2 * at..2 * at + 2).expect("host"));
+    });
+    let refuse = nanoseconds(|| {
+        black_box(shared.check_write(0..2 * live).expect_err("readers"));
+    });
+    drop(held);
+    [
+        Row::at_most(name, borrow, "ns", 2000.0),
+        Row::at_most(refused, refuse, "ns", 2000.0),
     ]
 }
 

@@ -92,6 +92,7 @@ mod device;
 mod error;
 #[allow(unsafe_code)]
 mod host;
+mod intervals;
 #[allow(unsafe_code)]
 pub mod loopback;
 #[allow(unsafe_code)]

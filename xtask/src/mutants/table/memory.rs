@@ -693,9 +693,30 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "borrows: evicting ignores who borrows the copy",
         file: "crates/synced-mem/src/borrows.rs",
-        old: "let on_copy = |held: &&Borrow| held.slot == slot && held.overlaps(range);",
-        new: "let on_copy = |held: &&Borrow| held.slot != slot && held.overlaps(range) && false;",
+        old: "let copy = self.copies.get(slot.0);",
+        new: "let copy = self.copies.get(slot.0).filter(|_| false);",
         test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
+    },
+    Mutant {
+        name: "borrows: a reader is in nobody's way",
+        file: "crates/synced-mem/src/borrows.rs",
+        old: "            .or_else(|| self.readers.find(range))",
+        new: "            .or_else(|| self.readers.find(range).filter(|_| false))",
+        test: &["-p", "synced-mem", "--lib", "the_table_answers_as_a_list"],
+    },
+    Mutant {
+        name: "intervals: a node forgets where the last range below it ends",
+        file: "crates/synced-mem/src/intervals.rs",
+        old: "node.last = node.range.end.max(below);",
+        new: "node.last = node.range.end.max(below.min(node.range.end));",
+        test: &["-p", "synced-mem", "--lib", "a_range_is_found_where_a_list"],
+    },
+    Mutant {
+        name: "intervals: a tree as high as a list",
+        file: "crates/synced-mem/src/intervals.rs",
+        old: "if weight(self.nodes[one].id) > weight(self.nodes[other].id) {",
+        new: "if weight(0) == 0 && self.nodes[one].id < u64::MAX {",
+        test: &["-p", "synced-mem", "--lib", "the_tree_stays_low"],
     },
     Mutant {
         name: "copies: an access is not entered",
