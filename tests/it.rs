@@ -31,6 +31,7 @@ mod npy;
 mod npz;
 mod npz_checksum;
 mod npz_hostile;
+mod reasons;
 mod review;
 mod safetensors_header;
 mod support;

@@ -93,9 +93,10 @@ impl OpenOptions {
                 }
                 return Err(error);
             }
-            Err(sniff::Refusal::Other(what, help)) => {
+            Err(sniff::Refusal::Other(reason, what, help)) => {
                 return Err(Error::NotTensors {
                     file: name,
+                    reason,
                     what,
                     help,
                 });
@@ -283,8 +284,10 @@ impl Checkpoint {
         }
         let len = entry.byte_len() as usize;
         let mut out = Vec::new();
-        out.try_reserve_exact(len)
-            .map_err(|_| self.request(entry, &format!("needs {len} bytes of memory")))?;
+        out.try_reserve_exact(len).map_err(|_| Error::Memory {
+            file: self.name.clone(),
+            message: format!("{} needs {len} bytes of memory", subject(entry)),
+        })?;
         self.stream(entry, payload::CHUNK, &mut |bytes| {
             out.extend_from_slice(bytes);
             Ok(())

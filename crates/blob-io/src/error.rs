@@ -1,10 +1,13 @@
-//! What can go wrong while a file is read or written: one error type, and the [`Fault`] that names the byte.
+//! What can go wrong while a file is read or written: one error type. What is wrong with bytes is a [`Fault`] in it.
 //!
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io;
+
+pub use crate::fault::Fault;
+pub(crate) use crate::fault::What;
+use crate::reason::Reason;
 
 /// Why a file could not be opened, read or written.
 #[derive(Debug)]
@@ -34,10 +37,26 @@ pub enum Error {
     NotTensors {
         /// The file, as it was named when it was opened.
         file: String,
+        /// Which kind of other file.
+        reason: Reason,
         /// What the file is, in words: "an HTML page, not a model".
         what: String,
         /// What the user can do about it, where we know.
         help: Option<&'static str>,
+    },
+    /// The array is sound and of a kind that this crate cannot do this with: float8 as a blob, an encrypted member.
+    Unsupported {
+        /// The file, as it was named when it was opened.
+        file: String,
+        /// Which array and why, in words.
+        message: String,
+    },
+    /// There is not enough memory.
+    Memory {
+        /// The file concerned.
+        file: String,
+        /// For what, in words.
+        message: String,
     },
     /// The request does not fit the file: a wrong kind of entry, a format that cannot hold the tensors.
     Request {
@@ -53,6 +72,21 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why, as a stable code.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Io { source, .. } => Reason::of_io(source),
+            Self::Malformed { fault, .. } => fault.reason(),
+            Self::NotTensors { reason, .. } => *reason,
+            Self::Unsupported { .. } => Reason::Unsupported,
+            Self::Memory { .. } => Reason::Memory,
+            Self::Request { .. } => Reason::Request,
+            Self::Interrupted => Reason::Interrupted,
+            Self::Blob(error) => Reason::of_blob(error),
+        }
+    }
+
     /// The byte offset at which a malformed file breaks, if this is that kind of error.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
@@ -67,7 +101,7 @@ impl Error {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NotTensors { help, .. } => *help,
-            Self::Malformed { fault, .. } => fault.what.help(),
+            Self::Malformed { fault, .. } => fault.help(),
             _ => None,
         }
     }
@@ -94,7 +128,9 @@ impl fmt::Display for Error {
                 write!(f, "{fault}")
             }
             Self::NotTensors { file, what, .. } => write!(f, "{file} is {what}"),
-            Self::Request { file, message } => write!(f, "{file}: {message}"),
+            Self::Unsupported { file, message }
+            | Self::Memory { file, message }
+            | Self::Request { file, message } => write!(f, "{file}: {message}"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Blob(e) => write!(f, "{e}"),
         }
@@ -114,189 +150,6 @@ impl std::error::Error for Error {
 impl From<blob_core::Error> for Error {
     fn from(e: blob_core::Error) -> Self {
         Self::Blob(e)
-    }
-}
-
-/// One place where bytes are not what the format says: the offset, what was expected, what was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    pub(crate) offset: u64,
-    pub(crate) what: What,
-}
-
-impl Fault {
-    pub(crate) fn new(offset: u64, what: What) -> Self {
-        Self { offset, what }
-    }
-
-    /// The byte offset in the file.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}", self.offset, self.what)
-    }
-}
-
-/// The kinds of fault. Small on purpose: a hostile file can hold a million of them, one an array.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// `field` needs more bytes than the file, or the message around it, has left.
-    Truncated {
-        field: &'static str,
-        needed: u64,
-        left: u64,
-    },
-    /// A protobuf varint that does not end within its ten bytes, or a key over 32 bits.
-    Varint { field: &'static str },
-    /// Wire types 6 and 7 do not exist.
-    WireType { found: u8 },
-    /// Field number 0 does not exist.
-    FieldZero,
-    /// An END_GROUP tag without its START_GROUP.
-    EndGroup { number: u32 },
-    /// Groups nested deeper than protobuf's own limit.
-    Depth { limit: u32 },
-    /// A number of values that does not fit the shape.
-    Count {
-        field: &'static str,
-        expected: u64,
-        found: u64,
-    },
-    /// A dimension that is negative or over its format's range.
-    Dim { axis: u32, found: i64, max: u64 },
-    /// More axes than a shape may have.
-    Axes { found: u64, max: u64 },
-    /// The dimensions' product, or its bytes, do not fit.
-    Overflow { axes: u32 },
-    /// A packed field whose length is no multiple of its element.
-    Multiple {
-        field: &'static str,
-        len: u64,
-        width: u64,
-    },
-    /// An enum value with no meaning.
-    Flag {
-        field: &'static str,
-        found: i64,
-        known: &'static str,
-    },
-    /// A fixed number (magic, count) that is not what it must be.
-    Mismatch {
-        field: &'static str,
-        expected: u64,
-        found: u64,
-    },
-    /// More of something than a limit allows.
-    Limit {
-        field: &'static str,
-        found: u64,
-        limit: u64,
-        option: Option<&'static str>,
-    },
-    /// Anything else, in words: what was expected and what was found.
-    Words {
-        expected: &'static str,
-        found: Cow<'static, str>,
-    },
-}
-
-impl What {
-    pub(crate) fn words(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
-        Self::Words {
-            expected,
-            found: found.into(),
-        }
-    }
-
-    fn help(&self) -> Option<&'static str> {
-        match self {
-            Self::Truncated { .. } => Some(
-                "the file is cut off or corrupt; compare its size with the source and fetch it again",
-            ),
-            Self::WireType { .. }
-            | Self::Varint { .. }
-            | Self::FieldZero
-            | Self::EndGroup { .. } => {
-                Some("these bytes are not protobuf: the file is damaged, or it is of another kind")
-            }
-            Self::Limit { option, .. } => option.as_ref().copied(),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated {
-                field,
-                needed,
-                left,
-            } => write!(f, "{field} needs {needed} bytes, but {left} are left"),
-            Self::Varint { field } => write!(
-                f,
-                "{field}: expected a varint that ends within its range, found a longer one"
-            ),
-            Self::WireType { found } => {
-                write!(f, "expected a protobuf wire type of 0 to 5, found {found}")
-            }
-            Self::FieldZero => write!(f, "expected a protobuf field number of 1 or more, found 0"),
-            Self::EndGroup { number } => write!(
-                f,
-                "expected a field, found END_GROUP of field {number} with no group open"
-            ),
-            Self::Depth { limit } => write!(
-                f,
-                "expected groups nested at most {limit} deep, found deeper ones"
-            ),
-            Self::Count {
-                field,
-                expected,
-                found,
-            } => write!(
-                f,
-                "{field}: expected {expected} values for the shape, found {found}"
-            ),
-            Self::Dim { axis, found, max } => {
-                write!(
-                    f,
-                    "axis {axis}: expected a dimension of 0 to {max}, found {found}"
-                )
-            }
-            Self::Axes { found, max } => write!(f, "expected at most {max} axes, found {found}"),
-            Self::Overflow { axes } => write!(
-                f,
-                "expected a shape whose size fits 63 bits, found {axes} axes whose product does not"
-            ),
-            Self::Multiple { field, len, width } => {
-                write!(
-                    f,
-                    "{field}: expected a length that is a multiple of {width}, found {len}"
-                )
-            }
-            Self::Flag {
-                field,
-                found,
-                known,
-            } => write!(f, "{field}: expected {known}, found {found}"),
-            Self::Mismatch {
-                field,
-                expected,
-                found,
-            } => write!(f, "{field}: expected {expected}, found {found}"),
-            Self::Limit {
-                field,
-                found,
-                limit,
-                ..
-            } => write!(f, "{field}: expected at most {limit}, found {found}"),
-            Self::Words { expected, found } => write!(f, "expected {expected}, found {found}"),
-        }
     }
 }
 

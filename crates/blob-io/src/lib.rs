@@ -24,7 +24,9 @@ mod checkpoint;
 mod cursor;
 mod entry;
 mod error;
+mod fault;
 mod filenames;
+mod foreign;
 mod format;
 mod layout;
 mod limits;
@@ -35,6 +37,7 @@ mod npy;
 mod npz;
 mod output;
 mod payload;
+mod reason;
 mod safetensors;
 mod sniff;
 #[cfg_attr(feature = "mmap", allow(unsafe_code))]
@@ -50,6 +53,7 @@ pub use format::Format;
 pub use layout::{Layout, Place, TensorSpec};
 pub use limits::Limits;
 pub use output::{Output, OutputDir};
+pub use reason::Reason;
 #[cfg(feature = "mmap")]
 pub use source::Mmap;
 pub use source::{Bytes, FileSource, Source, spool};

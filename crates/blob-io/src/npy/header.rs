@@ -37,7 +37,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, Stop> 
         (1, 0) => u16::from_le_bytes(cursor.array(end, "the header's length")?).into(),
         (2 | 3, 0) => u32::from_le_bytes(cursor.array(end, "the header's length")?).into(),
         _ => {
-            let what = What::words("npy version 1.0, 2.0 or 3.0", format!("{major}.{minor}"));
+            let what = What::unsupported("npy version 1.0, 2.0 or 3.0", format!("{major}.{minor}"));
             return Err(Stop::fault(start + 6, what));
         }
     };
@@ -173,7 +173,7 @@ fn descr(text: &mut Literal<'_, '_>) -> Result<Result<(DType, bool), Fault>, Sto
     let unsupported = |found: String| {
         Fault::new(
             at,
-            What::words("a descr of a bool, integer or float of 1 to 8 bytes", found),
+            What::unsupported("a descr of a bool, integer or float of 1 to 8 bytes", found),
         )
     };
     if text.peek()? != Some(b'[') {

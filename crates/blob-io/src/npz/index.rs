@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use crate::error::{Stop, What};
 use crate::npz::RECEIPT;
 use crate::npz::zip::{self, Directory, Member};
+use crate::reason::Reason;
 use crate::sniff::Refusal;
 
 /// The members of a folder that holds a sparse array, in the order in which their entries come.
@@ -66,17 +67,19 @@ impl Found {
 
     /// What an archive without arrays is.
     pub(crate) fn refusal(&self) -> Refusal {
-        let (what, help) = match self.pickle {
+        let (reason, what, help) = match self.pickle {
             true => (
+                Reason::Unsupported,
                 "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
                 "a pickle can run code when it is loaded; in Python, safetensors.torch.save_file writes what blob reads",
             ),
             false => (
+                Reason::Archive,
                 "a zip archive without npy files in it",
                 "unpack it first and open the file inside",
             ),
         };
-        Refusal::Other(what.to_owned(), Some(help))
+        Refusal::Other(reason, what.to_owned(), Some(help))
     }
 }
 

@@ -154,7 +154,7 @@ impl Archive<'_, '_> {
     /// Where a member's bytes are; the cursor stands at their beginning.
     fn content(&mut self, member: &Member) -> Result<Content, Stop> {
         if member.encrypted {
-            let what = What::words("a member without encryption", "an encrypted one");
+            let what = What::unsupported("a member without encryption", "an encrypted one");
             return Err(Stop::fault(member.local, what));
         }
         let offset = zip::content(self.cursor, member, self.directory.begin)?;
@@ -180,7 +180,7 @@ impl Archive<'_, '_> {
                 let found = format!("compression method {method}");
                 Err(Stop::fault(
                     member.local,
-                    What::words("a stored or deflated member", found),
+                    What::unsupported("a stored or deflated member", found),
                 ))
             }
         }

@@ -286,8 +286,10 @@ pub(crate) fn same(expected: &Checksum, found: u32) -> Result<(), Fault> {
     if found == expected.crc {
         return Ok(());
     }
-    let found = format!("one of {found:#010x} in place of {:#010x}", expected.crc);
-    let what = What::words("a member of the CRC-32 in the zip's directory", found);
+    let what = What::Checksum {
+        expected: expected.crc,
+        found,
+    };
     Err(Fault::new(expected.offset, what))
 }
 

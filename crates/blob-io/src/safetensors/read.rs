@@ -195,7 +195,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
 fn known(dtype: &str) -> Result<DType, What> {
     let known = DTYPES.iter().find(|(name, _)| *name == dtype);
     known.map(|(_, dtype)| *dtype).ok_or_else(|| {
-        What::words(
+        What::unsupported(
             "a dtype of F64, F32, F16, BF16, I64 to I8, U64 to U8 or BOOL",
             dtype.to_owned(),
         )

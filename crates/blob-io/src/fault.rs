@@ -1,0 +1,249 @@
+//! What is wrong with the bytes of a file, and where: the offset, what was expected, what was found.
+//!
+//! Small values, because a hostile file can have a million of them; the file's name is added by `error`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::reason::Reason;
+
+/// One place where bytes are not what the format says: the offset, what was expected, what was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub(crate) offset: u64,
+    pub(crate) what: What,
+}
+
+impl Fault {
+    pub(crate) fn new(offset: u64, what: What) -> Self {
+        Self { offset, what }
+    }
+
+    /// The byte offset in the file.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What was expected and what was found, without the place.
+    #[must_use]
+    pub fn message(&self) -> String {
+        self.what.to_string()
+    }
+
+    /// What the user can do about it, where we know.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        self.what.help()
+    }
+
+    /// Why, as a stable code.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self.what {
+            What::Truncated { .. } => Reason::Truncated,
+            What::Limit { .. } => Reason::Limit,
+            What::Checksum { .. } => Reason::Checksum,
+            What::Unsupported { .. } => Reason::Unsupported,
+            _ => Reason::Malformed,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.offset, self.what)
+    }
+}
+
+/// The kinds of fault. Small on purpose: a hostile file can hold a million of them, one an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// `field` needs more bytes than the file, or the message around it, has left.
+    Truncated {
+        field: &'static str,
+        needed: u64,
+        left: u64,
+    },
+    /// A protobuf varint that does not end within its ten bytes, or a key over 32 bits.
+    Varint { field: &'static str },
+    /// Wire types 6 and 7 do not exist.
+    WireType { found: u8 },
+    /// Field number 0 does not exist.
+    FieldZero,
+    /// An END_GROUP tag without its START_GROUP.
+    EndGroup { number: u32 },
+    /// Groups nested deeper than protobuf's own limit.
+    Depth { limit: u32 },
+    /// A number of values that does not fit the shape.
+    Count {
+        field: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    /// A dimension that is negative or over its format's range.
+    Dim { axis: u32, found: i64, max: u64 },
+    /// More axes than a shape may have.
+    Axes { found: u64, max: u64 },
+    /// The dimensions' product, or its bytes, do not fit.
+    Overflow { axes: u32 },
+    /// A packed field whose length is no multiple of its element.
+    Multiple {
+        field: &'static str,
+        len: u64,
+        width: u64,
+    },
+    /// An enum value with no meaning.
+    Flag {
+        field: &'static str,
+        found: i64,
+        known: &'static str,
+    },
+    /// A fixed number (magic, count) that is not what it must be.
+    Mismatch {
+        field: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    /// More of something than a limit allows.
+    Limit {
+        field: &'static str,
+        found: u64,
+        limit: u64,
+        option: Option<&'static str>,
+    },
+    /// A checksum that the file has of its bytes is another than theirs.
+    Checksum { expected: u32, found: u32 },
+    /// Sound, and of a kind that is not read.
+    Unsupported {
+        expected: &'static str,
+        found: Cow<'static, str>,
+    },
+    /// Anything else, in words: what was expected and what was found.
+    Words {
+        expected: &'static str,
+        found: Cow<'static, str>,
+    },
+}
+
+impl What {
+    pub(crate) fn words(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
+        Self::Words {
+            expected,
+            found: found.into(),
+        }
+    }
+
+    pub(crate) fn unsupported(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
+        Self::Unsupported {
+            expected,
+            found: found.into(),
+        }
+    }
+
+    fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Truncated { .. } => Some(
+                "the file is cut off or corrupt; compare its size with the source and fetch it again",
+            ),
+            Self::WireType { .. }
+            | Self::Varint { .. }
+            | Self::FieldZero
+            | Self::EndGroup { .. } => {
+                Some("these bytes are not protobuf: the file is damaged, or it is of another kind")
+            }
+            Self::Limit { option, .. } => option.as_ref().copied(),
+            _ => None,
+        }
+    }
+}
+
+impl What {
+    /// The faults of protobuf's wire format.
+    fn fmt_wire(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Varint { field } => write!(
+                f,
+                "{field}: expected a varint that ends within its range, found a longer one"
+            ),
+            Self::WireType { found } => {
+                write!(f, "expected a protobuf wire type of 0 to 5, found {found}")
+            }
+            Self::FieldZero => write!(f, "expected a protobuf field number of 1 or more, found 0"),
+            Self::EndGroup { number } => write!(
+                f,
+                "expected a field, found END_GROUP of field {number} with no group open"
+            ),
+            Self::Depth { limit } => write!(
+                f,
+                "expected groups nested at most {limit} deep, found deeper ones"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated {
+                field,
+                needed,
+                left,
+            } => write!(f, "{field} needs {needed} bytes, but {left} are left"),
+            Self::Varint { .. }
+            | Self::WireType { .. }
+            | Self::FieldZero
+            | Self::EndGroup { .. }
+            | Self::Depth { .. } => self.fmt_wire(f),
+            Self::Count {
+                field,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{field}: expected {expected} values for the shape, found {found}"
+            ),
+            Self::Dim { axis, found, max } => {
+                write!(
+                    f,
+                    "axis {axis}: expected a dimension of 0 to {max}, found {found}"
+                )
+            }
+            Self::Axes { found, max } => write!(f, "expected at most {max} axes, found {found}"),
+            Self::Overflow { axes } => write!(
+                f,
+                "expected a shape whose size fits 63 bits, found {axes} axes whose product does not"
+            ),
+            Self::Multiple { field, len, width } => {
+                write!(
+                    f,
+                    "{field}: expected a length that is a multiple of {width}, found {len}"
+                )
+            }
+            Self::Flag {
+                field,
+                found,
+                known,
+            } => write!(f, "{field}: expected {known}, found {found}"),
+            Self::Mismatch {
+                field,
+                expected,
+                found,
+            } => write!(f, "{field}: expected {expected}, found {found}"),
+            Self::Limit {
+                field,
+                found,
+                limit,
+                ..
+            } => write!(f, "{field}: expected at most {limit}, found {found}"),
+            Self::Checksum { expected, found } => write!(
+                f,
+                "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"
+            ),
+            Self::Unsupported { expected, found } | Self::Words { expected, found } => {
+                write!(f, "expected {expected}, found {found}")
+            }
+        }
+    }
+}

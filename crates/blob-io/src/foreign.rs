@@ -1,0 +1,383 @@
+//! Files that hold no tensors, or tensors in a format that this crate does not read: a word for what they are.
+//!
+//! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
+
+use crate::reason::Reason;
+use crate::sniff::Refusal;
+
+/// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
+type Mark = (
+    usize,
+    &'static [u8],
+    Reason,
+    &'static str,
+    Option<&'static str>,
+);
+
+const UNPACK: Option<&str> = Some("unpack it first and open the file inside");
+const HDF5_HELP: Option<&str> =
+    Some("h5dump shows it; Caffe's classic .caffemodel holds the same weights");
+
+/// Sources: each format's own specification or reader; `modelbin.cpp` for ncnn's words.
+const MARKS: &[Mark] = &[
+    (0, b"\x1F\x8B", Reason::Compressed, "a gzip file", UNPACK),
+    (0, b"BZh", Reason::Compressed, "a bzip2 file", UNPACK),
+    (0, b"\xFD7zXZ\0", Reason::Compressed, "an xz file", UNPACK),
+    (
+        0,
+        b"\x28\xB5\x2F\xFD",
+        Reason::Compressed,
+        "a zstd file",
+        UNPACK,
+    ),
+    (
+        0,
+        b"\x04\x22\x4D\x18",
+        Reason::Compressed,
+        "an LZ4 file",
+        UNPACK,
+    ),
+    (
+        0,
+        b"7z\xBC\xAF\x27\x1C",
+        Reason::Archive,
+        "a 7-Zip archive",
+        UNPACK,
+    ),
+    (0, b"Rar!\x1A\x07", Reason::Archive, "a RAR archive", UNPACK),
+    (257, b"ustar", Reason::Archive, "a tar archive", UNPACK),
+    (
+        0,
+        b"\x89HDF\r\n\x1A\n",
+        Reason::Unsupported,
+        "an HDF5 file (Caffe's .caffemodel.h5 and Keras' .h5 are such), which blob does not read yet",
+        HDF5_HELP,
+    ),
+    (
+        0,
+        b"MATLAB 5.0 MAT-file",
+        Reason::Unsupported,
+        "a MATLAB file (v5), which blob does not read",
+        Some("in Python, scipy.io.loadmat reads it, and numpy.savez writes what blob reads"),
+    ),
+    (
+        0,
+        b"MATLAB 7.3 MAT-file",
+        Reason::Unsupported,
+        "a MATLAB file (v7.3, HDF5 inside), which blob does not read",
+        Some("in Python, h5py reads it, and numpy.savez writes what blob reads"),
+    ),
+    (
+        0,
+        b"\xB7\x9C\x04\x05\x4F\x8D\xE5\xF7",
+        Reason::Unsupported,
+        "a TVM parameter file, not MXNet's",
+        Some("load it with tvm.runtime.load_param_dict"),
+    ),
+    (0, b"GGUF", Reason::Unsupported, "a GGUF file", None),
+    (
+        4,
+        b"TFL3",
+        Reason::Unsupported,
+        "a TensorFlow Lite model",
+        None,
+    ),
+    (
+        4,
+        b"ORTM",
+        Reason::Unsupported,
+        "an ONNX Runtime model",
+        None,
+    ),
+    (
+        0,
+        b"\x47\x6B\x30\x01",
+        Reason::Unsupported,
+        "ncnn weights (a .bin of half floats)",
+        NCNN_HELP,
+    ),
+    (
+        0,
+        b"\x38\x4B\x0D\x00",
+        Reason::Unsupported,
+        "ncnn weights (a .bin of 8-bit integers)",
+        NCNN_HELP,
+    ),
+    (
+        0,
+        b"\x56\xC0\x02\x00",
+        Reason::Unsupported,
+        "ncnn weights (a .bin)",
+        NCNN_HELP,
+    ),
+    (
+        0,
+        b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1",
+        Reason::Unsupported,
+        "a Torch7 file (.t7)",
+        TORCH7_HELP,
+    ),
+    (
+        0,
+        b"4\n1\n3\nV 1\n",
+        Reason::Unsupported,
+        "a Torch7 file (.t7, ASCII)",
+        TORCH7_HELP,
+    ),
+    (
+        0,
+        b"\xDD\x85\x76\0",
+        Reason::NotTensors,
+        "an ncnn network's description (binary .param), not its weights",
+        None,
+    ),
+    (
+        0,
+        b"7767517\n",
+        Reason::NotTensors,
+        "an ncnn network's description (.param), not its weights",
+        None,
+    ),
+    (
+        0,
+        b"\x0A\x23\xD7\xCE",
+        Reason::NotTensors,
+        "an MXNet RecordIO file (a data set), not weights",
+        None,
+    ),
+    (
+        16,
+        b"\xDE\xC0\xEF\xBE",
+        Reason::NotTensors,
+        "an LMDB database (a data set), not weights",
+        None,
+    ),
+    (0, b"\x89PNG\r\n", Reason::NotTensors, "a PNG image", None),
+    (0, b"\xFF\xD8\xFF", Reason::NotTensors, "a JPEG image", None),
+    (0, b"GIF8", Reason::NotTensors, "a GIF image", None),
+    (0, b"%PDF-", Reason::NotTensors, "a PDF document", None),
+    (0, b"\x7FELF", Reason::NotTensors, "an ELF program", None),
+    (
+        0,
+        b"\0\0\0\0\0\0\x01\x12",
+        Reason::Unsupported,
+        "an MXNet list of a big-endian machine, which MXNet itself cannot read either",
+        None,
+    ),
+];
+
+const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param file beside it");
+const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
+
+/// What a file of `len` bytes that begins with `head` is, where it is none of ours.
+pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Refusal> {
+    let mark = MARKS.iter().find(|(at, mark, ..)| {
+        let there = head.get(*at..);
+        there.is_some_and(|bytes| bytes.starts_with(mark))
+    });
+    if let Some((_, _, reason, what, help)) = mark {
+        return Some(other(*reason, what, *help));
+    }
+    shaped(head, len, extension).or_else(|| textual(head, len))
+}
+
+/// Kinds without a mark, by the shape of their first bytes.
+fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<Refusal> {
+    let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
+    if head.len() >= 2 && head[0] == 0x80 && (2..=5).contains(&head[1]) {
+        return unsupported(
+            "a Python pickle (a PyTorch checkpoint or MXNet optimizer states), which blob never reads",
+            Some("a pickle can run code when it is loaded; convert it where it was made"),
+        );
+    }
+    if neoml(head) {
+        return unsupported("a NeoML archive, which blob does not read yet", None);
+    }
+    if darknet(head, len) {
+        let help = Some("the shapes stand in the .cfg file beside it");
+        return unsupported("Darknet weights (YOLO's .weights)", help);
+    }
+    if paddle(head) {
+        return unsupported("a PaddlePaddle parameter file", None);
+    }
+    if torch7_table(head) {
+        return unsupported("a Torch7 file (.t7)", TORCH7_HELP);
+    }
+    if extension.is_some_and(|e| e.eq_ignore_ascii_case("bin")) && ncnn_floats(head, len) {
+        return unsupported("what looks like ncnn weights (a .bin of floats)", NCNN_HELP);
+    }
+    None
+}
+
+/// The little-endian words at the beginning.
+fn words<const N: usize>(head: &[u8]) -> Option<[u32; N]> {
+    let mut out = [0; N];
+    let (words, _) = head.as_chunks::<4>();
+    for (out, word) in out.iter_mut().zip(words.get(..N)?) {
+        *out = u32::from_le_bytes(*word);
+    }
+    Some(out)
+}
+
+/// NeoML: a bare blob begins with a version (1001 to 2000) as a small value, a net with one as i32, negated in old
+/// files, a log frequency and a count of layers.
+fn neoml(head: &[u8]) -> bool {
+    let version = |b: &[u8]| {
+        let b = b.first_chunk::<4>()?;
+        Some(i32::from_le_bytes(*b).unsigned_abs())
+    };
+    let known = |v: Option<u32>| v.is_some_and(|v| (1001..=2000).contains(&v));
+    if head.first() == Some(&0xFF) && known(version(&head[1..])) {
+        return true;
+    }
+    known(version(head)) && head.len() >= 12 && head[6] == 0 && head[7] == 0 && head[11] == 0
+}
+
+/// Darknet: major 0, minor 1 or 2, a small revision, a counter; then floats.
+fn darknet(head: &[u8], len: u64) -> bool {
+    len >= 64
+        && len.is_multiple_of(4)
+        && matches!(words(head), Some([0, 1 | 2, revision]) if revision <= 16)
+}
+
+/// PaddlePaddle: a version 0, no levels of detail, a version 0, the length of a message of dtype and dims.
+fn paddle(head: &[u8]) -> bool {
+    let length = matches!(words(head), Some([0, 0, 0, 0, 2..=128]));
+    length && head.get(20) == Some(&0x08)
+}
+
+/// Torch7: an object that is a table, number 1, of so many pairs, whose first key is a number or a string.
+fn torch7_table(head: &[u8]) -> bool {
+    matches!(words(head), Some([3, 1, 1..=0xFF_FFFF, 1 | 2]))
+}
+
+/// ncnn's plain floats: a word 0, then values of the usual sizes.
+fn ncnn_floats(head: &[u8], len: u64) -> bool {
+    let Some([0, rest @ ..]) = words::<9>(head) else {
+        return false;
+    };
+    let usual = |word: u32| (1e-12..1e4).contains(&f32::from_bits(word).abs());
+    len.is_multiple_of(4) && rest.into_iter().filter(|w| usual(*w)).count() >= 6
+}
+
+/// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
+pub(crate) fn message(head: &[u8]) -> Option<Refusal> {
+    let help = Some("open it with onnx or Netron");
+    onnx(head).then(|| other(Reason::Unsupported, "an ONNX model", help))
+}
+
+/// ONNX's ModelProto: ir_version (1, varint), producer_name (2, string) or graph (7, message).
+fn onnx(head: &[u8]) -> bool {
+    let producers: [&[u8]; 6] = [
+        b"pytorch",
+        b"onnx",
+        b"tf2onnx",
+        b"skl2onnx",
+        b"mxnet",
+        b"keras2onnx",
+    ];
+    if head.len() < 8 || head[0] != 0x08 || head[1] > 0x20 {
+        return false;
+    }
+    if head[2] == 0x12 {
+        let name = &head[4..];
+        return producers
+            .iter()
+            .any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
+    }
+    head[2] == 0x3A
+}
+
+fn textual(head: &[u8], len: u64) -> Option<Refusal> {
+    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
+    let text = text.trim_ascii_start();
+    let lower = text.to_ascii_lowercase();
+    let has = |needle: &[u8]| lower.windows(needle.len()).any(|w| w == needle);
+    if lower.starts_with(b"version https://git-lfs") {
+        return Some(other(
+            Reason::LfsPointer,
+            "a Git LFS pointer, not the file it stands for",
+            Some("fetch the real file:  git lfs pull"),
+        ));
+    }
+    if lower.starts_with(b"<!doctype html")
+        || lower.starts_with(b"<html")
+        || lower.starts_with(b"<!--") && has(b"<html")
+    {
+        let what = format!("an HTML page, not a model ({len} bytes)");
+        let help = "a web server sent a page instead of the file; download the raw file";
+        return Some(Refusal::Other(Reason::Html, what, Some(help)));
+    }
+    let (what, help) = description(text, &lower, has)?;
+    Some(other(Reason::NotTensors, what, help))
+}
+
+/// Text that is known to describe something else than weights.
+fn description(
+    text: &[u8],
+    lower: &[u8],
+    has: impl Fn(&[u8]) -> bool,
+) -> Option<(&'static str, Option<&'static str>)> {
+    if lower.starts_with(b"<?xml") && has(b"<net ") && has(b"<layers") {
+        let help = Some("the weights lie in the .bin file beside it, which blob does not read");
+        return Some((
+            "an OpenVINO network's description (XML), not its weights",
+            help,
+        ));
+    }
+    if lower.starts_with(b"<?xml") {
+        return Some(("an XML file, not a model", None));
+    }
+    let printable = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..);
+    if text.is_empty() || !text.iter().all(printable) {
+        return None;
+    }
+    if lower.starts_with(b"{") && (has(b"\"nodes\"") || has(b"\"arg_nodes\"")) {
+        return Some((
+            "an MXNet symbol.json: the network's description, not its weights",
+            Some("the weights lie in the .params file beside it"),
+        ));
+    }
+    if lower.starts_with(b"{") || lower.starts_with(b"[") {
+        return Some(("a JSON file, not weights", None));
+    }
+    let prototxt: [&[u8]; 9] = [
+        b"layer {",
+        b"layers {",
+        b"layer{",
+        b"layers{",
+        b"input:",
+        b"input_dim:",
+        b"input_shape",
+        b"net:",
+        b"base_lr",
+    ];
+    if prototxt.iter().any(|word| has(word)) || lower.starts_with(b"name:") {
+        return Some((
+            "a prototxt: the network's description, not its weights",
+            Some("the weights lie in the .caffemodel"),
+        ));
+    }
+    None
+}
+
+/// What is left where nothing is known: text, or bytes.
+pub(crate) fn unknown(head: &[u8]) -> Refusal {
+    let text = head
+        .iter()
+        .all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
+    if text {
+        return other(Reason::NotTensors, "a text file, not a model", None);
+    }
+    let first: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let what = format!(
+        "of no format that blob knows (it begins with {})",
+        first.join(" ")
+    );
+    let help = "`blob formats` lists the formats; --from names one for a file that hides it";
+    Refusal::Other(Reason::Unknown, what, Some(help))
+}
+
+pub(crate) fn other(reason: Reason, what: &str, help: Option<&'static str>) -> Refusal {
+    Refusal::Other(reason, what.to_owned(), help)
+}
