@@ -6,13 +6,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::state::State;
-use crate::{DeviceId, Error, Event, EventKind, HostBuffer, Observer};
+use crate::{Block, DeviceId, Error, Event, EventKind, HostBuffer, Observer};
 
 /// What is left to do when the lock has been released, because it is user code.
 pub(crate) enum Afterwards {
     Tell(Event),
     Drop(HostBuffer),
     DropOwner(Box<dyn Any + Send + Sync>),
+    /// Not user code, but the backend's own lock may be held while its device works.
+    DropBlock(Arc<dyn Block>),
 }
 
 impl State {
@@ -85,6 +87,7 @@ impl Aftermath {
                 }
                 Afterwards::Drop(buffer) => drop(buffer),
                 Afterwards::DropOwner(owner) => drop(owner),
+                Afterwards::DropBlock(block) => drop(block),
             }
         }
     }

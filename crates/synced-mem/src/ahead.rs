@@ -4,7 +4,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bounds::Sole;
 use crate::{Error, Queue, SyncedMem};
 
 impl SyncedMem {
@@ -30,10 +29,6 @@ impl SyncedMem {
     /// # Errors
     /// As [`host_range`](Self::host_range).
     pub fn prefetch_host_range(&self, range: Range<usize>) -> Result<(), Error> {
-        self.with(|state| {
-            let started = state.prefetch_host(&state.check(&range)?);
-            state.tidy(Sole::No);
-            started
-        })
+        self.act(|state| state.prefetch_host(&state.check(&range)?))
     }
 }

@@ -87,11 +87,6 @@ impl Borrows {
         }
     }
 
-    /// The number that the next [`insert`](Self::insert) returns.
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
     /// Enters a borrow that has been checked.
     pub(crate) fn insert(&mut self, range: Range<usize>, access: Access, slot: Slot) -> u64 {
         let id = self.next;
@@ -155,7 +150,7 @@ mod tests {
                 if what % 5 == 0 && !list.is_empty() {
                     table.remove(list.swap_remove(usize::from(what) % list.len()).0);
                 } else if !conflict && !range.is_empty() {
-                    let next = table.next();
+                    let next = table.next;
                     let id = table.insert(range.clone(), access, slot);
                     proptest::prop_assert_eq!(id, next);
                     list.push((id, range, access, slot));

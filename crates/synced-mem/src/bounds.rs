@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::Access;
 use crate::borrows::Borrows;
+use crate::engine::{Stop, unless_failed};
 use crate::replicas::{MOST_RANGES, Slot};
 use crate::state::{FIXED, HOST, State};
 
@@ -21,68 +22,73 @@ pub(crate) enum Sole {
 impl State {
     /// Keeps the number of valid ranges of each copy bounded. Where that fails the bound is exceeded until the next
     /// access; it is nobody's error.
-    pub(crate) fn tidy(&mut self, sole: Sole) {
+    pub(crate) fn tidy(&mut self, sole: Sole) -> Result<(), Stop> {
         if self.replicas.is_bounded() {
-            return;
+            return Ok(());
         }
         // The host last: what is moved for the others may pass through it.
         for slot in (0..self.replicas.slots()).rev().map(Slot) {
             if slot != FIXED {
-                self.close_gaps(slot);
+                self.close_gaps(slot)?;
             }
             if sole == Sole::Yes {
-                self.drop_ranges(slot);
+                unless_failed(self.drop_ranges(slot))?;
             }
         }
+        Ok(())
     }
 
     /// As `tidy`, for an owner who is about to write `range`: it is no gap to close, though the table does not know it.
-    pub(crate) fn tidy_around(&mut self, slot: Slot, range: Range<usize>) {
+    pub(crate) fn tidy_around(&mut self, slot: Slot, range: Range<usize>) -> Result<(), Stop> {
         if self.replicas.is_bounded() || range.is_empty() {
-            return;
+            return Ok(());
         }
         let id = self.borrows.insert(range, Access::Write, slot);
-        self.tidy(Sole::Yes);
+        let tidied = self.tidy(Sole::Yes);
         self.borrows.remove(id);
+        tidied
     }
 
     /// Closes the smallest gaps of a copy that has too many ranges, but for those that are being written.
-    fn close_gaps(&mut self, slot: Slot) {
+    fn close_gaps(&mut self, slot: Slot) -> Result<(), Stop> {
         let free = |borrows: &Borrows, gap: &Range<usize>| !borrows.writes(gap);
         while let Some(gap) = self
             .replicas
             .gap_to_close(slot, |gap| free(&self.borrows, gap))
         {
             let line = self.device_copy(slot).map(|copy| copy.home.clone());
-            if self.bring(slot, &gap, line.as_ref()).is_err() {
-                return;
+            if unless_failed(self.bring(slot, &gap, line.as_ref()))?.is_none() {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and nobody
     /// borrows them. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
-    fn drop_ranges(&mut self, slot: Slot) {
+    fn drop_ranges(&mut self, slot: Slot) -> Result<(), Stop> {
         while self.replicas.valid(slot).len() > MOST_RANGES {
             let free = |range: &Range<usize>| !self.borrows.touches(range);
-            let range = self.replicas.range_to_drop(slot, free);
-            let Some(range) = range.or_else(|| self.copy_smallest(slot)) else {
-                return;
+            let range = match self.replicas.range_to_drop(slot, free) {
+                Some(range) => Some(range),
+                None => self.copy_smallest(slot)?,
             };
+            let Some(range) = range else { break };
             // What others are only about to have is not theirs yet.
-            if self.settle_others(slot, &range).is_err() {
-                return;
-            }
+            self.settle_others(slot, &range)?;
             self.replicas.give_up(slot, &range);
         }
+        Ok(())
     }
 
-    fn copy_smallest(&mut self, slot: Slot) -> Option<Range<usize>> {
+    fn copy_smallest(&mut self, slot: Slot) -> Result<Option<Range<usize>>, Stop> {
         let free = |range: &Range<usize>| slot == FIXED && !self.borrows.touches(range);
         let ranges = self.replicas.valid(slot).iter().filter(free);
-        let smallest = ranges.min_by_key(|range| range.len())?;
-        self.make_host().ok()?;
-        self.bring(HOST, &smallest, None).ok()?;
-        Some(smallest)
+        let Some(smallest) = ranges.min_by_key(|range| range.len()) else {
+            return Ok(None);
+        };
+        self.make_host()?;
+        self.bring(HOST, &smallest, None)?;
+        Ok(Some(smallest))
     }
 }

@@ -6,9 +6,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::ordering::Uses;
+use crate::engine::Stop;
+use crate::ordering::{Clock, Uses, Waited};
 use crate::ranges::Ranges;
-use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
+use crate::{Access, Block, DeviceId, HostBuffer, Queue, QueueId};
 
 /// A queue that is compared by its identity.
 #[derive(Clone)]
@@ -52,7 +53,15 @@ pub(crate) struct HostCopy {
     pub(crate) uses: Uses<Line>,
     /// The bytes that a queue has yet to deliver, exactly: each byte with the last queue that writes it. (`uses` may
     /// name too many bytes, which costs waits only.)
-    arriving: Vec<(Line, Ranges)>,
+    arriving: Vec<Arriving>,
+}
+
+/// What a queue has yet to deliver.
+struct Arriving {
+    line: Line,
+    /// When the last of it was entered.
+    last: u64,
+    ranges: Ranges,
 }
 
 impl HostCopy {
@@ -65,24 +74,37 @@ impl HostCopy {
     }
 
     /// Notes that a queue will write `range`.
-    pub(crate) fn arrive(&mut self, line: &Line, range: &Range<usize>) {
-        for (_, ranges) in &mut self.arriving {
-            ranges.remove(range);
-        }
-        match self.arriving.iter_mut().find(|(by, _)| by == line) {
-            Some((_, ranges)) => ranges.insert(range.clone()),
-            None => self
-                .arriving
-                .push((line.clone(), Ranges::of(range.clone()))),
+    pub(crate) fn arrive(&mut self, line: &Line, range: &Range<usize>, clock: &Clock) {
+        self.arriving.retain_mut(|arriving| {
+            arriving.ranges.remove(range);
+            !arriving.ranges.is_empty()
+        });
+        let ours = |arriving: &&mut Arriving| arriving.line == *line && !clock.parts(arriving.last);
+        let last = clock.now();
+        match self.arriving.iter_mut().find(ours) {
+            Some(arriving) => {
+                arriving.ranges.insert(range.clone());
+                arriving.last = last;
+            }
+            None => self.arriving.push(Arriving {
+                line: line.clone(),
+                last,
+                ranges: Ranges::of(range.clone()),
+            }),
         }
     }
 
-    /// The queue has been synchronised, well or not. Returns what it was to deliver.
-    pub(crate) fn arrived(&mut self, line: &Line) -> Ranges {
-        match self.arriving.iter().position(|(by, _)| by == line) {
-            Some(index) => self.arriving.swap_remove(index).1,
-            None => Ranges::new(),
-        }
+    /// A wait for the queue that began then has ended well: what was to be delivered before is there.
+    pub(crate) fn arrived(&mut self, line: &Line, began: u64) {
+        self.arriving
+            .retain(|arriving| arriving.line != *line || arriving.last >= began);
+    }
+
+    /// The queue has failed. Returns what it was to deliver, which may never come.
+    pub(crate) fn lost(&mut self, line: &Line) -> Vec<Ranges> {
+        let ours = |arriving: &mut Arriving| arriving.line == *line;
+        let lost = self.arriving.extract_if(.., ours);
+        lost.map(|arriving| arriving.ranges).collect()
     }
 }
 
@@ -121,7 +143,15 @@ impl DeviceCopy {
     }
 }
 
-/// Lets `by` wait for whoever conflicts with an access, then enters it.
+/// How far the waiting for queues has come.
+#[derive(Default)]
+pub(crate) struct Waits {
+    pub(crate) clock: Clock,
+    /// Of the operation that has the lock.
+    pub(crate) waited: Waited<Line>,
+}
+
+/// Enters an access of `by`, once it has waited for whoever conflicts with it.
 ///
 /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
 pub(crate) fn order(
@@ -130,12 +160,10 @@ pub(crate) fn order(
     range: &Range<usize>,
     access: Access,
     guard: Option<u64>,
-) -> Result<(), Error> {
-    if uses.must_wait(Some(by), range, access) {
-        for other in uses.waits(Some(by), range, access) {
-            by.queue.wait_for(&*other.queue)?;
-        }
-    }
-    uses.enter(by, range.clone(), access, guard);
+    waits: &Waits,
+) -> Result<(), Stop> {
+    let others = uses.waits(Some(by), range, access, &waits.waited);
+    Stop::unless_waited(Some(by), others)?;
+    uses.enter(by, range.clone(), access, guard, &waits.clock);
     Ok(())
 }

@@ -89,6 +89,7 @@ pub mod conformance;
 mod copies;
 #[allow(unsafe_code)]
 mod device;
+mod engine;
 mod error;
 #[allow(unsafe_code)]
 mod host;

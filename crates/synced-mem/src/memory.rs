@@ -14,8 +14,9 @@ use std::slice;
 use std::sync::{Arc, PoisonError};
 
 use crate::bounds::Sole;
+use crate::engine::{self, Stop};
 use crate::replicas::Head;
-use crate::state::{Intent, State};
+use crate::state::{HOST, Intent, State};
 use crate::sync::{AtomicPtr, Mutex, Ordering};
 use crate::upkeep::Place;
 use crate::{DeviceMut, DeviceRef, Error, HostBuffer, HostPool, Observer, Queue, SharedMem, Stats};
@@ -134,13 +135,14 @@ impl SyncedMem {
             // `&mut self` before that changes; the bytes are initialised, and under `&self` nobody writes valid bytes.
             return Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) });
         }
-        self.with(|state| {
+        let start = self.act(|state| {
             let (start, _) = state.host(&state.whole(), Intent::Read)?;
-            state.tidy(Sole::No);
+            // Under the lock under which it was found so.
             self.fast.store(start.as_ptr(), Ordering::Release);
-            // SAFETY: as above, `host` has just made it so.
-            Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) })
-        })
+            Ok(start)
+        })?;
+        // SAFETY: as above, `host` has just made it so.
+        Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) })
     }
 
     /// The bytes on the host, for writing: no other copy is valid afterwards.
@@ -165,13 +167,10 @@ impl SyncedMem {
     /// # Errors
     /// [`Error::OutOfBounds`]; as [`host`](Self::host).
     pub fn host_range(&self, range: Range<usize>) -> Result<&[u8], Error> {
-        self.with(|state| {
-            let (start, _) = state.host(&state.check(&range)?, Intent::Read)?;
-            state.tidy(Sole::No);
-            // SAFETY: these bytes are valid at `start` and no queue writes them (`State::host`). The buffer stays and
-            // valid bytes stay as they are while `self` is borrowed: under `&self` copies are only added.
-            Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
-        })
+        let (start, _) = self.act(|state| state.host(&state.check(&range)?, Intent::Read))?;
+        // SAFETY: these bytes are valid at `start` and no queue writes them (`State::host`). The buffer stays and valid
+        // bytes stay as they are while `self` is borrowed: under `&self` copies are only added.
+        Ok(unsafe { slice::from_raw_parts(start.as_ptr(), range.len()) })
     }
 
     /// Some of the bytes on the host, for writing: the others stay valid wherever they are.
@@ -192,12 +191,10 @@ impl SyncedMem {
 
     fn host_write(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
         self.reset_fast();
-        let start = self.with_mut(|state| {
-            let checked = state.check(&range)?;
-            let (start, slot) = state.host(&checked, intent)?;
-            state.tidy_around(slot, checked);
-            Ok::<_, Error>(start)
-        })?;
+        let (start, _) = self.act_mut(
+            |state| state.tidy_around(HOST, range.clone()),
+            |state| state.host(&state.check(&range)?, intent),
+        )?;
         if range == (0..self.len) {
             // All bytes are valid there again, so the next read needs no lock.
             self.fast.store(start.as_ptr(), Ordering::Relaxed);
@@ -243,11 +240,12 @@ impl SyncedMem {
         queue: &Arc<dyn Queue>,
         range: Range<usize>,
     ) -> Result<DeviceRef<'_>, Error> {
-        self.with(|state| {
-            let (span, _) = state.device(queue, &state.check(&range)?, Intent::Read, None)?;
-            state.tidy(Sole::No);
-            Ok(DeviceRef::new(span, None))
-        })
+        let read = |state: &mut State| {
+            let range = state.check(&range)?;
+            state.device(queue, &range, Intent::Read, None)
+        };
+        let (span, _) = self.act(read)?;
+        Ok(DeviceRef::new(span, None))
     }
 
     /// Some of the bytes on the queue's device, to be written: the others stay valid wherever they are.
@@ -281,12 +279,17 @@ impl SyncedMem {
         intent: Intent,
     ) -> Result<DeviceMut<'_>, Error> {
         self.reset_fast();
-        self.with_mut(|state| {
-            let checked = state.check(&range)?;
-            let (span, slot) = state.device(queue, &checked, intent, None)?;
-            state.tidy_around(slot, checked);
-            Ok(DeviceMut::new(span, None))
-        })
+        let (span, _) = self.act_mut(
+            |state| {
+                let slot = state.device_slot(queue);
+                state.tidy_around(slot, range.clone())
+            },
+            |state| {
+                let range = state.check(&range)?;
+                state.device(queue, &range, intent, None)
+            },
+        )?;
+        Ok(DeviceMut::new(span, None))
     }
 
     // ---- what is where ----
@@ -345,6 +348,23 @@ impl SyncedMem {
             aftermath.run();
         }
         result
+    }
+
+    /// An operation under `&self`: copies are only added. It waits outside the lock.
+    pub(crate) fn act<R>(
+        &self,
+        step: impl FnMut(&mut State) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        engine::act(&self.state, |state| state.tidy(Sole::No), step)
+    }
+
+    pub(crate) fn act_mut<R>(
+        &mut self,
+        tidy: impl FnMut(&mut State) -> Result<(), Stop>,
+        step: impl FnMut(&mut State) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        let state = self.state.get_mut();
+        engine::act(state.unwrap_or_else(PoisonError::into_inner), tidy, step)
     }
 
     pub(crate) fn with_mut<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {

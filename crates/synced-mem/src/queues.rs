@@ -5,47 +5,57 @@ use std::ops::Range;
 
 use crate::after::Afterwards;
 use crate::copies::{HostCopy, Line};
+use crate::engine::Stop;
 use crate::replicas::Slot;
-use crate::state::{HOST, State};
+use crate::state::{FIXED, HOST, State};
 use crate::{Access, Error, EventKind, HostBuffer};
 
 /// So many host buffers wait for their queues at most, where these work.
 const MOST_RETIRED: usize = 2;
 
 impl State {
-    /// Waits until no queue can touch `range` of a host copy in a way that conflicts with `access`.
+    /// Stops for the queues that can still touch `range` of a host copy in a way that conflicts with `access`.
     pub(crate) fn settle_host(
-        &mut self,
+        &self,
         slot: Slot,
         range: &Range<usize>,
         access: Access,
-    ) -> Result<(), Error> {
-        let empty = self.len == 0;
-        let Some(copy) = self.host_copy(slot) else {
-            return Ok(());
+    ) -> Result<(), Stop> {
+        Stop::unless_waited(None, self.host_waits(slot, range, access))
+    }
+
+    fn host_waits(&self, slot: Slot, range: &Range<usize>, access: Access) -> Vec<Line> {
+        let copy = match slot {
+            HOST => &self.host,
+            FIXED => &self.fixed,
+            _ => return Vec::new(),
         };
-        if copy.uses.is_empty() || empty {
-            return Ok(());
+        match copy {
+            Some(copy) if self.len > 0 => copy.uses.waits(None, range, access, &self.waits.waited),
+            _ => Vec::new(),
         }
-        for line in copy.uses.waits(None, range, access) {
-            self.synchronize(&line)?;
-        }
-        if let Some(copy) = self.host_copy(slot) {
-            copy.uses.settle(range, access);
-        }
-        Ok(())
     }
 
     /// Puts a host copy aside until no queue uses it.
     pub(crate) fn retire(&mut self, copy: Option<HostCopy>) {
         self.retired.extend(copy);
         self.sweep();
-        // Nobody may ever synchronise the queue through this memory again, and batch after batch would pile up.
-        while self.retired.len() > MOST_RETIRED {
-            let lines = self.retired[0].uses.queues();
-            if lines.iter().any(|line| self.synchronize(line).is_err()) {
-                return;
+    }
+
+    /// Whether there is more to do than what an operation is for.
+    pub(crate) fn is_untidy(&self) -> bool {
+        !self.replicas.is_bounded() || self.retired.len() > MOST_RETIRED || !self.leaving.is_empty()
+    }
+
+    /// Stops for the queues that use the oldest retired copies, where these are too many: nobody may ever synchronise
+    /// these queues through this memory again, and batch after batch would pile up.
+    pub(crate) fn settle_retired(&mut self) -> Result<(), Stop> {
+        self.sweep();
+        match self.retired.first() {
+            Some(oldest) if self.retired.len() > MOST_RETIRED => {
+                Stop::unless_waited(None, oldest.uses.queues())
             }
+            _ => Ok(()),
         }
     }
 
@@ -67,48 +77,58 @@ impl State {
         self.after.push(Afterwards::Drop(buffer));
     }
 
-    /// Waits for everything on a queue. The transfers that it carried for host copies are then over.
+    /// Waits for everything on a queue, where nobody else can want the lock: at the end of a memory, and for the bytes
+    /// of a lent slice.
     pub(crate) fn synchronize(&mut self, line: &Line) -> Result<(), Error> {
-        if let Err(error) = line.queue().synchronize() {
-            self.distrust(line);
-            return Err(error);
+        let began = self.waits.clock.begin();
+        let synchronized = line.queue().synchronize();
+        self.waits.clock.end(began);
+        match &synchronized {
+            Ok(()) => self.finished(line, began),
+            Err(_) => self.distrust(line),
         }
+        synchronized
+    }
+
+    /// A wait for a queue that began then has ended well. The transfers that it carried for host copies are over.
+    pub(crate) fn finished(&mut self, line: &Line, began: u64) {
         let copies = self.host.iter_mut().chain(&mut self.fixed);
         for copy in copies.chain(&mut self.retired) {
-            copy.uses.finish(line);
-            copy.arrived(line);
+            copy.uses.finish(line, began);
+            copy.arrived(line, began);
         }
         self.sweep();
-        Ok(())
     }
 
     /// A queue has failed: what it was to download may not have arrived, so the host does not hold it, wherever another
     /// copy does. Nobody has a slice of these bytes, because nobody gets one before its queue has been synchronised.
-    fn distrust(&mut self, line: &Line) {
+    pub(crate) fn distrust(&mut self, line: &Line) {
         let Some(copy) = &mut self.host else { return };
-        for range in copy.arrived(line).iter() {
-            let only = self.replicas.only_in(HOST, &range);
-            for shared in only.missing(&range).iter() {
-                self.replicas.give_up(HOST, &shared);
+        for lost in copy.lost(line) {
+            for range in lost.iter() {
+                let only = self.replicas.only_in(HOST, &range);
+                for shared in only.missing(&range).iter() {
+                    self.replicas.give_up(HOST, &shared);
+                }
             }
         }
     }
 
-    /// Waits until every byte of `range` has arrived in the copies that hold it, but for one: what that one gives up is
+    /// Stops until every byte of `range` has arrived in the copies that hold it, but for one: what that one gives up is
     /// then really there.
-    pub(crate) fn settle_others(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Error> {
-        self.settle_host(HOST, range, Access::Read)?;
+    pub(crate) fn settle_others(&self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+        let mut queues = self.host_waits(HOST, range, Access::Read);
         for other in self.device_slots().filter(|&other| other != slot) {
-            if !self.replicas.valid(other).overlaps(range) {
-                continue;
-            }
-            let Some(copy) = self.device_copy(other) else {
+            let Some(index) = Self::device_index(other) else {
                 continue;
             };
-            for line in copy.uses.waits(None, range, Access::Read) {
-                self.synchronize(&line)?;
+            if self.replicas.valid(other).overlaps(range) {
+                let uses = &self.devices[index].uses;
+                let waits = uses.waits(None, range, Access::Read, &self.waits.waited);
+                queues.extend(waits);
             }
         }
-        Ok(())
+        queues.dedup();
+        Stop::unless_waited(None, queues)
     }
 }

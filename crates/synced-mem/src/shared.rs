@@ -14,6 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::bounds::Sole;
+use crate::engine::{self, Stop};
 use crate::replicas::Head;
 use crate::state::State;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -193,12 +194,10 @@ impl SharedMem {
     /// # Errors
     /// As [`host`](Self::host).
     pub fn prefetch_host(&self, range: Range<usize>) -> Result<(), Error> {
-        self.inner.with(|state| {
+        self.inner.act(|state| {
             let range = state.check(&range)?;
             state.borrows.check(&range, Access::Read)?;
-            let started = state.prefetch_host(&range);
-            state.tidy(Sole::Yes);
-            started
+            state.prefetch_host(&range)
         })
     }
 
@@ -227,20 +226,23 @@ impl SharedMem {
     }
 
     fn evict_with(&self, place: Place, range: Range<usize>, only: Only) -> Result<(), Error> {
-        self.inner.with(|state| {
+        self.inner.act(|state| {
             let range = state.check(&range)?;
             for slot in state.slots_at(place) {
                 state.borrows.check_copy(slot, &range)?;
             }
-            let evicted = state.evict(place, &range, only);
-            state.tidy(Sole::Yes);
-            evicted
+            state.evict(place, &range, only)
         })
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&self) {
-        self.inner.with(State::shrink);
+        for line in self.inner.with(State::shrink) {
+            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
+            let _ = self.inner.act(|state| state.wait_once(&line));
+        }
+        // What has no valid byte any more is given back last, like after every operation.
+        let _ = self.inner.act(|_| Ok(()));
     }
 
     // ---- what is where ----
@@ -331,6 +333,14 @@ impl Inner {
             aftermath.run();
         }
         result
+    }
+
+    /// An operation that is checked against the live borrows each time that it has the lock. It waits outside the lock.
+    pub(crate) fn act<R>(
+        &self,
+        step: impl FnMut(&mut State) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        engine::act(&self.state, |state| state.tidy(Sole::Yes), step)
     }
 
     /// A guard is gone.

@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use crate::after::Afterwards;
 use crate::borrows::Borrows;
-use crate::copies::{DeviceCopy, HostCopy, Line, order};
+use crate::copies::{DeviceCopy, HostCopy, Line, Waits, order};
+use crate::engine::Stop;
 use crate::host::dangling;
 use crate::replicas::{Head, Replicas, Slot};
 use crate::token::Span;
+use crate::upkeep::Leaving;
 use crate::{Access, DeviceId, Error, EventKind, HostBuffer, HostPool, Observer, Queue, Stats};
 
 /// The host's own memory: the only host copy that anything writes.
@@ -53,6 +55,11 @@ pub(crate) struct State {
     pub(crate) devices: Vec<DeviceCopy>,
     /// Host copies that nobody will read any more, but that a queue may still use.
     pub(crate) retired: Vec<HostCopy>,
+    /// Device memory without valid bytes, to be given back once no queue uses it.
+    pub(crate) leaving: Vec<Leaving>,
+    pub(crate) waits: Waits,
+    /// Whether some thread does what [`is_untidy`](Self::is_untidy) asks for.
+    pub(crate) is_tidying: bool,
     /// The live borrows; empty in a `SyncedMem`.
     pub(crate) borrows: Borrows,
     pool: Option<HostPool>,
@@ -70,6 +77,9 @@ impl State {
             fixed: None,
             devices: Vec::new(),
             retired: Vec::new(),
+            leaving: Vec::new(),
+            waits: Waits::default(),
+            is_tidying: false,
             borrows: Borrows::default(),
             pool,
             stats: Stats::default(),
@@ -103,7 +113,7 @@ impl State {
         &mut self,
         range: &Range<usize>,
         intent: Intent,
-    ) -> Result<(NonNull<u8>, Slot), Error> {
+    ) -> Result<(NonNull<u8>, Slot), Stop> {
         if range.is_empty() {
             return Ok((dangling(), HOST));
         }
@@ -131,7 +141,7 @@ impl State {
     }
 
     /// Starts bringing `range` to the host and returns without waiting for it.
-    pub(crate) fn prefetch_host(&mut self, range: &Range<usize>) -> Result<(), Error> {
+    pub(crate) fn prefetch_host(&mut self, range: &Range<usize>) -> Result<(), Stop> {
         let slot = self.host_slot(range, Intent::Read);
         if slot == HOST {
             self.make_host()?;
@@ -185,7 +195,7 @@ impl State {
         range: &Range<usize>,
         intent: Intent,
         guard: Option<u64>,
-    ) -> Result<(Span, Slot), Error> {
+    ) -> Result<(Span, Slot), Stop> {
         let slot = self.device_slot(queue);
         if range.is_empty() {
             return Ok((Span::empty(queue), slot));
@@ -200,7 +210,15 @@ impl State {
         }
         let copy = &mut self.devices[index];
         if self.len > 0 {
-            order(&mut copy.uses, &copy.home, range, intent.access(), guard)?;
+            let access = intent.access();
+            order(
+                &mut copy.uses,
+                &copy.home,
+                range,
+                access,
+                guard,
+                &self.waits,
+            )?;
         }
         let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
         if intent != Intent::Read {
@@ -261,8 +279,9 @@ impl State {
     /// The guard of a device token is gone: no more launches come from it.
     pub(crate) fn release(&mut self, slot: Slot, borrow: u64) {
         self.borrows.remove(borrow);
-        if let Some(copy) = self.device_copy(slot) {
-            copy.uses.release(borrow);
+        if let Some(index) = Self::device_index(slot) {
+            let uses = &mut self.devices[index].uses;
+            uses.release(borrow, &self.waits.clock);
         }
     }
 
@@ -274,9 +293,12 @@ impl State {
         to: Slot,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         if self.replicas.holds(to, range) {
-            self.count(EventKind::Avoided, range, self.device_of(to));
+            // After a wait it is this operation itself that has brought them.
+            if self.waits.waited.is_empty() {
+                self.count(EventKind::Avoided, range, self.device_of(to));
+            }
             return Ok(());
         }
         let order = self.sources(to);

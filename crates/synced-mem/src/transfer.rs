@@ -6,13 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::copies::{DeviceMemory, Line, order};
+use crate::engine::Stop;
 use crate::replicas::{Action, Slot};
 use crate::state::{FIXED, HOST, State};
 use crate::{Access, Error, EventKind, HostBuffer};
 
 impl State {
     /// Performs one action; `line` is the queue that asked for it, if any.
-    pub(crate) fn perform(&mut self, action: Action, line: Option<&Line>) -> Result<(), Error> {
+    pub(crate) fn perform(&mut self, action: Action, line: Option<&Line>) -> Result<(), Stop> {
         match action {
             Action::Copy { from, to, range } => self.copy(from, to, range, line),
             Action::Fill { to, range } => self.fill(to, range, line),
@@ -25,7 +26,7 @@ impl State {
         to: Slot,
         range: Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let (source, target) = (Self::device_index(from), Self::device_index(to));
         let (kind, device) = match (source, target) {
             (None, None) => (EventKind::HostCopy, None),
@@ -53,7 +54,7 @@ impl State {
     }
 
     /// Adopted bytes to memory of our own.
-    fn copy_fixed(&mut self, range: &Range<usize>) -> Result<(), Error> {
+    fn copy_fixed(&mut self, range: &Range<usize>) -> Result<(), Stop> {
         self.settle_host(FIXED, range, Access::Read)?;
         self.settle_host(HOST, range, Access::Write)?;
         let (from, to) = (
@@ -74,7 +75,7 @@ impl State {
         index: usize,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let line = self.line_for(index, line);
         let len = self.real(range);
         let lent = self.is_lent(from);
@@ -82,8 +83,19 @@ impl State {
             true => Some(self.stage(from, range)?),
             false => None,
         };
-        if let (None, Some(copy)) = (&staged, self.host_copy(from)) {
-            order(&mut copy.uses, &line, range, Access::Read, None)?;
+        let copy = match from {
+            FIXED => &mut self.fixed,
+            _ => &mut self.host,
+        };
+        if let (None, Some(copy)) = (&staged, copy) {
+            order(
+                &mut copy.uses,
+                &line,
+                range,
+                Access::Read,
+                None,
+                &self.waits,
+            )?;
         }
         order(
             &mut self.devices[index].uses,
@@ -91,6 +103,7 @@ impl State {
             range,
             Access::Write,
             None,
+            &self.waits,
         )?;
         let ptr = match &staged {
             Some(buffer) => buffer.ptr(),
@@ -104,22 +117,36 @@ impl State {
             None => Ok(()),
         };
         // Even a call that failed may have enqueued its work.
-        match staged {
-            Some(buffer) => self.finish_staged(&line, buffer).and(enqueued),
-            None => enqueued,
+        if let Some(buffer) = staged {
+            drop(self.finish_staged(&line, buffer)?);
         }
+        Ok(enqueued?)
     }
 
-    fn download(&mut self, index: usize, range: &Range<usize>) -> Result<(), Error> {
+    fn download(&mut self, index: usize, range: &Range<usize>) -> Result<(), Stop> {
         let copy = &mut self.devices[index];
         let line = copy.home.clone();
-        order(&mut copy.uses, &line, range, Access::Read, None)?;
+        order(
+            &mut copy.uses,
+            &line,
+            range,
+            Access::Read,
+            None,
+            &self.waits,
+        )?;
         if self.is_lent(HOST) {
             return self.download_staged(index, range, &line);
         }
         if let Some(copy) = &mut self.host {
-            order(&mut copy.uses, &line, range, Access::Write, None)?;
-            copy.arrive(&line, range);
+            order(
+                &mut copy.uses,
+                &line,
+                range,
+                Access::Write,
+                None,
+                &self.waits,
+            )?;
+            copy.arrive(&line, range, &self.waits.clock);
         }
         let (ptr, len) = (self.host_ptr(HOST, range.start), self.real(range));
         if let Some(memory) = &self.devices[index].memory {
@@ -141,7 +168,7 @@ impl State {
         index: usize,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let (from, to) = (&self.devices[source].memory, &self.devices[index].memory);
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(());
@@ -149,12 +176,20 @@ impl State {
         let (from, to) = (Arc::clone(&from.block), Arc::clone(&to.block));
         let line = self.line_for(index, line);
         for (device, access) in [(source, Access::Read), (index, Access::Write)] {
-            order(&mut self.devices[device].uses, &line, range, access, None)?;
+            order(
+                &mut self.devices[device].uses,
+                &line,
+                range,
+                access,
+                None,
+                &self.waits,
+            )?;
         }
         let (start, len) = (range.start, range.len());
         // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
         // device, which reaches the other (asked by the caller). Both copies have entries for this access.
-        unsafe { line.queue().copy(&*to, start, &*from, start, len) }
+        unsafe { line.queue().copy(&*to, start, &*from, start, len)? };
+        Ok(())
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
@@ -163,7 +198,7 @@ impl State {
         to: Slot,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         if self.replicas.holds(FIXED, range) {
             return self.copy(FIXED, to, range.clone(), line);
         }
@@ -175,7 +210,7 @@ impl State {
     }
 
     /// Zeros, where nobody has written.
-    fn fill(&mut self, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Error> {
+    fn fill(&mut self, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         match Self::device_index(to) {
             _ if self.len == 0 => {}
             Some(index) => self.fill_device(index, &range, line)?,
@@ -192,10 +227,17 @@ impl State {
         index: usize,
         range: &Range<usize>,
         line: Option<&Line>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let line = self.line_for(index, line);
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &line, range, Access::Write, None)?;
+        order(
+            &mut copy.uses,
+            &line,
+            range,
+            Access::Write,
+            None,
+            &self.waits,
+        )?;
         if let Some(memory) = &copy.memory {
             // SAFETY: as in `upload`.
             unsafe {
@@ -206,7 +248,7 @@ impl State {
         Ok(())
     }
 
-    fn fill_host(&mut self, range: &Range<usize>) -> Result<(), Error> {
+    fn fill_host(&mut self, range: &Range<usize>) -> Result<(), Stop> {
         self.settle_host(HOST, range, Access::Write)?;
         let Some(copy) = &self.host else {
             return Ok(());
@@ -233,8 +275,13 @@ impl State {
         let copy = &mut self.devices[index];
         let block = copy.home.queue().alloc(self.len)?;
         // A block may have been somebody's until now, in the order of this queue: others wait for it before they use it.
-        copy.uses
-            .enter(&copy.home, whole.clone(), Access::Write, None);
+        copy.uses.enter(
+            &copy.home,
+            whole.clone(),
+            Access::Write,
+            None,
+            &self.waits.clock,
+        );
         copy.memory = Some(DeviceMemory {
             block: Arc::from(block),
             line: copy.home.clone(),
@@ -267,7 +314,7 @@ impl State {
         index: usize,
         range: &Range<usize>,
         line: &Line,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         let len = self.real(range);
         let buffer = HostBuffer::zeroed(len)?;
         let to = self.host_ptr(HOST, range.start);

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use crate::after::Afterwards;
 use crate::bounds::Sole;
-use crate::copies::{DeviceMemory, HostCopy, Line, order};
+use crate::copies::{DeviceMemory, HostCopy, Line};
+use crate::engine::Stop;
 use crate::ordering::Uses;
 use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
@@ -58,11 +59,10 @@ impl SyncedMem {
     /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
     pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
         self.reset_fast();
-        self.with_mut(|state| {
-            let evicted = state.evict(place, &state.check(&range)?, Only::Move);
-            state.tidy(Sole::Yes);
-            evicted
-        })
+        self.act_mut(
+            |state| state.tidy(Sole::Yes),
+            |state| state.evict(place, &state.check(&range)?, Only::Move),
+        )
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -71,13 +71,21 @@ impl SyncedMem {
     /// [`Error::OnlyCopy`] when they do not.
     pub fn evict_clean(&mut self, place: Place) -> Result<(), Error> {
         self.reset_fast();
-        self.with_mut(|state| state.evict(place, &state.whole(), Only::Refuse))
+        self.act_mut(
+            |state| state.tidy(Sole::Yes),
+            |state| state.evict(place, &state.whole(), Only::Refuse),
+        )
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         self.reset_fast();
-        self.with_mut(State::shrink);
+        for line in self.with_mut(State::shrink) {
+            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
+            let _ = self.act_mut(|_| Ok(()), |state| state.wait_once(&line));
+        }
+        // What has no valid byte any more is given back last, like after every operation.
+        let _ = self.act_mut(|_| Ok(()), |_| Ok(()));
     }
 }
 
@@ -111,7 +119,7 @@ impl State {
         place: Place,
         range: &Range<usize>,
         only: Only,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Stop> {
         match place {
             Place::Host => self.evict_host(range, only),
             Place::Device(device) => match self.slot_of(device) {
@@ -121,10 +129,10 @@ impl State {
         }
     }
 
-    fn evict_device(&mut self, slot: Slot, range: &Range<usize>, only: Only) -> Result<(), Error> {
+    fn evict_device(&mut self, slot: Slot, range: &Range<usize>, only: Only) -> Result<(), Stop> {
         let alone: Vec<_> = self.replicas.only_in(slot, range).iter().collect();
         if let (Some(range), Only::Refuse) = (alone.first(), only) {
-            return Err(self.only_copy(range));
+            return Err(self.only_copy(range).into());
         }
         for range in &alone {
             self.make_host()?;
@@ -137,11 +145,11 @@ impl State {
         Ok(())
     }
 
-    fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Error> {
+    fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Stop> {
         let alone = self.only_on_host(range);
         if let Some(first) = alone.first() {
             if only == Only::Refuse || self.devices.is_empty() {
-                return Err(self.only_copy(first));
+                return Err(self.only_copy(first).into());
             }
             self.move_to_some_device(&alone)?;
         }
@@ -178,7 +186,7 @@ impl State {
     }
 
     /// To the first device that takes them, those that hold the most already before the others.
-    fn move_to_some_device(&mut self, parts: &[Range<usize>]) -> Result<(), Error> {
+    fn move_to_some_device(&mut self, parts: &[Range<usize>]) -> Result<(), Stop> {
         let mut devices: Vec<_> = self.device_slots().collect();
         devices.sort_by_key(|&slot| {
             let held = self.replicas.valid(slot).iter().map(|held| held.len());
@@ -187,14 +195,15 @@ impl State {
         let mut result = Ok(());
         for slot in devices {
             result = self.move_to_device(slot, parts);
-            if result.is_ok() {
+            if !matches!(result, Err(Stop::Fail(_))) {
                 break;
             }
         }
         result
     }
 
-    fn move_to_device(&mut self, slot: Slot, parts: &[Range<usize>]) -> Result<(), Error> {
+    /// Starts it. The host's copy is what is left if an upload fails, so the host keeps it until it is settled.
+    fn move_to_device(&mut self, slot: Slot, parts: &[Range<usize>]) -> Result<(), Stop> {
         let Some(index) = Self::device_index(slot) else {
             return Ok(());
         };
@@ -202,24 +211,23 @@ impl State {
         for part in parts {
             self.bring(slot, part, None)?;
         }
-        // The host's copy is what is left if an upload fails.
-        let home = self.devices[index].home.clone();
-        self.synchronize(&home)
+        Ok(())
     }
 
-    /// Gives back the memory of every copy that holds no valid byte.
-    pub(crate) fn shrink(&mut self) {
+    /// Gives back the memory of every copy that holds no valid byte. Returns the queues that still use some of it.
+    pub(crate) fn shrink(&mut self) -> Vec<Line> {
         for slot in (0..self.replicas.slots()).map(Slot) {
             self.free_if_stale(slot);
         }
-        let lines: Vec<Line> = self
-            .retired
-            .iter()
-            .flat_map(|copy| copy.uses.queues())
-            .collect();
-        for line in lines {
-            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self.synchronize(&line);
+        let retired = self.retired.iter();
+        retired.flat_map(|copy| copy.uses.queues()).collect()
+    }
+
+    /// Stops for a queue, but only the first time.
+    pub(crate) fn wait_once(&self, line: &Line) -> Result<(), Stop> {
+        match self.waits.waited.is_empty() {
+            true => Stop::unless_waited(None, vec![line.clone()]),
+            false => Ok(()),
         }
     }
 
@@ -267,24 +275,26 @@ impl State {
         line: &Line,
         block: Box<dyn Block>,
         owner: Box<dyn Any + Send + Sync>,
-    ) -> Result<(), Error> {
+    ) {
         let slot = self.device_slot(line.queue());
         self.free_device(slot);
         let whole = self.whole();
-        if let Some(copy) = self.device_copy(slot) {
+        if let Some(index) = Self::device_index(slot) {
+            let (copy, waits) = (&mut self.devices[index], &self.waits);
             copy.home = line.clone();
             copy.memory = Some(DeviceMemory {
                 block: Arc::from(block),
                 line: line.clone(),
                 owner: Some(owner),
             });
-            order(&mut copy.uses, line, &whole, Access::Write, None)?;
+            // The block has no other users, so there is nobody to wait for.
+            let (uses, clock) = (&mut copy.uses, &waits.clock);
+            uses.enter(line, whole.clone(), Access::Write, None, clock);
         }
         self.claim(slot, &whole);
-        Ok(())
     }
 
-    /// Gives a device's block back, in the order of the queue that allocated it, after all other queues that use it.
+    /// Puts a device's block aside, to be given back when the operation has ended.
     pub(crate) fn free_device(&mut self, slot: Slot) {
         let Some(copy) = self.device_copy(slot) else {
             return;
@@ -292,25 +302,24 @@ impl State {
         let Some(memory) = copy.memory.take() else {
             return;
         };
-        let (device, uses) = (copy.device, mem::replace(&mut copy.uses, Uses::new()));
-        let settled = match &memory.owner {
-            // The owner may free at once, whatever the queue has still to do.
-            Some(_) => uses
-                .queues()
-                .iter()
-                .try_for_each(|line| self.synchronize(line)),
-            None => wait_for_all(&memory.line, &uses.queues()),
-        };
-        match settled {
-            Ok(()) => self.give_back(device, memory),
-            Err(error) => {
-                mem::forget(memory);
-                self.leaked(Some(device), error);
-            }
-        }
+        let users = mem::replace(&mut copy.uses, Uses::new()).queues();
+        let device = copy.device;
+        self.leaving.push(Leaving {
+            device,
+            memory,
+            users,
+        });
     }
 
-    fn give_back(&mut self, device: DeviceId, memory: DeviceMemory) {
+    /// The end of a device's block, when its queues have been waited for, well or not.
+    pub(crate) fn left(&mut self, leaving: Leaving, settled: Result<(), Error>) {
+        let Leaving { device, memory, .. } = leaving;
+        if let Err(error) = settled {
+            mem::forget(memory);
+            self.leaked(Some(device), error);
+            return;
+        }
+        self.later(Afterwards::DropBlock(memory.block));
         match memory.owner {
             Some(owner) => self.later(Afterwards::DropOwner(owner)),
             None => {
@@ -318,7 +327,6 @@ impl State {
                 self.count(EventKind::Free, &whole, Some(device));
             }
         }
-        drop(memory.block);
     }
 
     /// The end: everything is given back once no queue uses it.
@@ -338,6 +346,32 @@ impl State {
         }
         for slot in self.device_slots() {
             self.free_device(slot);
+        }
+        for leaving in mem::take(&mut self.leaving) {
+            let settled = leaving.settle();
+            self.left(leaving, settled);
+        }
+    }
+}
+
+/// A device's block that nothing valid lies in, with the queues that may still use it.
+pub(crate) struct Leaving {
+    device: DeviceId,
+    memory: DeviceMemory,
+    users: Vec<Line>,
+}
+
+impl Leaving {
+    /// Makes sure that the block may be given back in the order of the queue that allocated it: after all other queues
+    /// that use it. Not under the lock: it waits.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        match &self.memory.owner {
+            // The owner may free at once, whatever the queue has still to do.
+            Some(_) => {
+                let mut users = self.users.iter();
+                users.try_for_each(|line| line.queue().synchronize())
+            }
+            None => wait_for_all(&self.memory.line, &self.users),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Borrowing from a `SharedMem`: checking a range against the live borrows, at once or with patience, and granting it.
-//! It relies on `borrows` for the conflicts and on `state` for the bytes. Nobody waits without a time limit.
+//! It relies on `borrows` for the conflicts and on `state` for the bytes. Nobody waits for a borrow without a time limit;
+//! a borrow is entered before its bytes are waited for, and taken back when they cannot be had.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::bounds::Sole;
+use crate::replicas::Slot;
 use crate::shared::guards::{DeviceLease, Lease};
-use crate::state::{Intent, State};
+use crate::state::{HOST, Intent, State};
 use crate::token::Span;
 use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 
@@ -95,14 +96,11 @@ impl<'a> Within<'a> {
 
     fn lease(&self, range: Range<usize>, intent: Intent) -> Result<Lease, Error> {
         let inner = &self.memory.inner;
-        self.borrow(&range, intent, |state, checked| {
-            let (ptr, slot) = state.host(checked, intent)?;
-            let borrow = match range.is_empty() {
-                true => None,
-                false => Some(state.borrows.insert(range.clone(), intent.access(), slot)),
-            };
-            Ok(Lease::new(Arc::clone(inner), ptr, range.len(), borrow))
-        })
+        let Entered { checked, borrow } = self.enter(&range, intent, |_| HOST)?;
+        let mut lease = Lease::entered(Arc::clone(inner), borrow.map(|(_, id)| id));
+        let (ptr, _) = inner.act(|state| state.host(&checked, intent))?;
+        lease.grant(ptr, range.len());
+        Ok(lease)
     }
 
     fn device_lease(
@@ -112,24 +110,22 @@ impl<'a> Within<'a> {
         intent: Intent,
     ) -> Result<(Span, Option<DeviceLease>), Error> {
         let inner = &self.memory.inner;
-        self.borrow(&range, intent, |state, checked| {
-            let guard = (!range.is_empty()).then(|| state.borrows.next());
-            let (span, slot) = state.device(queue, checked, intent, guard)?;
-            if range.is_empty() {
-                return Ok((span, None));
-            }
-            let id = state.borrows.insert(range.clone(), intent.access(), slot);
-            Ok((span, Some(DeviceLease::new(Arc::clone(inner), slot, id))))
-        })
+        let slot = |state: &mut State| state.device_slot(queue);
+        let Entered { checked, borrow } = self.enter(&range, intent, slot)?;
+        let lease = borrow.map(|(slot, id)| DeviceLease::new(Arc::clone(inner), slot, id));
+        let guard = borrow.map(|(_, id)| id);
+        let (span, _) = inner.act(|state| state.device(queue, &checked, intent, guard))?;
+        Ok((span, lease))
     }
 
-    /// Checks a borrow, waiting for others to end if there is time, and grants it.
-    fn borrow<R>(
+    /// Enters a borrow of a range that has bytes, after waiting for others to end if there is time. From now on it keeps
+    /// others away, so that the bytes can be waited for with the lock released.
+    fn enter(
         &self,
         range: &Range<usize>,
         intent: Intent,
-        grant: impl FnOnce(&mut State, &Range<usize>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
+        slot: impl FnOnce(&mut State) -> Slot,
+    ) -> Result<Entered, Error> {
         let inner = &self.memory.inner;
         let deadline = self.timeout.and_then(deadline);
         let mut state = inner.lock();
@@ -141,17 +137,25 @@ impl<'a> Within<'a> {
                 Some(left) => state = inner.wait(state, left),
             }
         }
-        let granted = grant(&mut state, &checked);
-        if granted.is_ok() {
-            state.tidy(Sole::Yes);
+        if range.is_empty() {
+            return Ok(Entered {
+                checked,
+                borrow: None,
+            });
         }
-        let aftermath = state.aftermath();
-        drop(state);
-        if let Some(aftermath) = aftermath {
-            aftermath.run();
-        }
-        granted
+        let slot = slot(&mut state);
+        let id = state.borrows.insert(range.clone(), intent.access(), slot);
+        let borrow = Some((slot, id));
+        Ok(Entered { checked, borrow })
     }
+}
+
+/// A borrow that stands in the table, before its bytes are there.
+struct Entered {
+    /// As `State::check` gives it.
+    checked: Range<usize>,
+    /// None for a range without bytes.
+    borrow: Option<(Slot, u64)>,
 }
 
 /// When patience ends. A timeout that goes past the end of time is as good as a century.

@@ -15,9 +15,12 @@ use synced_mem::{
     Access, Block, Device, DeviceId, Error, Meter, Queue, QueueId, SharedMem, SyncedMem,
 };
 
-/// A device whose transfers happen at once, and count themselves.
+/// A device whose transfers count themselves: at once, or, with `late`, when somebody synchronises.
 #[derive(Debug)]
 struct Spy {
+    late: bool,
+    /// Of `late` downloads: where to, and how many bytes.
+    pending: loom::sync::Mutex<Vec<(usize, usize)>>,
     device: SpyDevice,
     id: QueueId,
     uploads: AtomicUsize,
@@ -63,7 +66,8 @@ unsafe impl Block for SpyBlock {
     }
 }
 
-// SAFETY: all work takes effect at once, so it is in order; a download writes the named bytes, and nothing else is kept.
+// SAFETY: all work takes effect at once, or, of a late one, the only work that has any effect does so in order when it is
+// synchronised; a download writes the named bytes, and nothing else is kept.
 unsafe impl Queue for Spy {
     fn id(&self) -> QueueId {
         self.id
@@ -99,6 +103,11 @@ unsafe impl Queue for Spy {
         to: NonNull<u8>,
         len: usize,
     ) -> Result<(), Error> {
+        if self.late {
+            let start = to.as_ptr().expose_provenance();
+            self.pending.lock().unwrap().push((start, len));
+            return Ok(());
+        }
         // SAFETY: the caller's promise.
         unsafe { to.write_bytes(7, len) };
         self.downloads.fetch_add(1, Ordering::Relaxed);
@@ -129,12 +138,25 @@ unsafe impl Queue for Spy {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
+        let mut pending = self.pending.lock().unwrap();
+        for (start, len) in pending.drain(..) {
+            let to: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
+            // SAFETY: the promise of the caller of `download`.
+            unsafe { to.write_bytes(7, len) };
+            self.downloads.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
 
 fn spy() -> Arc<Spy> {
+    spy_that_is(false)
+}
+
+fn spy_that_is(late: bool) -> Arc<Spy> {
     Arc::new(Spy {
+        late,
+        pending: loom::sync::Mutex::new(Vec::new()),
         device: SpyDevice {
             id: DeviceId::new(),
             meter: Meter::new(),
@@ -170,6 +192,41 @@ fn two_readers_cause_one_transfer_and_both_see_it() {
         read(&memory, &spy);
         other.join().unwrap();
         assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn two_readers_that_wait_with_the_lock_released_both_see_the_transfer() {
+    loom::model(|| {
+        let spy = spy_that_is(true);
+        let memory = Arc::new(at_device(&spy));
+        let read = |memory: &SyncedMem, spy: &Spy| {
+            let bytes = memory.host().unwrap();
+            assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
+            assert_eq!(bytes, [7; 4]);
+        };
+        let other = {
+            let (memory, spy) = (memory.clone(), spy.clone());
+            thread::spawn(move || read(&memory, &spy))
+        };
+        read(&memory, &spy);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_wait_ends_only_what_was_entered_before_it() {
+    loom::model(|| {
+        let spy = spy_that_is(true);
+        let memory = at_device(&spy).into_shared();
+        let other = {
+            let memory = memory.clone();
+            thread::spawn(move || memory.prefetch_host(2..4).unwrap())
+        };
+        assert_eq!(*memory.host(0..2).unwrap(), [7; 2]);
+        other.join().unwrap();
+        assert_eq!(*memory.host(2..4).unwrap(), [7; 2]);
+        assert_eq!(spy.downloads.load(Ordering::Relaxed), 2);
     });
 }
 

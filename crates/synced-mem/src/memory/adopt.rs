@@ -87,8 +87,16 @@ impl SyncedMem {
     fn adopt_buffer(&mut self, buffer: HostBuffer) -> Result<(), Error> {
         check_length(self.len(), buffer.len())?;
         self.reset_fast();
-        self.with_mut(|state| state.adopt_host(buffer));
-        Ok(())
+        let mut offered = Some(buffer);
+        self.act_mut(
+            |_| Ok(()),
+            |state| {
+                if let Some(buffer) = offered.take() {
+                    state.adopt_host(buffer);
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Puts device memory in the place of what there was, newer bytes on the host included (Caffe's `set_gpu_data`).
@@ -109,7 +117,16 @@ impl SyncedMem {
         // SAFETY: the caller's promise; the owner is kept until no queue uses the block (`State::free_device`).
         let block = unsafe { ready_on.adopt(address, len)? };
         self.reset_fast();
-        self.with_mut(|state| state.adopt_device(&Line::new(ready_on), block, owner))
+        let mut offered = Some((block, owner));
+        self.act_mut(
+            |_| Ok(()),
+            |state| {
+                if let Some((block, owner)) = offered.take() {
+                    state.adopt_device(&Line::new(ready_on), block, owner);
+                }
+                Ok(())
+            },
+        )
     }
 }
 
@@ -152,7 +169,7 @@ impl SharedMem {
         check_length(self.len(), buffer.len())?;
         // What is refused is dropped here, outside the lock: its owner's destructor is user code.
         let mut offered = Some(buffer);
-        self.inner.with(|state| {
+        self.inner.act(|state| {
             state.borrows.check(&state.whole(), Access::Write)?;
             if let Some(buffer) = offered.take() {
                 state.adopt_host(buffer);
@@ -180,12 +197,12 @@ impl SharedMem {
         let block = unsafe { ready_on.adopt(address, len)? };
         // As above.
         let mut offered = Some((block, owner));
-        self.inner.with(|state| {
+        self.inner.act(|state| {
             state.borrows.check(&state.whole(), Access::Write)?;
-            match offered.take() {
-                Some((block, owner)) => state.adopt_device(&Line::new(ready_on), block, owner),
-                None => Ok(()),
+            if let Some((block, owner)) = offered.take() {
+                state.adopt_device(&Line::new(ready_on), block, owner);
             }
+            Ok(())
         })
     }
 }

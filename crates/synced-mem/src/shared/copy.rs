@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::bounds::Sole;
 use crate::copies::{Line, order};
+use crate::engine::Stop;
 use crate::ranges::Ranges;
 use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
@@ -100,18 +100,16 @@ impl SharedMem {
         from: &DeviceRef<'_>,
         queue: &Arc<dyn Queue>,
     ) -> Result<bool, Error> {
-        self.inner.with(|state| {
+        self.inner.act(|state| {
             let to = state.check(to)?;
             state.borrows.check(&to, Access::Write)?;
             let copied = state.receive(&to, from, queue);
             // A block that was made for nothing goes again.
-            if let (Some(slot), false) = (
-                state.slot_of(queue.device().id()),
-                matches!(copied, Ok(true)),
-            ) {
+            if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) =
+                (state.slot_of(queue.device().id()), &copied)
+            {
                 state.free_if_stale(slot);
             }
-            state.tidy(Sole::Yes);
             copied
         })
     }
@@ -173,7 +171,7 @@ impl State {
         to: &Range<usize>,
         from: &DeviceRef<'_>,
         queue: &Arc<dyn Queue>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, Stop> {
         let slot = self.device_slot(queue);
         let Some(index) = Self::device_index(slot) else {
             return Ok(false);
@@ -184,7 +182,8 @@ impl State {
             return Ok(false);
         }
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
+        let home = &copy.home;
+        order(&mut copy.uses, home, to, Access::Write, None, &self.waits)?;
         let source = from.arg();
         if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
             let (start, from, len) = (to.start, source.range().start, to.len());
@@ -193,7 +192,7 @@ impl State {
             let enqueued = unsafe { queue.copy(&*memory.block, start, block, from, len) };
             if let Err(error) = enqueued {
                 self.distrust_range(slot, to);
-                return Err(error);
+                return Err(error.into());
             }
         }
         self.claim(slot, to);

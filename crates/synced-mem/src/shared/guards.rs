@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::host::dangling;
 use crate::replicas::Slot;
 use crate::shared::Inner;
 
@@ -21,7 +22,8 @@ pub struct HostMut {
     lease: Lease,
 }
 
-/// A borrow that has been granted: the bytes at `ptr` are this lease's to read or write until it is dropped.
+/// A borrow: once it is granted, the bytes at `ptr` are this lease's to read or write until it is dropped. Before that it
+/// only keeps others away, and is taken back by being dropped.
 pub(crate) struct Lease {
     inner: Arc<Inner>,
     ptr: NonNull<u8>,
@@ -44,18 +46,19 @@ unsafe impl Send for Lease {}
 unsafe impl Sync for Lease {}
 
 impl Lease {
-    pub(crate) fn new(
-        inner: Arc<Inner>,
-        ptr: NonNull<u8>,
-        len: usize,
-        borrow: Option<u64>,
-    ) -> Self {
+    /// Of an entry of the table; an empty lease has none.
+    pub(crate) fn entered(inner: Arc<Inner>, borrow: Option<u64>) -> Self {
         Self {
             inner,
-            ptr,
-            len,
+            ptr: dangling(),
+            len: 0,
             borrow,
         }
+    }
+
+    /// `State::host` gave `ptr` for `len` bytes under this lease's entry.
+    pub(crate) fn grant(&mut self, ptr: NonNull<u8>, len: usize) {
+        (self.ptr, self.len) = (ptr, len);
     }
 
     fn bytes(&self) -> &[u8] {

@@ -86,8 +86,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "ordering: a release forgets what was launched",
         file: "crates/synced-mem/src/ordering.rs",
-        old: "gone.for_each(|gone| past.insert(gone.range));",
-        new: "gone.for_each(drop);",
+        old: "self.entry(&queue, access, clock).enter(range, None, clock);",
+        new: "let _ = (queue, access, range);",
         test: &[
             "-p",
             "synced-mem",
@@ -110,8 +110,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "ordering: live guards are nobody to wait for",
         file: "crates/synced-mem/src/ordering.rs",
-        old: "self.past.overlaps(range) || (!range.is_empty() && self.live.iter().any(meets))",
-        new: "self.past.overlaps(range)",
+        old: "            || self\n                .live\n                .iter()\n                .any(|live| meets(live) && awaits(live.entered))",
+        new: "            || (false && self.live.iter().any(|live| meets(live)))",
         test: &[
             "-p",
             "synced-mem",
@@ -132,28 +132,18 @@ pub(super) const ROWS: &[Mutant] = &[
         ],
     },
     Mutant {
-        name: "ordering: the host settles more than it waited for",
+        name: "ordering: a wait ends what was entered after it began",
         file: "crates/synced-mem/src/ordering.rs",
-        old: "entry.past.remove(range);",
-        new: "entry.past = Ranges::new();",
-        test: &[
-            "-p",
-            "synced-mem",
-            "--lib",
-            "no_race_within_a_few_steps_of_three_queues",
-        ],
+        old: "entry.queue == *by && entry.last < began",
+        new: "entry.queue == *by",
+        test: &["-p", "synced-mem", "--lib", "no_race_while_the_host_waits"],
     },
     Mutant {
-        name: "ordering: a host read settles readers",
+        name: "ordering: what comes during a wait joins what was before it",
         file: "crates/synced-mem/src/ordering.rs",
-        old: "if conflict(entry.access, access) {",
-        new: "if conflict(entry.access, access) || access == Access::Read {",
-        test: &[
-            "-p",
-            "synced-mem",
-            "--lib",
-            "no_race_within_a_few_steps_of_three_queues",
-        ],
+        old: "let ours = |entry: &Entry<Q>| entry.is_of(queue, access) && !clock.parts(entry.last);",
+        new: "let ours = |entry: &Entry<Q>| entry.is_of(queue, access);",
+        test: &["-p", "synced-mem", "--lib", "no_race_while_the_host_waits"],
     },
     Mutant {
         name: "ordering: the past grows without end",
@@ -518,10 +508,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "bounds: a borrowed range is given up",
         file: "crates/synced-mem/src/bounds.rs",
-        old: r#"            let free = |range: &Range<usize>| !self.borrows.touches(range);
-            let range = self.replicas.range_to_drop"#,
-        new: r#"            let free = |_: &Range<usize>| true;
-            let range = self.replicas.range_to_drop"#,
+        old: "            let free = |range: &Range<usize>| !self.borrows.touches(range);\n            let range = match",
+        new: "            let free = |_: &Range<usize>| true;\n            let range = match",
         test: &[
             "-p",
             "synced-mem",
@@ -545,22 +533,16 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "state: a failed synchronise leaves the host valid",
-        file: "crates/synced-mem/src/queues.rs",
-        old: r#"            self.distrust(line);
-"#,
-        new: r#"            let _ = line;
-"#,
+        file: "crates/synced-mem/src/engine.rs",
+        old: "            self.distrust(&line);\n",
+        new: "            let _ = &line;\n",
         test: &["-p", "synced-mem", "--test", "machine", "a_failed_download"],
     },
     Mutant {
         name: "transfer: an upload is not entered as a read of the host",
         file: "crates/synced-mem/src/transfer.rs",
-        old: r#"            order(&mut copy.uses, &line, range, Access::Read, None)?;
-        }
-        order("#,
-        new: r#"            let _ = copy;
-        }
-        order("#,
+        old: "            order(\n                &mut copy.uses,\n                &line,\n                range,\n                Access::Read,\n                None,\n                &self.waits,\n            )?;\n        }\n        order(",
+        new: "            let _ = copy;\n        }\n        order(",
         test: &[
             "-p",
             "synced-mem",
@@ -572,10 +554,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "transfer: a download does not wait for the device's writers",
         file: "crates/synced-mem/src/transfer.rs",
-        old: r#"        order(&mut copy.uses, &line, range, Access::Read, None)?;
-        if self.is_lent(HOST)"#,
-        new: r#"        let _ = &copy.uses;
-        if self.is_lent(HOST)"#,
+        old: "        order(\n            &mut copy.uses,\n            &line,\n            range,\n            Access::Read,\n            None,\n            &self.waits,\n        )?;\n        if self.is_lent",
+        new: "        let _ = &copy.uses;\n        if self.is_lent",
         test: &[
             "-p",
             "synced-mem",
@@ -587,7 +567,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "upkeep: a block is freed without waiting",
         file: "crates/synced-mem/src/upkeep.rs",
-        old: "            None => wait_for_all(&memory.line, &uses.queues()),",
+        old: "            None => wait_for_all(&self.memory.line, &self.users),",
         new: "            None => Ok(()),",
         test: &[
             "-p",
@@ -600,12 +580,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "memory: the fast pointer is set before the bytes are there",
         file: "crates/synced-mem/src/memory.rs",
-        old: r#"            let (start, _) = state.host(&state.whole(), Intent::Read)?;
-            state.tidy(Sole::No);
-            self.fast"#,
-        new: r#"            state.prefetch_host(&state.whole())?;
-            let start = state.host_ptr(crate::state::HOST, 0);
-            self.fast"#,
+        old: "            let (start, _) = state.host(&state.whole(), Intent::Read)?;\n            // Under",
+        new: "            state.prefetch_host(&state.whole())?;\n            let start = state.host_ptr(HOST, 0);\n            // Under",
         test: &[
             "-p",
             "synced-mem",
@@ -617,13 +593,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "memory: a device write keeps the fast pointer",
         file: "crates/synced-mem/src/memory.rs",
-        old: r#"        self.reset_fast();
-        self.with_mut(|state| {
-            let checked = state.check(&range)?;
-            let (span"#,
-        new: r#"        self.with_mut(|state| {
-            let checked = state.check(&range)?;
-            let (span"#,
+        old: "        self.reset_fast();\n        let (span, _) = self.act_mut(",
+        new: "        let (span, _) = self.act_mut(",
         test: &[
             "-p",
             "synced-mem",
@@ -635,8 +606,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "guards: a token's end does not end its borrow's uses",
         file: "crates/synced-mem/src/state.rs",
-        old: "            copy.uses.release(borrow);",
-        new: "            let _ = &copy.uses;",
+        old: "            uses.release(borrow, &self.waits.clock);",
+        new: "            let _ = uses;",
         test: &[
             "-p",
             "synced-mem",
@@ -648,8 +619,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "copy: the destination's users are not waited for",
         file: "crates/synced-mem/src/shared/copy.rs",
-        old: "        order(&mut copy.uses, &copy.home, to, Access::Write, None)?;",
-        new: "        let _ = order;",
+        old: "        order(&mut copy.uses, home, to, Access::Write, None, &self.waits)?;",
+        new: "        let _ = (order, home);",
         test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
     },
     Mutant {
@@ -721,7 +692,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "copies: an access is not entered",
         file: "crates/synced-mem/src/copies.rs",
-        old: "    uses.enter(by, range.clone(), access, guard);",
+        old: "    uses.enter(by, range.clone(), access, guard, &waits.clock);",
         new: "    let _ = guard;",
         test: &[
             "-p",
@@ -734,8 +705,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "copies: nobody waits",
         file: "crates/synced-mem/src/copies.rs",
-        old: "        by.queue.wait_for(&*other.queue)?;",
-        new: "        let _ = other;",
+        old: "    Stop::unless_waited(Some(by), others)?;",
+        new: "    let _ = others;",
         test: &["-p", "synced-mem", "--test", "machine", "no_failure_"],
     },
     Mutant {
@@ -767,26 +738,9 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "transfer: a device's bytes are filled without waiting",
         file: "crates/synced-mem/src/transfer.rs",
-        old: r#"        order(&mut copy.uses, &line, range, Access::Write, None)?;
-        if let Some(memory) = &copy.memory {"#,
+        old: "        order(\n            &mut copy.uses,\n            &line,\n            range,\n            Access::Write,\n            None,\n            &self.waits,\n        )?;\n        if let Some(memory) = &copy.memory {",
         new: "        if let Some(memory) = &copy.memory {",
         test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
-    },
-    Mutant {
-        name: "within: user code runs under the lock",
-        file: "crates/synced-mem/src/within.rs",
-        old: r#"        let aftermath = state.aftermath();
-        drop(state);
-"#,
-        new: r#"        let aftermath = state.aftermath();
-"#,
-        test: &[
-            "-p",
-            "synced-mem",
-            "--test",
-            "machine",
-            "an_observer_may_borrow_and_drop_the_last_handle",
-        ],
     },
     Mutant {
         name: "scope: the slices do not get the newest bytes",
@@ -874,11 +828,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "bounds: bytes on their way count as there",
         file: "crates/synced-mem/src/bounds.rs",
-        old: r#"            if self.settle_others(slot, &range).is_err() {
-                return;
-            }
-"#,
-        new: "",
+        old: "            self.settle_others(slot, &range)?;\n            self.replicas",
+        new: "            self.replicas",
         test: &[
             "-p",
             "synced-mem",
@@ -890,8 +841,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "queues: retired buffers pile up",
         file: "crates/synced-mem/src/queues.rs",
-        old: "while self.retired.len() > MOST_RETIRED {",
-        new: "while self.retired.len() > usize::MAX - 1 {",
+        old: "if self.retired.len() > MOST_RETIRED => {",
+        new: "if self.retired.len() > usize::MAX - 1 => {",
         test: &[
             "-p",
             "synced-mem",
@@ -943,8 +894,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "copies: bytes that arrived keep an earlier queue's mark",
         file: "crates/synced-mem/src/copies.rs",
-        old: "            ranges.remove(range);\n        }\n        match self.arriving",
-        new: "            let _ = &ranges;\n        }\n        match self.arriving",
+        old: "            arriving.ranges.remove(range);",
+        new: "            let _ = range;",
         test: &[
             "-p",
             "synced-mem",
@@ -956,8 +907,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "adopt: device memory is adopted and the fast pointer stays",
         file: "crates/synced-mem/src/memory/adopt.rs",
-        old: "        self.reset_fast();\n        self.with_mut(|state| state.adopt_device",
-        new: "        self.with_mut(|state| state.adopt_device",
+        old: "        self.reset_fast();\n        let mut offered = Some((block, owner));",
+        new: "        let mut offered = Some((block, owner));",
         test: &[
             "-p",
             "synced-mem",
@@ -969,8 +920,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "memory: reading all gives ranges up",
         file: "crates/synced-mem/src/memory.rs",
-        old: "            state.tidy(Sole::No);\n            self.fast.store",
-        new: "            state.tidy(Sole::Yes);\n            self.fast.store",
+        old: "|state| state.tidy(Sole::No), step",
+        new: "|state| state.tidy(Sole::Yes), step",
         test: &[
             "-p",
             "synced-mem",
@@ -982,8 +933,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "memory: reading a range gives ranges up",
         file: "crates/synced-mem/src/memory.rs",
-        old: "            let (start, _) = state.host(&state.check(&range)?, Intent::Read)?;\n            state.tidy(Sole::No);",
-        new: "            let (start, _) = state.host(&state.check(&range)?, Intent::Read)?;\n            state.tidy(Sole::Yes);",
+        old: "|state| state.tidy(Sole::No), step",
+        new: "|state| state.tidy(Sole::Yes), step",
         test: &[
             "-p",
             "synced-mem",
@@ -995,27 +946,14 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "memory: a device's read gives ranges up",
         file: "crates/synced-mem/src/memory.rs",
-        old: "Intent::Read, None)?;\n            state.tidy(Sole::No);",
-        new: "Intent::Read, None)?;\n            state.tidy(Sole::Yes);",
+        old: "|state| state.tidy(Sole::No), step",
+        new: "|state| state.tidy(Sole::Yes), step",
         test: &[
             "-p",
             "synced-mem",
             "--test",
             "promises",
             "a_token_stays_while_ranges_are_read",
-        ],
-    },
-    Mutant {
-        name: "ahead: a prefetch gives ranges up",
-        file: "crates/synced-mem/src/ahead.rs",
-        old: "state.tidy(Sole::No);",
-        new: "state.tidy(Sole::Yes);",
-        test: &[
-            "-p",
-            "synced-mem",
-            "--test",
-            "promises",
-            "a_token_stays_while_all_is_read",
         ],
     },
     Mutant {
@@ -1034,7 +972,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "transfer: a new block is used by other queues at once",
         file: "crates/synced-mem/src/transfer.rs",
-        old: "        copy.uses\n            .enter(&copy.home, whole.clone(), Access::Write, None);\n",
+        old: "        copy.uses.enter(\n            &copy.home,\n            whole.clone(),\n            Access::Write,\n            None,\n            &self.waits.clock,\n        );\n",
         new: "",
         test: &[
             "-p",

@@ -1,0 +1,210 @@
+//! How an operation on a memory runs: it is decided, entered and enqueued under the lock, and waited for outside it.
+//!
+//! An operation is a step that is taken under the lock. Where it needs a queue to have finished something it stops and
+//! says so; the lock is released, the queue waited for, and the step taken again from its start. So nothing that was
+//! found before a wait is believed after it, and what a step concludes, it concludes under one lock.
+//! It relies on `ordering` to end by a wait only what was entered before it. It decides nothing about bytes.
+
+use std::mem;
+use std::sync::PoisonError;
+
+use crate::Error;
+use crate::after::Aftermath;
+use crate::copies::Line;
+use crate::ordering::Waited;
+use crate::state::State;
+use crate::sync::Mutex;
+
+/// Why a step ended before its aim.
+pub(crate) enum Stop {
+    Fail(Error),
+    /// The step is to be taken again after this.
+    Wait(Wait),
+}
+
+/// Somebody has to wait for queues; `None` is the host.
+pub(crate) struct Wait {
+    by: Option<Line>,
+    queues: Vec<Line>,
+}
+
+/// A wait that has ended.
+struct Over {
+    by: Option<Line>,
+    began: u64,
+    finished: Vec<Line>,
+    failed: Option<(Line, Error)>,
+}
+
+enum Next<R, L> {
+    Done(Result<R, Error>, L),
+    Wait(Wait, u64),
+}
+
+/// What an operation leaves to do, after it has ended.
+enum Rest {
+    /// Only user code.
+    Tell(Aftermath),
+    /// Ranges to merge, memory to give back.
+    Tidy,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Fail(error)
+    }
+}
+
+impl Stop {
+    /// Stops when there are queues to wait for.
+    pub(crate) fn unless_waited(by: Option<&Line>, queues: Vec<Line>) -> Result<(), Stop> {
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let by = by.cloned();
+        Err(Stop::Wait(Wait { by, queues }))
+    }
+}
+
+/// For what is nobody's error: a failure is no result, and a wait is still waited for.
+pub(crate) fn unless_failed<R>(result: Result<R, Stop>) -> Result<Option<R>, Stop> {
+    match result {
+        Ok(result) => Ok(Some(result)),
+        Err(Stop::Fail(_)) => Ok(None),
+        Err(wait) => Err(wait),
+    }
+}
+
+impl Wait {
+    /// Waits. The lock is not held.
+    fn perform(self, began: u64) -> Over {
+        let Wait { by, queues } = self;
+        let (mut finished, mut failed) = (Vec::new(), None);
+        for line in queues {
+            let done = match &by {
+                None => line.queue().synchronize(),
+                Some(by) => by.queue().wait_for(&**line.queue()),
+            };
+            if let Err(error) = done {
+                failed = Some((line, error));
+                break;
+            }
+            finished.push(line);
+        }
+        Over {
+            by,
+            began,
+            finished,
+            failed,
+        }
+    }
+}
+
+/// The way to a state.
+pub(crate) trait Door {
+    /// Runs `step` while nobody else changes the state.
+    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
+}
+
+/// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
+impl Door for &Mutex<State> {
+    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
+        step(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Door for &mut State {
+    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
+        step(self)
+    }
+}
+
+/// Runs an operation to its end, and then what it left to do. `tidy` keeps the sets of ranges bounded; its failure is
+/// nobody's.
+pub(crate) fn act<R>(
+    mut door: impl Door,
+    mut tidy: impl FnMut(&mut State) -> Result<(), Stop>,
+    mut step: impl FnMut(&mut State) -> Result<R, Stop>,
+) -> Result<R, Error> {
+    let (result, rest) = run(&mut door, &mut step, State::rest);
+    let aftermath = match rest {
+        Some(Rest::Tell(aftermath)) => Some(aftermath),
+        Some(Rest::Tidy) => {
+            let _ = run(&mut door, &mut tidy, |_| ());
+            let _ = run(&mut door, &mut State::settle_retired, |_| ());
+            for leaving in door.with(|state| mem::take(&mut state.leaving)) {
+                let settled = leaving.settle();
+                door.with(|state| state.left(leaving, settled));
+            }
+            door.with(|state| {
+                state.is_tidying = false;
+                state.aftermath()
+            })
+        }
+        None => None,
+    };
+    if let Some(aftermath) = aftermath {
+        aftermath.run();
+    }
+    result
+}
+
+/// Takes a step until it has come to its end; then `last`, under the same lock.
+fn run<R, L>(
+    door: &mut impl Door,
+    step: &mut impl FnMut(&mut State) -> Result<R, Stop>,
+    last: impl Fn(&mut State) -> L,
+) -> (Result<R, Error>, L) {
+    let mut waited = Waited::default();
+    let mut over: Option<Over> = None;
+    loop {
+        let next = door.with(|state| {
+            if let Some(over) = over.take()
+                && let Err(error) = state.resume(over, &mut waited)
+            {
+                return Next::Done(Err(error), last(state));
+            }
+            state.waits.waited = mem::take(&mut waited);
+            let result = step(state);
+            waited = mem::take(&mut state.waits.waited);
+            match result {
+                Ok(result) => Next::Done(Ok(result), last(state)),
+                Err(Stop::Fail(error)) => Next::Done(Err(error), last(state)),
+                Err(Stop::Wait(wait)) => Next::Wait(wait, state.waits.clock.begin()),
+            }
+        });
+        match next {
+            Next::Done(result, last) => return (result, last),
+            Next::Wait(wait, began) => over = Some(wait.perform(began)),
+        }
+    }
+}
+
+impl State {
+    /// After a wait, well or not: what it has ended is forgotten, and nothing else.
+    fn resume(&mut self, over: Over, waited: &mut Waited<Line>) -> Result<(), Error> {
+        self.waits.clock.end(over.began);
+        for line in over.finished {
+            if over.by.is_none() {
+                self.finished(&line, over.began);
+            }
+            waited.add(over.by.clone(), line, over.began);
+        }
+        let Some((line, error)) = over.failed else {
+            return Ok(());
+        };
+        if over.by.is_none() {
+            self.distrust(&line);
+        }
+        Err(error)
+    }
+
+    /// One thread at a time tidies up, so that the others need not wait for what that waits for.
+    fn rest(&mut self) -> Option<Rest> {
+        if self.is_untidy() && !self.is_tidying {
+            self.is_tidying = true;
+            return Some(Rest::Tidy);
+        }
+        self.aftermath().map(Rest::Tell)
+    }
+}

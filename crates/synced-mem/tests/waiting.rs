@@ -1,0 +1,218 @@
+//! The memory's lock is not held while a device works: whoever needs no bytes from it goes on meanwhile.
+//!
+//! A kernel is stalled until another thread has done something with the same memory. Were the lock held, that thread
+//! would wait for the kernel and the kernel for the thread, until the kernel gives up.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use synced_mem::loopback::{Loopback, Mode, launch};
+use synced_mem::{Arg, Device, Error, Place, Queue, SharedMem, SyncedMem};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A kernel that waits to be told to go on, and tells whether it was in time.
+struct Stalled {
+    started: Receiver<()>,
+    go: Sender<()>,
+    in_time: Receiver<bool>,
+}
+
+impl Stalled {
+    /// Fills what it may write with `byte`, once it may.
+    fn launch<'a>(queue: &Arc<dyn Queue>, arg: Arg<'a>, byte: u8) -> Self {
+        let (start, started) = channel();
+        let (go, gone) = channel();
+        let (told, in_time) = channel();
+        launch(&**queue, [arg], move |args| {
+            start.send(()).ok();
+            told.send(gone.recv_timeout(PATIENCE).is_ok()).ok();
+            args[0].bytes_mut().fill(byte);
+        })
+        .unwrap();
+        Self {
+            started,
+            go,
+            in_time,
+        }
+    }
+
+    /// Runs `meanwhile` while the kernel works for `waiter`, on another thread.
+    fn during<R: Send>(self, waiter: impl FnOnce() -> R + Send, meanwhile: impl FnOnce()) -> R {
+        thread::scope(|scope| {
+            let waiter = scope.spawn(waiter);
+            self.started
+                .recv_timeout(PATIENCE)
+                .expect("the kernel runs");
+            meanwhile();
+            self.go.send(()).ok();
+            assert!(
+                self.in_time.recv().unwrap(),
+                "it had to wait for the device"
+            );
+            waiter.join().unwrap()
+        })
+    }
+}
+
+fn queue() -> Arc<dyn Queue> {
+    Loopback::new(Mode::Deferred).queue().unwrap()
+}
+
+/// Bytes 0..8 are being written by a stalled kernel.
+fn shared(queue: &Arc<dyn Queue>) -> (SharedMem, Stalled) {
+    let memory = SharedMem::from_vec(vec![1; 16]);
+    let mut token = memory.device_mut(queue, 0..8).unwrap();
+    let stalled = Stalled::launch(queue, token.arg_mut(), 7);
+    drop(token);
+    (memory, stalled)
+}
+
+fn is_conflict<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Conflict { .. }))
+}
+
+#[test]
+fn a_guard_is_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
+    let queue = queue();
+    let (memory, stalled) = shared(&queue);
+    let guard = memory.host_mut(8..16).unwrap();
+    let read = || memory.host(0..8).unwrap().to_vec();
+    let bytes = stalled.during(read, || {
+        drop(guard);
+        memory.host_mut(8..12).unwrap().fill(2);
+        assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
+        assert!(memory.valid_on(Place::Host), "its bytes are on the way");
+    });
+    assert_eq!(bytes, [7; 8]);
+}
+
+#[test]
+fn conflicts_and_timeouts_are_answered_meanwhile() {
+    let queue = queue();
+    let (memory, stalled) = shared(&queue);
+    let write = || {
+        memory
+            .host_mut(0..8)
+            .map(|mut bytes| bytes.fill(3))
+            .unwrap()
+    };
+    stalled.during(write, || {
+        assert!(is_conflict(memory.host(4..12)));
+        assert!(is_conflict(memory.device(&queue, 0..1)));
+        assert!(is_conflict(memory.check_write(7..8)));
+        assert!(is_conflict(memory.evict(Place::Host)));
+        let patient = memory.within(Duration::from_millis(1));
+        assert!(is_conflict(patient.host(0..8)));
+    });
+    assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+}
+
+#[test]
+fn two_threads_that_read_at_once_both_get_the_bytes() {
+    let queue = queue();
+    let mut memory = SyncedMem::new(8);
+    let mut token = memory.device_mut(&queue).unwrap();
+    let stalled = Stalled::launch(&queue, token.arg_mut(), 9);
+    drop(token);
+    let read = || assert_eq!(memory.host().unwrap(), [9; 8]);
+    let both = || {
+        thread::scope(|scope| {
+            scope.spawn(read);
+            read();
+        });
+    };
+    stalled.during(both, || {
+        assert_eq!(memory.stats().downloads().count(), 1);
+        assert!(memory.is_initialized());
+    });
+    assert_eq!(memory.stats().downloads().count(), 1);
+}
+
+#[test]
+fn a_foreign_queue_is_waited_for_with_the_lock_released() {
+    let (queue, foreign) = (queue(), queue());
+    let (memory, stalled) = shared(&queue);
+    let guard = memory.host_mut(8..16).unwrap();
+    let read = || drop(memory.device(&foreign, 0..8).unwrap());
+    stalled.during(read, || drop(guard));
+    assert_eq!(&*memory.host(0..8).unwrap(), [7; 8]);
+}
+
+#[test]
+fn the_host_is_evicted_with_the_lock_released() {
+    let queue = queue();
+    let (memory, stalled) = shared(&queue);
+    stalled.during(
+        || memory.evict(Place::Host).unwrap(),
+        || assert_eq!(memory.stats().frees().count(), 0),
+    );
+    assert!(!memory.range_valid_on(Place::Host, 0..1).unwrap());
+    assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
+}
+
+#[test]
+fn retired_batches_are_waited_for_with_the_lock_released() {
+    let queue = queue();
+    let other = SharedMem::new(8);
+    let mut token = other.device_mut(&queue, 0..8).unwrap();
+    let stalled = Stalled::launch(&queue, token.arg_mut(), 7);
+    let memory = SharedMem::new(8);
+    let adopt = || {
+        for batch in 0..4 {
+            memory.adopt_vec(vec![batch; 8]).unwrap();
+            memory.prefetch(&queue, 0..8).unwrap();
+        }
+    };
+    stalled.during(adopt, || {
+        assert_eq!(memory.len(), memory.host(0..8).unwrap().len())
+    });
+    drop(token);
+    assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+}
+
+#[test]
+fn a_borrow_whose_wait_fails_is_taken_back() {
+    let queue = queue();
+    let memory = SharedMem::from_vec(vec![1; 16]);
+    let mut token = memory.device_mut(&queue, 0..8).unwrap();
+    launch(&*queue, [token.arg_mut()], |_| panic!("broken")).unwrap();
+    drop(token);
+    assert!(memory.host(0..8).is_err());
+    memory.check_write(0..16).unwrap();
+    assert!(!memory.range_valid_on(Place::Host, 0..1).unwrap());
+    assert_eq!(&*memory.host(8..16).unwrap(), [1; 8]);
+}
+
+#[test]
+fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
+    let queue = queue();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    let mut token = memory.device_mut(&queue, 0..8).unwrap();
+    let (start, started) = channel();
+    let (go, gone) = channel::<()>();
+    launch(&*queue, [token.arg_mut()], move |_| {
+        start.send(()).ok();
+        gone.recv_timeout(PATIENCE).ok();
+        panic!("broken");
+    })
+    .unwrap();
+    drop(token);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| memory.host(0..8).map(drop));
+        started.recv_timeout(PATIENCE).unwrap();
+        let patient = scope.spawn(|| {
+            memory
+                .within(PATIENCE)
+                .device_overwrite(&queue, 0..8)
+                .is_ok()
+        });
+        // Most likely the other one waits by now; the test holds either way.
+        thread::sleep(Duration::from_millis(20));
+        go.send(()).unwrap();
+        assert!(reader.join().unwrap().is_err());
+        assert!(patient.join().unwrap());
+    });
+}
