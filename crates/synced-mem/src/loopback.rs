@@ -2,20 +2,22 @@
 //! It relies on `device` for those. All device bytes lie under the one lock of their machine, so that no misuse of a
 //! block is undefined behaviour: [`Loopback::misuses`] lists it. Device addresses are numbers that nothing points to;
 //! only host pointers are real.
-//! It leaves out speed: tasks run on whichever thread calls, one at a time, under that lock.
+//! It leaves out speed: tasks run on whichever thread calls, under that lock, and kernels on copies, without it.
 
 mod kernel;
 mod machine;
 mod memory;
 mod queue;
+mod run;
 mod task;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::fmt;
 use std::sync::Arc;
 
-use machine::{Machine, State};
+use machine::{Fault, Machine, State};
 use memory::Piece;
 use queue::LoopQueue;
 
@@ -123,7 +125,31 @@ impl Loopback {
     /// Makes a later call on this device fail with [`Error::Device`] and enqueue, or wait for, nothing: the next one
     /// for `nth` 1, the one after it for 2. Several may be told in advance.
     pub fn fail(&self, operation: Operation, nth: u64) {
-        self.machine.state().account(self.id).fail(operation, nth);
+        self.fail_as(operation, nth, Fault::Refused);
+    }
+
+    /// As [`fail`](Self::fail), but the call has enqueued its work, or done what it waits for, before it fails.
+    pub fn fail_late(&self, operation: Operation, nth: u64) {
+        self.fail_as(operation, nth, Fault::Reported);
+    }
+
+    /// Lets the work of a later call end half-way: an upload, a download, a copy or a fill moves the first half of its
+    /// bytes, a kernel does not run. The call itself succeeds, if it does not run the work; the queue fails from then on.
+    /// Calls that enqueue no bytes take no notice.
+    pub fn break_off(&self, operation: Operation, nth: u64) {
+        self.fail_as(operation, nth, Fault::BrokenOff);
+    }
+
+    fn fail_as(&self, operation: Operation, nth: u64, fault: Fault) {
+        let mut state = self.machine.state();
+        state.account(self.id).fail(operation, nth, fault);
+    }
+
+    /// From now on a block that is dropped is given out again by its queue, to the next allocation of that length: at
+    /// once, though the queue may carry work that uses it, and with what it then holds. So a stream-ordered allocator
+    /// does. That a block is used after it was dropped is then found out no more.
+    pub fn reuse_blocks(&self) {
+        self.machine.state().account(self.id).reuses = true;
     }
 
     /// How often an operation was called on this device so far, failed calls included.

@@ -1,14 +1,14 @@
 //! Kernels of a loopback device: closures over the slices that their arguments name.
-//! It relies on tokens for the arguments, and on `memory` for bytes that are carved by safe code only.
+//! It relies on tokens for the arguments, and on `memory` for their bytes, of which a kernel gets copies: it runs with
+//! nothing locked, and what it wrote is stored when it has ended.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::Operation;
-use super::memory::{Memory, POISON, Piece, freed};
+use super::memory::{Memory, POISON, Piece};
 use super::queue::LoopQueue;
 use super::task::Task;
 use crate::{Access, Arg, Error, Queue};
@@ -46,8 +46,17 @@ impl KernelArg<'_> {
 
 /// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). It is called with the bytes of `args`, in order.
 ///
-/// The kernel runs under the machine's lock: it must not use the machine, nor drop a queue, a block or a memory that
-/// does, or it waits for itself for ever.
+/// The kernel runs on whichever thread needs its work done, and nothing is locked meanwhile. What it may do:
+///
+/// | in a kernel | |
+/// |---|---|
+/// | wait for another thread, use a thread pool | yes |
+/// | enqueue work, launch, take a token, drop the last handle of a memory, of a block, of a queue | yes |
+/// | wait for another queue's work, of any machine | yes |
+/// | wait for its own end: synchronise its queue or one that waits for it, or what waits for such a queue, through any number of machines and of kernels that wait for each other | an error of the call: [`Error::Device`] |
+/// | hand such waiting to another thread, and wait for that thread | it hangs, because nobody can see it |
+///
+/// With [`Mode::Immediate`](super::Mode::Immediate) every call that enqueues waits for its work.
 ///
 /// A kernel that panics fails its queue. If it ran within this call, this call reports it. Otherwise every later
 /// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
@@ -69,7 +78,7 @@ pub fn launch<'a>(
     // Collected before the lock is taken: the iterator is the caller's code.
     let args: Vec<Arg<'_>> = args.into_iter().collect();
     let mut state = queue.device.machine.state();
-    state.call(device, Operation::Launch)?;
+    let called = state.call(device, Operation::Launch)?;
     let mut params = Vec::with_capacity(args.len());
     for arg in &args {
         if arg.queue() != queue.id {
@@ -90,8 +99,14 @@ pub fn launch<'a>(
         return Err(state.misuse(device, Operation::Launch, message));
     }
     let kernel = Box::new(kernel);
-    let position = state.enqueue(queue.id, Task::Launch(Launch { params, kernel }));
-    match state.take_failure(queue.id, position) {
+    let task = Task::Launch(Launch { params, kernel });
+    let position = queue.enqueue(state, called, task)?;
+    match queue
+        .device
+        .machine
+        .state()
+        .take_failure(queue.id, position)
+    {
         Some(message) => Err(Error::device(device, name, message)),
         None => Ok(()),
     }
@@ -133,105 +148,96 @@ impl fmt::Debug for Launch {
 }
 
 impl Launch {
-    /// Calls the kernel; fails with what it said when it panicked. What it had written by then stays.
-    pub(super) fn perform(self, memory: &mut Memory) -> Result<(), String> {
-        let mut slots = taken(memory, &self.params);
-        let mut parts: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
-        let mut args: Vec<KernelArg<'_>> = Vec::with_capacity(self.params.len());
-        for (index, Param { access, piece }) in self.params.iter().enumerate() {
-            args.push(match access {
-                Access::Read => KernelArg::Read(&[]),
-                Access::Write => KernelArg::Write(&mut []),
-            });
-            if let Some(Piece { slot, range }) =
-                piece.clone().filter(|piece| !piece.range.is_empty())
-            {
-                let access = *access;
-                let part = Part {
-                    index,
-                    access,
-                    range,
-                };
-                parts.entry(slot).or_default().push(part);
-            }
+    /// A kernel that fails at once, in the place of this one. This one is dropped when it would run, with nothing locked.
+    pub(super) fn broken_off(self, message: String) -> Self {
+        let Launch { params, kernel } = self;
+        let kernel = Box::new(move |_: &mut [KernelArg<'_>]| {
+            drop(kernel);
+            // Not `panic!`: it was asked for, so nothing is printed.
+            resume_unwind(Box::new(message))
+        });
+        Launch { params, kernel }
+    }
+
+    /// The kernel with its arguments' bytes, which are copies, so that others can use the machine while it runs.
+    pub(super) fn load(mut self, memory: &mut Memory) -> Loaded {
+        let bytes = |param: &mut Param| match &param.piece {
+            Some(piece) => match memory.read(piece) {
+                Some(bytes) => bytes.to_vec(),
+                None => {
+                    let poison = vec![POISON; piece.range.len()];
+                    // The misuse is told once.
+                    param.piece = None;
+                    poison
+                }
+            },
+            None => Vec::new(),
+        };
+        let bytes = self.params.iter_mut().map(bytes).collect();
+        Loaded {
+            launch: self,
+            bytes,
         }
-        for (slot, bytes) in &mut slots {
-            for (index, arg) in carve(bytes, parts.remove(slot).unwrap_or_default()) {
-                args[index] = arg;
-            }
-        }
-        let kernel = self.kernel;
+    }
+}
+
+/// A kernel that is ready to run.
+pub(super) struct Loaded {
+    launch: Launch,
+    /// By parameter.
+    bytes: Vec<Vec<u8>>,
+}
+
+impl Loaded {
+    /// Calls the kernel. No lock is held.
+    pub(super) fn run(self) -> Ran {
+        let Launch { params, kernel } = self.launch;
+        let mut bytes = self.bytes;
+        let args = params.iter().zip(&mut bytes);
+        let mut args: Vec<KernelArg<'_>> = args
+            .map(|(param, bytes)| match param.access {
+                Access::Read => KernelArg::Read(bytes),
+                Access::Write => KernelArg::Write(bytes),
+            })
+            .collect();
         // What the kernel leaves half done are bytes, which have no invariant.
         let result = catch_unwind(AssertUnwindSafe(|| kernel(&mut args)));
         drop(args);
-        for (slot, bytes) in slots {
-            memory.put_back(slot, bytes);
-        }
-        result.map_err(|panic| {
+        let result = result.map_err(|panic| {
             let text = format!("a kernel panicked: {}", message(panic.as_ref()));
             // The payload's destructor is user code too, and may panic in its turn.
             if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(second);
             }
             text
-        })
-    }
-}
-
-/// The slots that the parameters lie in, taken out; poison in the place of those that were freed.
-fn taken(memory: &mut Memory, params: &[Param]) -> BTreeMap<u64, Vec<u8>> {
-    let mut slots: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    for piece in params.iter().filter_map(|param| param.piece.as_ref()) {
-        if let Some(bytes) = slots.get_mut(&piece.slot) {
-            // Longer only if it is the poison of a freed slot.
-            bytes.resize(bytes.len().max(piece.range.end), POISON);
-            continue;
+        });
+        Ran {
+            params,
+            bytes,
+            result,
         }
-        let bytes = memory.take(piece.slot).unwrap_or_else(|| {
-            memory.misuses.push(freed(piece));
-            vec![POISON; piece.range.end]
-        });
-        slots.insert(piece.slot, bytes);
     }
-    slots
 }
 
-/// A range of a slot, for the argument of this index.
-struct Part {
-    index: usize,
-    access: Access,
-    range: Range<usize>,
+/// A kernel that has run, with what it wrote.
+pub(super) struct Ran {
+    params: Vec<Param>,
+    bytes: Vec<Vec<u8>>,
+    result: Result<(), String>,
 }
 
-/// Cuts the slices of the parts out of a slot. No part that is written overlaps another, so every part that is read
-/// lies within one of the gaps that the written ones leave.
-fn carve(bytes: &mut [u8], parts: Vec<Part>) -> Vec<(usize, KernelArg<'_>)> {
-    let (mut writes, reads): (Vec<Part>, Vec<Part>) = parts
-        .into_iter()
-        .partition(|part| part.access == Access::Write);
-    writes.sort_by_key(|part| part.range.start);
-    let mut args = Vec::with_capacity(writes.len() + reads.len());
-    let mut gaps: Vec<(usize, &[u8])> = Vec::with_capacity(writes.len() + 1);
-    let (mut rest, mut at) = (bytes, 0);
-    for part in writes {
-        let (gap, tail) = rest.split_at_mut(part.range.start - at);
-        let (own, tail) = tail.split_at_mut(part.range.len());
-        gaps.push((at, gap));
-        args.push((part.index, KernelArg::Write(own)));
-        (rest, at) = (tail, part.range.end);
+impl Ran {
+    /// Puts what was written in its place, also what a kernel had written before it panicked. Fails with what it said.
+    pub(super) fn store(self, memory: &mut Memory) -> Result<(), String> {
+        for (param, bytes) in self.params.iter().zip(&self.bytes) {
+            if let (Access::Write, Some(piece)) = (param.access, &param.piece)
+                && let Some(target) = memory.write(piece)
+            {
+                target.copy_from_slice(bytes);
+            }
+        }
+        self.result
     }
-    gaps.push((at, rest));
-    for part in reads {
-        let mut found = gaps.iter().filter_map(|(start, gap)| {
-            let from = part.range.start.checked_sub(*start)?;
-            gap.get(from..from + part.range.len())
-        });
-        let bytes = found
-            .next()
-            .expect("a read part lies between the written ones");
-        args.push((part.index, KernelArg::Read(bytes)));
-    }
-    args
 }
 
 /// What a panic says, if it says it in words.

@@ -1,11 +1,12 @@
-//! A loopback machine: the queues of its devices, what is pending on them, and the order in which it runs.
-//! It relies on `task` to perform the work and on `memory` for the bytes. One lock guards all of it.
+//! A loopback machine: its devices, their queues, what is pending on these, and which calls fail.
+//! It relies on `memory` for the bytes. One lock guards all of it; `run` runs what is pending.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::memory::Memory;
 use super::task::Task;
+use super::turns::Turn;
 use super::{Mode, OPERATIONS, Operation};
 use crate::{DeviceId, Error, QueueId};
 
@@ -17,11 +18,12 @@ const LIMIT: usize = usize::MAX / 8;
 pub(super) struct Machine {
     mode: Mode,
     state: Mutex<State>,
+    /// Signalled when a kernel has ended.
+    pub(super) ended: Condvar,
 }
 
 /// Everything that the lock guards.
 pub(super) struct State {
-    mode: Mode,
     accounts: BTreeMap<DeviceId, Account>,
     /// Ordered by identity, which is by age, so that a seed chooses the same queues in every process.
     lanes: BTreeMap<QueueId, Lane>,
@@ -35,24 +37,68 @@ pub(super) struct Account {
     pub(super) in_use: usize,
     pub(super) live: usize,
     calls: [u64; OPERATIONS],
-    /// The calls that shall fail, by their number.
-    failures: Vec<(Operation, u64)>,
+    /// The calls that shall fail, by their number, and how.
+    failures: Vec<(Operation, u64, Fault)>,
+    /// Whether blocks are given out again.
+    pub(super) reuses: bool,
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Before it has done anything.
+    Refused,
+    /// After it has done everything.
+    Reported,
+    /// Its work ends half-way, after the call has succeeded.
+    BrokenOff,
+}
+
+/// A call that goes on, and how it ends.
+pub(super) struct Called {
+    pub(super) operation: Operation,
+    /// Why it is told to fail, and how.
+    fault: Option<(Fault, String)>,
+}
+
+impl Called {
+    /// Whether the work of this call is broken off, and why.
+    pub(super) fn broken_off(&self) -> Option<String> {
+        let (fault, message) = self.fault.as_ref()?;
+        (*fault == Fault::BrokenOff).then(|| message.clone())
+    }
+
+    /// The end of a call that has done everything.
+    pub(super) fn end<T>(self, device: DeviceId, done: T) -> Result<T, Error> {
+        match self.fault {
+            Some((Fault::Reported, message)) => {
+                Err(Error::device(device, self.operation.name(), message))
+            }
+            _ => Ok(done),
+        }
+    }
 }
 
 /// What is pending on one queue.
-struct Lane {
+pub(super) struct Lane {
     device: DeviceId,
-    pending: VecDeque<Entry>,
-    /// How many entries have taken effect; the next has this position.
+    pub(super) pending: VecDeque<Entry>,
+    /// How many entries have taken effect; the next, or the kernel that runs, has this position.
     done: u64,
+    /// The kernel that runs, taken out of `pending`.
+    pub(super) running: Option<Turn>,
+    /// Slots with their lengths that were freed in order and may be given out again, where the device does that.
+    spare: Vec<(u64, usize)>,
     /// What went wrong here, and at which position.
     failed: Vec<(u64, String)>,
     /// Whether the queue's last handle is gone.
     closed: bool,
 }
 
-enum Entry {
+pub(super) enum Entry {
     Work(Task),
+    /// Work that is broken off: what is left of it, and what is said of it.
+    Broken(Task, String),
     /// Ready when the other queue has done this many entries.
     Wait {
         other: QueueId,
@@ -67,14 +113,14 @@ impl Machine {
             Mode::Immediate | Mode::Deferred => 0,
         };
         let state = State {
-            mode,
             accounts: BTreeMap::new(),
             lanes: BTreeMap::new(),
             memory: Memory::default(),
             random: Random(seed),
         };
         let state = Mutex::new(state);
-        Self { mode, state }
+        let ended = Condvar::new();
+        Self { mode, state, ended }
     }
 
     pub(super) fn mode(&self) -> Mode {
@@ -88,9 +134,9 @@ impl Machine {
 }
 
 impl Account {
-    pub(super) fn fail(&mut self, operation: Operation, nth: u64) {
+    pub(super) fn fail(&mut self, operation: Operation, nth: u64, fault: Fault) {
         let number = self.calls(operation).saturating_add(nth);
-        self.failures.push((operation, number));
+        self.failures.push((operation, number, fault));
     }
 
     pub(super) fn calls(&self, operation: Operation) -> u64 {
@@ -106,6 +152,7 @@ impl State {
             live: 0,
             calls: [0; OPERATIONS],
             failures: Vec::new(),
+            reuses: false,
         };
         self.accounts.insert(device, account);
     }
@@ -115,18 +162,27 @@ impl State {
         account.expect("a device is added before anybody can name it")
     }
 
-    /// Counts a call, and fails it if it was to fail.
-    pub(super) fn call(&mut self, device: DeviceId, operation: Operation) -> Result<(), Error> {
+    /// Counts a call, and refuses it if it was told to be refused.
+    pub(super) fn call(&mut self, device: DeviceId, operation: Operation) -> Result<Called, Error> {
         let account = self.account(device);
         account.calls[operation as usize] += 1;
-        let this = (operation, account.calls(operation));
-        let before = account.failures.len();
-        account.failures.retain(|failure| *failure != this);
-        if account.failures.len() == before {
-            return Ok(());
+        let number = account.calls(operation);
+        let this =
+            |failure: &(Operation, u64, Fault)| (failure.0, failure.1) == (operation, number);
+        let fault = account
+            .failures
+            .iter()
+            .find(|failure| this(failure))
+            .map(|failure| failure.2);
+        account.failures.retain(|failure| !this(failure));
+        let message = format!("call {number} was told to fail");
+        match fault {
+            Some(Fault::Refused) => Err(Error::device(device, operation.name(), message)),
+            fault => Ok(Called {
+                operation,
+                fault: fault.map(|fault| (fault, message)),
+            }),
         }
-        let message = format!("call {} was told to fail", this.1);
-        Err(Error::device(device, operation.name(), message))
     }
 
     pub(super) fn open(&mut self, queue: QueueId, device: DeviceId) {
@@ -134,6 +190,8 @@ impl State {
             device,
             pending: VecDeque::new(),
             done: 0,
+            running: None,
+            spare: Vec::new(),
             failed: Vec::new(),
             closed: false,
         };
@@ -154,49 +212,43 @@ impl State {
         lanes.map(|lane| lane.pending.len()).sum()
     }
 
-    /// Appends work to a queue and runs what the mode runs now; says which position it got.
-    pub(super) fn enqueue(&mut self, queue: QueueId, task: Task) -> u64 {
-        self.append(queue, Entry::Work(task))
-    }
-
-    /// Lets the queue wait for what is enqueued on the other now.
-    pub(super) fn wait(&mut self, queue: QueueId, other: QueueId) {
-        let until = self.lanes.get(&other).map_or(0, Lane::tail);
-        self.append(queue, Entry::Wait { other, until });
-    }
-
-    /// Frees a slot in the order of a queue: at once if the queue is over.
-    pub(super) fn free(&mut self, queue: QueueId, slot: u64) {
-        if self.lanes.contains_key(&queue) {
-            self.enqueue(queue, Task::Free(slot));
-        } else {
-            self.memory.free(slot);
-        }
-    }
-
-    fn append(&mut self, queue: QueueId, entry: Entry) -> u64 {
+    /// Appends to a queue; says which position it got.
+    pub(super) fn append(&mut self, queue: QueueId, entry: Entry) -> u64 {
         let lane = self.lane(queue);
         let position = lane.tail();
         lane.pending.push_back(entry);
-        match self.mode {
-            Mode::Immediate => self.run_until(queue, position + 1),
-            Mode::Deferred => {}
-            Mode::Random(_) => self.run_some(),
-        }
         position
     }
 
-    /// Runs everything that the queue carries and waits for; fails, now and always, if some of it failed.
-    pub(super) fn synchronize(&mut self, queue: QueueId) -> Result<(), String> {
-        if let Mode::Random(_) = self.mode {
-            self.run_some();
-        }
-        let tail = self.lane(queue).tail();
-        self.run_until(queue, tail);
+    /// A wait of the queue for what is enqueued on the other now.
+    pub(super) fn wait_for(&self, other: QueueId) -> Entry {
+        let until = self.lanes.get(&other).map_or(0, Lane::tail);
+        Entry::Wait { other, until }
+    }
+
+    /// Whether a queue has a handle or work, or has failed.
+    pub(super) fn knows(&self, queue: QueueId) -> bool {
+        self.lanes.contains_key(&queue)
+    }
+
+    /// What has gone wrong on a queue.
+    pub(super) fn failure(&mut self, queue: QueueId) -> Result<(), String> {
         match self.lane(queue).failed.first() {
             Some((_, message)) => Err(message.clone()),
             None => Ok(()),
         }
+    }
+
+    /// A slot that was freed in the queue's order, for its next block of this length.
+    pub(super) fn reuse(&mut self, queue: QueueId, len: usize) -> Option<u64> {
+        let spare = &mut self.lane(queue).spare;
+        let index = spare.iter().position(|(_, spare)| *spare == len)?;
+        Some(spare.swap_remove(index).0)
+    }
+
+    /// Keeps a slot for the queue's next block of this length. What the queue carries now may still use it.
+    pub(super) fn keep(&mut self, queue: QueueId, slot: u64, len: usize) {
+        self.lane(queue).spare.push((slot, len));
     }
 
     /// What went wrong at a position of a queue, if it has run: told to whoever asks, and then forgotten.
@@ -206,70 +258,56 @@ impl State {
         Some(failed.remove(index).1)
     }
 
-    fn lane(&mut self, queue: QueueId) -> &mut Lane {
+    pub(super) fn lane(&mut self, queue: QueueId) -> &mut Lane {
         let lane = self.lanes.get_mut(&queue);
         lane.expect("a queue is open as long as it has a handle or work")
     }
 
-    /// Runs a queue up to a position, and before each wait what it waits for, and nothing else. An entry waits only for
-    /// entries older than itself, so this ends.
-    fn run_until(&mut self, queue: QueueId, until: u64) {
-        let mut goals = vec![(queue, until)];
-        while let Some(&(queue, until)) = goals.last() {
-            if self.done(queue) >= until {
-                goals.pop();
-            } else if let Some(goal) = self.obstacle(queue) {
-                goals.push(goal);
-            } else {
-                self.step(queue);
-            }
-        }
+    /// How many entries run after a call: on average one, so that the backlog neither grows for ever nor vanishes.
+    pub(super) fn draw_count(&mut self) -> usize {
+        [0, 0, 1, 3][self.random.below(4)]
     }
 
-    /// Runs a random number of entries, each of a random queue among those that are ready. On average it runs one, so
-    /// that the backlog neither grows for ever nor vanishes.
-    fn run_some(&mut self) {
-        let count = [0, 0, 1, 3][self.random.below(4)];
-        for _ in 0..count {
-            let ready: Vec<QueueId> = self.ready().collect();
-            if ready.is_empty() {
-                return;
-            }
-            let chosen = self.random.below(ready.len());
-            self.step(ready[chosen]);
+    /// One of the queues that are ready, if any is.
+    pub(super) fn draw(&mut self) -> Option<QueueId> {
+        let ready: Vec<QueueId> = self.ready().collect();
+        if ready.is_empty() {
+            return None;
         }
+        let chosen = self.random.below(ready.len());
+        Some(ready[chosen])
     }
 
     fn ready(&self) -> impl Iterator<Item = QueueId> + '_ {
         let waiting = self
             .lanes
             .iter()
-            .filter(|(_, lane)| !lane.pending.is_empty());
+            .filter(|(_, lane)| !lane.pending.is_empty() && lane.running.is_none());
         waiting
             .map(|(queue, _)| *queue)
             .filter(|queue| self.obstacle(*queue).is_none())
     }
 
     /// How far a queue has come; one that is forgotten has done everything.
-    fn done(&self, queue: QueueId) -> u64 {
+    pub(super) fn done(&self, queue: QueueId) -> u64 {
         self.lanes.get(&queue).map_or(u64::MAX, |lane| lane.done)
     }
 
     /// What must run before the next entry of a queue can.
-    fn obstacle(&self, queue: QueueId) -> Option<(QueueId, u64)> {
+    pub(super) fn obstacle(&self, queue: QueueId) -> Option<(QueueId, u64)> {
         match self.lanes.get(&queue)?.pending.front()? {
             Entry::Wait { other, until } if self.done(*other) < *until => Some((*other, *until)),
-            Entry::Wait { .. } | Entry::Work(_) => None,
+            Entry::Wait { .. } | Entry::Work(_) | Entry::Broken(..) => None,
         }
     }
 
-    /// Runs the next entry of a queue, which is ready.
-    fn step(&mut self, queue: QueueId) {
-        let result = match self.lane(queue).pending.pop_front() {
-            Some(Entry::Work(task)) => task.perform(&mut self.memory),
-            Some(Entry::Wait { other, until }) => self.inherit(other, until),
-            None => return,
-        };
+    /// The kernel that a queue is at.
+    pub(super) fn running(&self, queue: QueueId) -> Option<Turn> {
+        self.lanes.get(&queue)?.running
+    }
+
+    /// The next entry of a queue has taken effect.
+    pub(super) fn advance(&mut self, queue: QueueId, result: Result<(), String>) {
         let lane = self.lane(queue);
         if let Err(message) = result {
             lane.failed.push((lane.done, message));
@@ -279,7 +317,7 @@ impl State {
     }
 
     /// A failure of what was waited for is a failure of the waiting queue.
-    fn inherit(&self, other: QueueId, until: u64) -> Result<(), String> {
+    pub(super) fn inherit(&self, other: QueueId, until: u64) -> Result<(), String> {
         let failed = self.lanes.get(&other).map(|lane| lane.failed.as_slice());
         let mut before = failed.into_iter().flatten().filter(|(at, _)| *at < until);
         before
@@ -289,17 +327,26 @@ impl State {
 
     /// A failed queue stays, because somebody may still wait for it.
     fn forget_if_over(&mut self, queue: QueueId) {
-        let over = |lane: &Lane| lane.closed && lane.pending.is_empty() && lane.failed.is_empty();
-        if self.lanes.get(&queue).is_some_and(over) {
-            self.lanes.remove(&queue);
+        let idle = |lane: &Lane| lane.pending.is_empty() && lane.running.is_none();
+        let over = |lane: &Lane| lane.closed && idle(lane) && lane.failed.is_empty();
+        if !self.lanes.get(&queue).is_some_and(over) {
+            return;
+        }
+        for (slot, _) in self
+            .lanes
+            .remove(&queue)
+            .into_iter()
+            .flat_map(|lane| lane.spare)
+        {
+            self.memory.free(slot);
         }
     }
 }
 
 impl Lane {
     /// The position that the next entry gets.
-    fn tail(&self) -> u64 {
-        self.done + self.pending.len() as u64
+    pub(super) fn tail(&self) -> u64 {
+        self.done + u64::from(self.running.is_some()) + self.pending.len() as u64
     }
 }
 

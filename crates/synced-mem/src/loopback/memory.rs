@@ -36,6 +36,15 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// Its first bytes.
+    pub(super) fn first(&self, len: usize) -> Self {
+        let start = self.range.start;
+        Self {
+            slot: self.slot,
+            range: start..start + len,
+        }
+    }
+
     /// Whether some byte belongs to both.
     pub(super) fn overlaps(&self, other: &Piece) -> bool {
         let start = self.range.start.max(other.range.start);
@@ -114,14 +123,14 @@ impl Memory {
     }
 
     /// The bytes of a slot, until [`put_back`](Self::put_back) returns them.
-    pub(super) fn take(&mut self, slot: u64) -> Option<Vec<u8>> {
+    fn take(&mut self, slot: u64) -> Option<Vec<u8>> {
         self.slots
             .get_mut(&slot)
             .map(|slot| std::mem::take(&mut slot.bytes))
     }
 
     /// Returns what [`take`](Self::take) took.
-    pub(super) fn put_back(&mut self, slot: u64, bytes: Vec<u8>) {
+    fn put_back(&mut self, slot: u64, bytes: Vec<u8>) {
         if let Some(slot) = self.slots.get_mut(&slot) {
             slot.bytes = bytes;
         }
@@ -129,7 +138,7 @@ impl Memory {
 }
 
 /// The misuse of touching a freed piece.
-pub(super) fn freed(piece: &Piece) -> String {
+fn freed(piece: &Piece) -> String {
     let Piece { slot, range } = piece;
     format!("bytes {range:?} of the block at {slot:#x} were used after it was freed")
 }

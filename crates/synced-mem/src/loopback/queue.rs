@@ -4,9 +4,9 @@
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
-use super::machine::{Machine, State};
+use super::machine::{Called, Entry, Machine, State};
 use super::memory::Piece;
 use super::task::{HostSource, HostTarget, Task};
 use super::{Loopback, Operation};
@@ -49,6 +49,33 @@ impl LoopQueue {
         }
     }
 
+    /// Enqueues the work of a call, and ends the call.
+    pub(super) fn enqueue(
+        &self,
+        state: MutexGuard<'_, State>,
+        called: Called,
+        task: Task,
+    ) -> Result<u64, Error> {
+        let entry = match called.broken_off() {
+            Some(message) => task.broken_off(message),
+            None => Entry::Work(task),
+        };
+        self.append(state, called, entry)
+    }
+
+    fn append(
+        &self,
+        state: MutexGuard<'_, State>,
+        called: Called,
+        entry: Entry,
+    ) -> Result<u64, Error> {
+        let device = self.device.id;
+        let position = self.device.machine.enqueue(state, self.id, entry);
+        let position =
+            position.map_err(|message| Error::device(device, called.operation.name(), message))?;
+        called.end(device, position)
+    }
+
     /// The block, if it is one of this machine.
     fn own<'a>(&self, block: &'a dyn Block) -> Option<&'a LoopBlock> {
         (block as &dyn Any)
@@ -89,16 +116,17 @@ impl LoopBlock {
 
 // SAFETY: the promises, by number.
 // 1: `id` and `device` are set once, by `new`, and the id is fresh.
-// 2: a lane is a FIFO of which only the front is taken (`State::step`).
+// 2: a lane is a FIFO of which only the front is taken, and not while a kernel of it runs (`Machine::step`).
 // 3: a wait is an entry of the lane, which is not passed before the other lane has come as far as its tail was; a queue
 //    of another machine or backend is synchronised.
-// 4: `State::synchronize` runs the lane to its tail; entries run under the lock, on the calling thread or on one that
-//    has released the lock since.
+// 4: `Machine::synchronize` runs the lane to its tail; entries run under the lock, or, kernels, between two locks, on the
+//    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
 // 6: host bytes are named by tasks only, and a task is gone once it has run.
-// 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do.
-// 8: every error returns before something is enqueued, but that of a kernel, which has run.
-// 9: nothing here names `SyncedMem` or `SharedMem`, and kernels must not use them either (`launch`).
+// 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do, or
+//    it is given out again by that lane only, whose work on the new block comes later.
+// 8: an error returns before something is enqueued, or after all of it is.
+// 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
 // 10: which machine a device belongs to is set once, and is all that is asked.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
@@ -112,29 +140,32 @@ unsafe impl Queue for LoopQueue {
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
         let device = self.device.id;
         let mut state = self.device.machine.state();
-        state.call(device, Operation::Alloc)?;
+        let called = state.call(device, Operation::Alloc)?;
         let account = state.account(device);
         let in_use = account.in_use.checked_add(len);
         let in_use = in_use.filter(|bytes| *bytes <= account.limit);
         let in_use = in_use.ok_or(Error::device_out_of_memory(device, len))?;
-        let slot = state.memory.allocate(device, len);
+        let reused = state.reuse(self.id, len);
+        let slot = reused.or_else(|| state.memory.allocate(device, len));
         let slot = slot.ok_or(Error::device_out_of_memory(device, len))?;
         let account = state.account(device);
         account.in_use = in_use;
         account.live += 1;
+        // A block that is not handed out is freed without the lock.
+        drop(state);
         let range = 0..len;
-        Ok(self.block(Piece { slot, range }, Some(self.id)))
+        called.end(device, self.block(Piece { slot, range }, Some(self.id)))
     }
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
         let device = self.device.id;
         let mut state = self.device.machine.state();
-        state.call(device, Operation::Adopt)?;
+        let called = state.call(device, Operation::Adopt)?;
         let Some(piece) = state.memory.find(device, address, len) else {
             let what = format!("no memory of this device: {len} bytes at {address:#x}");
             return Err(state.misuse(device, Operation::Adopt, &what));
         };
-        Ok(self.block(piece, None))
+        called.end(device, self.block(piece, None))
     }
 
     unsafe fn upload(
@@ -145,13 +176,13 @@ unsafe impl Queue for LoopQueue {
         len: usize,
     ) -> Result<(), Error> {
         let mut state = self.device.machine.state();
-        state.call(self.device.id, Operation::Upload)?;
+        let called = state.call(self.device.id, Operation::Upload)?;
         let to = self.piece(&mut state, Operation::Upload, to, at, len)?;
         // SAFETY: the caller's contract says that the bytes are readable and unchanged until a `synchronize` has
         // returned `Ok`. By then the task has run and is dropped (promise 4); until then they are as `new` wants them.
         let from = unsafe { HostSource::new(from, len) };
-        state.enqueue(self.id, Task::Upload { to, from });
-        Ok(())
+        self.enqueue(state, called, Task::Upload { to, from })
+            .map(drop)
     }
 
     unsafe fn download(
@@ -162,12 +193,12 @@ unsafe impl Queue for LoopQueue {
         len: usize,
     ) -> Result<(), Error> {
         let mut state = self.device.machine.state();
-        state.call(self.device.id, Operation::Download)?;
+        let called = state.call(self.device.id, Operation::Download)?;
         let from = self.piece(&mut state, Operation::Download, from, at, len)?;
         // SAFETY: as for `upload`: until then the bytes are writable, and used by nobody else.
         let to = unsafe { HostTarget::new(to, len) };
-        state.enqueue(self.id, Task::Download { from, to });
-        Ok(())
+        self.enqueue(state, called, Task::Download { from, to })
+            .map(drop)
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {
@@ -185,7 +216,7 @@ unsafe impl Queue for LoopQueue {
         len: usize,
     ) -> Result<(), Error> {
         let mut state = self.device.machine.state();
-        state.call(self.device.id, Operation::Copy)?;
+        let called = state.call(self.device.id, Operation::Copy)?;
         let to = self.piece(&mut state, Operation::Copy, to, to_at, len)?;
         let Some(from) = self.own(from) else {
             let what = "a block of a device that this queue does not reach";
@@ -196,39 +227,40 @@ unsafe impl Queue for LoopQueue {
             let what = "source and target overlap";
             return Err(state.misuse(self.device.id, Operation::Copy, what));
         }
-        state.enqueue(self.id, Task::Copy { to, from });
-        Ok(())
+        self.enqueue(state, called, Task::Copy { to, from })
+            .map(drop)
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
         let mut state = self.device.machine.state();
-        state.call(self.device.id, Operation::Fill)?;
+        let called = state.call(self.device.id, Operation::Fill)?;
         let piece = self.piece(&mut state, Operation::Fill, block, at, len)?;
-        state.enqueue(self.id, Task::Fill(piece));
-        Ok(())
+        self.enqueue(state, called, Task::Fill(piece)).map(drop)
     }
 
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
         let mut state = self.device.machine.state();
-        state.call(self.device.id, Operation::Wait)?;
+        let called = state.call(self.device.id, Operation::Wait)?;
         let sibling = (other as &dyn Any)
             .downcast_ref::<LoopQueue>()
             .filter(|other| Arc::ptr_eq(&other.device.machine, &self.device.machine));
         if let Some(other) = sibling {
-            state.wait(self.id, other.id);
-            return Ok(());
+            let wait = state.wait_for(other.id);
+            return self.append(state, called, wait).map(drop);
         }
         // Not under our lock: the other may be waiting for us just now.
         drop(state);
-        other.synchronize()
+        other.synchronize()?;
+        called.end(self.device.id, ())
     }
 
     fn synchronize(&self) -> Result<(), Error> {
         let (device, operation) = (self.device.id, Operation::Synchronize);
         let mut state = self.device.machine.state();
-        state.call(device, operation)?;
-        let result = state.synchronize(self.id);
-        result.map_err(|message| Error::device(device, operation.name(), message))
+        let called = state.call(device, operation)?;
+        let result = self.device.machine.synchronize(state, self.id);
+        result.map_err(|message| Error::device(device, operation.name(), message))?;
+        called.end(device, ())
     }
 }
 
@@ -260,7 +292,17 @@ impl Drop for LoopBlock {
         let account = state.account(self.device);
         account.in_use -= len;
         account.live -= 1;
-        state.free(queue, self.piece.slot);
+        let (slot, reuses) = (self.piece.slot, account.reuses);
+        if !state.knows(queue) {
+            state.memory.free(slot);
+        } else if reuses {
+            state.keep(queue, slot, len);
+        } else {
+            // Dropped within a kernel of this very queue it is freed once that has ended.
+            let _ = self
+                .machine
+                .enqueue(state, queue, Entry::Work(Task::Free(slot)));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 use std::ptr::NonNull;
 
 use super::kernel::Launch;
+use super::machine::Entry;
 use super::memory::{Memory, POISON, Piece};
 
 /// One piece of work.
@@ -81,8 +82,33 @@ impl HostTarget {
 }
 
 impl Task {
-    /// Performs it. Fails when a kernel panicked, with what it said.
-    pub(super) fn perform(self, memory: &mut Memory) -> Result<(), String> {
+    /// It, ending half-way; `message` says why. A kernel does not even begin.
+    pub(super) fn broken_off(self, message: String) -> Entry {
+        let half = match self {
+            Task::Upload { to, mut from } => {
+                from.len /= 2;
+                let to = to.first(from.len);
+                Task::Upload { to, from }
+            }
+            Task::Download { from, mut to } => {
+                to.len /= 2;
+                let from = from.first(to.len);
+                Task::Download { from, to }
+            }
+            Task::Copy { to, from } => {
+                let len = to.range.len() / 2;
+                let (to, from) = (to.first(len), from.first(len));
+                Task::Copy { to, from }
+            }
+            Task::Fill(piece) => Task::Fill(piece.first(piece.range.len() / 2)),
+            Task::Launch(launch) => return Entry::Work(Task::Launch(launch.broken_off(message))),
+            Task::Free(_) => return Entry::Work(self),
+        };
+        Entry::Broken(half, message)
+    }
+
+    /// Performs what is no kernel.
+    pub(super) fn perform(self, memory: &mut Memory) {
         match self {
             Task::Upload { to, from } => {
                 if let Some(bytes) = memory.write(&to) {
@@ -100,8 +126,7 @@ impl Task {
                 }
             }
             Task::Free(slot) => memory.free(slot),
-            Task::Launch(launch) => return launch.perform(memory),
+            Task::Launch(_) => unreachable!("a kernel runs unlocked"),
         }
-        Ok(())
     }
 }

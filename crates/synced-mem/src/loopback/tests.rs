@@ -1,8 +1,10 @@
 //! Tests of the loopback as a tool: when work runs, limits, failures, misuses and kernels.
 //! What it promises as a backend is tested by the conformance suite.
 
+mod faults;
 mod kernels;
 mod order;
+mod unlocked;
 mod uses;
 
 use std::ptr::NonNull;

@@ -275,9 +275,9 @@ pub(super) const ROWS: &[Mutant] = &[
     },
     Mutant {
         name: "loopback: deferred work runs at once",
-        file: "crates/synced-mem/src/loopback/machine.rs",
+        file: "crates/synced-mem/src/loopback/run.rs",
         old: "Mode::Deferred => {}",
-        new: "Mode::Deferred => self.run_some(),",
+        new: "Mode::Deferred => drop(self.run_some(state)),",
         test: &[
             "-p",
             "synced-mem",
@@ -312,7 +312,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "loopback: one injected failure clears the others",
         file: "crates/synced-mem/src/loopback/machine.rs",
-        old: "account.failures.retain(|failure| *failure != this);",
+        old: "account.failures.retain(|failure| !this(failure));",
         new: "account.failures.clear();",
         test: &[
             "-p",
@@ -348,8 +348,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "loopback: a block is freed out of order",
         file: "crates/synced-mem/src/loopback/queue.rs",
-        old: "state.free(queue, self.piece.slot);",
-        new: "state.memory.free(self.piece.slot);",
+        old: "if !state.knows(queue) {",
+        new: "if !reuses {",
         test: &["-p", "blob-tests", "every_mode_of_the_loopback_conforms"],
     },
     Mutant {
@@ -375,6 +375,44 @@ pub(super) const ROWS: &[Mutant] = &[
             "--lib",
             "a_limit_counts_blocks_until_they_are_dropped",
         ],
+    },
+    Mutant {
+        name: "loopback: a kernel's thread waits for itself",
+        file: "crates/synced-mem/src/loopback/turns.rs",
+        old: "if *runner == own {",
+        new: "if *runner == own && false {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--lib",
+            "a_kernel_may_use_another_queue",
+        ],
+    },
+    Mutant {
+        name: "loopback: only a thread's own kernels are seen",
+        file: "crates/synced-mem/src/loopback/turns.rs",
+        old: "Some(next) => wanted = *next,",
+        new: "Some(_) => break,",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--lib",
+            "kernels_that_wait_for_each_others",
+        ],
+    },
+    Mutant {
+        name: "loopback: no block is given out again",
+        file: "crates/synced-mem/src/loopback/machine.rs",
+        old: "position(|(_, spare)| *spare == len)",
+        new: "position(|(_, spare)| *spare >= len && false)",
+        test: &["-p", "synced-mem", "--lib", "blocks_are_given_out_again"],
+    },
+    Mutant {
+        name: "loopback: what a kernel wrote is lost",
+        file: "crates/synced-mem/src/loopback/kernel.rs",
+        old: "target.copy_from_slice(bytes);",
+        new: "let _ = (target, bytes);",
+        test: &["-p", "synced-mem", "--lib", "a_kernel_sees_its_arguments"],
     },
     Mutant {
         name: "loopback: a use after free goes unnoticed",
