@@ -34,6 +34,8 @@ mod npz_hostile;
 mod reasons;
 mod review;
 mod safetensors_header;
+#[cfg(unix)]
+mod scarce;
 mod support;
 mod synced;
 mod synced_blobs;

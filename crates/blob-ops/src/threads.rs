@@ -1,10 +1,14 @@
-//! Pieces of work to threads: how many a piece of work is worth, and running them on the caller's pool.
+//! Pieces of work to threads: how many a piece of work is worth, and running them on the caller's pool, or on the
+//! calling thread alone where no pool can be started.
 //!
 //! The only place that names rayon; kernels below know no threads. Work is cut in two until one piece is left, so there
 //! is no list of pieces and nothing here allocates. Nobody calls it while holding a memory's lock (guards are no locks):
 //! a thread that waits for its half may take up any other work meanwhile.
 
+use std::error::Error;
 use std::ops::Range;
+use std::panic::catch_unwind;
+use std::sync::OnceLock;
 
 /// Less work than this stays on one thread: 64 KiB handed to two threads took 25 times as long as on one (2 cores of an
 /// AMD EPYC, merge of 128 × (32 + 32) f32).
@@ -23,10 +27,31 @@ pub(crate) fn pieces(bytes: usize) -> usize {
     if bytes < SMALL {
         return 1;
     }
-    match rayon::current_num_threads() {
+    match threads() {
         1 => 1,
         threads => (bytes / PIECE).clamp(1, threads * PER_THREAD),
     }
+}
+
+/// The threads of the current pool; 1 where there is no pool, because its threads cannot be started.
+fn threads() -> usize {
+    let in_a_pool = rayon::current_thread_index().is_some();
+    match in_a_pool || global_pool_runs() {
+        true => rayon::current_num_threads(),
+        false => 1,
+    }
+}
+
+/// Whether rayon's global pool runs. rayon panics on every use of it where its threads could not be started, as under a
+/// limit of processes or of memory. So it is built here, where a failure is a value.
+fn global_pool_runs() -> bool {
+    static RUNS: OnceLock<bool> = OnceLock::new();
+    *RUNS.get_or_init(|| match rayon::ThreadPoolBuilder::new().build_global() {
+        Ok(()) => true,
+        // Built before, by the caller perhaps. Whether that failed shows only in its use.
+        Err(error) if error.source().is_none() => catch_unwind(rayon::current_num_threads).is_ok(),
+        Err(_) => false,
+    })
 }
 
 /// Runs both: on two threads of the current pool where it has them, else here and in order.
@@ -34,7 +59,7 @@ pub(crate) fn both<L: Send, R: Send>(
     left: impl FnOnce() -> L + Send,
     right: impl FnOnce() -> R + Send,
 ) -> (L, R) {
-    match rayon::current_num_threads() {
+    match threads() {
         1 => (left(), right()),
         _ => rayon::join(left, right),
     }

@@ -1,0 +1,108 @@
+//! Where the system starts no threads, as in a container with a limit of processes, everything runs on one: the same
+//! bits, and no panic. Each case is a process of its own, whose user may have that one.
+//!
+//! Relies on `prlimit` of util-linux. No such limit binds root, whose cases run as a user without processes.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use blob_core::{AnyBlob, DType, Shape};
+use blob_ops::Part;
+
+use crate::support::{data, ran, report};
+
+/// Asks this binary for what operations make, in place of testing.
+const ASKED: &str = "BLOB_TEST_SCARCE";
+
+/// Has no processes, as far as anyone knows.
+const LONELY: u32 = 0x5C_A2CE;
+
+/// The command, by a user who may have no more than this process.
+fn scarce(command: &Command) -> Command {
+    let mut limited = Command::new("prlimit");
+    limited.arg("--nproc=1").arg(command.get_program());
+    limited.args(command.get_args());
+    limited.current_dir(command.get_current_dir().unwrap_or(&data("")));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    let is_root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    if is_root {
+        limited.uid(LONELY).gid(LONELY);
+    }
+    limited
+}
+
+/// Whether the limit binds here, and such a user may run what we built. Else it is said what is not tested.
+fn binds(what: &str) -> bool {
+    let why = |why: &str| {
+        report(&format!(
+            "NOT TESTED: {what} where no threads start ({why})"
+        ));
+        false
+    };
+    let mut another = Command::new("sh");
+    another.args(["-c", "true | true && echo another"]);
+    let mut ours = Command::new(std::env::current_exe().expect("a running test has a file"));
+    ours.arg("--list");
+    match (scarce(&another).output(), scarce(&ours).output()) {
+        (Err(error), _) | (_, Err(error)) => why(&format!("prlimit: {error}")),
+        (Ok(another), _) if another.stdout.starts_with(b"another") => {
+            why("a limit of processes does not bind")
+        }
+        (_, Ok(ours)) if !ours.status.success() => why("another user may not run what is built"),
+        _ => true,
+    }
+}
+
+/// Bytes of all kinds of work that threads share, more than one piece of each.
+fn results() -> String {
+    let shape = Shape::new([1024, 1024]).expect("a shape");
+    let bytes: Vec<u8> = (0..4u32 << 20)
+        .map(|i| (i.wrapping_mul(i) % 251) as u8 % 127)
+        .collect();
+    let blob = AnyBlob::from_vec(shape, DType::F32, bytes).expect("whole elements");
+    let halves = blob_ops::split(&blob, 1, &[500, 524]).expect("parts");
+    let turned = blob_ops::transpose(&blob, 0, 1).expect("turned");
+    let merged = blob_ops::merge(&[&turned, &blob], 1).expect("merged");
+    let mut added = blob_ops::convert(&blob, DType::F64).expect("converted");
+    let other = blob_ops::convert(&merged, DType::F64).expect("converted");
+    let other = blob_ops::split(&other, 1, &[1024, 1024]).expect("parts");
+    blob_ops::axpy(&mut added, 3, &other[0], Part::Data).expect("added");
+    let mut hash = blake3::Hasher::new();
+    for blob in [&halves[0], &halves[1], &turned, &merged, &added] {
+        hash.update(&blob.data_bytes().expect("memory"));
+    }
+    let sum = blob_ops::asum(&added, Part::Data).expect("a sum");
+    let squares = blob_ops::sumsq(&merged, Part::Data).expect("a sum");
+    format!("{} {sum:?} {squares:?}", hash.finalize())
+}
+
+#[test]
+fn answers_where_it_is_asked() {
+    if std::env::var_os(ASKED).is_some() {
+        let another = std::thread::Builder::new().spawn(|| ()).is_ok();
+        println!("\nanother thread: {another}, {}", results());
+    }
+}
+
+#[test]
+fn operations_go_on_alone_with_the_same_bits() {
+    if !binds("operations") {
+        return;
+    }
+    let mut asked = Command::new(std::env::current_exe().expect("a running test has a file"));
+    asked.args(["--exact", "scarce::answers_where_it_is_asked"]);
+    asked
+        .args(["--nocapture", "--test-threads=1"])
+        .env(ASKED, "1");
+    let ran = ran(scarce(&asked), b"");
+    let want = format!("another thread: false, {}", results());
+    assert!(ran.out.lines().any(|line| line == want), "{want}, {ran:?}");
+    report("scarce threads: merge, split, transpose, convert, axpy and sums on one thread");
+}
