@@ -19,6 +19,7 @@ mod narrow;
 pub(crate) mod order;
 pub(crate) mod permute;
 pub(crate) mod reduce;
+mod stores;
 pub(crate) mod sums;
 #[cfg(any(
     target_arch = "x86_64",
@@ -44,6 +45,7 @@ use reduce::Wide;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
+pub(crate) use stores::Stores;
 use transpose::Block;
 
 /// The environment variable that lowers the instruction set: `portable`, `avx2`, `avx512` or `neon`.
@@ -109,15 +111,15 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// From here on what is written first is out of the caches before the last is: writing past them saves reading
-    /// each line before it is overwritten, a quarter to a third of the time (kernels.md, 5.1).
+    /// From here on what is written first is out of the caches before the last is: where the processor streams, writing
+    /// past them saves reading each line before it is overwritten, a quarter to a third of the time (kernels.md, 5.1).
     const LARGE: usize = 32 << 20;
 
     /// For a move of so many bytes.
     pub(crate) fn of(bytes: usize) -> Self {
-        match bytes < Self::LARGE {
-            true => Store::Cached,
-            false => Store::Past,
+        match bytes >= Self::LARGE && Stores::here() == Stores::Streaming {
+            true => Store::Past,
+            false => Store::Cached,
         }
     }
 
@@ -166,7 +168,8 @@ impl Isa {
         *CHOSEN.get_or_init(|| match std::env::var_os(SWITCH) {
             None => Isa::best(),
             Some(ceiling) => Isa::choose(&ceiling.to_string_lossy()).unwrap_or_else(|| {
-                say_unknown(&ceiling.to_string_lossy());
+                let names = "portable, avx2, avx512, neon";
+                say_unknown(SWITCH, &ceiling.to_string_lossy(), names, "portable");
                 Isa::Portable
             }),
         })
@@ -327,10 +330,8 @@ impl Isa {
 }
 
 /// A switch without effect would be taken for one that works.
-fn say_unknown(ceiling: &str) {
-    let line = format!(
-        "blob-ops: {SWITCH}={ceiling} is none of portable, avx2, avx512, neon; running portable\n"
-    );
+fn say_unknown(switch: &str, value: &str, names: &str, runs: &str) {
+    let line = format!("blob-ops: {switch}={value} is none of {names}; running {runs}\n");
     // Whoever closed stderr does not want to know.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -26,12 +26,13 @@
 //! | change the dtype | [`convert`], [`convert_checked`] |
 //!
 //! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it on
-//! the caller's. Below 1 MiB it stays on the calling thread.
+//! the caller's. Below 1 MiB it stays on the calling thread, and so does everything where the system starts no threads.
 //!
 //! **Bits.** Every result has the same bits on every machine, for every number of threads, every instruction set and
 //! every way to cut the bytes. The environment variable `BLOB_OPS_ISA=portable|avx2|avx512|neon` lowers the instruction
 //! set, for tests: the best of this machine not above it runs, `portable` where another kind of machine has it. Another
-//! name is `portable`, said once on stderr.
+//! name is `portable`, said once on stderr. `BLOB_OPS_STORES=streaming|ordinary` names how results that no cache holds
+//! are written, past the caches or through them; by itself each processor takes what was measured to suit it.
 //!
 //! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`clear`], [`update`] and [`convert`] leave a part that was
 //! never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
@@ -92,4 +93,9 @@ pub use unfit::{Argument, Unfit};
 /// The instruction set that this process uses: `portable`, `avx2`, `avx512` or `neon`.
 pub fn instruction_set() -> &'static str {
     cpu::Isa::detect().name()
+}
+
+/// How this process writes results that no cache holds: `streaming`, past the caches, or `ordinary`.
+pub fn stores() -> &'static str {
+    cpu::Stores::here().name()
 }

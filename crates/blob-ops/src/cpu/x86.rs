@@ -9,9 +9,10 @@
 
 mod moves;
 
+use super::stores::Processor;
 use super::transpose::Block;
 use super::{Kernel, Machine};
-use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+use std::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
 
 /// Proof that this machine runs AVX2, and FMA, which came with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +70,20 @@ impl Avx512 {
         // machine has named all seven; they do not go away.
         unsafe { with_avx512(kernel) }
     }
+}
+
+/// What this processor says of itself; nothing under Miri, which has none.
+pub(crate) fn processor() -> Option<Processor> {
+    if cfg!(miri) {
+        return None;
+    }
+    #[allow(unused_unsafe)] // later than the oldest Rust promised, it is a safe function
+    let leaf = |leaf| {
+        // SAFETY: every x86-64 has the instruction and the leaves 0 and 1; it touches no memory.
+        unsafe { __cpuid(leaf) }
+    };
+    let (name, about) = (leaf(0), leaf(1));
+    Some(Processor::new([name.ebx, name.edx, name.ecx], about.eax))
 }
 
 /// A machine with AVX2. Private, and only `Avx2::run` names it, so that its methods run where a token exists.

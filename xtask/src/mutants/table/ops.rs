@@ -277,7 +277,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "the switch: a name that is none is not said",
         file: "crates/blob-ops/src/cpu.rs",
-        old: "say_unknown(&ceiling.to_string_lossy());",
+        old: r#"say_unknown(SWITCH, &ceiling.to_string_lossy(), names, "portable");"#,
         new: "",
         test: &[
             "-p",

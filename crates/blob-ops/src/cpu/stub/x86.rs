@@ -1,6 +1,7 @@
 //! The tokens of `x86.rs` where there is no x86-64: they never exist, so nothing asks which machine this is.
 
 use super::Kernel;
+use super::stores::Processor;
 
 /// Never exists here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,6 +10,11 @@ pub(crate) enum Avx2 {}
 /// Never exists here.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Avx512 {}
+
+/// Nothing is known of other processors.
+pub(crate) fn processor() -> Option<Processor> {
+    None
+}
 
 impl Avx2 {
     pub(crate) fn detect() -> Option<Self> {
