@@ -8,6 +8,7 @@
 use crate::{Argument, Error, Part, Unfit};
 use blob_core::{AnyBlob, Ref, RefMut};
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut, Range};
 
 /// The guards of up to so many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
@@ -148,26 +149,38 @@ impl Part {
             let memory = memory!(self, blob);
             (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
         });
-        let shared: SmallVec<[_; FEW]> = shared.collect();
-        for (at, &(index, memory)) in shared.iter().enumerate() {
-            let mut before = shared[..at].iter();
-            if let Some(&(with, _)) = before.find(|(_, other)| other.ptr_eq(memory)) {
-                return Err(Error::Unfit {
-                    op,
-                    argument: Argument::Part(index),
-                    unfit: Unfit::Shared {
-                        with: Argument::Part(with),
-                    },
-                });
-            }
+        let mut shared: SmallVec<[_; FEW]> = shared.collect();
+        match first_twice(&mut shared, |one, other| one.ptr_cmp(other)) {
+            None => Ok(()),
+            Some((with, index)) => Err(Error::Unfit {
+                op,
+                argument: Argument::Part(index),
+                unfit: Unfit::Shared {
+                    with: Argument::Part(with),
+                },
+            }),
         }
-        Ok(())
     }
 
     /// Whether it was never touched: all zeros, and no memory taken.
     pub(crate) fn is_untouched(self, blob: &AnyBlob) -> bool {
         !memory!(self, blob).is_initialized()
     }
+}
+
+/// The first place whose value stands at an earlier one too, after the earliest of these. The places are given in
+/// order, each with its value; time as for sorting them, and no memory.
+fn first_twice<T>(
+    places: &mut [(usize, T)],
+    mut order: impl FnMut(&T, &T) -> Ordering,
+) -> Option<(usize, usize)> {
+    places.sort_unstable_by(|(at, one), (behind, other)| order(one, other).then(at.cmp(behind)));
+    let neighbours = places.windows(2).filter_map(|pair| match pair {
+        [(with, one), (at, other)] if order(one, other).is_eq() => Some((*with, *at)),
+        _ => None,
+    });
+    // The second of those that are equal comes first among their later ones, and its neighbour is the earliest.
+    neighbours.min_by_key(|(_, at)| *at)
 }
 
 /// The data to read and write, and the diff to read, which a borrow of the blob as a whole would not give at once.
@@ -188,5 +201,58 @@ fn memory_error(op: &'static str, argument: Argument, error: impl Into<blob_core
         op,
         argument,
         error: error.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// By looking at each place once.
+    fn first_by_table(values: &[u32]) -> Option<(usize, usize)> {
+        let mut seen = HashMap::new();
+        values.iter().enumerate().find_map(|(at, value)| {
+            let with = *seen.entry(value).or_insert(at);
+            (with != at).then_some((with, at))
+        })
+    }
+
+    #[test]
+    fn the_first_place_that_repeats_an_earlier_one() {
+        for values in [
+            &[][..],
+            &[7],
+            &[7, 7],
+            &[1, 2, 3],
+            &[3, 2, 1, 2, 3],
+            &[9, 5, 9, 5, 1, 9],
+            &[5, 9, 9, 5, 5],
+            &[1, 2, 3, 4, 5, 0, 4, 3],
+        ] {
+            let mut places: Vec<_> = values.iter().copied().enumerate().collect();
+            let found = first_twice(&mut places, u32::cmp);
+            assert_eq!(found, first_by_table(values), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn many_places_are_compared_as_often_as_a_sort_does() {
+        let count = 1 << 14;
+        let values: [fn(usize) -> u32; 4] = [
+            |at| (at as u32).wrapping_mul(0x9E37_79B9),
+            |at| at as u32,
+            |at| at as u32 / 2,
+            |_| 1,
+        ];
+        for value in values {
+            let mut places: Vec<_> = (0..count).map(|at| (at, value(at))).collect();
+            let mut compared = 0;
+            first_twice(&mut places, |one: &u32, other| {
+                compared += 1;
+                one.cmp(other)
+            });
+            assert!(compared <= 2 * count * 14, "{compared} of {count} places");
+        }
     }
 }

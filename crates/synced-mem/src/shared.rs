@@ -8,6 +8,7 @@ mod copy;
 #[allow(unsafe_code)]
 pub(crate) mod guards;
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -96,6 +97,11 @@ impl SharedMem {
     /// Whether both handles lead to the same memory.
     pub fn ptr_eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
+    pub fn ptr_cmp(&self, other: &Self) -> Ordering {
+        Arc::as_ptr(&self.inner).cmp(&Arc::as_ptr(&other.inner))
     }
 
     /// How many handles and live guards lead to this memory.

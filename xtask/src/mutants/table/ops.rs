@@ -362,4 +362,32 @@ pub(super) const ROWS: &[Mutant] = &[
         new: "M::FUSED",
         test: &["-p", "blob-ops", "squares_of_f64_are_rounded"],
     },
+    Mutant {
+        name: "threads: a pool that could not be started is used",
+        file: "crates/blob-ops/src/threads.rs",
+        old: "Err(_) => false,",
+        new: "Err(_) => true,",
+        test: &["-p", "blob-tests", "operations_go_on_alone"],
+    },
+    Mutant {
+        name: "stores: every processor streams",
+        file: "crates/blob-ops/src/cpu/stores.rs",
+        old: "_ => Stores::Ordinary,",
+        new: "_ => Stores::Streaming,",
+        test: &["-p", "blob-ops", "streaming_only_where"],
+    },
+    Mutant {
+        name: "stores: a family above 15 is not added up",
+        file: "crates/blob-ops/src/cpu/stores.rs",
+        old: "family: family + extended",
+        new: "family",
+        test: &["-p", "blob-ops", "streaming_only_where"],
+    },
+    Mutant {
+        name: "split: of several that share a memory another is named",
+        file: "crates/blob-ops/src/place.rs",
+        old: "neighbours.min_by_key(|(_, at)| *at)",
+        new: "neighbours.max_by_key(|(_, at)| *at)",
+        test: &["-p", "blob-ops", "the_first_place_that_repeats"],
+    },
 ];
