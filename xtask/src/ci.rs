@@ -105,7 +105,7 @@ impl Machine {
             &std::env::current_dir()?,
         );
         let real_data = real_data.map_err(|gap| gaps.push(gap)).ok();
-        let has_other_target = has_target(OTHER_TARGET)?;
+        let has_other_target = shell::has_target(OTHER_TARGET)?;
         if !has_other_target {
             gaps.push(OTHER_TARGET_ABSENT.to_string());
         }
@@ -143,12 +143,6 @@ fn real_data(variable: Option<OsString>, here: &Path) -> std::result::Result<Pat
     folder
         .canonicalize()
         .map_err(|error| format!("real files: {}: {error}", folder.display()))
-}
-
-fn has_target(target: &str) -> Result<bool> {
-    let folder =
-        shell::read(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
-    Ok(Path::new(folder.trim()).is_dir())
 }
 
 fn promised_rust(metadata: &serde_json::Value) -> String {

@@ -84,7 +84,7 @@ const TASKS: &[Task] = &[
     Task {
         name: "dist",
         arguments: "",
-        about: "the released tool with completions and man pages, in target/dist",
+        about: "the released tool, static where it can be, with completions and man pages, in target/dist",
         run: dist::run,
     },
 ];

@@ -109,6 +109,13 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
     Ok(PathBuf::from(directory))
 }
 
+/// Whether this target's standard library is installed.
+pub(crate) fn has_target(target: &str) -> Result<bool> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", target]);
+    Ok(Path::new(read(&mut rustc)?.trim()).is_dir())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
