@@ -47,12 +47,11 @@ fn main() {
         return;
     }
     let bench = Bench::new(options.rounds);
-    for text in [
-        format!("machine: {}", table::machine()),
-        format!("blob's instruction set: {}", blob_ops::instruction_set()),
+    let about = [
         format!("blob: medians of {} pairs", options.rounds),
         format!("blob's memory: {}", measure::memory()),
-    ] {
+    ];
+    for text in table::machine().into_iter().chain(about) {
         println!("{}{text}", if options.tsv { "about\t" } else { "" });
     }
     for mut section in sections(&options) {

@@ -5,8 +5,10 @@ pub(crate) struct Row {
     name: String,
     value: f64,
     unit: &'static str,
-    bar: f64,
+    /// None where the figure only stands beside another one.
+    bar: Option<f64>,
     low_is_good: bool,
+    note: String,
 }
 
 impl Row {
@@ -15,8 +17,9 @@ impl Row {
             name: name.to_owned(),
             value,
             unit,
-            bar,
+            bar: Some(bar),
             low_is_good: true,
+            note: String::new(),
         }
     }
 
@@ -27,12 +30,30 @@ impl Row {
         }
     }
 
-    fn verdict(&self) -> &'static str {
-        match (self.low_is_good, self.value <= self.bar) {
-            (true, true) | (false, false) => "ok",
-            _ if self.value == self.bar => "ok",
-            _ => "MISSED",
+    /// A figure that no bar judges.
+    pub(crate) fn beside(name: &str, value: f64, unit: &'static str) -> Self {
+        Self {
+            bar: None,
+            ..Self::at_most(name, value, unit, 0.0)
         }
+    }
+
+    /// The same with words behind it.
+    pub(crate) fn noted(self, note: String) -> Self {
+        Self { note, ..self }
+    }
+
+    /// The bar and whether the figure keeps it, in words.
+    fn judged(&self) -> String {
+        let Some(bar) = self.bar else {
+            return format!("{:>4} {:<6} {:<6}", "", "", "");
+        };
+        let (bound, kept) = match self.low_is_good {
+            true => ("<=", self.value <= bar),
+            false => (">=", self.value >= bar),
+        };
+        let verdict = if kept { "ok" } else { "MISSED" };
+        format!("{bound:>4} {bar:<6} {verdict:<6}")
     }
 }
 
@@ -45,34 +66,66 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// The machine, then a line a figure.
 pub(crate) fn print(rows: &[Row]) {
-    println!("machine: {}", machine());
-    println!("{:<58} {:>12} {:>12}", "case", "measured", "bar");
+    machine().iter().for_each(|line| println!("{line}"));
+    println!("{:<66} {:>14} {:>12}", "case", "measured", "bar");
     for row in rows {
-        let bound = if row.low_is_good { "<=" } else { ">=" };
-        println!(
-            "{:<58} {:>8.3} {:<3} {:>4} {:<6} {}",
+        let line = format!(
+            "{:<66} {:>8.3} {:<5} {} {}",
             row.name,
             row.value,
             row.unit,
-            bound,
-            row.bar,
-            row.verdict()
+            row.judged(),
+            row.note
         );
+        println!("{}", line.trim_end());
     }
 }
 
-/// Processor, cores and system, in words.
-pub(crate) fn machine() -> String {
+/// What is measured on, in words: name, cores and system; the processor and its caches; what our kernels choose on it.
+pub(crate) fn machine() -> [String; 3] {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1))
-        .unwrap_or("unknown CPU")
-        .to_owned();
+    let field = |name: &str| {
+        let field = cpu.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim())
+        });
+        field.unwrap_or("unknown")
+    };
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!(
-        "{model}, {cores} cores, {} {}",
-        std::env::consts::OS,
-        std::env::consts::ARCH
-    )
+    let (vendor, family, model) = (field("vendor_id"), field("cpu family"), field("model"));
+    [
+        format!(
+            "machine: {}, {cores} cores, {} {}",
+            field("model name"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        ),
+        format!(
+            "processor: {vendor} family {family} model {model}, caches {}",
+            caches()
+        ),
+        format!(
+            "blob's instruction set: {}, its stores of large results: {}",
+            blob_ops::instruction_set(),
+            blob_ops::stores()
+        ),
+    ]
+}
+
+/// The caches of the first core, as Linux describes them.
+fn caches() -> String {
+    let cache = |index: usize| {
+        let read = |file: &str| {
+            let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
+            let text = std::fs::read_to_string(format!("{folder}/{file}")).ok()?;
+            Some(text.trim().to_owned())
+        };
+        let (level, kind, size) = (read("level")?, read("type")?, read("size")?);
+        (kind != "Instruction").then(|| format!("L{level} {size}"))
+    };
+    let all: Vec<String> = (0..8).filter_map(cache).collect();
+    match all.is_empty() {
+        true => "unknown".to_owned(),
+        false => all.join(", "),
+    }
 }
