@@ -132,6 +132,7 @@ pub(crate) fn act<R>(
         Some(Rest::Tidy) => {
             let _ = run(&mut door, &mut tidy, |_| ());
             let _ = run(&mut door, &mut State::settle_retired, |_| ());
+            let _ = run(&mut door, &mut State::settle_users, |_| ());
             for leaving in door.with(|state| mem::take(&mut state.leaving)) {
                 let settled = leaving.settle();
                 door.with(|state| state.left(leaving, settled));

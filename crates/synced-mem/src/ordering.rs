@@ -126,6 +126,17 @@ impl<Q> Uses<Q> {
         self.entries.is_empty()
     }
 
+    /// How many there are to be waited for, by queue and kind of access.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The queue that has been here longest of those under whose entry nothing more is launched.
+    pub(crate) fn oldest_past(&self) -> Option<&Q> {
+        let past = self.entries.iter().find(|entry| entry.live.is_empty());
+        past.map(|entry| &entry.queue)
+    }
+
     /// After any change: what was inserted, or cut in two, must not grow without end, and spent entries go.
     fn bound(&mut self) {
         self.entries.retain_mut(|entry| {
@@ -208,8 +219,8 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         self.bound();
     }
 
-    /// Forgets what a queue did in the past, after a wait for it that began then. Only for copies that no guard's
-    /// launches use: under a guard, another thread may have launched more since.
+    /// Forgets what a queue did in the past, after a wait for it that began then. What a guard still allows stays. Not for
+    /// copies with tokens that have no guard: more may be launched under one at any time.
     pub(crate) fn finish(&mut self, by: &Q, began: u64) {
         let entries = self.entries.iter_mut();
         for entry in entries.filter(|entry| entry.queue == *by && entry.last < began) {

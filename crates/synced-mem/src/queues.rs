@@ -10,6 +10,9 @@ use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
 use crate::{Access, Error, EventKind, HostBuffer};
 
+/// So many entries the uses of a device's copy may have, by queue and kind of access, before the oldest are waited for.
+/// A queue for each request would otherwise be kept for as long as nobody writes, and asked at each access.
+const MOST_USERS: usize = 64;
 /// So many host buffers wait for their queues at most, where these work.
 const MOST_RETIRED: usize = 2;
 
@@ -44,7 +47,25 @@ impl State {
 
     /// Whether there is more to do than what an operation is for.
     pub(crate) fn is_untidy(&self) -> bool {
-        !self.replicas.is_bounded() || self.retired.len() > MOST_RETIRED || !self.leaving.is_empty()
+        !self.replicas.is_bounded()
+            || self.retired.len() > MOST_RETIRED
+            || !self.leaving.is_empty()
+            || self.crowded_uses().is_some()
+    }
+
+    /// The uses of a device's copy that have too many entries, if some could go.
+    fn crowded_uses(&self) -> Option<&Line> {
+        let mut copies = self.devices.iter().filter(|_| self.has_guards);
+        let crowded = copies.find(|copy| copy.uses.len() > MOST_USERS);
+        crowded.and_then(|copy| copy.uses.oldest_past())
+    }
+
+    /// Stops for the oldest users of device copies that have too many.
+    pub(crate) fn settle_users(&mut self) -> Result<(), Stop> {
+        match self.crowded_uses() {
+            Some(line) => Stop::unless_waited(None, vec![line.clone()]),
+            None => Ok(()),
+        }
     }
 
     /// Stops for the queues that use the oldest retired copies, where these are too many: nobody may ever synchronise
@@ -96,6 +117,10 @@ impl State {
         for copy in copies.chain(&mut self.retired) {
             copy.uses.finish(line, began);
             copy.arrived(line, began);
+        }
+        if self.has_guards {
+            let copies = self.devices.iter_mut();
+            copies.for_each(|copy| copy.uses.finish(line, began));
         }
         self.sweep();
     }

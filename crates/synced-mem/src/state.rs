@@ -58,6 +58,8 @@ pub(crate) struct State {
     /// Device memory without valid bytes, to be given back once no queue uses it.
     pub(crate) leaving: Vec<Leaving>,
     pub(crate) waits: Waits,
+    /// Whether every device token has a guard. Those of a `SyncedMem` have none, and nothing tells when one is gone.
+    pub(crate) has_guards: bool,
     /// Whether some thread does what [`is_untidy`](Self::is_untidy) asks for.
     pub(crate) is_tidying: bool,
     /// The live borrows; empty in a `SyncedMem`.
@@ -79,6 +81,7 @@ impl State {
             retired: Vec::new(),
             leaving: Vec::new(),
             waits: Waits::default(),
+            has_guards: false,
             is_tidying: false,
             borrows: Borrows::default(),
             pool,

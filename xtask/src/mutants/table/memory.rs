@@ -877,6 +877,19 @@ pub(super) const ROWS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "queues: queues that only read pile up",
+        file: "crates/synced-mem/src/queues.rs",
+        old: "copy.uses.len() > MOST_USERS",
+        new: "copy.uses.len() > usize::MAX - 1",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "many_queues",
+            "queues_that_only_read_are_forgotten",
+        ],
+    },
+    Mutant {
         name: "queues: retired buffers pile up",
         file: "crates/synced-mem/src/queues.rs",
         old: "if self.retired.len() > MOST_RETIRED => {",

@@ -1,0 +1,72 @@
+//! A queue for each request: what they read stays, but the queues do not.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+
+use synced_mem::loopback::{Loopback, Mode, launch};
+use synced_mem::{Device, Queue, SharedMem};
+
+/// The stated bound of 64, the copy's home queue, and the one that allocated its block.
+const MOST_ALIVE: usize = 66;
+
+fn alive(queues: &[Weak<dyn Queue>]) -> usize {
+    let alive = queues.iter().filter(|queue| queue.strong_count() > 0);
+    alive.count()
+}
+
+#[test]
+fn queues_that_only_read_are_forgotten() {
+    for mode in [Mode::Immediate, Mode::Deferred] {
+        let device = Loopback::new(mode);
+        let weights = SharedMem::from_vec(vec![5; 64]);
+        let mut queues = Vec::new();
+        for _ in 0..1000 {
+            let queue = device.queue().unwrap();
+            let token = weights.device(&queue, 0..64).unwrap();
+            launch(&*queue, [token.arg()], |args| {
+                assert_eq!(args[0].bytes(), [5; 64])
+            })
+            .unwrap();
+            queues.push(Arc::downgrade(&queue));
+            assert!(alive(&queues) <= MOST_ALIVE, "{}", alive(&queues));
+        }
+        let writer = device.queue().unwrap();
+        let mut token = weights.device_overwrite(&writer, 0..64).unwrap();
+        launch(&*writer, [token.arg_mut()], |args| {
+            args[0].bytes_mut().fill(6)
+        })
+        .unwrap();
+        drop(token);
+        assert_eq!(weights.host(0..64).unwrap()[..2], [6, 6]);
+        assert_eq!(device.pending(), 0, "a writer waits for who is left");
+        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(weights.stats().uploads().count(), 1);
+    }
+}
+
+#[test]
+fn what_a_live_token_launches_is_waited_for_however_many_come_after_it() {
+    let device = Loopback::new(Mode::Deferred);
+    let memory = SharedMem::from_vec(vec![5; 8]);
+    let first = device.queue().unwrap();
+    let token = memory.device(&first, 0..8).unwrap();
+    for _ in 0..200 {
+        drop(memory.device(&device.queue().unwrap(), 0..8).unwrap());
+    }
+    let seen = Arc::new(AtomicU8::new(0));
+    let told = Arc::clone(&seen);
+    launch(&*first, [token.arg()], move |args| {
+        told.store(args[0].bytes()[0], Ordering::Relaxed);
+    })
+    .unwrap();
+    drop(token);
+    let second = device.queue().unwrap();
+    let mut token = memory.device_overwrite(&second, 0..8).unwrap();
+    launch(&*second, [token.arg_mut()], |args| {
+        args[0].bytes_mut().fill(9)
+    })
+    .unwrap();
+    drop(token);
+    assert_eq!(&*memory.host(0..8).unwrap(), [9; 8]);
+    assert_eq!(seen.load(Ordering::Relaxed), 5);
+}
