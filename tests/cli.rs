@@ -58,6 +58,8 @@ fn info_in_json_has_the_documented_fields() {
         "largest",
         "metadata",
         "warnings",
+        "warning_count",
+        "errors",
         "bytes_read",
     ];
     assert_eq!(fields(info.out.lines().next().unwrap()), documented);
@@ -216,7 +218,7 @@ fn an_array_that_is_broken_is_listed_and_told() {
     );
     let json = &blob(&["ls", "--json", "caffe/blobproto/count_short.binaryproto"]).json()[0];
     assert!(
-        json["tensors"][0]["error"]
+        json["tensors"][0]["error"]["message"]
             .as_str()
             .is_some_and(|e| e.contains("found 5"))
     );
@@ -354,6 +356,11 @@ fn every_golden_is_listed_and_verified() {
                     broken += 1
                 }
                 (Some(2), Some(false)) => broken += 1,
+                // Sound, as far as one can tell, and not read.
+                (Some(2), None) if verdict["schema"] == "blob.error/1" => {
+                    broken += 1;
+                    continue;
+                }
                 code => panic!("{path}: {code:?}"),
             }
             let tensors = ls

@@ -104,7 +104,7 @@ fn stats_agree_with_a_naive_sum() {
     );
     near("l1", values.iter().map(|v| v.abs()).sum());
     near("l2", values.iter().map(|v| v * v).sum::<f64>().sqrt());
-    let bins: u64 = tensor["histogram"]
+    let bins: u64 = tensor["histogram"]["counts"]
         .as_array()
         .unwrap()
         .iter()

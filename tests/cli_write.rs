@@ -87,7 +87,7 @@ fn verify_answers_with_its_exit_code() {
         "caffe/net/empty.caffemodel",
         "no/such.file",
     ]);
-    assert_eq!((several.code, several.out.lines().count()), (Some(2), 2));
+    assert_eq!((several.code, several.out.lines().count()), (Some(2), 3));
     let verdicts: Vec<bool> = several
         .json()
         .iter()

@@ -10,6 +10,7 @@ mod blobproto;
 mod blobs;
 mod caffe;
 mod cli;
+mod cli_json;
 mod cli_terminal;
 mod cli_values;
 mod cli_width;
@@ -36,6 +37,7 @@ mod review;
 mod safetensors_header;
 #[cfg(unix)]
 mod scarce;
+mod schemas;
 mod support;
 mod synced;
 mod synced_blobs;

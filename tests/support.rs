@@ -70,9 +70,13 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Standard output as lines of JSON.
+    /// Standard output as lines of JSON, each of them of its schema.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
-        let line = |l: &str| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
+        let line = |l: &str| {
+            let line = serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
+            crate::schemas::check(&line);
+            line
+        };
         self.out.lines().map(line).collect()
     }
 }

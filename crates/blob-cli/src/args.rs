@@ -110,6 +110,9 @@ pub(crate) enum Command {
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what
     Formats,
+    /// Describe the JSON of every command; with --json, as JSON Schema
+    #[command(hide = true)]
+    Schemas,
     Completions(Completions),
     Man(Man),
 }
@@ -251,6 +254,12 @@ pub(crate) struct Verify {
     /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
+    /// Print every finding, not only the first 20 of a file
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Say nothing of the files that are well
+    #[arg(long)]
+    pub(crate) failed_only: bool,
     /// The SHA-256 that the file must have
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
-use crate::args::Args;
+use crate::args::{Args, Command};
 use crate::failure::Failure;
+use crate::open;
 use crate::select::nearest;
 
 /// The words of the command line with the command's name among them.
@@ -38,6 +39,38 @@ pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failur
     }
     words.insert(at, "info".into());
     Ok(words)
+}
+
+impl Command {
+    /// The command's name, as the user types it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Info(_) => "info",
+            Self::Ls(_) => "ls",
+            Self::Show(_) => "show",
+            Self::Stats(_) => "stats",
+            Self::Verify(_) => "verify",
+            Self::Convert(_) => "convert",
+            Self::Extract(_) => "extract",
+            Self::Formats => "formats",
+            Self::Schemas => "schemas",
+            Self::Completions(_) => "completions",
+            Self::Man(_) => "man",
+        }
+    }
+
+    /// The file of a command that takes one.
+    pub(crate) fn file(&self) -> Option<String> {
+        let path = match self {
+            Self::Ls(args) => &args.selection.file,
+            Self::Show(args) => &args.file,
+            Self::Stats(args) => &args.selection.file,
+            Self::Convert(args) => &args.input,
+            Self::Extract(args) => &args.file,
+            _ => return None,
+        };
+        Some(open::name(path))
+    }
 }
 
 /// The place of the first word that is neither a flag nor a flag's value; none where the user asks for help or version.

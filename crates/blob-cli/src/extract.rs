@@ -1,5 +1,6 @@
 //! `blob extract`: one tensor to a file of its own, or to standard output.
 
+use std::io::Write;
 use std::path::Path;
 
 use blob_convert::Watch;
@@ -10,6 +11,7 @@ use crate::args::{Extract, ExtractFormat};
 use crate::elements::{Elements, csv_line};
 use crate::failure::{Failure, Status};
 use crate::open::open;
+use crate::output::json::{self, Object};
 use crate::output::progress::Progress;
 use crate::select::select_one;
 use crate::slice::View;
@@ -18,8 +20,13 @@ use crate::slice::View;
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
-    context.no_json("extract")?;
     let format = format_of(args)?;
+    let is_stdout = args.output == Path::new("-");
+    if context.global.json && is_stdout {
+        return Err(Failure::new(
+            "--json and -o - would both write to standard output",
+        ));
+    }
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, entry.byte_len());
@@ -32,7 +39,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         ExtractFormat::Npy => npy_header(&checkpoint, entry)?,
         _ => Vec::new(),
     };
-    let mut output = match args.output == Path::new("-") {
+    let mut output = match is_stdout {
         true => Output::stdout(),
         false => Output::create(&args.output, args.force)?,
     };
@@ -42,7 +49,31 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         None => raw(&checkpoint, entry, &mut output, &progress)?,
     }
     output.finish()?;
+    if context.global.json {
+        let mut out = context.terminal.out();
+        json::line(&mut out, &facts(args, format, &checkpoint, entry))?;
+        out.flush()?;
+    }
     Ok(Status::Yes)
+}
+
+/// `blob.extract/1`.
+fn facts(args: &Extract, format: ExtractFormat, checkpoint: &Checkpoint, entry: &Entry) -> Object {
+    Object::of("blob.extract/1")
+        .with("file", checkpoint.name())
+        .with("output", args.output.to_string_lossy())
+        .with(
+            "to",
+            match format {
+                ExtractFormat::Npy => "npy",
+                ExtractFormat::Raw => "raw",
+                ExtractFormat::Csv => "csv",
+            },
+        )
+        .with("name", entry.name())
+        .with("dtype", entry.dtype().map(|d| d.name()))
+        .with("shape", entry.shape().dims())
+        .with("bytes", entry.byte_len())
 }
 
 fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {

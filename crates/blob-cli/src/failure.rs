@@ -1,7 +1,10 @@
 //! How a command ends: its status, or the failure that stopped it, with what the user can do about it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
+
+use blob_io::{Entry, Error, Fault};
 
 /// How a command that ran to its end answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,19 +27,58 @@ impl Status {
     }
 }
 
+/// What went wrong: the words for people, and what a program wants to know of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    /// One word to select by: `missing`, `truncated`, `usage`.
+    pub(crate) reason: &'static str,
+    /// The file concerned, where it is about one.
+    pub(crate) file: Option<String>,
+    /// The array or layer concerned, where one is known: `array "conv1/0"`.
+    pub(crate) subject: Option<String>,
+    /// The byte of the file where it breaks, where one is known.
+    pub(crate) offset: Option<u64>,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+    /// The command's own JSON says it: no line of its own follows.
+    pub(crate) is_in_json: bool,
+}
+
+impl Problem {
+    fn new(reason: &'static str, message: impl Into<String>) -> Box<Self> {
+        Box::new(Self {
+            reason,
+            file: None,
+            subject: None,
+            offset: None,
+            message: message.into(),
+            help: None,
+            is_in_json: false,
+        })
+    }
+
+    /// What keeps an entry of an open file from being read.
+    pub(crate) fn of_fault(file: &str, entry: &Entry, fault: &Fault) -> Self {
+        let subject = format!("array {:?}", entry.name());
+        Self {
+            reason: fault.reason().as_str(),
+            file: Some(file.to_owned()),
+            offset: Some(fault.offset()),
+            message: format!("{file}: {subject}: {fault}"),
+            subject: Some(subject),
+            help: fault.help().map(str::to_owned),
+            is_in_json: false,
+        }
+    }
+}
+
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Exit code 2.
-    Trouble {
-        message: String,
-        help: Option<String>,
-    },
+    Trouble(Box<Problem>),
     /// The answer is no: exit code 1.
-    No {
-        message: String,
-        help: Option<String>,
-    },
+    No(Box<Problem>),
     /// A signal: exit code 130.
     Interrupted,
     /// Whoever read our output has gone. Nothing to say, exit code 0.
@@ -44,49 +86,95 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The request makes no sense, or not for this file.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Trouble {
-            message: message.into(),
-            help: None,
-        }
+        Self::Trouble(Problem::new("usage", message))
     }
 
+    /// Nothing in the file is what was asked for.
     pub(crate) fn no(message: impl Into<String>) -> Self {
-        Self::No {
-            message: message.into(),
-            help: None,
-        }
+        Self::No(Problem::new("no-match", message))
     }
 
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
-        if let Self::Trouble { help, .. } | Self::No { help, .. } = &mut self {
-            *help = Some(text.into());
+        if let Self::Trouble(problem) | Self::No(problem) = &mut self {
+            problem.help = Some(text.into());
         }
         self
+    }
+
+    /// The same failure, once it stands in the JSON of its command.
+    pub(crate) fn told(mut self) -> Self {
+        if let Self::Trouble(problem) | Self::No(problem) = &mut self {
+            problem.is_in_json = true;
+        }
+        self
+    }
+
+    /// What stopped the command, for an object that it leaves open.
+    pub(crate) fn as_problem(&self) -> Cow<'_, Problem> {
+        match self.problem() {
+            Some(problem) => Cow::Borrowed(problem),
+            None => Cow::Owned(*Problem::new("interrupted", self.to_string())),
+        }
+    }
+
+    /// What to tell; nothing where a signal or a closed pipe ended the command.
+    pub(crate) fn problem(&self) -> Option<&Problem> {
+        match self {
+            Self::Trouble(problem) | Self::No(problem) => Some(problem),
+            Self::Interrupted | Self::ReaderGone => None,
+        }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Trouble { message, .. } | Self::No { message, .. } => f.write_str(message),
+            Self::Trouble(problem) | Self::No(problem) => f.write_str(&problem.message),
             Self::Interrupted => f.write_str("interrupted"),
             Self::ReaderGone => f.write_str("the reader of the output has gone"),
         }
     }
 }
 
-impl From<blob_io::Error> for Failure {
-    fn from(e: blob_io::Error) -> Self {
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Trouble(Box::new(problem))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
         match &e {
-            blob_io::Error::Interrupted => Self::Interrupted,
-            blob_io::Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+            Error::Interrupted => Self::Interrupted,
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
                 Self::ReaderGone
             }
-            _ => Self::Trouble {
-                message: e.to_string(),
-                help: e.help().map(str::to_owned),
-            },
+            _ => Self::Trouble(Box::new(Problem::from(&e))),
+        }
+    }
+}
+
+impl From<&Error> for Problem {
+    fn from(e: &Error) -> Self {
+        let (file, subject) = match e {
+            Error::Malformed { file, subject, .. } => (Some(file), subject.clone()),
+            Error::Io { file, .. }
+            | Error::NotTensors { file, .. }
+            | Error::Unsupported { file, .. }
+            | Error::Memory { file, .. }
+            | Error::Request { file, .. } => (Some(file), None),
+            _ => (None, None),
+        };
+        Self {
+            reason: e.reason().as_str(),
+            file: file.cloned(),
+            subject,
+            offset: e.offset(),
+            message: e.to_string(),
+            help: e.help().map(str::to_owned),
+            is_in_json: false,
         }
     }
 }
@@ -96,10 +184,24 @@ impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
         match e.kind() {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
-            _ => Self::new(format!("cannot write to standard output: {e}")),
+            _ => {
+                let message = format!("cannot write to standard output: {e}");
+                Self::Trouble(Problem::new("io", message))
+            }
         }
     }
 }
+
+/// The codes of errors that the tool has beside the library's own, each with its meaning.
+pub(crate) const REASONS: &[(&str, &str)] = &[
+    ("usage", "the request makes no sense, or not for this file"),
+    ("no-match", "no tensor is what was asked for"),
+    ("warning", "with --strict: something is odd"),
+    (
+        "sha256",
+        "the file has another SHA-256 than the one of --sha256",
+    ),
+];
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::Context;
 use crate::args::Info;
 use crate::escape::tame;
-use crate::failure::{Failure, Status};
-use crate::open::open;
+use crate::failure::{Failure, Problem, Status};
+use crate::open::{name, open};
 use crate::output::Terminal;
 use crate::output::json::{self, Object};
 use crate::output::width::{cut, wrap};
@@ -19,6 +19,9 @@ use crate::units;
 
 /// How many names, warnings or metadata are shown before the rest is only counted.
 const SHOWN: usize = 12;
+
+/// The same in JSON.
+const LISTED: usize = 20;
 
 pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
@@ -28,7 +31,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
             Ok(checkpoint) => checkpoint,
             Err(e) => {
                 out.flush()?;
-                context.terminal.trouble(&e.into());
+                context.failed(Some(&name(path)), &e.into());
                 status = Status::Trouble;
                 continue;
             }
@@ -43,7 +46,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
             facts.print(&checkpoint, context, &mut out)?;
         }
         out.flush()?;
-        status = status.max(context.broken(checkpoint.entries()));
+        status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
     }
     Ok(status)
 }
@@ -150,12 +153,12 @@ impl<'a> Facts<'a> {
             };
             line(key, value)?;
         }
-        let warnings = warnings(checkpoint);
-        for warning in warnings.iter().take(SHOWN) {
-            line("warning", terminal.text(warning).into_owned())?;
+        for warning in odd(checkpoint).take(SHOWN) {
+            line("warning", terminal.text(&warning).into_owned())?;
         }
-        if warnings.len() > SHOWN {
-            line("", format!("and {} more", warnings.len() - SHOWN))?;
+        let more = odd(checkpoint).skip(SHOWN).count() as u64;
+        if more > 0 {
+            line("", format!("and {} more", units::grouped(more)))?;
         }
         Ok(())
     }
@@ -217,9 +220,20 @@ impl<'a> Facts<'a> {
             .with("broken", self.broken)
             .with("largest", largest)
             .with("metadata", metadata)
-            .with("warnings", warnings(checkpoint))
+            .with("warnings", odd(checkpoint).take(LISTED).collect::<Vec<_>>())
+            .with("warning_count", odd(checkpoint).count())
+            .with("errors", errors(checkpoint))
             .with("bytes_read", checkpoint.bytes_read())
     }
+}
+
+/// The first of the arrays that are broken.
+fn errors(checkpoint: &Checkpoint) -> Vec<Value> {
+    let faults = checkpoint.entries().iter();
+    let faults = faults.filter_map(|e| Some((e, e.fault()?)));
+    let error = |(entry, fault)| Problem::of_fault(checkpoint.name(), entry, fault);
+    let errors = faults.take(LISTED).map(error);
+    errors.map(|problem| json::error(&problem)).collect()
 }
 
 fn is_parameter(entry: &Entry) -> bool {
@@ -237,12 +251,17 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
 
 /// What is odd about the file and its arrays, each with its place.
 pub(crate) fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
+    odd(checkpoint).collect()
+}
+
+/// The same one by one: a hostile file can have a million of them.
+pub(crate) fn odd(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     let whole = checkpoint.warnings().iter().map(ToString::to_string);
     let each = checkpoint.entries().iter().flat_map(|entry| {
         let name = entry.name();
         entry.warnings().map(move |w| format!("{name:?}: {w}"))
     });
-    whole.chain(each).collect()
+    whole.chain(each)
 }
 
 /// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, where a file has layers.

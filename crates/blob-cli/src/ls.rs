@@ -7,11 +7,12 @@ use std::time::Instant;
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::Context;
 use crate::args::{Ls, SortKey};
 use crate::escape::{escape, escape_ascii, tame};
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Problem, Status};
 use crate::open::open;
 use crate::output::json::{self, Streamed};
 use crate::output::table::{Column, Table};
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
         }
     }
     out.flush()?;
-    Ok(context.broken(chosen.iter().map(|i| &checkpoint.entries()[*i])))
+    let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
+    Ok(context.broken(checkpoint.name(), entries))
 }
 
 fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
@@ -233,7 +235,7 @@ struct Listing<'a, T> {
 /// The listing as JSON; the tensors become text one by one.
 fn listing<'a>(checkpoint: &'a Checkpoint, chosen: &'a [usize]) -> impl Serialize + use<'a> {
     let warnings = checkpoint.warnings().iter().map(ToString::to_string);
-    let tensor = |i: &usize| Tensor::new(*i, &checkpoint.entries()[*i]);
+    let tensor = |i: &usize| Tensor::new(checkpoint.name(), *i, &checkpoint.entries()[*i]);
     Listing {
         schema: "blob.ls/1",
         file: checkpoint.name(),
@@ -264,7 +266,7 @@ struct Tensor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     sparse: Option<Sparse<'a>>,
     warnings: Vec<String>,
-    error: Option<String>,
+    error: Option<Value>,
 }
 
 #[derive(Serialize)]
@@ -275,7 +277,7 @@ struct Sparse<'a> {
 }
 
 impl<'a> Tensor<'a> {
-    fn new(index: usize, entry: &'a Entry) -> Self {
+    fn new(file: &str, index: usize, entry: &'a Entry) -> Self {
         let has_array = is_readable(entry);
         Self {
             index,
@@ -299,7 +301,9 @@ impl<'a> Tensor<'a> {
                 shape: s.shape().dims(),
             }),
             warnings: entry.warnings().map(|w| w.to_string()).collect(),
-            error: entry.fault().map(ToString::to_string),
+            error: entry
+                .fault()
+                .map(|fault| json::error(&Problem::of_fault(file, entry, fault))),
         }
     }
 }

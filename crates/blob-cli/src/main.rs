@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod broken;
 mod command_line;
 mod completions;
 mod convert;
@@ -20,6 +21,7 @@ mod man;
 mod open;
 mod output;
 mod picture;
+mod schema;
 mod select;
 mod show;
 mod slice;
@@ -28,18 +30,22 @@ mod tree;
 mod units;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use blob_io::Entry;
 use clap::Parser;
 
 use args::{Args, Command, Global};
+use broken::Broken;
 use failure::{Failure, Status};
-use output::Terminal;
 use output::progress::INTERRUPTED;
+use output::{Terminal, json};
 
 /// What every command is given.
 struct Context {
+    /// The command's name.
+    command: &'static str,
     global: Global,
     terminal: Terminal,
 }
@@ -53,30 +59,26 @@ impl Context {
         }
     }
 
-    /// Tells of the arrays that are broken, on standard error.
-    fn broken<'e>(&self, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
-        const TOLD: usize = 10;
-        let mut broken = 0;
-        for entry in entries {
-            if let Some(fault) = entry.fault() {
-                broken += 1;
-                if broken <= TOLD {
-                    self.terminal
-                        .trouble(&Failure::new(format!("array {:?}: {fault}", entry.name())));
-                }
-            }
-        }
-        if broken > TOLD {
-            self.terminal.trouble(&Failure::new(format!(
-                "{} more arrays are broken",
-                broken - TOLD
-            )));
-        }
-        if broken > 0 {
-            Status::Trouble
-        } else {
-            Status::Yes
-        }
+    /// Tells of the arrays of a file that are broken, on standard error.
+    fn broken<'e>(&self, file: &str, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
+        Broken::new(&self.terminal, file).among(entries)
+    }
+
+    /// Tells of a failure: in words on standard error, and with --json as a line on standard output too, so that a
+    /// stream of many files has a line for each.
+    fn failed(&self, file: Option<&str>, failure: &Failure) {
+        self.terminal.trouble(failure);
+        let Some(problem) = failure
+            .problem()
+            .filter(|p| self.global.json && !p.is_in_json)
+        else {
+            return;
+        };
+        let file = problem.file.as_deref().or(file);
+        let line = json::failed(self.command, file, problem);
+        let mut out = self.terminal.out();
+        // That standard output cannot be written was told, or is no news.
+        let _ = json::line(&mut out, &line).and_then(|()| out.flush());
     }
 }
 
@@ -90,16 +92,17 @@ fn main() -> ExitCode {
         }
     };
     let context = Context {
+        command: args.command.name(),
         terminal: Terminal::new(&args.global),
         global: args.global,
     };
     match run(&args.command, &context) {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {
-            context.terminal.trouble(&failure);
+            context.failed(args.command.file().as_deref(), &failure);
             ExitCode::from(match failure {
-                Failure::Trouble { .. } => Status::Trouble.code(),
-                Failure::No { .. } => Status::No.code(),
+                Failure::Trouble(_) => Status::Trouble.code(),
+                Failure::No(_) => Status::No.code(),
                 Failure::Interrupted => INTERRUPTED,
                 Failure::ReaderGone => Status::Yes.code(),
             })
@@ -117,6 +120,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Convert(args) => convert::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Formats => formats::run(context),
+        Command::Schemas => schema::run(context),
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),
     }

@@ -23,11 +23,19 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if path != Path::new("-") {
         return options.open(path);
     }
-    let name = "standard input";
+    let name = name(path);
     let source = spool(io::stdin().lock()).map_err(|source| Error::Io {
-        file: name.to_owned(),
+        file: name.clone(),
         action: "read".to_owned(),
         source,
     })?;
     options.open_source(name, source)
+}
+
+/// How messages and JSON call the file that an argument names.
+pub(crate) fn name(path: &Path) -> String {
+    match path == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    }
 }

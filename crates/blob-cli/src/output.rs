@@ -126,8 +126,9 @@ impl Terminal {
         match failure {
             Failure::ReaderGone => {}
             Failure::Interrupted => self.message(AnsiColor::Red, "interrupted", "", None),
-            Failure::Trouble { message, help } | Failure::No { message, help } => {
-                self.message(AnsiColor::Red, "error", message, help.as_deref());
+            Failure::Trouble(problem) | Failure::No(problem) => {
+                let help = problem.help.as_deref();
+                self.message(AnsiColor::Red, "error", &problem.message, help);
             }
         }
     }

@@ -225,18 +225,18 @@ mod tests {
     fn nothing_found_is_a_no_with_a_suggestion() {
         let net = net(&["conv1", "conv2"]);
         let failure = select(&net, &["conv1/1".to_owned()], false).unwrap_err();
-        let Failure::No { help, .. } = failure else {
+        let Failure::No(problem) = failure else {
             panic!("{failure:?}");
         };
-        assert_eq!(help.as_deref(), Some("did you mean \"conv1/0\"?"));
+        assert_eq!(problem.help.as_deref(), Some("did you mean \"conv1/0\"?"));
         assert!(select(&net, &["#2".to_owned()], false).is_err());
         assert!(matches!(
             select(&net, &["(".to_owned()], true),
-            Err(Failure::Trouble { .. })
+            Err(Failure::Trouble(_))
         ));
         assert!(matches!(
             select(&net, &["[".to_owned()], false),
-            Err(Failure::Trouble { .. })
+            Err(Failure::Trouble(_))
         ));
     }
 

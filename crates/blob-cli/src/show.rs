@@ -117,11 +117,17 @@ impl Shower<'_> {
         json::open(&mut self.out, head)?;
         self.out.write_all(b",\"values\":")?;
         // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
-        match dims.contains(&0) {
-            true => self.out.write_all(b"[]")?,
-            false => self.nested(&mut rows, dims)?,
+        let done = match dims.contains(&0) {
+            true => Ok(self.out.write_all(b"[]")?),
+            false => self.nested(&mut rows, dims),
+        };
+        if done.is_err() && dims.is_empty() {
+            self.out.write_all(b"null")?;
         }
-        Ok(self.out.write_all(b"}\n")?)
+        let error = done.as_ref().err().map(|e| json::error(&e.as_problem()));
+        json::close(&mut self.out, &Object::new().with("error", error))?;
+        self.out.flush()?;
+        done.map_err(Failure::told)
     }
 
     fn nested(
@@ -133,15 +139,16 @@ impl Shower<'_> {
             return self.values(rows, 1);
         };
         self.out.write_all(b"[")?;
-        if inner.is_empty() {
-            self.values(rows, *extent)?;
-        } else {
-            for i in 0..*extent {
+        let done = match inner.is_empty() {
+            true => self.values(rows, *extent),
+            false => (0..*extent).try_for_each(|i| {
                 self.out.write_all(if i > 0 { b"," } else { b"" })?;
-                self.nested(rows, inner)?;
-            }
-        }
-        Ok(self.out.write_all(b"]")?)
+                self.nested(rows, inner)
+            }),
+        };
+        // Also where a value could not be read: what is open gets closed.
+        self.out.write_all(b"]")?;
+        done
     }
 
     /// The next `n` values with commas between them: one row, or several where only the first values are shown.

@@ -1,17 +1,19 @@
 //! `blob stats`: what the values of tensors add up to. `blob_convert::stats` measures; here are the columns.
 
+mod json;
+
 use std::io::Write;
 
-use blob_convert::stats::{Measured, measure_all, measure_channels};
+use blob_convert::stats::{Measured, has_axis, measure_all, measure_channels};
 use blob_io::{Checkpoint, Entry, Error};
-use serde_json::{Value, json};
 
 use crate::Context;
 use crate::args::Stats;
+use crate::broken::Broken;
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
-use crate::output::json::{Object, Rows};
+use crate::output::json::Rows;
 use crate::output::progress::Progress;
 use crate::output::table::{Column, Table};
 use crate::select::select;
@@ -23,65 +25,145 @@ const BINS: usize = 16;
 pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let selection = &args.selection;
     let checkpoint = open(&selection.file, &context.global)?;
-    let mut chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
-    let status = context.broken(chosen.iter().map(|i| &checkpoint.entries()[*i]));
-    chosen.retain(|i| {
-        let entry = &checkpoint.entries()[*i];
-        entry.dtype().is_some() && entry.fault().is_none()
-    });
+    let chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
+    let entry = |i: &usize| &checkpoint.entries()[*i];
+    let has_values = |i: &usize| left_out(entry(i), args.per_channel).is_none();
+    let measured: Vec<usize> = chosen.iter().copied().filter(has_values).collect();
+    let skipped = tell_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
     let passes = if args.hist { 2 } else { 1 };
-    let work: u64 = chosen
-        .iter()
-        .map(|i| checkpoint.entries()[*i].byte_len() * passes)
-        .sum();
+    let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
     let progress = Progress::begin(&context.terminal, work);
     let mut report = Report::new(args, &checkpoint, context)?;
+    let done = measure(args, &checkpoint, &measured, &mut report, &progress);
+    progress.end();
+    let status = report.finish(&chosen, done)?;
+    Ok(status.max(skipped))
+}
+
+/// Measures what can be measured; a tensor that cannot be read is reported, and the next one follows.
+///
+/// # Errors
+/// Only what ends the work: a signal, or standard output.
+fn measure(
+    args: &Stats,
+    checkpoint: &Checkpoint,
+    indices: &[usize],
+    report: &mut Report<'_>,
+    progress: &Progress,
+) -> Result<(), Failure> {
     let bins = args.hist.then_some(BINS);
     if let Some(axis) = args.per_channel {
-        for index in &chosen {
+        for index in indices {
             let entry = &checkpoint.entries()[*index];
-            let channels = measure_channels(&checkpoint, entry, axis, bins, &progress)?;
-            for (channel, measured) in channels.iter().enumerate() {
-                report.add(entry, Some(channel), measured)?;
+            match measure_channels(checkpoint, entry, axis, bins, progress) {
+                Ok(channels) => {
+                    for (channel, measured) in channels.iter().enumerate() {
+                        report.add(entry, Some(channel), measured)?;
+                    }
+                }
+                Err(e) => report.fail(entry, e)?,
             }
         }
-    } else {
-        let mut failure = None;
-        let done = measure_all(
-            &checkpoint,
-            &chosen,
-            bins,
-            &progress,
-            &mut |index, measured| {
-                let added = report.add(&checkpoint.entries()[index], None, &measured);
-                added.map_err(|e| {
-                    failure = Some(e);
-                    Error::Interrupted
-                })
-            },
-        );
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        done?;
+        return Ok(());
     }
-    progress.end();
-    report.finish()?;
-    Ok(status)
+    let mut failure = None;
+    let mut take = |index: usize, measured: Result<Measured, Error>| {
+        let entry = &checkpoint.entries()[index];
+        let told = match measured {
+            Ok(measured) => report.add(entry, None, &measured),
+            Err(e) => report.fail(entry, e),
+        };
+        told.map_err(|e| {
+            failure = Some(e);
+            Error::Interrupted
+        })
+    };
+    let done = measure_all(checkpoint, indices, bins, progress, &mut take);
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(done?),
+    }
+}
+
+/// Why a tensor is not measured, and yet nothing is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// A place without an array.
+    NoArray,
+    /// It does not have the axis of --per-channel.
+    NoAxis,
+}
+
+fn left_out(entry: &Entry, axis: Option<i64>) -> Option<Left> {
+    if entry.fault().is_some() {
+        return None;
+    }
+    if entry.dtype().is_none() {
+        return Some(Left::NoArray);
+    }
+    (!has_axis(entry, axis?)).then_some(Left::NoAxis)
+}
+
+/// Says which tensors do not have the axis.
+fn tell_skipped(
+    args: &Stats,
+    checkpoint: &Checkpoint,
+    chosen: &[usize],
+    measured: usize,
+    context: &Context,
+) -> Result<Status, Failure> {
+    const NAMED: usize = 3;
+    let Some(axis) = args.per_channel else {
+        return Ok(Status::Yes);
+    };
+    let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
+    let without = entries.filter(|e| left_out(e, Some(axis)) == Some(Left::NoAxis));
+    let (mut count, mut names) = (0, Vec::new());
+    for entry in without {
+        count += 1;
+        if names.len() < NAMED {
+            names.push(format!("{:?}", entry.name()));
+        }
+    }
+    if count == 0 {
+        return Ok(Status::Yes);
+    }
+    let dots = if count > NAMED as u64 { ", …" } else { "" };
+    let text = format!(
+        "{}: {} without an axis {axis}: {}{dots}",
+        checkpoint.name(),
+        units::plural(count, "tensor"),
+        names.join(", ")
+    );
+    if measured == 0 && !context.global.json {
+        return Err(Failure::no(text));
+    }
+    context.terminal.warning(format!("{text} (skipped)"));
+    Ok(if measured == 0 {
+        Status::No
+    } else {
+        Status::Yes
+    })
 }
 
 /// The output in the making: rows of a table or objects of a JSON array.
 struct Report<'a> {
     context: &'a Context,
+    checkpoint: &'a Checkpoint,
     per_channel: Option<i64>,
     has_histogram: bool,
     out: Out,
     table: Table<'a>,
     rows: Option<Rows>,
+    broken: Broken<'a>,
 }
 
 impl<'a> Report<'a> {
-    fn new(args: &Stats, checkpoint: &Checkpoint, context: &'a Context) -> Result<Self, Failure> {
+    fn new(
+        args: &Stats,
+        checkpoint: &'a Checkpoint,
+        context: &'a Context,
+    ) -> Result<Self, Failure> {
         let mut columns = vec![
             Column::name("NAME", 16),
             Column::left("SHAPE").leaves(4),
@@ -100,21 +182,23 @@ impl<'a> Report<'a> {
             columns.push(Column::left("HISTOGRAM"));
         }
         let mut out = context.terminal.out();
-        let head = Object::of("blob.stats/1")
-            .with("file", checkpoint.name())
-            .with("format", checkpoint.format().name())
-            .with("axis", args.per_channel);
         let rows = match context.global.json {
-            true => Some(Rows::begin(&mut out, &head, "tensors")?),
+            true => Some(Rows::begin(
+                &mut out,
+                &json::head(checkpoint, args.per_channel),
+                "tensors",
+            )?),
             false => None,
         };
         Ok(Self {
             context,
+            checkpoint,
             per_channel: args.per_channel,
             has_histogram: args.hist,
             out,
             table: Table::new(&context.terminal, columns),
             rows,
+            broken: Broken::new(&context.terminal, checkpoint.name()),
         })
     }
 
@@ -125,7 +209,7 @@ impl<'a> Report<'a> {
         measured: &Measured,
     ) -> Result<(), Failure> {
         if let Some(rows) = &mut self.rows {
-            return Ok(rows.push(&mut self.out, &object(entry, channel, measured))?);
+            return Ok(rows.push(&mut self.out, &json::measured(entry, channel, measured))?);
         }
         let terminal = &self.context.terminal;
         let stats = measured.stats();
@@ -159,21 +243,58 @@ impl<'a> Report<'a> {
             units::grouped(stats.inf()),
         ];
         if self.has_histogram {
-            cells.push(
-                measured
-                    .histogram()
-                    .map_or("-".to_owned(), |h| bars(h, terminal.ascii)),
-            );
+            let left_out = match stats.nan() + stats.inf() {
+                0 => String::new(),
+                n => format!(" and {} not finite", units::grouped(n)),
+            };
+            let bars = measured
+                .histogram()
+                .map(|h| bars(h.counts(), terminal.ascii));
+            cells.push(bars.map_or("-".to_owned(), |bars| bars + &left_out));
         }
         Ok(self.table.row(&mut self.out, cells)?)
     }
 
-    fn finish(mut self) -> Result<(), Failure> {
+    /// A tensor that cannot be measured, in its place among the others.
+    fn fail(&mut self, entry: &Entry, error: Error) -> Result<(), Failure> {
+        let Failure::Trouble(problem) = Failure::from(error) else {
+            return Err(Failure::Interrupted);
+        };
+        let blank = self.blank(entry);
+        match &mut self.rows {
+            Some(rows) => rows.push(&mut self.out, &json::failed(entry, &problem))?,
+            None => self.table.row(&mut self.out, blank)?,
+        }
+        self.broken.tell(*problem);
+        Ok(())
+    }
+
+    /// The row of a tensor that could not be measured.
+    fn blank(&self, entry: &Entry) -> Vec<String> {
+        let terminal = &self.context.terminal;
+        let shape = match entry.fault() {
+            Some(_) => "-".to_owned(),
+            None => terminal.shape(entry.shape()),
+        };
+        let name = terminal.name(entry.name()).into_owned();
+        let mut cells = vec![name, shape, "error".to_owned()];
+        cells.resize(if self.has_histogram { 13 } else { 12 }, "-".to_owned());
+        cells
+    }
+
+    /// Closes what is open, however the work ended.
+    fn finish(mut self, chosen: &[usize], done: Result<(), Failure>) -> Result<Status, Failure> {
         match self.rows {
-            Some(rows) => rows.end(&mut self.out)?,
+            Some(rows) => {
+                let stopped = done.as_ref().err().map(Failure::as_problem);
+                let (file, axis) = (self.checkpoint, self.per_channel);
+                json::tail(rows, &mut self.out, file, chosen, axis, stopped.as_deref())?;
+            }
             None => self.table.finish(&mut self.out)?,
         }
-        Ok(self.out.flush()?)
+        self.out.flush()?;
+        done?;
+        Ok(self.broken.end())
     }
 }
 
@@ -191,47 +312,6 @@ fn place(axis: Option<i64>, entry: &Entry, channel: usize) -> String {
         })
         .collect();
     parts.join(",")
-}
-
-fn object(entry: &Entry, channel: Option<usize>, measured: &Measured) -> Object {
-    let stats = measured.stats();
-    let is_float = entry.dtype().is_some_and(|d| d.is_float());
-    let exact = |text: String, value: f64| match is_float {
-        true => real(value),
-        false => serde_json::from_str(&text).unwrap_or(Value::Null),
-    };
-    let mut object = Object::new()
-        .with("name", entry.name())
-        .with("dtype", entry.dtype().map(|d| d.name()))
-        .with("shape", entry.shape().dims());
-    if let Some(channel) = channel {
-        object = object.with("channel", channel);
-    }
-    object = object
-        .with("count", stats.count())
-        .with("min", stats.min().map(|s| exact(s.to_string(), s.as_f64())))
-        .with("max", stats.max().map(|s| exact(s.to_string(), s.as_f64())))
-        .with("mean", stats.mean().map(real))
-        .with("std", stats.std().map(real))
-        .with("l1", real(stats.l1()))
-        .with("l2", real(stats.l2()))
-        .with("zeros", stats.zeros())
-        .with("nan", stats.nan())
-        .with("inf", stats.inf());
-    match measured.histogram() {
-        Some(histogram) => object.with("histogram", histogram),
-        None => object,
-    }
-}
-
-/// A number in JSON; what JSON has no number for is a string: "Infinity", "-Infinity", "NaN".
-fn real(value: f64) -> Value {
-    match serde_json::Number::from_f64(value) {
-        Some(number) => Value::Number(number),
-        None if value.is_nan() => json!("NaN"),
-        None if value > 0.0 => json!("Infinity"),
-        None => json!("-Infinity"),
-    }
 }
 
 /// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
@@ -354,12 +434,5 @@ mod tests {
         assert_eq!(bars(&[0, 1, 500, 1000], true), ".159");
         assert_eq!(bars(&[0, 0], false), "  ");
         assert_eq!(bars(&[u64::MAX, 1], false), "█▁");
-    }
-
-    #[test]
-    fn json_has_words_for_what_it_has_no_numbers_for() {
-        assert_eq!(real(1.5), json!(1.5));
-        assert_eq!(real(f64::NAN), json!("NaN"));
-        assert_eq!(real(f64::NEG_INFINITY), json!("-Infinity"));
     }
 }

@@ -3,6 +3,8 @@
 //! The only way from the tool to the kernels. Memory stays at a few pieces per thread, however large a tensor is; the
 //! results have the same bits for any number of threads.
 
+mod bins;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -13,6 +15,8 @@ use blob_io::{Checkpoint, Entry, Error};
 use blob_ops::{Histogram, Stats, StatsAccumulator};
 
 use crate::Watch;
+pub use bins::Binned;
+use bins::{Finite, range};
 
 /// What is read and reduced at once: it stays in the second-level cache between the two.
 const PIECE: usize = 256 << 10;
@@ -27,7 +31,7 @@ const MAX_CHANNELS: usize = 1 << 16;
 #[derive(Clone, Debug)]
 pub struct Measured {
     stats: Stats,
-    histogram: Option<Vec<u64>>,
+    histogram: Option<Binned>,
 }
 
 impl Measured {
@@ -37,16 +41,10 @@ impl Measured {
         &self.stats
     }
 
-    /// The elements in each bin between minimum and maximum, where that was asked for and both are finite.
+    /// The elements in each bin, where that was asked for and there are finite ones.
     #[must_use]
-    pub fn histogram(&self) -> Option<&[u64]> {
-        self.histogram.as_deref()
-    }
-
-    /// The range of the histogram.
-    fn range(stats: &Stats) -> Option<(f64, f64)> {
-        let (min, max) = (stats.min()?.as_f64(), stats.max()?.as_f64());
-        (min.is_finite() && max.is_finite()).then_some((min, max))
+    pub fn histogram(&self) -> Option<&Binned> {
+        self.histogram.as_ref()
     }
 }
 
@@ -71,33 +69,47 @@ pub fn measure(
         }
     })?;
     let stats = stats.finish();
-    let histogram = match (bins, Measured::range(&stats)) {
-        (Some(bins), Some((min, max))) => {
-            let mut histogram = new_histogram(checkpoint, dtype, min, max, bins)?;
-            if keeps {
-                histogram.update(&kept);
-            } else {
-                pieces(checkpoint, entry, watch, &mut |bytes| {
-                    histogram.update(bytes)
-                })?;
-            }
-            Some(histogram.counts())
+    let Some(bins) = bins else {
+        let histogram = None;
+        return Ok(Measured { stats, histogram });
+    };
+    let again = |take: &mut dyn FnMut(&[u8])| match keeps {
+        true => {
+            take(&kept);
+            Ok(())
         }
-        _ => None,
+        false => pieces(checkpoint, entry, watch, take),
+    };
+    let mut range = range(&stats);
+    if stats.inf() > 0 {
+        let mut finite = Finite::new(dtype);
+        again(&mut |bytes| finite.update(bytes))?;
+        range = finite.range();
+    }
+    let histogram = match range {
+        Some((min, max)) => {
+            let mut histogram = new_histogram(checkpoint, dtype, min, max, bins)?;
+            again(&mut |bytes| histogram.update(bytes))?;
+            let counts = histogram.counts();
+            Some(Binned { min, max, counts })
+        }
+        None => None,
     };
     Ok(Measured { stats, histogram })
 }
 
 /// Measures the entries with these indices on several threads and hands the results over in that order.
 ///
+/// What keeps one entry from being measured is handed over in its place, and the others follow.
+///
 /// # Errors
-/// The first error in that order, also from `take`.
+/// [`Error::Interrupted`] where `watch` says so; what `take` returns.
 pub fn measure_all(
     checkpoint: &Checkpoint,
     chosen: &[usize],
     bins: Option<usize>,
     watch: &dyn Watch,
-    take: &mut dyn FnMut(usize, Measured) -> Result<(), Error>,
+    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let threads = thread::available_parallelism()
         .map_or(1, usize::from)
@@ -111,8 +123,8 @@ pub fn measure_all(
             scope.spawn(move || {
                 while let Some((at, index)) = take_next(next, chosen) {
                     let result = measure(checkpoint, &checkpoint.entries()[index], bins, watch);
-                    let failed = result.is_err();
-                    if sender.send((at, result)).is_err() || failed {
+                    let stopped = matches!(result, Err(Error::Interrupted));
+                    if sender.send((at, result)).is_err() || stopped {
                         break;
                     }
                 }
@@ -128,18 +140,21 @@ fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
     chosen.get(at).map(|index| (at, *index))
 }
 
-/// Hands results over in the order of `chosen`. A failed one ends its thread, so all results before it do come.
+/// Hands results over in the order of `chosen`. An interrupted one ends its thread, and all results before it do come.
 fn in_order(
     results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
     chosen: &[usize],
-    take: &mut dyn FnMut(usize, Measured) -> Result<(), Error>,
+    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut early = BTreeMap::new();
     let mut at = 0;
     for (place, result) in results {
         early.insert(place, result);
         while let Some(result) = early.remove(&at) {
-            take(chosen[at], result?)?;
+            match result {
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                result => take(chosen[at], result)?,
+            }
             at += 1;
         }
     }
@@ -162,7 +177,8 @@ pub fn measure_channels(
     let dtype = dtype_of(checkpoint, entry)?;
     let n = entry.shape().num_axes();
     let channels = Channels::new(entry, axis).ok_or_else(|| {
-        let message = format!("has {n} axes, and none is number {axis}");
+        let axes = if n == 1 { "axis" } else { "axes" };
+        let message = format!("has {n} {axes}, and none is number {axis}");
         refuse(checkpoint, entry, &message)
     })?;
     if channels.count > MAX_CHANNELS {
@@ -187,10 +203,14 @@ pub fn measure_channels(
             })
             .collect());
     };
+    let ranges = match all.iter().any(|stats| stats.inf() > 0) {
+        false => all.iter().map(range).collect(),
+        true => finite_ranges(checkpoint, entry, &channels, watch)?,
+    };
     let mut histograms = Vec::with_capacity(all.len());
-    for stats in &all {
-        histograms.push(match Measured::range(stats) {
-            Some((min, max)) => Some(new_histogram(checkpoint, dtype, min, max, bins)?),
+    for range in &ranges {
+        histograms.push(match range {
+            Some((min, max)) => Some(new_histogram(checkpoint, dtype, *min, *max, bins)?),
             None => None,
         });
     }
@@ -202,13 +222,39 @@ pub fn measure_channels(
             }
         });
     })?;
-    let both = all.into_iter().zip(histograms);
+    let binned = ranges
+        .into_iter()
+        .zip(histograms)
+        .map(|(range, histogram)| {
+            let ((min, max), counts) = (range?, histogram?.counts());
+            Some(Binned { min, max, counts })
+        });
+    let both = all.into_iter().zip(binned);
     Ok(both
-        .map(|(stats, histogram)| Measured {
-            stats,
-            histogram: histogram.map(|h| h.counts()),
-        })
+        .map(|(stats, histogram)| Measured { stats, histogram })
         .collect())
+}
+
+/// The range of the finite elements of each channel.
+fn finite_ranges(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    channels: &Channels,
+    watch: &dyn Watch,
+) -> Result<Vec<Option<(f64, f64)>>, Error> {
+    let dtype = dtype_of(checkpoint, entry)?;
+    let mut all: Vec<Finite> = (0..channels.count).map(|_| Finite::new(dtype)).collect();
+    let mut router = channels.router(dtype);
+    pieces(checkpoint, entry, watch, &mut |bytes| {
+        router.route(bytes, |channel, bytes| all[channel].update(bytes));
+    })?;
+    Ok(all.into_iter().map(Finite::range).collect())
+}
+
+/// Whether a tensor has this axis; negative ones count from the last.
+#[must_use]
+pub fn has_axis(entry: &Entry, axis: i64) -> bool {
+    Channels::new(entry, axis).is_some()
 }
 
 /// How an axis cuts a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
@@ -336,16 +382,16 @@ mod tests {
         let measured = measure(&file, &file.entries()[0], Some(4), &Silent).unwrap();
         assert_eq!(measured.stats().count(), 128);
         assert_eq!(measured.stats().mean(), Some(63.5));
-        assert_eq!(measured.histogram(), Some(&[32, 32, 32, 32][..]));
+        assert_eq!(measured.histogram().unwrap().counts(), [32, 32, 32, 32]);
     }
 
     #[test]
-    fn all_come_in_order_and_the_first_error_ends_it() {
+    fn all_come_in_order_until_they_are_no_longer_wanted() {
         let file = counting(&[8, 16]);
         let mut seen = Vec::new();
         let chosen = vec![0; 50];
         measure_all(&file, &chosen, None, &Silent, &mut |index, measured| {
-            seen.push((index, measured.stats().count()));
+            seen.push((index, measured?.stats().count()));
             Ok(())
         })
         .unwrap();
@@ -372,7 +418,10 @@ mod tests {
                 assert_eq!(found.stats().count(), n as u64);
                 assert_eq!(found.stats().l1(), sum as f64);
                 assert_eq!(negative[channel].stats().l1(), sum as f64);
-                assert_eq!(found.histogram().unwrap().iter().sum::<u64>(), n as u64);
+                assert_eq!(
+                    found.histogram().unwrap().counts().iter().sum::<u64>(),
+                    n as u64
+                );
             }
         }
         assert!(measure_channels(&file, entry, 3, None, &Silent).is_err());

@@ -5,11 +5,21 @@
 mod against;
 
 use blob_core::Shape;
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::Watch;
 use crate::hash::{self, PIECE};
-pub use against::{Comparison, against};
+pub use against::against;
+
+/// What a check tells of a file, one at a time: a hostile file can be worth a million of them, and none is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remark {
+    /// Something is wrong.
+    Finding(Finding),
+    /// Something is odd or was not looked at, and nothing is wrong.
+    Note(String),
+}
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,14 +27,23 @@ pub struct Finding {
     tensor: String,
     offset: Option<u64>,
     message: String,
+    reason: &'static str,
 }
 
 impl Finding {
-    fn new(tensor: &str, offset: Option<u64>, message: impl Into<String>) -> Self {
+    fn new(tensor: &str, reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             tensor: tensor.to_owned(),
-            offset,
+            offset: None,
             message: message.into(),
+            reason,
+        }
+    }
+
+    fn of_fault(tensor: &str, fault: &Fault) -> Self {
+        Self {
+            offset: Some(fault.offset()),
+            ..Self::new(tensor, fault.reason().as_str(), fault.to_string())
         }
     }
 
@@ -45,24 +64,45 @@ impl Finding {
     pub fn message(&self) -> &str {
         &self.message
     }
+
+    /// What is wrong, as a stable code: those of broken bytes, or one of [`FINDINGS`].
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
 }
+
+/// The codes of findings that are not about broken bytes, each with its meaning.
+pub const FINDINGS: &[(&str, &str)] = &[
+    ("not-finite", "NaN or Inf among the values"),
+    ("absent", "the tensor is missing from one of the two files"),
+    ("shape", "the tensor has another shape in the other file"),
+    ("dtype", "the tensor has another dtype in the other file"),
+    ("differs", "the tensor has another value in the other file"),
+];
 
 /// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of
 /// sparse arrays fit each other.
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
-pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>, Error> {
-    let mut findings = Vec::new();
+pub fn arrays(
+    checkpoint: &Checkpoint,
+    watch: &dyn Watch,
+    tell: &mut dyn FnMut(Remark),
+) -> Result<(), Error> {
     for entry in checkpoint.entries() {
         if let Some(fault) = entry.fault() {
-            findings.push(Finding::new(
-                entry.name(),
-                Some(fault.offset()),
-                fault.to_string(),
-            ));
+            tell(match fault.reason() {
+                // Sound, as far as one can tell without reading it.
+                Reason::Unsupported => {
+                    Remark::Note(format!("{:?} is not read: {fault}", entry.name()))
+                }
+                _ => Remark::Finding(Finding::of_fault(entry.name(), fault)),
+            });
             continue;
         }
+        let mut found = |finding| tell(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| {
             if watch.cancelled() {
                 return Err(Error::Interrupted);
@@ -70,33 +110,45 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>
             watch.advanced(len);
             Ok(())
         });
-        findings.extend(found(checked, entry.name())?);
+        broken(checked, entry.name(), &mut found)?;
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
-            findings.extend(found(checkpoint.check_sparse(entry), sparse.name())?);
+            broken(checkpoint.check_sparse(entry), sparse.name(), &mut found)?;
         }
     }
-    Ok(findings)
+    Ok(())
 }
 
 /// What is wrong with the bytes is a finding; any other error stays one.
-fn found(outcome: Result<(), Error>, name: &str) -> Result<Option<Finding>, Error> {
+fn broken(
+    outcome: Result<(), Error>,
+    name: &str,
+    found: &mut dyn FnMut(Finding),
+) -> Result<(), Error> {
     match outcome {
-        Ok(()) => Ok(None),
         Err(Error::Malformed { fault, .. }) => {
-            let finding = Finding::new(name, Some(fault.offset()), fault.to_string());
-            Ok(Some(finding))
+            found(Finding::of_fault(name, &fault));
+            Ok(())
         }
-        Err(e) => Err(e),
+        outcome => outcome,
     }
 }
 
-/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first.
+/// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first. An array that is broken is
+/// passed over: [`arrays`] tells of it.
 ///
 /// # Errors
-/// As [`arrays`].
-pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>, Error> {
-    let mut findings = Vec::new();
+/// As [`arrays`]; [`Error::Unsupported`] at the end, where an array is of a kind that cannot be looked into.
+pub fn finite(
+    checkpoint: &Checkpoint,
+    watch: &dyn Watch,
+    tell: &mut dyn FnMut(Remark),
+) -> Result<(), Error> {
+    let mut unseen: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
+        let fault = entry.fault();
+        if fault.is_some_and(|f| f.reason() == Reason::Unsupported) {
+            unseen.get_or_insert((entry.name(), 0)).1 += 1;
+        }
         let Some(dtype) = entry
             .dtype()
             .filter(|d| d.is_float() && entry.fault().is_none())
@@ -105,25 +157,42 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<Vec<Finding>
             continue;
         };
         let (mut nan, mut inf, mut first, mut before) = (0, 0, None, 0);
-        stream(checkpoint, entry, watch, &mut |bytes| {
+        let read = stream(checkpoint, entry, watch, &mut |bytes| {
             let found = blob_ops::count_nonfinite(dtype, bytes);
             nan += found.nan();
             inf += found.inf();
             first = first.or(found.first_index().map(|at| before + at));
             before += (bytes.len() / dtype.size()) as u64;
             Ok(())
-        })?;
+        });
+        match read {
+            Err(Error::Malformed { .. }) => continue,
+            read => read?,
+        }
         if let Some(first) = first {
             let index = coordinates(entry.shape(), first);
             let count = entry.shape().count();
-            findings.push(Finding::new(
+            let message =
+                format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
+            tell(Remark::Finding(Finding::new(
                 entry.name(),
-                None,
-                format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]"),
-            ));
+                "not-finite",
+                message,
+            )));
         }
     }
-    Ok(findings)
+    match unseen {
+        None => Ok(()),
+        Some((first, n)) => {
+            let others = match n - 1 {
+                0 => String::new(),
+                n => format!(" and {n} more"),
+            };
+            let message = format!("cannot look for NaN and Inf inside {first:?}{others}");
+            let file = checkpoint.name().to_owned();
+            Err(Error::Unsupported { file, message })
+        }
+    }
 }
 
 /// The SHA-256 of the file's bytes, in lower-case hexadecimal.
@@ -196,8 +265,19 @@ mod tests {
         }
     }
 
-    fn messages(comparison: &Comparison) -> Vec<&str> {
-        comparison.findings().iter().map(Finding::message).collect()
+    /// The findings of a check, in words.
+    fn messages<R>(check: impl FnOnce(&mut dyn FnMut(Remark)) -> Result<R, Error>) -> Vec<String> {
+        let mut found = Vec::new();
+        check(&mut |remark| match remark {
+            Remark::Finding(finding) => found.push(finding.message),
+            Remark::Note(_) => {}
+        })
+        .unwrap();
+        found
+    }
+
+    fn differences(a: &Checkpoint, b: &Checkpoint) -> Vec<String> {
+        messages(|tell| against(a, b, &Silent, tell))
     }
 
     #[test]
@@ -205,13 +285,12 @@ mod tests {
         for len in [6, 4 << 20] {
             let mut values = vec![1.5f32; len];
             let a = blob(&values);
-            let same = against(&a, &blob(&values), &Silent).unwrap();
-            assert_eq!((same.equal(), same.findings()), (1, &[][..]));
+            let equal = against(&a, &blob(&values), &Silent, &mut |r| panic!("{r:?}"));
+            assert_eq!(equal.unwrap(), 1);
             let last = values.len() - 1;
             values[last] = f32::from_bits(1.5f32.to_bits() ^ 1);
-            let other = against(&a, &blob(&values), &Silent).unwrap();
             assert_eq!(
-                messages(&other),
+                differences(&a, &blob(&values)),
                 [format!("differs, first at [1,{}]", len / 2 - 1)]
             );
         }
@@ -219,33 +298,27 @@ mod tests {
 
     #[test]
     fn zeros_of_either_sign_and_nan_are_compared_by_bits() {
-        let zero = against(&blob(&[0.0, 1.0]), &blob(&[-0.0, 1.0]), &Silent).unwrap();
-        assert_eq!(messages(&zero), ["differs, first at [0,0]"]);
+        let zero = differences(&blob(&[0.0, 1.0]), &blob(&[-0.0, 1.0]));
+        assert_eq!(zero, ["differs, first at [0,0]"]);
         let nan = [f32::NAN, 1.0];
-        assert_eq!(
-            against(&blob(&nan), &blob(&nan), &Silent).unwrap().equal(),
-            1
-        );
+        assert!(differences(&blob(&nan), &blob(&nan)).is_empty());
     }
 
     #[test]
     fn shapes_are_compared_before_values() {
-        let shapes = against(&blob(&[0.0; 4]), &blob(&[0.0; 6]), &Silent).unwrap();
-        assert_eq!(messages(&shapes), ["has shape 2×2 here and 2×3 there"]);
+        let shapes = differences(&blob(&[0.0; 4]), &blob(&[0.0; 6]));
+        assert_eq!(shapes, ["has shape 2×2 here and 2×3 there"]);
     }
 
     #[test]
     fn nan_and_inf_are_found_and_placed() {
         let file = blob(&[0.0, 1.0, 2.0, f32::INFINITY, f32::NAN, f32::NAN]);
-        let found = finite(&file, &Silent).unwrap();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].tensor(), "@0");
         assert_eq!(
-            found[0].message(),
-            "2 NaN and 1 Inf among 6 values, the first at [1,0]"
+            messages(|tell| finite(&file, &Silent, tell)),
+            ["2 NaN and 1 Inf among 6 values, the first at [1,0]"]
         );
-        assert_eq!(finite(&blob(&[0.0; 8]), &Silent).unwrap(), []);
-        assert_eq!(arrays(&file, &Silent).unwrap(), []);
+        assert!(messages(|tell| finite(&blob(&[0.0; 8]), &Silent, tell)).is_empty());
+        assert!(messages(|tell| arrays(&file, &Silent, tell)).is_empty());
     }
 
     #[test]

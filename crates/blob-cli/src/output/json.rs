@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 
 use serde::ser::{Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::failure::Problem;
 
 /// Writes a value and the end of the line.
 pub(crate) fn line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
@@ -55,13 +57,34 @@ impl Serialize for Object {
     }
 }
 
-/// An object that ends in an array whose elements are written one by one, so that none is kept.
+/// What went wrong, as the field `error` of an object has it.
+pub(crate) fn error(problem: &Problem) -> Value {
+    json!({
+        "reason": problem.reason,
+        "subject": problem.subject,
+        "offset": problem.offset,
+        "message": problem.message,
+        "help": problem.help,
+    })
+}
+
+/// The line in place of a command's own where it has no answer for a file.
+pub(crate) fn failed(command: &'static str, file: Option<&str>, problem: &Problem) -> Object {
+    Object::of("blob.error/1")
+        .with("command", command)
+        .with("file", file)
+        .with("error", error(problem))
+}
+
+/// An array within an object, whose elements are written one by one, so that none is kept. However the work ends, the
+/// array and the object are to be closed.
+#[must_use]
 pub(crate) struct Rows {
     is_empty: bool,
 }
 
 impl Rows {
-    /// Writes the head and opens the array.
+    /// Writes the head of the object and opens the array.
     pub(crate) fn begin(out: &mut dyn Write, head: &Object, array: &str) -> io::Result<Self> {
         open(out, head)?;
         write!(out, ",\"{array}\":[")?;
@@ -75,8 +98,16 @@ impl Rows {
         serde_json::to_writer(Guarded(out), row).map_err(io::Error::from)
     }
 
-    pub(crate) fn end(self, out: &mut dyn Write) -> io::Result<()> {
-        out.write_all(b"]}\n")
+    /// Closes the array and opens the next one.
+    pub(crate) fn then(self, out: &mut dyn Write, array: &str) -> io::Result<Self> {
+        write!(out, "],\"{array}\":[")?;
+        Ok(Self { is_empty: true })
+    }
+
+    /// Closes the array, writes the fields behind it, and closes the object.
+    pub(crate) fn end(self, out: &mut dyn Write, tail: &Object) -> io::Result<()> {
+        out.write_all(b"]")?;
+        close(out, tail)
     }
 }
 
@@ -85,6 +116,15 @@ pub(crate) fn open(out: &mut dyn Write, head: &Object) -> io::Result<()> {
     let mut text = Vec::new();
     line(&mut text, head)?;
     out.write_all(text.strip_suffix(b"}\n").unwrap_or(&text))
+}
+
+/// Writes the last fields of an object that is open, its brace and the end of the line.
+pub(crate) fn close(out: &mut dyn Write, tail: &Object) -> io::Result<()> {
+    for (key, value) in &tail.0 {
+        write!(out, ",\"{key}\":")?;
+        serde_json::to_writer(Guarded(&mut *out), value).map_err(io::Error::from)?;
+    }
+    out.write_all(b"}\n")
 }
 
 /// Escapes the characters that serde_json leaves as they are and a terminal might obey. serde_json hands over text in
@@ -143,15 +183,26 @@ mod tests {
     fn fields_keep_their_order_and_rows_follow() {
         let head = Object::of("z/1").with("b", 1).with("a", json!({}));
         for (rows, text) in [
-            (0, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[]}\n"),
-            (2, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[0,1]}\n"),
+            (
+                0,
+                "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[],\"s\":[],\"t\":0}\n",
+            ),
+            (
+                2,
+                "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[0,1],\"s\":[],\"t\":2}\n",
+            ),
         ] {
             let mut out = Vec::new();
             let mut array = Rows::begin(&mut out, &head, "r").unwrap();
             for i in 0..rows {
                 array.push(&mut out, &i).unwrap();
             }
-            array.end(&mut out).unwrap();
+            let tail = Object::new().with("t", rows);
+            array
+                .then(&mut out, "s")
+                .unwrap()
+                .end(&mut out, &tail)
+                .unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }

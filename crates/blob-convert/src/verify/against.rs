@@ -4,50 +4,22 @@
 //! without an array, bf16 as the bits of a u16, sparse arrays made dense.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::mpsc;
 use std::thread;
 
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
-use super::{Finding, PIECE, coordinates};
+use super::{Finding, PIECE, Remark, coordinates};
 use crate::Watch;
 use crate::receipt::kept_bits;
 
-/// How two files compare.
-#[derive(Clone, Debug, Default)]
-pub struct Comparison {
-    findings: Vec<Finding>,
-    notes: Vec<String>,
-    equal: u64,
-}
-
-impl Comparison {
-    /// The differences.
-    #[must_use]
-    pub fn findings(&self) -> &[Finding] {
-        &self.findings
-    }
-
-    /// What differs and yet means the same: a place without an array, bf16 kept as the bits of a u16.
-    #[must_use]
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// How many tensors are equal in name, dtype, shape and every bit.
-    #[must_use]
-    pub fn equal(&self) -> u64 {
-        self.equal
-    }
-}
-
-/// Compares two files tensor by tensor, bit for bit, whatever their formats.
+/// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
 ///
 /// A place without an array may be missing from the other file; bf16 may be kept as u16 where a receipt says so; a sparse
 /// array is equal to the dense one of its name that holds the same values. Each of these is a note. Memory stays at a few
-/// pieces, but for arrays that must be reordered or inflated as a whole.
+/// pieces and 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
@@ -55,16 +27,210 @@ pub fn against(
     ours: &Checkpoint,
     theirs: &Checkpoint,
     watch: &dyn Watch,
-) -> Result<Comparison, Error> {
-    let mut comparison = Comparison::default();
-    let kept = [kept_bits(ours), kept_bits(theirs)];
-    for (a, b) in pair(ours, theirs, &mut comparison) {
-        match difference(&a, &b, &kept, &mut comparison.notes, watch)? {
-            None => comparison.equal += 1,
-            Some(finding) => comparison.findings.push(finding),
+    tell: &mut dyn FnMut(Remark),
+) -> Result<u64, Error> {
+    let mut compare = Compare {
+        kept: [kept_bits(ours), kept_bits(theirs)],
+        watch,
+        tell,
+        equal: 0,
+    };
+    if let ([a], [b]) = (ours.entries(), theirs.entries())
+        && a.name() != b.name()
+        && a.dtype().is_some()
+    {
+        compare.note(format!(
+            "named {:?} here and {:?} there; each file holds one tensor",
+            a.name(),
+            b.name()
+        ));
+        compare.both(&Side::whole(ours, a), &Side::whole(theirs, b))?;
+        return Ok(compare.equal);
+    }
+    let (here, there) = (Names::of(ours), Names::of(theirs));
+    alone(&there, &here, &mut compare);
+    alone(&here, &there, &mut compare);
+    for entry in ours.entries() {
+        if let Some(other) = there.get(entry.name()) {
+            compare.both(&Side::whole(ours, entry), &Side::whole(theirs, other))?;
+        } else if let Some(other) = there.dense_for(entry) {
+            compare.both(&Side::dense(ours, entry), &Side::whole(theirs, other))?;
         }
     }
-    Ok(comparison)
+    for entry in theirs.entries() {
+        if let (None, Some(other)) = (here.get(entry.name()), here.dense_for(entry)) {
+            compare.both(&Side::whole(ours, other), &Side::dense(theirs, entry))?;
+        }
+    }
+    Ok(compare.equal)
+}
+
+/// A file's tensors by name: their places, sorted, which costs 4 bytes a tensor where a map costs 32.
+struct Names<'a> {
+    file: &'a Checkpoint,
+    by_name: Vec<u32>,
+    /// One place, that of its values, for each sparse array, by the whole array's name.
+    sparse: Vec<u32>,
+}
+
+impl<'a> Names<'a> {
+    fn of(file: &'a Checkpoint) -> Self {
+        let entries = file.entries();
+        let whole = |i: &u32| entries[*i as usize].sparse().map(|s| s.name());
+        let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
+        by_name.sort_unstable_by_key(|i| entries[*i as usize].name());
+        let is_values = |i: &u32| entries[*i as usize].kind() == Kind::Values;
+        let mut sparse: Vec<u32> = (0..entries.len() as u32).filter(is_values).collect();
+        sparse.sort_unstable_by_key(whole);
+        Self {
+            file,
+            by_name,
+            sparse,
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Entry> {
+        let entry = |i: u32| &self.file.entries()[i as usize];
+        let found = self
+            .by_name
+            .binary_search_by(|i| entry(*i).name().cmp(name));
+        Some(entry(self.by_name[found.ok()?]))
+    }
+
+    /// The values of the sparse array of this name.
+    fn sparse(&self, name: &str) -> Option<&'a Entry> {
+        let entry = |i: u32| &self.file.entries()[i as usize];
+        let whole = |i: &u32| entry(*i).sparse().map(|s| s.name());
+        let found = self.sparse.binary_search_by_key(&Some(name), whole);
+        Some(entry(self.sparse[found.ok()?]))
+    }
+
+    /// The dense tensor that stands for the sparse array whose values these are.
+    fn dense_for(&self, values: &Entry) -> Option<&'a Entry> {
+        match values.kind() {
+            Kind::Values => self.dense_of(values),
+            _ => None,
+        }
+    }
+
+    /// The dense tensor that has the name of the sparse array which `part` is a part of.
+    fn dense_of(&self, part: &Entry) -> Option<&'a Entry> {
+        let dense = self.get(part.sparse()?.name())?;
+        dense.sparse().is_none().then_some(dense)
+    }
+}
+
+/// Tells of the tensors of one file that have no partner in the other.
+fn alone(of: &Names<'_>, other: &Names<'_>, compare: &mut Compare<'_>) {
+    for entry in of.file.entries() {
+        if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
+            continue;
+        }
+        // A dense tensor for whose sparse parts there are no partners by name.
+        let parts = other.sparse(entry.name());
+        if entry.sparse().is_none() && parts.is_some_and(|part| of.get(part.name()).is_none()) {
+            continue;
+        }
+        let (name, file) = (entry.name(), other.file.name());
+        match entry.kind() {
+            Kind::None => compare.note(format!(
+                "{name:?} is a place without an array, left out of {file}"
+            )),
+            _ => compare.finding(name, "absent", format!("is missing from {file}")),
+        }
+    }
+}
+
+/// A comparison in the making.
+struct Compare<'a> {
+    /// The tensors of either file that keep bf16 as the bits of a u16.
+    kept: [HashSet<String>; 2],
+    watch: &'a dyn Watch,
+    tell: &'a mut dyn FnMut(Remark),
+    equal: u64,
+}
+
+impl Compare<'_> {
+    fn note(&mut self, note: String) {
+        (self.tell)(Remark::Note(note));
+    }
+
+    fn finding(&mut self, tensor: &str, reason: &'static str, message: String) {
+        (self.tell)(Remark::Finding(Finding::new(tensor, reason, message)));
+    }
+
+    /// Compares two tensors that belong together.
+    fn both(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<(), Error> {
+        if a.dense || b.dense {
+            self.note(format!(
+                "{:?} is sparse in one file and dense in the other; compared as dense",
+                a.name()
+            ));
+        }
+        match self.difference(a, b) {
+            Ok(None) => self.equal += 1,
+            Ok(Some((reason, message))) => self.finding(a.name(), reason, message),
+            // Bytes that are broken are a finding of this tensor; the others are compared all the same.
+            Err(Error::Malformed { file, fault, .. }) => {
+                let message = format!("is broken in {file}: {fault}");
+                self.finding(a.name(), fault.reason().as_str(), message);
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// What two tensors do not have in common, as a code and in words; `None` where they are equal.
+    fn difference(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Option<Difference>, Error> {
+        for side in [a, b] {
+            if let Some(fault) = side.entry.fault() {
+                let message = format!("is broken in {}: {fault}", side.file.name());
+                return Ok(Some((fault.reason().as_str(), message)));
+            }
+        }
+        let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
+            return Ok(one_is_none(a, b));
+        };
+        if a.shape() != b.shape() {
+            let message = format!("has shape {} here and {} there", a.shape(), b.shape());
+            return Ok(Some(("shape", message)));
+        }
+        if left != right {
+            let is_kept = match (left, right) {
+                (DType::U16, DType::BF16) => self.kept[0].contains(a.name()),
+                (DType::BF16, DType::U16) => self.kept[1].contains(b.name()),
+                _ => false,
+            };
+            if !is_kept {
+                return Ok(Some(("dtype", format!("is {left} here and {right} there"))));
+            }
+            self.note(format!(
+                "{:?} is bf16, kept as the bits of a u16; compared by bits",
+                a.name()
+            ));
+        }
+        let Some(at) = first_difference(a, b, self.watch)? else {
+            return Ok(None);
+        };
+        let index = coordinates(a.shape(), at / left.size() as u64);
+        Ok(Some(("differs", format!("differs, first at [{index}]"))))
+    }
+}
+
+/// A difference: its code, and what it is in words.
+type Difference = (&'static str, String);
+
+/// A place without an array stands against a tensor; `None` where neither file has an array.
+fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
+    let word = |side: &Side<'_>| match side.entry.dtype() {
+        Some(_) => "an array",
+        None => "none",
+    };
+    let differ = a.entry.dtype() != b.entry.dtype();
+    differ.then(|| {
+        let message = format!("is {} here and {} there", word(a), word(b));
+        ("dtype", message)
+    })
 }
 
 /// One tensor of one of the files.
@@ -77,6 +243,16 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
+    fn whole(file: &'a Checkpoint, entry: &'a Entry) -> Self {
+        let dense = false;
+        Self { file, entry, dense }
+    }
+
+    fn dense(file: &'a Checkpoint, entry: &'a Entry) -> Self {
+        let dense = true;
+        Self { file, entry, dense }
+    }
+
     fn shape(&self) -> &'a Shape {
         match (self.dense, self.entry.sparse()) {
             (true, Some(sparse)) => sparse.shape(),
@@ -127,151 +303,6 @@ impl<'a> Side<'a> {
         })?;
         Ok(Cow::Owned(all))
     }
-}
-
-/// The tensors of both files that belong together; what has no partner becomes a finding or a note.
-fn pair<'a>(
-    ours: &'a Checkpoint,
-    theirs: &'a Checkpoint,
-    comparison: &mut Comparison,
-) -> Vec<(Side<'a>, Side<'a>)> {
-    let side = |file, entry, dense| Side { file, entry, dense };
-    if let ([a], [b]) = (ours.entries(), theirs.entries())
-        && a.name() != b.name()
-        && a.dtype().is_some()
-    {
-        let note = format!(
-            "named {:?} here and {:?} there; each file holds one tensor",
-            a.name(),
-            b.name()
-        );
-        comparison.notes.push(note);
-        return vec![(side(ours, a, false), side(theirs, b, false))];
-    }
-    let (here, there) = (by_name(ours), by_name(theirs));
-    let mut pairs = Vec::new();
-    // Sparse arrays and dense ones that stand for them.
-    let mut whole = HashSet::new();
-    for entry in ours.entries() {
-        match (there.get(entry.name()), dense_partner(entry, &there)) {
-            (Some(other), _) => pairs.push((side(ours, entry, false), side(theirs, other, false))),
-            (None, Some(other)) => {
-                if whole.insert(other.name()) {
-                    pairs.push((side(ours, entry, true), side(theirs, other, false)));
-                }
-            }
-            (None, None) => {}
-        }
-    }
-    for entry in theirs
-        .entries()
-        .iter()
-        .filter(|e| !here.contains_key(e.name()))
-    {
-        match dense_partner(entry, &here) {
-            Some(other) if whole.insert(other.name()) => {
-                pairs.push((side(ours, other, false), side(theirs, entry, true)));
-            }
-            Some(_) => {}
-            None if whole.contains(entry.name()) => {}
-            None => alone(entry, ours, comparison),
-        }
-    }
-    for entry in ours.entries() {
-        let has_partner =
-            there.contains_key(entry.name()) || dense_partner(entry, &there).is_some();
-        if !has_partner && !whole.contains(entry.name()) {
-            alone(entry, theirs, comparison);
-        }
-    }
-    for name in whole {
-        comparison.notes.push(format!(
-            "{name:?} is sparse in one file and dense in the other; compared as dense"
-        ));
-    }
-    comparison.notes.sort();
-    pairs
-}
-
-fn by_name(file: &Checkpoint) -> HashMap<&str, &Entry> {
-    file.entries().iter().map(|e| (e.name(), e)).collect()
-}
-
-/// The dense tensor among `others` that has the name of the sparse array which `part` is a part of.
-fn dense_partner<'a>(part: &Entry, others: &HashMap<&str, &'a Entry>) -> Option<&'a Entry> {
-    let other = others.get(part.sparse()?.name())?;
-    other.sparse().is_none().then_some(*other)
-}
-
-fn alone(entry: &Entry, missing_in: &Checkpoint, comparison: &mut Comparison) {
-    let file = missing_in.name();
-    if entry.kind() == Kind::None {
-        comparison.notes.push(format!(
-            "{:?} is a place without an array, left out of {file}",
-            entry.name()
-        ));
-    } else {
-        comparison.findings.push(Finding::new(
-            entry.name(),
-            None,
-            format!("is missing from {file}"),
-        ));
-    }
-}
-
-/// What two tensors of one name do not have in common; `None` where they are equal.
-fn difference(
-    a: &Side<'_>,
-    b: &Side<'_>,
-    kept: &[HashSet<String>; 2],
-    notes: &mut Vec<String>,
-    watch: &dyn Watch,
-) -> Result<Option<Finding>, Error> {
-    let finding = |message: String| Ok(Some(Finding::new(a.name(), None, message)));
-    for side in [a, b] {
-        if let Some(fault) = side.entry.fault() {
-            return finding(format!("is broken in {}: {fault}", side.file.name()));
-        }
-    }
-    let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
-        let word = |side: &Side<'_>| {
-            if side.entry.dtype().is_some() {
-                "an array"
-            } else {
-                "none"
-            }
-        };
-        return match a.entry.dtype() == b.entry.dtype() {
-            true => Ok(None),
-            false => finding(format!("is {} here and {} there", word(a), word(b))),
-        };
-    };
-    if a.shape() != b.shape() {
-        return finding(format!(
-            "has shape {} here and {} there",
-            a.shape(),
-            b.shape()
-        ));
-    }
-    if left != right {
-        let is_kept = match (left, right) {
-            (DType::U16, DType::BF16) => kept[0].contains(a.name()),
-            (DType::BF16, DType::U16) => kept[1].contains(b.name()),
-            _ => false,
-        };
-        if !is_kept {
-            return finding(format!("is {left} here and {right} there"));
-        }
-        notes.push(format!(
-            "{:?} is bf16, kept as the bits of a u16; compared by bits",
-            a.name()
-        ));
-    }
-    let Some(at) = first_difference(a, b, watch)? else {
-        return Ok(None);
-    };
-    let index = coordinates(a.shape(), at / left.size() as u64);
-    finding(format!("differs, first at [{index}]"))
 }
 
 /// The first byte in which two arrays of one length differ.

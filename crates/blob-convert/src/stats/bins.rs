@@ -1,0 +1,79 @@
+//! The bins of a histogram and their range: that of the finite values, also where others lie among them.
+
+use blob_core::DType;
+use blob_ops::{Stats, StatsAccumulator};
+
+/// How many elements lie in each of n equal bins between the smallest and the largest finite one.
+#[derive(Clone, Debug)]
+pub struct Binned {
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) counts: Vec<u64>,
+}
+
+impl Binned {
+    /// The smallest finite element: where the first bin begins.
+    #[must_use]
+    pub fn min(&self) -> f64 {
+        self.min
+    }
+
+    /// The largest finite element: where the last bin ends.
+    #[must_use]
+    pub fn max(&self) -> f64 {
+        self.max
+    }
+
+    /// The elements in each bin. NaN and ±Inf are in none.
+    #[must_use]
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+}
+
+/// The range of the values, where both its ends are finite.
+pub(super) fn range(stats: &Stats) -> Option<(f64, f64)> {
+    let (min, max) = (stats.min()?.as_f64(), stats.max()?.as_f64());
+    (min.is_finite() && max.is_finite()).then_some((min, max))
+}
+
+/// The range of the finite elements of a float tensor that holds ±Inf too: statistics with each ±Inf made a NaN, which
+/// has no part in minimum and maximum.
+pub(super) struct Finite {
+    stats: StatsAccumulator,
+    dtype: DType,
+    masked: Vec<u8>,
+}
+
+impl Finite {
+    pub(super) fn new(dtype: DType) -> Self {
+        Self {
+            stats: StatsAccumulator::new(dtype),
+            dtype,
+            masked: Vec::new(),
+        }
+    }
+
+    /// Takes whole elements.
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        self.masked.clear();
+        self.masked.extend_from_slice(bytes);
+        // The bits of the exponent; all of them set is ±Inf or NaN, and NaN where another bit is set too.
+        let exponent: &[u8] = match self.dtype {
+            DType::F16 => &[0x00, 0x7C],
+            DType::BF16 => &[0x80, 0x7F],
+            DType::F32 => &[0x00, 0x00, 0x80, 0x7F],
+            DType::F64 => &[0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xF0, 0x7F],
+            _ => return self.stats.update(bytes),
+        };
+        for element in self.masked.chunks_exact_mut(exponent.len()) {
+            let is_special = element.iter().zip(exponent).all(|(b, e)| b & e == *e);
+            element[0] |= u8::from(is_special);
+        }
+        self.stats.update(&self.masked);
+    }
+
+    pub(super) fn range(self) -> Option<(f64, f64)> {
+        range(&self.stats.finish())
+    }
+}
