@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::Access;
 use crate::borrows::Borrows;
 use crate::engine::{Stop, unless_failed};
-use crate::replicas::{MOST_RANGES, Slot};
+use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
 
 /// Who is sure that nobody holds a plain slice of the memory, so that valid bytes may be given up.
@@ -28,10 +28,14 @@ impl State {
         }
         // The host last: what is moved for the others may pass through it.
         for slot in (0..self.replicas.slots()).rev().map(Slot) {
+            // What was scattered on the host were single rows of something large: the gaps between them are far larger.
+            if (slot, sole) == (HOST, Sole::Yes) {
+                unless_failed(self.drop_ranges(slot))?;
+            }
             if slot != FIXED {
                 self.close_gaps(slot)?;
             }
-            if sole == Sole::Yes {
+            if sole == Sole::Yes && slot != HOST {
                 unless_failed(self.drop_ranges(slot))?;
             }
         }
@@ -67,7 +71,7 @@ impl State {
     /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and nobody
     /// borrows them. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
     fn drop_ranges(&mut self, slot: Slot) -> Result<(), Stop> {
-        while self.replicas.valid(slot).len() > MOST_RANGES {
+        while self.replicas.crowded(slot).is_some() {
             let free = |range: &Range<usize>| !self.borrows.touches(range);
             let range = match self.replicas.range_to_drop(slot, free) {
                 Some(range) => Some(range),

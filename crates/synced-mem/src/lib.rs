@@ -33,8 +33,10 @@
 //! | evict | what only this copy holds: to the host, or from the host to a device | V(copy) ∖ range | `&mut self`, or no borrow there |
 //! | adopt | nothing | everything in V(adopted) alone | as a write of everything |
 //!
-//! A set has at most 16 ranges: beyond that the smallest gap is closed by moving its bytes, or, where they are being
-//! written, the smallest range that another copy holds too is given up. [`SyncedMem::head`] is Caffe's view of it.
+//! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves but
+//! what is asked for. Beyond that a range on the host is given up that another copy holds too; where plain slices forbid
+//! that, and on a device, the smallest gap is closed by moving its bytes, or, where they are being written, a range given
+//! up there. [`SyncedMem::head`] is Caffe's view of it.
 //!
 //! A state changes only after its action has succeeded, and every byte ever written is valid in some copy.
 //!

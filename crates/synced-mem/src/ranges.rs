@@ -104,19 +104,34 @@ impl Ranges {
         range: &Range<usize>,
     ) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let Range { start, end } = *range;
-        self.iter()
-            .skip_while(move |ours| ours.end <= start)
+        let from = self.count_while(|ours| ours.end <= start);
+        (from..self.len())
+            .map(|index| self.at(index))
             .take_while(move |ours| ours.start < end && start < end)
             .map(move |ours| ours.start.max(start)..ours.end.min(end))
     }
 
     /// The bytes of `range` that are not in the set.
     pub(crate) fn missing(&self, range: &Range<usize>) -> Ranges {
-        let mut missing = Ranges::of(range.clone());
+        let mut missing = Ranges::new();
+        let mut from = range.start;
         for ours in self.within(range) {
-            missing.remove(&ours);
+            missing.append(from..ours.start);
+            from = ours.end;
         }
+        missing.append(from..range.end);
         missing
+    }
+
+    /// Adds a range above all others, and not adjacent to them; nothing if it is empty.
+    fn append(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        match self.is_empty() {
+            true => self.first = range,
+            false => self.rest.push(range),
+        }
     }
 
     /// What lies between neighbours: one gap fewer than there are ranges.

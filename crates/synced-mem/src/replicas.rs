@@ -53,14 +53,19 @@ pub(crate) enum Action {
     },
 }
 
-/// At most so many ranges a copy: the bound on what a scattered use may cost.
-pub(crate) const MOST_RANGES: usize = 16;
+/// At most so many ranges a copy, which is what a scattered use may cost: by the length of the memory, so that the ranges
+/// take no more room than a quarter of its bytes, but for a small memory, whose gaps cost little to close.
+const MOST_RANGES: usize = 256;
+const FEWEST_RANGES: usize = 16;
+const BYTES_A_RANGE: usize = 4 * size_of::<Range<usize>>();
 
 /// The valid ranges of every copy of one memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Replicas {
     /// The length of the memory in bytes.
     span: usize,
+    /// How many ranges a copy may have.
+    most: usize,
     /// By slot.
     valid: Vec<Ranges>,
 }
@@ -70,6 +75,7 @@ impl Replicas {
     pub(crate) fn new(span: usize) -> Self {
         Replicas {
             span,
+            most: (span / BYTES_A_RANGE).clamp(FEWEST_RANGES, MOST_RANGES),
             valid: vec![Ranges::new(); HOST_SLOTS],
         }
     }
@@ -97,7 +103,7 @@ impl Replicas {
 
     /// Whether no slot has more ranges than it should.
     pub(crate) fn is_bounded(&self) -> bool {
-        self.valid.iter().all(|valid| valid.len() <= MOST_RANGES)
+        (0..self.slots()).all(|slot| self.crowded(Slot(slot)).is_none())
     }
 
     /// Whether all of `range` is valid in `slot`.
@@ -167,7 +173,7 @@ impl Replicas {
         only
     }
 
-    /// When `slot` has more than [`MOST_RANGES`] ranges: the smallest gap between them that `may_close` allows.
+    /// When `slot` has too many ranges: the smallest gap between them that `may_close` allows.
     pub(crate) fn gap_to_close(
         &self,
         slot: Slot,
@@ -177,8 +183,8 @@ impl Replicas {
         valid.gaps().filter(may_close).min_by_key(|gap| gap.len())
     }
 
-    /// When `slot` has more than [`MOST_RANGES`] ranges and no gap may be closed: its smallest range of which the other
-    /// copies hold every byte, and that `may_drop` allows.
+    /// When `slot` has too many ranges: its smallest one of which the other copies hold every byte, and that `may_drop`
+    /// allows.
     pub(crate) fn range_to_drop(
         &self,
         slot: Slot,
@@ -215,8 +221,8 @@ impl Replicas {
     }
 
     /// The ranges of `slot` if it has too many.
-    fn crowded(&self, slot: Slot) -> Option<&Ranges> {
-        Some(self.valid(slot)).filter(|valid| valid.len() > MOST_RANGES)
+    pub(crate) fn crowded(&self, slot: Slot) -> Option<&Ranges> {
+        Some(self.valid(slot)).filter(|valid| valid.len() > self.most)
     }
 
     /// Who gives the first bytes of `rest`, and how far: up to where the source ends, or a more preferred one begins.
@@ -447,6 +453,7 @@ mod tests {
     /// `count` ranges in slot 2, the one numbered `n` at `100 * n` and of `n + 1` bytes; slot 0 holds all bytes.
     fn scattered(count: usize) -> Replicas {
         let mut replicas = Replicas::new(10_000);
+        replicas.most = FEWEST_RANGES;
         let slot = replicas.add_slot();
         for n in 0..count {
             replicas.add(slot, 100 * n..101 * n + 1);
@@ -456,8 +463,14 @@ mod tests {
     }
 
     #[test]
+    fn the_bound_goes_with_the_length() {
+        let bounds = [1, 1 << 10, 4 << 10, 16 << 10, 1 << 40].map(|span| Replicas::new(span).most);
+        assert_eq!(bounds, [16, 16, 64, 256, 256]);
+    }
+
+    #[test]
     fn only_more_than_sixteen_ranges_are_too_many() {
-        for (count, crowded) in [(MOST_RANGES, false), (MOST_RANGES + 1, true)] {
+        for (count, crowded) in [(FEWEST_RANGES, false), (FEWEST_RANGES + 1, true)] {
             let replicas = scattered(count);
             assert_eq!(replicas.gap_to_close(Slot(2), |_| true).is_some(), crowded);
             assert_eq!(replicas.range_to_drop(Slot(2), |_| true).is_some(), crowded);

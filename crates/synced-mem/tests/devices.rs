@@ -1,7 +1,7 @@
-//! Memories on devices that do not reach each other.
+//! Memories on devices: ways between them, and how little moves where use is scattered.
 
 use synced_mem::loopback::{Loopback, Mode, Operation};
-use synced_mem::{Device, Place, SharedMem};
+use synced_mem::{Device, Place, SharedMem, SyncedMem};
 
 #[test]
 fn asking_for_a_way_between_devices_touches_no_block() {
@@ -20,5 +20,57 @@ fn asking_for_a_way_between_devices_touches_no_block() {
         assert_eq!(device.calls(Operation::Copy), 0);
         assert_eq!(device.misuses(), [""; 0]);
         assert_eq!(device.live_blocks(), 0);
+    }
+}
+
+/// The memory's length, so that what is scattered lies far apart.
+const TABLE: usize = 4 << 20;
+
+#[test]
+fn rows_that_are_read_far_apart_are_all_that_moves() {
+    let queue = Loopback::new(Mode::Immediate).queue().unwrap();
+    for rows in [17, 64, 256] {
+        let mut owned = SyncedMem::new(TABLE);
+        drop(owned.device_overwrite(&queue).unwrap());
+        let shared = SharedMem::new(TABLE);
+        drop(shared.device_overwrite(&queue, 0..TABLE).unwrap());
+        for row in (0..rows).map(|row| row * (TABLE / rows)) {
+            owned.host_range(row..row + 256).unwrap();
+            shared.host(row..row + 256).unwrap();
+        }
+        assert_eq!(owned.stats().downloads().bytes(), 256 * rows as u64);
+        assert_eq!(shared.stats().downloads().bytes(), 256 * rows as u64);
+    }
+}
+
+#[test]
+fn of_many_rows_that_are_read_the_host_gives_up_old_ones_and_moves_no_gap() {
+    let queue = Loopback::new(Mode::Immediate).queue().unwrap();
+    let memory = SharedMem::new(TABLE);
+    drop(memory.device_overwrite(&queue, 0..TABLE).unwrap());
+    let held = memory.host(0..16).unwrap();
+    for row in (1..1000).map(|row| row * 4096) {
+        memory.host(row..row + 16).unwrap();
+    }
+    assert_eq!(memory.stats().downloads().bytes(), 16 * 1000);
+    assert!(memory.range_valid_on(Place::Host, 0..16).unwrap(), "held");
+    drop(held);
+}
+
+#[test]
+fn bytes_that_are_written_far_apart_are_all_that_moves() {
+    let queue = Loopback::new(Mode::Immediate).queue().unwrap();
+    for writes in [17, 64, 256] {
+        let mut memory = SyncedMem::new(TABLE);
+        drop(memory.device_overwrite(&queue).unwrap());
+        for at in (0..writes).map(|at| at * (TABLE / writes)) {
+            memory.host_range_mut(at..at + 1).unwrap()[0] = 1;
+        }
+        drop(memory.device(&queue).unwrap());
+        let (stats, touched) = (memory.stats(), writes as u64);
+        assert_eq!(
+            (stats.downloads().bytes(), stats.uploads().bytes()),
+            (touched, touched)
+        );
     }
 }

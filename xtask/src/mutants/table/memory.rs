@@ -77,10 +77,36 @@ pub(super) const ROWS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "replicas: scattered rows make everything move",
+        file: "crates/synced-mem/src/replicas.rs",
+        old: "const MOST_RANGES: usize = 256;",
+        new: "const MOST_RANGES: usize = 16;",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "devices",
+            "rows_that_are_read_far_apart",
+        ],
+    },
+    Mutant {
+        name: "bounds: gaps on the host are closed first",
+        file: "crates/synced-mem/src/bounds.rs",
+        old: "if (slot, sole) == (HOST, Sole::Yes) {",
+        new: "if (slot, sole) == (HOST, Sole::No) {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "devices",
+            "of_many_rows_that_are_read",
+        ],
+    },
+    Mutant {
         name: "replicas: sixteen ranges are too many",
         file: "crates/synced-mem/src/replicas.rs",
-        old: "valid.len() > MOST_RANGES",
-        new: "valid.len() >= MOST_RANGES",
+        old: "valid.len() > self.most",
+        new: "valid.len() >= self.most",
         test: &["-p", "synced-mem", "--lib", "only_more_than_sixteen"],
     },
     Mutant {
