@@ -7,7 +7,7 @@ mod report;
 use std::io::Write;
 use std::path::Path;
 
-use blob_convert::verify;
+use blob_convert::{RECEIPT_KEY, verify};
 use blob_io::{Checkpoint, Entry, Error};
 
 use crate::Context;
@@ -148,6 +148,13 @@ fn checks(
             false => report.note(warning),
         }
     }
+    let written = verify::receipt(checkpoint, &progress, &mut |finding| {
+        report.finding(Line::from(finding));
+    })?;
+    if let Some(right) = written {
+        let digests = units::plural(right, "digest");
+        report.held.push(format!("{digests} as in the receipt"));
+    }
     if args.finite {
         let before = report.count();
         verify::finite(checkpoint, &progress, &mut |remark| report.remark(remark))?;
@@ -184,6 +191,9 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     let entries = checkpoint.entries().iter();
     let mut work = entries.filter_map(Entry::checked_len).sum();
     if args.finite {
+        work += payload(checkpoint);
+    }
+    if checkpoint.metadata().iter().any(|(k, _)| k == RECEIPT_KEY) {
         work += payload(checkpoint);
     }
     if args.sha256.is_some() {

@@ -1,71 +1,218 @@
-//! BLAKE3 of a source that is hashed in pieces, in any order and on several threads; SHA-256 beside it.
+//! BLAKE3 of streams whose bytes come in parts, in any order and from several threads; SHA-256 beside it.
 //!
-//! BLAKE3 is a tree: pieces of a power of two are whole subtrees, joined as section 2.1 of the BLAKE3 paper says.
+//! BLAKE3 is a tree over chunks of 1,024 bytes: aligned runs of a power of two of them are hashed where they come and joined
+//! as section 2.1 of the BLAKE3 paper says. A chunk that comes in parts waits for the rest of it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
 };
+use blake3::{CHUNK_LEN, Hash};
 use blob_io::{Error, Source};
 use sha2::Digest;
 
-/// What is hashed at once: a power of two, and small enough to be in cache still when it is written.
+/// What is read, hashed and written at once: a power of two, and small enough to be in cache still when it is written.
 pub(crate) const PIECE: usize = 1 << 20;
 
-/// What the source's bytes add up to, in lower-case hexadecimal.
+const CHUNK: u64 = CHUNK_LEN as u64;
+
+/// What a conversion's bytes add up to.
 #[derive(Clone, Debug)]
 pub(crate) struct Digests {
+    /// The source's, in lower-case hexadecimal.
     pub(crate) blake3: String,
     pub(crate) sha256: Option<String>,
+    /// Each tensor's, as it was written.
+    pub(crate) tensors: Vec<Hash>,
 }
 
-/// One piece's part of the tree.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Piece {
-    /// The only piece: its hash is the file's.
-    Root(blake3::Hash),
-    Subtree(ChainingValue),
+/// Hashes several streams of known lengths.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    lens: Vec<u64>,
+    state: Mutex<State>,
 }
 
-impl Piece {
-    /// Hashes the piece that begins at `offset`, a multiple of [`PIECE`], in a file of `len` bytes.
-    pub(crate) fn new(bytes: &[u8], offset: u64, len: u64) -> Self {
-        if len <= PIECE as u64 {
-            return Self::Root(blake3::hash(bytes));
+#[derive(Debug)]
+struct State {
+    /// Streams that miss bytes yet.
+    open: HashMap<usize, Tree>,
+    done: Vec<Hash>,
+}
+
+impl Streams {
+    pub(crate) fn new(lens: Vec<u64>) -> Self {
+        // Of a stream without bytes nothing comes.
+        let done = vec![blake3::hash(&[]); lens.len()];
+        let open = HashMap::new();
+        Self {
+            lens,
+            state: Mutex::new(State { open, done }),
         }
-        let mut hasher = blake3::Hasher::new();
-        hasher.set_input_offset(offset);
-        Self::Subtree(hasher.update(bytes).finalize_non_root())
+    }
+
+    /// Takes bytes that stand at `at` in a stream. Each byte comes once.
+    pub(crate) fn put(&self, stream: usize, at: u64, bytes: &[u8]) {
+        let len = self.lens[stream];
+        if bytes.len() as u64 == len {
+            self.set(stream, blake3::hash(bytes));
+            return;
+        }
+        let (mut whole, mut ragged) = (Vec::new(), Vec::new());
+        let (mut pos, end) = (at, at + bytes.len() as u64);
+        while pos < end {
+            let rest = &bytes[(pos - at) as usize..];
+            let chunk_end = (pos / CHUNK * CHUNK + CHUNK).min(len);
+            let part = if !pos.is_multiple_of(CHUNK) || end < chunk_end {
+                let part = &rest[..(end.min(chunk_end) - pos) as usize];
+                ragged.push((pos, part));
+                part
+            } else {
+                let level = level_at(pos, end);
+                let part = &rest[..((CHUNK << level).min(end - pos)) as usize];
+                whole.push((pos / CHUNK, level, chaining_value(part, pos)));
+                part
+            };
+            pos += part.len() as u64;
+        }
+        let mut state = lock(&self.state);
+        let tree = state.open.entry(stream).or_insert_with(|| Tree::new(len));
+        for (first, level, value) in whole {
+            tree.join(first, level, value);
+        }
+        for (pos, part) in ragged {
+            tree.fill(pos, part);
+        }
+        if let Some(root) = tree.root() {
+            state.open.remove(&stream);
+            state.done[stream] = root;
+        }
+    }
+
+    /// Takes the hash of a whole stream.
+    pub(crate) fn set(&self, stream: usize, hash: Hash) {
+        lock(&self.state).done[stream] = hash;
+    }
+
+    /// The hash of each stream, once all their bytes have come.
+    pub(crate) fn finish(self) -> Vec<Hash> {
+        let state = self.state.into_inner();
+        state.unwrap_or_else(PoisonError::into_inner).done
     }
 }
 
-/// Joins the pieces of a file, in their order, to its BLAKE3. A file without bytes has no pieces.
-pub(crate) fn join(pieces: &[Piece]) -> String {
-    let hash = match pieces {
-        [] => blake3::hash(&[]),
-        [Piece::Root(hash)] => *hash,
-        _ => {
-            let (left, right) = pieces.split_at(left_len(pieces.len()));
-            merge_subtrees_root(&subtree(left), &subtree(right), Mode::Hash)
-        }
-    };
-    hash.to_hex().to_string()
+/// A thread that panicked is reported when it is joined; what it left is not looked at then.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn subtree(pieces: &[Piece]) -> ChainingValue {
-    match pieces {
-        [Piece::Subtree(value)] => *value,
-        // A single piece is the root, and a root has no siblings.
-        [] | [Piece::Root(_)] => ChainingValue::default(),
-        _ => {
-            let (left, right) = pieces.split_at(left_len(pieces.len()));
-            merge_subtrees_non_root(&subtree(left), &subtree(right), Mode::Hash)
+/// The level of the largest subtree that begins at `pos` and ends by `end`: it has two to the power of it chunks. A short
+/// last chunk is one of level 0.
+fn level_at(pos: u64, end: u64) -> u32 {
+    let chunks = ((end - pos) / CHUNK).max(1);
+    (pos / CHUNK).trailing_zeros().min(chunks.ilog2())
+}
+
+fn chaining_value(bytes: &[u8], pos: u64) -> ChainingValue {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(pos);
+    hasher.update(bytes).finalize_non_root()
+}
+
+/// What is known of one stream's tree.
+#[derive(Debug)]
+struct Tree {
+    len: u64,
+    /// Subtrees by their first chunk; two that make up a larger one are joined at once, so that few wait.
+    nodes: BTreeMap<u64, (u32, ChainingValue)>,
+    /// How many chunks the nodes have.
+    chunks: u64,
+    /// Chunks that miss bytes yet, and how many they have.
+    ragged: HashMap<u64, (Vec<u8>, usize)>,
+    /// Where the whole stream is one chunk, its hash.
+    single: Option<Hash>,
+}
+
+impl Tree {
+    fn new(len: u64) -> Self {
+        Self {
+            len,
+            nodes: BTreeMap::new(),
+            chunks: 0,
+            ragged: HashMap::new(),
+            single: None,
         }
     }
-}
 
-/// The left subtree has the largest power of two of pieces that leaves something for the right one.
-fn left_len(pieces: usize) -> usize {
-    (pieces.next_power_of_two()) / 2
+    fn all_chunks(&self) -> u64 {
+        self.len.div_ceil(CHUNK)
+    }
+
+    /// Adds a subtree, joined with its neighbours; the root is not made here, because it is hashed in another way.
+    fn join(&mut self, mut first: u64, mut level: u32, mut value: ChainingValue) {
+        self.chunks += 1 << level;
+        loop {
+            let size = 1u64 << level;
+            let is_root = first & !size == 0 && 2 * size >= self.all_chunks();
+            let buddy = first ^ size;
+            match self.nodes.get(&buddy) {
+                Some((other, _)) if *other == level && !is_root => {}
+                _ => break,
+            }
+            let Some((_, other)) = self.nodes.remove(&buddy) else {
+                break;
+            };
+            let (left, right) = if buddy < first {
+                (other, value)
+            } else {
+                (value, other)
+            };
+            value = merge_subtrees_non_root(&left, &right, Mode::Hash);
+            first &= !size;
+            level += 1;
+        }
+        self.nodes.insert(first, (level, value));
+    }
+
+    /// Adds a part of a chunk.
+    fn fill(&mut self, pos: u64, part: &[u8]) {
+        let (chunk, within) = (pos / CHUNK, (pos % CHUNK) as usize);
+        let len = CHUNK.min(self.len - chunk * CHUNK) as usize;
+        let (bytes, filled) = self
+            .ragged
+            .entry(chunk)
+            .or_insert_with(|| (vec![0; len], 0));
+        bytes[within..within + part.len()].copy_from_slice(part);
+        *filled += part.len();
+        if *filled < len {
+            return;
+        }
+        let Some((bytes, _)) = self.ragged.remove(&chunk) else {
+            return;
+        };
+        if self.all_chunks() == 1 {
+            self.single = Some(blake3::hash(&bytes));
+        } else {
+            self.join(chunk, 0, chaining_value(&bytes, chunk * CHUNK));
+        }
+    }
+
+    /// The stream's hash, once all of its bytes have come: the subtrees joined from the right.
+    fn root(&self) -> Option<Hash> {
+        if self.chunks < self.all_chunks() {
+            return self.single;
+        }
+        let mut values = self.nodes.values().map(|(_, value)| value).rev();
+        let mut right = *values.next()?;
+        let mut left = values.next()?;
+        for next in values {
+            right = merge_subtrees_non_root(left, &right, Mode::Hash);
+            left = next;
+        }
+        Some(merge_subtrees_root(left, &right, Mode::Hash))
+    }
 }
 
 /// The SHA-256 of a whole source, which only goes from end to end.
@@ -93,32 +240,66 @@ pub(crate) fn sha256(
 mod tests {
     use super::*;
 
-    #[test]
-    fn pieces_join_to_the_hash_of_the_whole() {
-        let all: Vec<u8> = (0..9 * PIECE + 77).map(|i| (i % 251) as u8).collect();
-        let lens = [
-            0,
-            1,
-            PIECE - 1,
-            PIECE,
-            PIECE + 1,
-            2 * PIECE,
-            3 * PIECE,
-            5 * PIECE + 1,
-            all.len(),
-        ];
-        for len in lens {
-            let file = &all[..len];
-            let pieces: Vec<Piece> = file
-                .chunks(PIECE)
-                .enumerate()
-                .map(|(i, piece)| Piece::new(piece, (i * PIECE) as u64, len as u64))
-                .collect();
-            assert_eq!(
-                join(&pieces),
-                blake3::hash(file).to_hex().to_string(),
-                "{len} bytes"
-            );
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len).map(|i| (i % 251) as u8).collect()
+    }
+
+    /// Cuts a stream at these places and puts the parts in an order that `seed` stirs.
+    fn hashed(all: &[u8], cuts: &[usize], mut seed: u64) -> Hash {
+        let mut ends: Vec<usize> = cuts.iter().copied().filter(|c| *c < all.len()).collect();
+        ends.push(all.len());
+        let mut parts: Vec<(usize, usize)> = Vec::new();
+        for end in ends {
+            parts.push((parts.last().map_or(0, |(_, end)| *end), end));
         }
+        let streams = Streams::new(vec![7, all.len() as u64]);
+        while !parts.is_empty() {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+            let (from, to) = parts.swap_remove((seed >> 33) as usize % parts.len());
+            streams.put(1, from as u64, &all[from..to]);
+        }
+        assert!(lock(&streams.state).open.is_empty(), "all has come");
+        streams.finish()[1]
+    }
+
+    #[test]
+    fn parts_in_any_order_join_to_the_hash_of_the_whole() {
+        let chunk = CHUNK_LEN;
+        for chunks in 0..20 {
+            for odd in [0, 1, 500] {
+                let all = bytes(chunks * chunk + odd);
+                for (i, step) in [1, 333, chunk - 1, chunk, chunk + 1, 3 * chunk, 5000]
+                    .into_iter()
+                    .enumerate()
+                {
+                    if step == 1 && chunks > 2 {
+                        continue;
+                    }
+                    let cuts: Vec<usize> = (1..)
+                        .map(|n| n * step)
+                        .take_while(|c| *c < all.len())
+                        .collect();
+                    let found = hashed(&all, &cuts, (chunks + i) as u64);
+                    assert_eq!(found, blake3::hash(&all), "{} by {step}", all.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_in_pieces_and_a_tensor_within_them_keep_few_nodes() {
+        let all = bytes(9 * PIECE + 77);
+        for shift in [0, 1, 700, 1024, 70_000] {
+            let cuts: Vec<usize> = (0..9)
+                .map(|i| i * PIECE + shift)
+                .filter(|c| *c > 0)
+                .collect();
+            assert_eq!(hashed(&all, &cuts, 3), blake3::hash(&all), "{shift}");
+        }
+        let tree = Streams::new(vec![all.len() as u64]);
+        for (i, piece) in all.chunks(PIECE).take(8).enumerate() {
+            tree.put(0, (i * PIECE) as u64, piece);
+        }
+        assert_eq!(lock(&tree.state).open[&0].nodes.len(), 1);
     }
 }

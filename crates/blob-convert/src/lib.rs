@@ -30,6 +30,7 @@ mod plan;
 mod receipt;
 mod sink;
 pub mod stats;
+mod threads;
 pub mod verify;
 
 pub use pass::{Silent, Summary, Target, Watch, run};

@@ -1,6 +1,7 @@
-//! The one pass over the source: every byte is read and hashed once, in order, and each tensor's bytes go to their place.
+//! The one pass over the source: every byte is read once, in order, hashed as the source's and as its tensor's, and goes to
+//! its place.
 //!
-//! Threads take the next piece in turn, each reads, hashes and writes its own: nobody waits for anybody. To a pipe the
+//! Threads take the next piece in turn, each reads, hashes and writes its own: none waits for another. To a pipe the
 //! source is read twice.
 
 use std::path::Path;
@@ -9,10 +10,11 @@ use std::thread;
 
 use blob_io::{Checkpoint, Error, Layout, Output, OutputDir, Source};
 
-use crate::hash::{self, Digests, PIECE, Piece};
+use crate::hash::{self, Digests, PIECE, Streams};
 use crate::moves::moves;
-use crate::plan::{How, Plan};
+use crate::plan::{How, Plan, Planned};
 use crate::sink::Sink;
+use crate::threads::{join, spawn};
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
@@ -155,7 +157,7 @@ impl Job<'_> {
     fn folder(self, path: &Path, overwrite: bool) -> Result<(Digests, u64), Error> {
         let folder = OutputDir::create(path, overwrite)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
-        let sink = Sink::folder(&folder, &specs);
+        let sink = Sink::folder(&folder, &specs, &self.plan.files);
         let digests = self.fill(&sink)?;
         let written = sink.complete_folder()?;
         let (key, receipt) = self.plan.receipt.finished(&digests);
@@ -169,12 +171,9 @@ impl Job<'_> {
     /// Everything in the order of the output; the digests and checksums come from a pass of their own before.
     fn pipe(self, mut output: Output) -> Result<(Digests, u64), Error> {
         let layout = self.layout()?;
-        let digests = self.pass(threads(true), &|_, _| Ok(()))?;
-        let crcs = if layout.wants_crc() {
-            self.checksums()?
-        } else {
-            Vec::new()
-        };
+        let sink = Sink::nowhere(layout.wants_crc());
+        let digests = self.fill(&sink)?;
+        let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
         let mut frame = layout.frame(&[receipt], &crcs)?.into_iter().peekable();
         let places = layout.places();
@@ -200,41 +199,37 @@ impl Job<'_> {
         })
     }
 
-    fn checksums(self) -> Result<Vec<u32>, Error> {
-        let mut crcs = Vec::with_capacity(self.plan.tensors.len());
-        for tensor in 0..self.plan.tensors.len() {
-            let mut crc = crc32fast::Hasher::new();
-            self.stream(tensor, &mut |bytes| {
-                crc.update(bytes);
-                Ok(())
-            })?;
-            crcs.push(crc.finalize());
-        }
-        Ok(crcs)
-    }
-
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
     fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
         let (moves, apart) = moves(self.checkpoint, self.plan);
-        let digests = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
+        let tensors = Streams::new(self.plan.tensors.iter().map(Planned::byte_len).collect());
+        let (blake3, sha256) = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
             let end = at + bytes.len() as u64;
             let first = moves.partition_point(|m| m.from + m.len <= at);
             for step in moves[first..].iter().take_while(|m| m.from < end) {
                 let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
                 let part = &bytes[(a - at) as usize..(b - at) as usize];
-                sink.put(step.tensor, step.to + (a - step.from), part)?;
+                let to = step.to + (a - step.from);
+                tensors.put(step.tensor, to, part);
+                sink.put(step.tensor, to, part)?;
             }
             Ok(())
         })?;
         for tensor in apart {
-            let mut at = 0;
+            let (mut at, mut hasher) = (0, blake3::Hasher::new());
             self.stream(tensor, &mut |bytes| {
+                hasher.update(bytes);
                 sink.put(tensor, at, bytes)?;
                 at += bytes.len() as u64;
                 Ok(())
             })?;
+            tensors.set(tensor, hasher.finalize());
         }
-        Ok(digests)
+        Ok(Digests {
+            blake3,
+            sha256,
+            tensors: tensors.finish(),
+        })
     }
 
     /// One tensor's bytes in the output's order.
@@ -258,70 +253,65 @@ impl Job<'_> {
         self.checkpoint.stream(entry, PIECE, &mut watched)
     }
 
-    /// Reads every byte of the source once, hashes it, and hands each piece to `write`.
-    fn pass<W>(self, threads: usize, write: &W) -> Result<Digests, Error>
+    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256.
+    fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
         let source = self.checkpoint.source();
         let pieces = source.len().div_ceil(PIECE as u64);
+        let hashed = Streams::new(vec![source.len()]);
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let work = || {
-            let done = self.pieces(&next, &failed, pieces, write);
+            let done = self.pieces(&next, &failed, &hashed, write);
             failed.fetch_or(done.is_err(), Ordering::Relaxed);
             done
         };
+        let sha256 = || hash::sha256(source, |source, at, buf| self.read(source, at, buf));
+        let wanted = self.plan.receipt.sha256;
         let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
         let (parts, sha256) = thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let sha256 = self.plan.receipt.sha256.then(|| {
-                scope.spawn(|| hash::sha256(source, |source, at, buf| self.read(source, at, buf)))
-            });
+            // Where no thread can be had, this one does their work.
+            let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, work)).collect();
+            let beside = wanted.then(|| spawn(scope, sha256));
             let mut parts = vec![work()];
             parts.extend(others.into_iter().map(join));
-            (parts, sha256.map(join))
+            let sha256 = beside.map(|thread| thread.map_or_else(sha256, join));
+            (parts, sha256)
         });
-        let mut hashed = Vec::new();
-        for part in parts {
-            hashed.extend(part?);
-        }
-        hashed.sort_unstable_by_key(|(at, _)| *at);
-        let hashed: Vec<Piece> = hashed.into_iter().map(|(_, piece)| piece).collect();
-        Ok(Digests {
-            blake3: hash::join(&hashed),
-            sha256: sha256.transpose()?,
-        })
+        parts.into_iter().collect::<Result<(), Error>>()?;
+        Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
     }
 
-    /// One thread's share of the pieces, with the number of each.
+    /// One thread's share of the pieces.
     fn pieces<W>(
         self,
         next: &AtomicU64,
         failed: &AtomicBool,
-        pieces: u64,
+        hashed: &Streams,
         write: &W,
-    ) -> Result<Vec<(u64, Piece)>, Error>
+    ) -> Result<(), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error>,
     {
         let source = self.checkpoint.source();
         let len = source.len();
-        let mut hashed = Vec::new();
         let mut buf = vec![0; len.min(PIECE as u64) as usize];
         // Where another thread has failed, its error is the one to tell.
         while !failed.load(Ordering::Relaxed) {
-            let piece = next.fetch_add(1, Ordering::Relaxed);
-            if piece >= pieces {
+            let at = next
+                .fetch_add(1, Ordering::Relaxed)
+                .saturating_mul(PIECE as u64);
+            if at >= len {
                 break;
             }
-            let at = piece * PIECE as u64;
             let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
             self.read(source, at, bytes)?;
-            hashed.push((piece, Piece::new(bytes, at, len)));
+            hashed.put(0, at, bytes);
             write(at, bytes)?;
             self.watch.advanced(bytes.len() as u64);
         }
-        Ok(hashed)
+        Ok(())
     }
 
     fn read(self, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
@@ -341,12 +331,5 @@ fn threads(any_order: bool) -> usize {
         thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
     } else {
         1
-    }
-}
-
-fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    match thread.join() {
-        Ok(done) => done,
-        Err(panic) => std::panic::resume_unwind(panic),
     }
 }

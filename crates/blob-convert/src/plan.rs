@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names};
 
 use crate::receipt::Receipt;
 
@@ -107,6 +107,8 @@ pub struct Plan {
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) receipt: Receipt,
     pub(crate) layout: Option<Layout>,
+    /// A folder's file for each tensor; empty for one file.
+    pub(crate) files: Vec<String>,
     output_len: u64,
 }
 
@@ -175,8 +177,13 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
         }
         tensors.push(planned(index, entry, dtype, options, &mut taken));
     }
-    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out);
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
+    let files = match folder {
+        true => files(&specs),
+        false => Vec::new(),
+    };
+    let written = (options.to, &files[..]);
+    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, written)?;
     let (layout, output_len) = if folder {
         (None, specs.iter().map(TensorSpec::byte_len).sum())
     } else {
@@ -190,8 +197,16 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
         left_out,
         receipt,
         layout,
+        files,
         output_len,
     })
+}
+
+/// A folder's file for each tensor.
+fn files(specs: &[TensorSpec]) -> Vec<String> {
+    let names: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
+    let paths = file_names(&names).into_iter();
+    paths.map(|path| path + ".npy").collect()
 }
 
 fn planned(

@@ -1,18 +1,22 @@
-//! The receipt: where the tensors came from, what was changed, what was left out.
+//! The receipt: where the tensors came from, what was changed, what was left out, and each tensor's digest.
 //!
 //! Its text has the same length before and after the digests are known, so that a header can be laid out first.
+
+mod contents;
 
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use blob_io::Checkpoint;
+use blob_io::{Checkpoint, Error, Format};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
 use crate::plan::{How, Planned};
+use contents::Contents;
+pub(crate) use contents::of_all;
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
@@ -29,8 +33,9 @@ const LONGEST_TEXT: usize = 1024;
 pub(crate) struct Receipt {
     /// The source's fields as a JSON object, without the digests.
     source: String,
-    /// All other fields as a JSON object.
+    /// All other fields as a JSON object, without the contents.
     rest: String,
+    contents: Contents,
     pub(crate) sha256: bool,
 }
 
@@ -40,7 +45,8 @@ impl Receipt {
         sha256: bool,
         tensors: &[Planned],
         left_out: &[(String, String)],
-    ) -> Self {
+        (to, files): (Format, &[String]),
+    ) -> Result<Self, Error> {
         let name = std::path::Path::new(checkpoint.name())
             .file_name()
             .map_or(checkpoint.name().into(), |n| n.to_string_lossy());
@@ -68,35 +74,37 @@ impl Receipt {
             "history": history(checkpoint),
         })
         .to_string();
-        Self {
+        Ok(Self {
             source: Value::Object(source).to_string(),
             rest,
+            contents: Contents::new(tensors, files, to)?,
             sha256,
-        }
+        })
     }
 
     /// Key and text with digests of the right width that are not the real ones.
     pub(crate) fn placeholder(&self) -> (String, String) {
-        let zeros = "0".repeat(64);
-        let unknown = Digests {
-            blake3: zeros.clone(),
-            sha256: Some(zeros),
-        };
-        (KEY.to_owned(), self.fill(&unknown))
+        (KEY.to_owned(), self.fill(None))
     }
 
     /// Key and text with the digests.
     pub(crate) fn finished(&self, digests: &Digests) -> (String, String) {
-        (KEY.to_owned(), self.fill(digests))
+        (KEY.to_owned(), self.fill(Some(digests)))
     }
 
-    fn fill(&self, digests: &Digests) -> String {
-        let sha256 = match (&digests.sha256, self.sha256) {
-            (Some(sha256), true) => format!("\"sha256\":\"{sha256}\","),
-            _ => String::new(),
+    fn fill(&self, digests: Option<&Digests>) -> String {
+        let zeros = "0".repeat(64);
+        let blake3 = digests.map_or(&zeros, |all| &all.blake3);
+        let sha256 = match self.sha256 {
+            true => {
+                let known = digests.and_then(|all| all.sha256.as_ref());
+                format!("\"sha256\":\"{}\",", known.unwrap_or(&zeros))
+            }
+            false => String::new(),
         };
-        let (blake3, source, rest) = (&digests.blake3, &self.source[1..], &self.rest[1..]);
-        format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{rest}")
+        let contents = self.contents.fields(digests.map(|all| &all.tensors[..]));
+        let (source, rest) = (&self.source[1..], &self.rest[1..]);
+        format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{rest}")
     }
 }
 
@@ -219,7 +227,7 @@ impl<'de> Deserialize<'de> for SaysBf16 {
 }
 
 /// Reads a list item by item, so that no more of it is in memory than `take` keeps.
-fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
+pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text: D,
     so_far: R,
     take: impl Fn(&mut R, T),
@@ -243,12 +251,12 @@ fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
 }
 
 /// A receipt as far as `T` wants it; serde passes over the rest.
-fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
     let text = (text.len() <= LONGEST).then_some(text)?;
     serde_json::from_str(text).ok()
 }
 
-fn own(checkpoint: &Checkpoint) -> Option<&str> {
+pub(crate) fn own(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
     metadata
         .find(|(key, _)| key == KEY)

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use blob_io::{Error, Layout, Output, OutputDir, Place, TensorSpec, file_names};
+use blob_io::{Error, Layout, Output, OutputDir, Place, TensorSpec};
 
 /// Takes tensors' bytes, from several threads.
 pub(crate) enum Sink<'a> {
@@ -13,6 +13,8 @@ pub(crate) enum Sink<'a> {
         /// The CRC-32 of every part that was put, where checksums are wanted.
         parts: Option<Mutex<Vec<Part>>>,
     },
+    /// Only the checksums are wanted, where they are.
+    Nowhere(Option<Mutex<Vec<Part>>>),
     /// A tensor's bytes must come in their order.
     Folder(Mutex<Folder<'a>>),
 }
@@ -30,7 +32,7 @@ pub(crate) struct Part {
 pub(crate) struct Folder<'a> {
     dir: &'a OutputDir,
     specs: &'a [TensorSpec],
-    names: Vec<String>,
+    files: &'a [String],
     begun: Vec<bool>,
     /// Files that miss bytes yet, and how many they miss: one at a time, unless the source mixes its arrays.
     open: HashMap<usize, (Output, u64)>,
@@ -46,12 +48,15 @@ impl<'a> Sink<'a> {
         }
     }
 
-    pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec]) -> Self {
-        let raw: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
+    pub(crate) fn nowhere(crcs: bool) -> Self {
+        Self::Nowhere(crcs.then(Mutex::default))
+    }
+
+    pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec], files: &'a [String]) -> Self {
         Self::Folder(Mutex::new(Folder {
             dir,
             specs,
-            names: file_names(&raw),
+            files,
             begun: vec![false; specs.len()],
             open: HashMap::new(),
             written: 0,
@@ -60,37 +65,37 @@ impl<'a> Sink<'a> {
 
     /// Whether parts may come from several threads at once, in any order.
     pub(crate) fn takes_any_order(&self) -> bool {
-        matches!(self, Self::File { .. })
+        !matches!(self, Self::Folder(_))
     }
 
     /// Puts bytes at `at` within a tensor.
     pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        if let Self::File { parts, .. } | Self::Nowhere(parts) = self
+            && let Some(parts) = parts
+        {
+            let part = Part {
+                tensor,
+                at,
+                len: bytes.len() as u64,
+                crc: crc32fast::hash(bytes),
+            };
+            lock(parts).push(part);
+        }
         match self {
-            Self::File {
-                output,
-                places,
-                parts,
-            } => {
-                if let Some(parts) = parts {
-                    let part = Part {
-                        tensor,
-                        at,
-                        len: bytes.len() as u64,
-                        crc: crc32fast::hash(bytes),
-                    };
-                    lock(parts).push(part);
-                }
+            Self::File { output, places, .. } => {
                 output.write_all_at(places[tensor].offset() + at, bytes)
             }
+            Self::Nowhere(_) => Ok(()),
             Self::Folder(folder) => lock(folder).put(tensor, bytes),
         }
     }
 
     /// The CRC-32 of each of `tensors` tensors; none where none were wanted.
     pub(crate) fn into_crcs(self, tensors: usize) -> Vec<u32> {
-        let Self::File {
+        let (Self::File {
             parts: Some(parts), ..
-        } = self
+        }
+        | Self::Nowhere(Some(parts))) = self
         else {
             return Vec::new();
         };
@@ -149,7 +154,7 @@ impl Folder<'_> {
     fn begin(&mut self, tensor: usize) -> Result<(Output, u64), Error> {
         self.begun[tensor] = true;
         let layout = Layout::npy(&self.specs[tensor])?;
-        let mut output = self.dir.file(format!("{}.npy", self.names[tensor]))?;
+        let mut output = self.dir.file(&self.files[tensor])?;
         output.set_len(layout.len())?;
         for (_, head) in layout.frame(&[], &[])? {
             output.write_all(&head)?;

@@ -3,6 +3,7 @@
 //! Findings are values, not errors; an error is only what keeps the check from being done. Memory stays at a few MiB.
 
 mod against;
+mod receipt;
 
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
@@ -10,6 +11,7 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 use crate::Watch;
 use crate::hash::{self, PIECE};
 pub use against::against;
+pub use receipt::receipt;
 
 /// What a check tells of a file, one at a time: a hostile file can be worth a million of them, and none is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +81,10 @@ pub const FINDINGS: &[(&str, &str)] = &[
     ("shape", "the tensor has another shape in the other file"),
     ("dtype", "the tensor has another dtype in the other file"),
     ("differs", "the tensor has another value in the other file"),
+    (
+        "receipt",
+        "the tensor is not what the receipt says was written",
+    ),
 ];
 
 /// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of

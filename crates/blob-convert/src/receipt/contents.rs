@@ -1,0 +1,103 @@
+//! The receipt's list of what was written: each tensor's name, dtype, shape and BLAKE3, in a folder its file as well.
+//!
+//! The text is made before the digests are known and has the same length after.
+
+use std::fmt::Write;
+
+use blake3::Hash;
+use blob_core::DType;
+use blob_io::{Error, Format, Layout};
+use serde_json::json;
+
+use crate::plan::Planned;
+
+/// A longer list is left out of a file: our readers keep 4 MiB of metadata. The digest over all tensors stays. A folder's
+/// receipt is a file of its own and always has the list, for it says which file is whose.
+const LONGEST: usize = 3 << 20;
+/// A digest in hexadecimal.
+const WIDTH: usize = 64;
+
+/// The fields `contents` and `contents_blake3` of a receipt.
+#[derive(Debug)]
+pub(crate) struct Contents {
+    /// The list's items, with zeros where digests come.
+    text: String,
+    /// Where in the text each tensor's digest goes; empty where the list is left out.
+    places: Vec<usize>,
+    /// The tensors in the order of their names.
+    order: Vec<usize>,
+}
+
+impl Contents {
+    /// `files` has a folder's file for each tensor, and is empty otherwise.
+    pub(crate) fn new(tensors: &[Planned], files: &[String], to: Format) -> Result<Self, Error> {
+        let (mut text, mut places) = (String::new(), Vec::with_capacity(tensors.len()));
+        for (i, tensor) in tensors.iter().enumerate() {
+            if i > 0 {
+                text.push(',');
+            }
+            let (name, dims) = (json!(tensor.name()), json!(tensor.shape().dims()));
+            let dtype = stored_dtype(tensor.dtype(), to);
+            text += &format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#);
+            if let Some(file) = files.get(i) {
+                let bytes = Layout::npy(&tensor.spec)?.len();
+                text += &format!(r#""file":{},"file_bytes":{bytes},"#, json!(file));
+            }
+            text += r#""blake3":""#;
+            places.push(text.len());
+            text.extend(std::iter::repeat_n('0', WIDTH));
+            text += r#""}"#;
+            if text.len() > LONGEST && files.is_empty() {
+                text.clear();
+                places.clear();
+                break;
+            }
+        }
+        let mut order: Vec<usize> = (0..tensors.len()).collect();
+        order.sort_by_key(|i| tensors[*i].name());
+        Ok(Self {
+            text,
+            places,
+            order,
+        })
+    }
+
+    /// The two fields, with zeros where `digests` are not known yet.
+    pub(crate) fn fields(&self, digests: Option<&[Hash]>) -> String {
+        let zeros = Hash::from_bytes([0; 32]);
+        let digest = |i: usize| digests.map_or(&zeros, |all| &all[i]);
+        let mut list = String::with_capacity(self.text.len());
+        let mut from = 0;
+        for (i, place) in self.places.iter().enumerate() {
+            list += &self.text[from..*place];
+            list += &digest(i).to_hex();
+            from = place + WIDTH;
+        }
+        list += &self.text[from..];
+        let all = of_all(self.order.iter().map(|i| digest(*i)));
+        let mut fields = String::new();
+        let left_out = self.places.is_empty() && !self.order.is_empty();
+        let _ = match left_out {
+            true => write!(fields, r#""contents":null,"contents_blake3":"{all}""#),
+            false => write!(fields, r#""contents":[{list}],"contents_blake3":"{all}""#),
+        };
+        fields
+    }
+}
+
+/// One digest of many: BLAKE3 of the tensors' digests, 32 bytes each, in the order of the tensors' names.
+pub(crate) fn of_all<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for digest in digests {
+        hasher.update(digest.as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// The dtype that a reader of the output finds: NumPy has no bf16.
+fn stored_dtype(dtype: DType, to: Format) -> DType {
+    match dtype {
+        DType::BF16 if to != Format::Safetensors => DType::U16,
+        other => other,
+    }
+}
