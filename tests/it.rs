@@ -32,6 +32,7 @@ mod npy;
 mod npz;
 mod npz_checksum;
 mod npz_hostile;
+mod numpy;
 mod reasons;
 mod review;
 mod safetensors_header;

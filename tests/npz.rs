@@ -252,7 +252,7 @@ proptest! {
         }
         // The zip crate agrees, checksums included; npyz reads the headers.
         let mut archive = ZipArchive::new(Cursor::new(&bytes)).unwrap();
-        prop_assert_eq!(archive.len(), tensors.len() + 3);
+        prop_assert_eq!(archive.len(), tensors.len());
         for i in 0..archive.len() {
             let mut member = archive.by_index(i).unwrap();
             prop_assert!(member.enclosed_name().is_some(), "{:?}", member.name());
@@ -302,14 +302,11 @@ fn what_is_no_npz_is_called_by_its_name() {
     }
     let empty = open("x.params", &Zip::default().end()).unwrap();
     assert_eq!((empty.format(), empty.entries().len()), (Format::Npz, 0));
-    let receipt = open(
-        "x",
-        &theirs(CompressionMethod::Stored, &[("blob.receipt.json", b"{}")]),
-    )
-    .unwrap();
+    let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
+    let receipt = open("x", &written(Format::Npz, &[], &metadata)).unwrap();
     assert_eq!(
-        receipt.metadata(),
-        [("blob.receipt".to_owned(), "{}".to_owned())]
+        (receipt.format(), receipt.metadata()),
+        (Format::Npz, &metadata[..])
     );
     let mut members = vec![
         ("folder/", &b""[..]),
@@ -329,6 +326,44 @@ fn what_is_no_npz_is_called_by_its_name() {
         file.metadata(),
         expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
     );
+}
+
+#[test]
+fn metadata_that_are_broken_leave_the_arrays_whole() {
+    let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
+    let tensors = [Tensor::new("w", DType::U8, &[3], &[1, 2, 3])];
+    let bytes = written(Format::Npz, &tensors, &metadata);
+    let find = |what: &[u8]| bytes.windows(what.len()).position(|w| w == what).unwrap();
+    let (mark, json) = (find(b"blob metadata 1\0"), find(b"{\"blob.receipt"));
+    // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last mark.
+    let end = json + 21;
+    assert_eq!(&bytes[end - 1..end], b"}");
+    for (at, warned) in [
+        (mark, 0),
+        (mark + 16, 0),
+        (mark + 23, 0),
+        (json, 1),
+        (end - 1, 1),
+        (end, 0),
+        (end + 7, 0),
+        (end + 8, 0),
+    ] {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x20;
+        let file = open("x.npz", &broken).unwrap();
+        assert_eq!(&*file.view(&file.entries()[0]).unwrap(), &[1, 2, 3]);
+        assert_eq!(
+            (file.metadata(), file.warnings().len()),
+            (&[][..], warned),
+            "{}",
+            at - mark
+        );
+    }
+    // An array that ends like metadata is an array.
+    let data = &bytes[mark..end + 24];
+    let same = [Tensor::new("w", DType::U8, &[data.len()], data)];
+    let file = written(Format::Npz, &same, &[]);
+    assert!(open("x.npz", &file).unwrap().metadata().is_empty());
 }
 
 #[test]

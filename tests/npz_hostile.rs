@@ -97,7 +97,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     );
     assert_eq!(file.metadata(), metadata);
     let mut archive = ZipArchive::new(Stream(source(), 0)).unwrap();
-    assert_eq!(archive.len(), 5);
+    assert_eq!(archive.len(), 4);
     assert_eq!(
         archive.by_name("large.npy").unwrap().size(),
         (5 << 30) + 128

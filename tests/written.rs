@@ -313,7 +313,6 @@ fn what_no_file_can_hold_is_refused() {
         Layout::npy(&spec("a", DType::U8, &[isize::MAX as usize])),
         Layout::safetensors(&[], &[("k".to_owned(), "x".repeat(100_000_000))]),
         Layout::npz(&[spec(&"é".repeat(32_500), DType::U8, &[1])], &[]),
-        Layout::npz(&[], &[("k".repeat(65_000), String::new())]),
     ];
     for refused in refusals {
         assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");

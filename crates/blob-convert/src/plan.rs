@@ -1,11 +1,17 @@
 //! What a conversion will do, decided from headers alone: which tensors, under which names, with which changes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names};
+use blob_io::{
+    Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names, member_names,
+};
 
 use crate::receipt::Receipt;
+
+/// What a change says first where bf16 is kept as the bits of a u16; verification looks for it.
+pub(crate) const BF16: &str = "bf16 bits stored as u2";
 
 /// What to convert to, and how.
 #[derive(Clone, Debug)]
@@ -47,7 +53,7 @@ pub struct Planned {
     pub(crate) spec: TensorSpec,
     pub(crate) entry: usize,
     pub(crate) how: How,
-    pub(crate) changes: Vec<&'static str>,
+    pub(crate) changes: Vec<Cow<'static, str>>,
 }
 
 impl Planned {
@@ -81,9 +87,9 @@ impl Planned {
         self.entry
     }
 
-    /// What is changed on the way, in words; empty where the bytes are copied as they are.
+    /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
     #[must_use]
-    pub fn changes(&self) -> &[&'static str] {
+    pub fn changes(&self) -> &[Cow<'static, str>] {
         &self.changes
     }
 }
@@ -178,10 +184,7 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
         tensors.push(planned(index, entry, dtype, options, &mut taken));
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
-    let files = match folder {
-        true => files(&specs),
-        false => Vec::new(),
-    };
+    let files = stored(&mut tensors, options.to, folder);
     let written = (options.to, &files[..]);
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, written)?;
     let (layout, output_len) = if folder {
@@ -202,11 +205,23 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
     })
 }
 
-/// A folder's file for each tensor.
-fn files(specs: &[TensorSpec]) -> Vec<String> {
-    let names: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
-    let paths = file_names(&names).into_iter();
-    paths.map(|path| path + ".npy").collect()
+/// A folder's file for each tensor, and none otherwise. Says of each tensor where it is stored under another name.
+fn stored(tensors: &mut [Planned], to: Format, folder: bool) -> Vec<String> {
+    let names: Vec<&str> = tensors.iter().map(Planned::name).collect();
+    let stored = match to {
+        _ if folder => file_names(&names),
+        Format::Npz => member_names(&names),
+        _ => return Vec::new(),
+    };
+    for (tensor, stored) in tensors.iter_mut().zip(&stored) {
+        if stored != tensor.name() {
+            tensor.changes.push(format!("stored as {stored:?}").into());
+        }
+    }
+    match folder {
+        true => stored.into_iter().map(|path| path + ".npy").collect(),
+        false => Vec::new(),
+    }
 }
 
 fn planned(
@@ -230,11 +245,11 @@ fn planned(
     let mut changes = Vec::new();
     match how {
         How::Copy => {}
-        How::Stream => changes.push("unpacked to row-major little-endian"),
-        How::Dense => changes.push("expanded from sparse to dense"),
+        How::Stream => changes.push("unpacked to row-major little-endian".into()),
+        How::Dense => changes.push("expanded from sparse to dense".into()),
     }
     if dtype == DType::BF16 && options.to != Format::Safetensors {
-        changes.push("bf16 bits stored as u2: NumPy has no bfloat16");
+        changes.push(format!("{BF16}: NumPy has no bfloat16").into());
     }
     Planned {
         spec: TensorSpec::new(name, dtype, shape),

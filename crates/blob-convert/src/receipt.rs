@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
-use crate::plan::{How, Planned};
+use crate::plan::{BF16, How, Planned};
 use contents::Contents;
 pub(crate) use contents::of_all;
 
@@ -221,7 +221,7 @@ struct SaysBf16(bool);
 impl<'de> Deserialize<'de> for SaysBf16 {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
         each(text, Self(false), |says, change: String| {
-            says.0 |= change.contains("bf16");
+            says.0 |= change.starts_with(BF16);
         })
     }
 }
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn bf16_is_found_among_the_changes() {
-        let text = r#"{"changes":[{"name":"a","changes":["bf16 bits","x"]},{"name":"b","changes":["x"],"y":1}]}"#;
+        let text = r#"{"changes":[{"name":"a","changes":["bf16 bits stored as u2: x","x"]},{"name":"b","changes":["stored as \"bf16\""],"y":1}]}"#;
         let kept = read::<KeptBits>(text).expect("a receipt").changes.0;
         assert_eq!(kept, HashSet::from(["a".to_owned()]));
     }

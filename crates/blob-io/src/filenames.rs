@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 const LONGEST_COMPONENT: usize = 200;
 const LONGEST_PATH: usize = 1024;
 
-/// Our own file beside the tensors' files, in a folder as in a zip: no folder may have its name.
+/// Our own file beside the tensors' files in a folder: no folder in it may have its name.
 pub(crate) const RECEIPT: &str = "blob.receipt.json";
 
 /// The path of each name, without an extension: `/` separates folders, everything that a file system could take for
@@ -29,27 +29,40 @@ pub(crate) const RECEIPT: &str = "blob.receipt.json";
 /// ```
 #[must_use]
 pub fn file_names(names: &[&str]) -> Vec<String> {
-    let mut taken = HashSet::new();
-    let mut next = HashMap::new();
-    names
-        .iter()
-        .map(|name| {
-            let path = path(name);
-            let lower = path.to_lowercase();
-            if taken.insert(lower.clone()) {
-                return path;
-            }
-            // The count goes on where it stopped, so that many names of one spelling stay cheap.
-            let count = next.entry(lower.clone()).or_insert(2u64);
-            loop {
-                let suffix = format!("~{count}");
-                *count += 1;
-                if taken.insert(format!("{lower}{suffix}")) {
-                    return path + &suffix;
-                }
-            }
-        })
-        .collect()
+    let mut numbered = Numbered::default();
+    let each = names.iter().map(|name| {
+        let path = path(name);
+        numbered.name(path.to_lowercase(), path)
+    });
+    each.collect()
+}
+
+/// Gives names that are taken a number.
+#[derive(Default)]
+pub(crate) struct Numbered {
+    taken: HashSet<String>,
+    /// The number that a name gets next, so that many names of one spelling stay cheap.
+    next: HashMap<String, u64>,
+}
+
+impl Numbered {
+    /// Takes a name as it is.
+    pub(crate) fn take(&mut self, key: String) -> bool {
+        self.taken.insert(key)
+    }
+
+    /// `name`, with `~2`, `~3`, … where it is taken; names whose `key` is the same are the same.
+    pub(crate) fn name(&mut self, key: String, name: String) -> String {
+        if self.take(key.clone()) {
+            return name;
+        }
+        let mut count = self.next.get(&key).copied().unwrap_or(2);
+        while !self.take(format!("{key}~{count}")) {
+            count += 1;
+        }
+        self.next.insert(key, count + 1);
+        format!("{name}~{count}")
+    }
 }
 
 fn path(name: &str) -> String {
@@ -116,7 +129,7 @@ fn component(raw: &str, kind: Kind) -> String {
 }
 
 /// The start of an encoded text, at most `limit` bytes of it with the checksum of the raw one at its end.
-fn cut(encoded: &str, limit: usize, raw: &str) -> String {
+pub(crate) fn cut(encoded: &str, limit: usize, raw: &str) -> String {
     let mut end = floor(encoded, limit - 9);
     // Not within `%XX`.
     if let Some(percent) = encoded[..end].rfind('%').filter(|at| at + 3 > end) {

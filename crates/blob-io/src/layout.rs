@@ -122,15 +122,14 @@ impl Layout {
         Ok(Self { plan, places, len })
     }
 
-    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, each
-    /// pair a member of its own: `blob.receipt` as `blob.receipt.json`, another key as `KEY.txt`.
+    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
+    /// the last member and the central directory, where NumPy and the tools for zips pass over them.
     ///
-    /// The members are called as [`file_names`](crate::file_names) says; a name that this changes is kept beside, where
-    /// this crate's reader finds it.
+    /// The members are called as [`member_names`](crate::member_names) says; a name that this changes is kept beside,
+    /// where this crate's reader finds it.
     ///
     /// # Errors
-    /// As [`Layout::safetensors`], without the limit on the header; also a name or key of 65,000 bytes or more, which no
-    /// zip keeps.
+    /// As [`Layout::safetensors`], without the limit on the header; also a name of over 65,000 bytes, which no zip keeps.
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, places, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);

@@ -52,6 +52,7 @@ pub use filenames::file_names;
 pub use format::Format;
 pub use layout::{Layout, Place, TensorSpec};
 pub use limits::Limits;
+pub use npz::member_names;
 pub use output::{Output, OutputDir};
 pub use reason::Reason;
 #[cfg(feature = "mmap")]

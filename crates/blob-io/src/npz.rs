@@ -3,10 +3,14 @@
 //! The container: PKWARE's APPNOTE.TXT 6.3.10; only what an npz needs of it.
 
 mod index;
+mod members;
+mod metadata;
 pub(crate) mod read;
 mod sparse;
 pub(crate) mod write;
 mod zip;
+
+pub use members::member_names;
 
 const LOCAL: u32 = 0x0403_4B50;
 const CENTRAL: u32 = 0x0201_4B50;
@@ -22,6 +26,3 @@ const EXTRA_ALIGN: u16 = 0xD935;
 const EXTRA_NAME: u16 = 0x6C62;
 /// What the content of that field begins with.
 const NAME_MARK: &[u8] = b"blob name\0";
-
-/// The receipt's key in the metadata, and the member that holds it.
-const RECEIPT: (&str, &str) = ("blob.receipt", "blob.receipt.json");

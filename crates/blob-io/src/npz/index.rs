@@ -6,7 +6,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::cursor::Cursor;
 use crate::error::{Stop, What};
-use crate::npz::RECEIPT;
 use crate::npz::zip::{self, Directory, Member};
 use crate::reason::Reason;
 use crate::sniff::Refusal;
@@ -54,14 +53,15 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) arrays: u64,
-    pub(crate) receipt: bool,
+    /// Where the last member ends at the earliest.
+    pub(crate) end: u64,
     pickle: bool,
 }
 
 impl Found {
-    fn note(&mut self, name: &[u8], role: Role) {
-        self.arrays += u64::from(role != Role::Other);
-        self.receipt |= name == RECEIPT.1.as_bytes();
+    fn note(&mut self, name: &[u8], slot: Slot) {
+        self.arrays += u64::from(slot.is_array());
+        self.end = self.end.max(slot.end);
         self.pickle |= name == b"data.pkl" || name.ends_with(b"/data.pkl");
     }
 
@@ -98,7 +98,7 @@ pub(crate) fn read(
         }
         let member = zip::member(cursor, directory.end)?;
         let slot = slot(&member, record, directory)?;
-        found.note(&member.name, slot.role);
+        found.note(&member.name, slot);
         if slots.len() == slots.capacity() {
             slots.reserve_exact(slots.len() / 3 + 16);
         }

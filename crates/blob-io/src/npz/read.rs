@@ -11,8 +11,8 @@ use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, Stop, What};
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header::{self, Header};
-use crate::npz::RECEIPT;
 use crate::npz::index::{self, Slot};
+use crate::npz::metadata;
 use crate::npz::sparse;
 use crate::npz::zip::{self, Directory, Member};
 use crate::payload::{self, Trouble};
@@ -22,7 +22,7 @@ use crate::source::{Bytes, Source};
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// How many bytes of receipts and notes are kept, and of names of members that are neither.
+/// How many bytes of notes are kept, and of names of members that are neither.
 const MOST_METADATA: u64 = 4 << 20;
 const MOST_OTHERS: usize = 8;
 
@@ -46,7 +46,7 @@ pub(crate) fn read<'s>(
     let directory = zip::directory(cursor)?;
     gather.check_count(directory.count, directory.begin)?;
     let (slots, found) = index::read(cursor, directory)?;
-    if found.arrays == 0 && !found.receipt && directory.count > 0 {
+    if found.arrays == 0 && directory.count > 0 {
         return Err(found.refusal());
     }
     let len = source.len();
@@ -54,6 +54,7 @@ pub(crate) fn read<'s>(
         let at = directory.archive_end;
         gather.warn(Some(at), format!("{} bytes follow the archive", len - at));
     }
+    metadata::read(cursor, (found.end, directory.begin), gather)?;
     let mut archive = Archive {
         source,
         cursor,
@@ -331,25 +332,18 @@ struct Notes {
 }
 
 impl Notes {
-    /// A member that is a receipt or a note as (key, value).
+    /// A member that is a note, a text at the top of the archive, as (key, value).
     fn text(
         &mut self,
         archive: &mut Archive<'_, '_>,
         member: &Member,
         gather: &mut Gather,
     ) -> Result<Option<(String, String)>, Stop> {
-        let name = name_from_bytes(&member.name);
-        let key = if name == RECEIPT.1 {
-            RECEIPT.0.to_owned()
-        } else {
-            // Anybody's text at the top, and ours wherever it is.
-            let stem = member.name.strip_suffix(b".txt");
-            let top = stem.filter(|stem| !stem.contains(&b'/'));
-            match member.raw.as_deref().filter(|_| stem.is_some()).or(top) {
-                Some(key) => name_from_bytes(key).into_owned(),
-                None => return Ok(None),
-            }
+        let stem = member.name.strip_suffix(b".txt");
+        let Some(key) = stem.filter(|stem| !stem.contains(&b'/')) else {
+            return Ok(None);
         };
+        let key = name_from_bytes(key).into_owned();
         // As many bytes as a pair takes beside its texts, so that a million empty ones are bounded too.
         let taken = key.len() as u64 + 48;
         let left = MOST_METADATA.saturating_sub(self.taken + taken);

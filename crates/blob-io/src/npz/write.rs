@@ -1,13 +1,15 @@
-//! The layout of an npz file: its local headers, its central directory, its end.
+//! The layout of an npz file: its local headers, our metadata, its central directory, its end.
 
 use crc32fast::Hasher;
 
 use crate::error::Error;
-use crate::filenames::{file_names, floor};
+use crate::filenames::floor;
 use crate::layout::{Place, TensorSpec, refuse, total, unique};
 use crate::npy;
+use crate::npz::members::LONGEST;
 use crate::npz::{
-    CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, RECEIPT,
+    CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK,
+    member_names, metadata,
 };
 
 const FORMAT: &str = "npz";
@@ -23,15 +25,13 @@ const MADE_BY: u16 = 3 << 8 | 45;
 /// A regular file, rw-r--r--.
 const MODE: u32 = 0o100_644 << 16;
 
-/// A name in the private field is shorter: with the ZIP64 field it fits the 65,535 bytes of all fields.
-const LONGEST_NAME: usize = 65_000;
-
 /// What surrounds the tensors.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     tensors: Vec<Member>,
-    /// The metadata's keys, and the members that hold their values.
-    texts: Vec<(String, Member)>,
+    /// The metadata's keys, and how long the block is that holds them.
+    keys: Vec<String>,
+    block: usize,
     /// Where the last tensor ends: from there on the frame is one part.
     tail: u64,
 }
@@ -39,16 +39,16 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug)]
 struct Member {
     name: String,
-    /// The tensor's own name or the text's key, where the member's does not tell it.
+    /// The tensor's own name, where the member's is another.
     raw: Option<String>,
-    /// The npy header; empty for a text.
+    /// The npy header.
     head: Vec<u8>,
     /// Where the local header lies.
     offset: u64,
-    /// The whole member: the npy header and the data, or the text.
+    /// The whole member: the npy header and the data.
     size: u64,
-    /// Zeros that the alignment field holds; `None` without that field.
-    padding: Option<u16>,
+    /// Zeros that the alignment field holds.
+    padding: u16,
 }
 
 pub(crate) fn plan(
@@ -65,15 +65,15 @@ pub(crate) fn plan(
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
     let mut places = Vec::with_capacity(specs.len());
-    for (spec, path) in specs.iter().zip(file_names(&raw)) {
+    for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
         let len = spec.byte_len();
         let mut member = Member {
-            raw: kept("the tensor", spec.name(), path != spec.name())?,
+            raw: kept(spec.name(), &path)?,
             name: path + ".npy",
             offset: pos,
             size: total(FORMAT, head.len() as u64, len)?,
-            padding: None,
+            padding: 0,
             head,
         };
         member.align();
@@ -83,45 +83,27 @@ pub(crate) fn plan(
         tensors.push(member);
     }
     let tail = pos;
-    let keys: Vec<&str> = metadata.iter().map(|(key, _)| key.as_str()).collect();
-    let mut texts = Vec::with_capacity(metadata.len());
-    for ((key, value), path) in metadata.iter().zip(file_names(&keys)) {
-        let member = Member {
-            // A reader may take a text in a folder for anybody's, so ours is marked.
-            raw: kept("the metadata key", key, path != *key || path.contains('/'))?,
-            name: if key == RECEIPT.0 {
-                RECEIPT.1.to_owned()
-            } else {
-                path + ".txt"
-            },
-            head: Vec::new(),
-            offset: pos,
-            size: value.len() as u64,
-            padding: None,
-        };
-        pos = total(FORMAT, member.start(), member.size)?;
-        texts.push((key.clone(), member));
-    }
     let plan = Plan {
         tensors,
-        texts,
+        keys: metadata.iter().map(|(key, _)| key.clone()).collect(),
+        block: metadata::block(metadata, tail).len(),
         tail,
     };
-    let end = plan.directory(&vec![0; plan.count()]).len() as u64;
-    let len = total(FORMAT, pos, end)?;
+    let end = plan.directory(&vec![0; specs.len()]).len() as u64;
+    let len = total(FORMAT, plan.directory_begin(), end)?;
     Ok((plan, places, len))
 }
 
 /// The name, where the private field must keep it.
-fn kept(what: &str, name: &str, needed: bool) -> Result<Option<String>, Error> {
-    if needed && name.len() >= LONGEST_NAME {
+fn kept(name: &str, member: &str) -> Result<Option<String>, Error> {
+    if name.len() >= LONGEST {
         let (len, start) = (name.len(), &name[..floor(name, 60)]);
         let message = format!(
-            "{what} {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST_NAME}"
+            "the tensor {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST}"
         );
         return Err(refuse(FORMAT, message));
     }
-    Ok(needed.then(|| name.to_owned()))
+    Ok((name != member).then(|| name.to_owned()))
 }
 
 impl Plan {
@@ -131,23 +113,24 @@ impl Plan {
         metadata: &[(String, String)],
         crcs: &[u32],
     ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        if !self
-            .texts
-            .iter()
-            .map(|(key, _)| key)
-            .eq(metadata.iter().map(|(key, _)| key))
-        {
+        if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
             return Err(refuse(
                 FORMAT,
                 "the metadata have other keys than in the layout",
             ));
+        }
+        let mut tail = metadata::block(metadata, self.tail);
+        if tail.len() != self.block {
+            let (found, planned) = (tail.len(), self.block);
+            let message = format!("the metadata take {found} bytes, in the layout {planned}");
+            return Err(refuse(FORMAT, message));
         }
         if crcs.len() != self.tensors.len() {
             let message = format!("{} CRCs for {} tensors", crcs.len(), self.tensors.len());
             return Err(refuse(FORMAT, message));
         }
         let mut parts = Vec::with_capacity(self.tensors.len() + 1);
-        let mut all = Vec::with_capacity(self.count());
+        let mut all = Vec::with_capacity(crcs.len());
         for ((member, place), crc) in self.tensors.iter().zip(places).zip(crcs) {
             let mut whole = Hasher::new();
             whole.update(&member.head);
@@ -158,45 +141,24 @@ impl Plan {
             part.extend_from_slice(&member.head);
             parts.push((member.offset, part));
         }
-        let mut tail = Vec::new();
-        for ((key, member), (_, value)) in self.texts.iter().zip(metadata) {
-            if value.len() as u64 != member.size {
-                let (found, planned) = (value.len(), member.size);
-                let message =
-                    format!("the metadata {key:?} are {found} bytes, in the layout {planned}");
-                return Err(refuse(FORMAT, message));
-            }
-            let crc = crc32fast::hash(value.as_bytes());
-            all.push(crc);
-            tail.extend_from_slice(&member.local(crc));
-            tail.extend_from_slice(value.as_bytes());
-        }
         tail.extend_from_slice(&self.directory(&all));
         parts.push((self.tail, tail));
         Ok(parts)
     }
 
-    fn count(&self) -> usize {
-        self.tensors.len() + self.texts.len()
-    }
-
-    fn members(&self) -> impl Iterator<Item = &Member> {
-        self.tensors
-            .iter()
-            .chain(self.texts.iter().map(|(_, member)| member))
+    /// Where the central directory begins.
+    fn directory_begin(&self) -> u64 {
+        self.tail.saturating_add(self.block as u64)
     }
 
     /// The central directory and the end of the archive.
     fn directory(&self, crcs: &[u32]) -> Vec<u8> {
         let mut out = Vec::new();
-        for (member, crc) in self.members().zip(crcs) {
+        for (member, crc) in self.tensors.iter().zip(crcs) {
             member.central(*crc, &mut out);
         }
-        let begin = self
-            .members()
-            .last()
-            .map_or(0, |last| last.start() + last.size);
-        let (count, len) = (self.count() as u64, out.len() as u64);
+        let begin = self.directory_begin();
+        let (count, len) = (self.tensors.len() as u64, out.len() as u64);
         if count >= u64::from(u16::MAX) || len >= u64::from(FULL) || begin >= u64::from(FULL) {
             put32(&mut out, END64);
             put64(&mut out, 44); // what follows of this record
@@ -227,14 +189,13 @@ impl Plan {
 impl Member {
     /// Pads the local header so that what follows it is aligned.
     fn align(&mut self) {
-        self.padding = Some(0);
         let start = self.start();
-        self.padding = Some((start.next_multiple_of(ALIGN) - start) as u16);
+        self.padding = (start.next_multiple_of(ALIGN) - start) as u16;
     }
 
     /// Where the member's content lies.
     fn start(&self) -> u64 {
-        let align = self.padding.map_or(0, |zeros| 6 + u64::from(zeros));
+        let align = 6 + u64::from(self.padding);
         self.offset + 30 + self.name.len() as u64 + self.zip64() + align
     }
 
@@ -258,12 +219,10 @@ impl Member {
             put64(&mut out, self.size);
             put64(&mut out, self.size);
         }
-        if let Some(zeros) = self.padding {
-            put16(&mut out, EXTRA_ALIGN);
-            put16(&mut out, 2 + zeros);
-            put16(&mut out, ALIGN as u16);
-            out.resize(out.len() + usize::from(zeros), 0);
-        }
+        put16(&mut out, EXTRA_ALIGN);
+        put16(&mut out, 2 + self.padding);
+        put16(&mut out, ALIGN as u16);
+        out.resize(out.len() + usize::from(self.padding), 0);
         out
     }
 

@@ -100,7 +100,7 @@ fn members<'c, 's>(
 }
 
 /// The metadata: strings to strings.
-fn pairs(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), Stop> {
+pub(crate) fn pairs(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), Stop> {
     let mut left = MOST_METADATA;
     members(text, |text| {
         text.blank()?;

@@ -117,11 +117,8 @@ impl Plan {
     fn header(&self, metadata: &[(String, String)]) -> String {
         let mut json = String::from("{");
         if !metadata.is_empty() {
-            let pairs: Vec<String> = metadata
-                .iter()
-                .map(|(key, value)| format!("{}:{}", quoted(key), quoted(value)))
-                .collect();
-            json += &format!(r#""__metadata__":{{{}}}"#, pairs.join(","));
+            json += r#""__metadata__":"#;
+            json += &pairs(metadata);
             if !self.tensors.is_empty() {
                 json.push(',');
             }
@@ -130,6 +127,15 @@ impl Plan {
         json.push('}');
         json
     }
+}
+
+/// The metadata as a JSON object of strings.
+pub(crate) fn pairs(metadata: &[(String, String)]) -> String {
+    let pairs: Vec<String> = metadata
+        .iter()
+        .map(|(key, value)| format!("{}:{}", quoted(key), quoted(value)))
+        .collect();
+    format!("{{{}}}", pairs.join(","))
 }
 
 /// A JSON string.

@@ -1,0 +1,156 @@
+//! Tensor names as names of a zip's members: their own, but for what could lead out of a folder or breaks tools.
+//!
+//! A pure function. Numpy's users ask for a member by the tensor's name, so as little as possible is changed.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use crate::filenames::{Numbered, cut};
+
+/// The longest name: with `.npy` and the other fields of a record it fits the 65,535 bytes that a zip counts.
+pub(crate) const LONGEST: usize = 65_000;
+
+/// The name of each tensor's member in an npz, without its `.npy`: the tensor's own name wherever a zip can hold it, as
+/// `arg:w`, `conv1/0`, `100%`, `a b` or `größe`.
+///
+/// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the colon of
+///   one with a drive letter (`C:/x`), and the dot of an ending `.npy` that NumPy would take off because the name before it
+///   is a tensor's too.
+/// * A name over 65,000 bytes, once encoded, is cut and gets `~` and its CRC-32.
+/// * An encoded name that is taken gets `~2`, `~3`, ….
+///
+/// All results differ, and none leads out of the folder that a zip is unpacked into.
+///
+/// ```
+/// let names = blob_io::member_names(&["arg:w", "conv1/0", "../../etc/passwd", "/x"]);
+/// assert_eq!(names, ["arg:w", "conv1/0", "%2E%2E/%2E%2E/etc/passwd", "%2Fx"]);
+/// ```
+#[must_use]
+pub fn member_names(names: &[&str]) -> Vec<String> {
+    let all: HashSet<&str> = names.iter().copied().collect();
+    let mut numbered = Numbered::default();
+    // Names that stay are taken first, wherever they stand.
+    let members: Vec<Cow<'_, str>> = names.iter().map(|name| member(name, &all)).collect();
+    for member in &members {
+        if let Cow::Borrowed(own) = member {
+            numbered.take((*own).to_owned());
+        }
+    }
+    let each = members.into_iter().map(|member| match member {
+        Cow::Borrowed(own) => own.to_owned(),
+        Cow::Owned(encoded) => numbered.name(encoded.clone(), encoded),
+    });
+    each.collect()
+}
+
+fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
+    let bytes = name.as_bytes();
+    let drive = bytes.len() > 2
+        && bytes[0].is_ascii_alphabetic()
+        && bytes[1] == b':'
+        && matches!(bytes[2], b'/' | b'\\');
+    let npy = name
+        .strip_suffix(".npy")
+        .filter(|stem| all.contains(stem))
+        .map(str::len);
+    let mut out = String::with_capacity(name.len() + 8);
+    let mut at = 0;
+    for (i, part) in name.split('/').enumerate() {
+        if i > 0 {
+            out += if at == 1 { "%2F" } else { "/" };
+        }
+        for (within, c) in part.char_indices() {
+            let place = at + within;
+            let special = c == '\\'
+                || c.is_control()
+                || part == ".."
+                || drive && place == 1
+                || npy == Some(place);
+            if special {
+                let mut utf8 = [0; 4];
+                for byte in c.encode_utf8(&mut utf8).bytes() {
+                    out += &format!("%{byte:02X}");
+                }
+            } else {
+                out.push(c);
+            }
+        }
+        at += part.len() + 1;
+    }
+    if out.len() > LONGEST {
+        return Cow::Owned(cut(&out, LONGEST, name));
+    }
+    match out == name {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str) -> String {
+        member_names(&[name]).remove(0)
+    }
+
+    #[test]
+    fn what_a_zip_can_hold_stays() {
+        for name in [
+            "arg:w",
+            "conv1/0",
+            "",
+            ".",
+            "a//b",
+            "a/.",
+            "100%",
+            "%2F",
+            "w:0",
+            "C:w",
+            "<a|b>*?\"",
+            "aux",
+            "a.npy",
+            "größe/層",
+            "a b ",
+            "...",
+            "..a/b..",
+            "blob.receipt.json",
+            "w#values",
+        ] {
+            assert_eq!(one(name), name);
+        }
+        assert_eq!(member_names(&["W", "w", "É", "é"]), ["W", "w", "É", "é"]);
+    }
+
+    #[test]
+    fn what_leads_out_or_breaks_tools_is_encoded() {
+        for (name, member) in [
+            ("..", "%2E%2E"),
+            ("../x", "%2E%2E/x"),
+            ("a/../../b", "a/%2E%2E/%2E%2E/b"),
+            ("/etc/passwd", "%2Fetc/passwd"),
+            ("//x", "%2F/x"),
+            ("C:/x", "C%3A/x"),
+            ("C:\\x", "C%3A%5Cx"),
+            ("a\\..\\b", "a%5C..%5Cb"),
+            ("a\0b\n\x1B\u{85}", "a%00b%0A%1B%C2%85"),
+        ] {
+            assert_eq!(one(name), member, "{name:?}");
+        }
+        let long = "é\0".repeat(30_000);
+        assert!((LONGEST - 10..=LONGEST).contains(&one(&long).len()));
+    }
+
+    #[test]
+    fn names_that_stay_keep_theirs_and_all_differ() {
+        assert_eq!(
+            member_names(&["a\\b", "a%5Cb", "a\\b~2", "/x", "%2Fx"]),
+            ["a%5Cb~2", "a%5Cb", "a%5Cb~2~2", "%2Fx~2", "%2Fx"]
+        );
+        // numpy.load(…)["w.npy"] would be w.
+        assert_eq!(
+            member_names(&["w.npy", "w", "v.npy"]),
+            ["w%2Enpy", "w", "v.npy"]
+        );
+    }
+}

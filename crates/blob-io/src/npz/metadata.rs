@@ -1,0 +1,91 @@
+//! Our metadata in an npz, where NumPy does not take them for an array: bytes between the last member and the central
+//! directory, as Android's signatures of packages lie there. Readers of zips go by the directory and pass over them.
+//!
+//! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an object of
+//! strings, as safetensors has it for its `__metadata__`.
+
+use crate::cursor::Cursor;
+use crate::error::{Fault, Stop, What};
+use crate::literal::Literal;
+use crate::names::Gather;
+use crate::npz::END;
+use crate::safetensors;
+
+const MAGIC: &[u8; 16] = b"blob metadata 1\0";
+/// What stands on either side of the JSON: the mark and the length.
+const SIDE: u64 = 24;
+/// An end record without a comment.
+const EMPTY_LEN: usize = 22;
+
+/// The whole block, which begins at `at`; nothing where there are no metadata.
+///
+/// Readers look at a file's first bytes. Where no member gives them, the end record of an empty archive stands before the
+/// block; only the last one counts.
+pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
+    if metadata.is_empty() {
+        return Vec::new();
+    }
+    let mut block = Vec::new();
+    if at == 0 {
+        block.extend_from_slice(&END.to_le_bytes());
+        block.resize(EMPTY_LEN, 0);
+    }
+    let json = safetensors::write::pairs(metadata);
+    let len = (json.len() as u64).to_le_bytes();
+    for part in [MAGIC, &len[..], json.as_bytes(), &len, MAGIC] {
+        block.extend_from_slice(part);
+    }
+    block
+}
+
+/// Reads the block that ends at `end` and begins at `begin` or later, where there is one. One that is broken is a warning:
+/// the arrays are whole without it.
+pub(crate) fn read(
+    cursor: &mut Cursor<'_>,
+    (begin, end): (u64, u64),
+    gather: &mut Gather,
+) -> Result<(), Stop> {
+    let Some(json) = find(cursor, begin, end)? else {
+        return Ok(());
+    };
+    let kept = gather.metadata.len();
+    cursor.seek(json.0);
+    match object(cursor, json.1, gather) {
+        Err(Stop::Fault(fault)) => {
+            gather.metadata.truncate(kept);
+            gather.warn(
+                Some(fault.offset()),
+                "the archive's metadata cannot be read",
+            );
+            Ok(())
+        }
+        read => read,
+    }
+}
+
+/// Where the JSON begins and ends.
+fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u64)>, Stop> {
+    let field = "the archive's metadata";
+    let Some(tail) = end.checked_sub(SIDE).filter(|tail| *tail >= begin + SIDE) else {
+        return Ok(None);
+    };
+    cursor.seek(tail);
+    let len = cursor.u64(field)?;
+    let mark: [u8; 16] = cursor.array(end, field)?;
+    let start = tail.checked_sub(len).filter(|start| *start >= begin + SIDE);
+    let (MAGIC, Some(start)) = (&mark, start) else {
+        return Ok(None);
+    };
+    cursor.seek(start - SIDE);
+    let mark: [u8; 16] = cursor.array(end, field)?;
+    Ok((mark == *MAGIC && cursor.u64(field)? == len).then_some((start, tail)))
+}
+
+fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), Stop> {
+    safetensors::read::pairs(&mut Literal::new(cursor, end), gather)?;
+    if cursor.pos() == end {
+        return Ok(());
+    }
+    let what = What::words("the metadata's end", "more bytes");
+    Err(Fault::new(cursor.pos(), what).into())
+}

@@ -1,0 +1,138 @@
+//! What we write, read by NumPy itself, as the README tells its users to; and by other tools for zips, where they are at hand.
+//!
+//! `BLOB_PYTHON` names a Python that has NumPy; otherwise `python3` is tried.
+
+use std::process::Command;
+
+use blob_io::{Checkpoint, member_names};
+use serde_json::{Value, json};
+
+use crate::support::{blob, data, files, report};
+use crate::written::Tensor;
+
+/// A Python with NumPy, if one is at hand.
+fn python() -> Option<String> {
+    let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut asked = Command::new(&python);
+    let asked = asked.args(["-c", "import numpy"]).output();
+    let found = asked.is_ok_and(|output| output.status.success());
+    if !found {
+        report(
+            "NOT TESTED: npz files read by NumPy (no python3 with numpy; BLOB_PYTHON names one)",
+        );
+    }
+    found.then_some(python)
+}
+
+/// Each array of the npz files as NumPy has it, a JSON object a file: name to shape and the CRC-32 of its bytes.
+const SCRIPT: &str = "
+import json, sys, zlib, numpy
+for path in sys.argv[1:]:
+    z = numpy.load(path)
+    shapes = {k: v.shape for k, v in z.items()}
+    print(json.dumps({k: [list(s), zlib.crc32(numpy.ascontiguousarray(z[k]).tobytes())] for k, s in shapes.items()}))
+";
+
+fn by_numpy(python: &str, paths: &[String]) -> Vec<Value> {
+    let run = Command::new(python)
+        .args(["-c", SCRIPT])
+        .args(paths)
+        .output();
+    let run = run.expect("python runs");
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    let text = String::from_utf8(run.stdout).expect("UTF-8");
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"));
+    lines.collect()
+}
+
+/// What NumPy has to find: the names that are promised, and the bytes of the source.
+fn expected(source: &Checkpoint) -> Value {
+    let stored = source.entries().iter().filter(|e| e.dtype().is_some());
+    let entries: Vec<_> = stored.collect();
+    let names: Vec<&str> = entries.iter().map(|e| e.name()).collect();
+    let pairs = member_names(&names).into_iter().zip(entries);
+    let pairs = pairs.map(|(name, entry)| {
+        let crc = crc32fast::hash(&source.view(entry).expect("views"));
+        (name, json!([entry.shape().dims(), crc]))
+    });
+    pairs.collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn the_recipe_for_mxnet_works_as_it_is_written() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let net = folder.path().join("net.npz");
+    let net = net.to_str().expect("UTF-8").to_owned();
+    let source = "mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params";
+    let ran = blob(&["convert", source, "-o", &net]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let found = by_numpy(&python, &[net]);
+    let source = Checkpoint::open(data(source)).expect("opens");
+    let names: Vec<&str> = source.entries().iter().map(|e| e.name()).collect();
+    assert!(names.contains(&"arg:mobilenet0_25_conv0_weight"), "{names:?}");
+    assert!(names.iter().all(|name| found[0].get(name).is_some()));
+    assert_eq!(found, [expected(&source)]);
+}
+
+#[test]
+fn numpy_reads_every_npz_that_we_write() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut paths, mut wanted) = (Vec::new(), Vec::new());
+    for from in ["caffe/net", "caffe/misc", "mxnet/golden/mxnet-1.9.1"] {
+        for path in files(&data(from), |name| !name.ends_with(".json")) {
+            let Ok(source) = Checkpoint::open(&path) else {
+                continue;
+            };
+            if source.entries().iter().any(|e| e.fault().is_some()) {
+                continue;
+            }
+            let npz = folder.path().join(format!("{}.npz", paths.len()));
+            let npz = npz.to_str().expect("UTF-8").to_owned();
+            let plan =
+                blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz));
+            let target = blob_convert::Target::File {
+                path: npz.as_ref(),
+                overwrite: false,
+            };
+            let plan = plan.expect("a plan");
+            blob_convert::run(&source, &plan, &target, &blob_convert::Silent).expect("converts");
+            wanted.push(expected(&source));
+            paths.push(npz);
+        }
+    }
+    let odd = [
+        "arg:w", "conv1/0", "", "100%", "w:0", "a b", "größe", "../../x", "/x", "a\\b", "a\0b\n",
+        "W", "w", "w.npy", "%2Fx",
+    ];
+    let tensors: Vec<Tensor> = odd
+        .iter()
+        .zip(1..)
+        .map(|(name, i)| Tensor::new(name, blob_core::DType::U8, &[1], &[i]))
+        .collect();
+    let receipt = [("blob.receipt".to_owned(), "{}".to_owned())];
+    let odd = folder.path().join("odd.npz");
+    let bytes = crate::written::written(blob_io::Format::Npz, &tensors, &receipt);
+    std::fs::write(&odd, bytes).expect("writable");
+    wanted.push(expected(&Checkpoint::open(&odd).expect("opens")));
+    paths.push(odd.to_str().expect("UTF-8").to_owned());
+    assert!(by_numpy(&python, &paths) == wanted);
+    assert!(paths.len() > 100, "{}", paths.len());
+    report(&format!("numpy: {} npz files", paths.len()));
+    // Of an empty archive unzip says that it is empty.
+    let full = paths.iter().zip(&wanted);
+    for (path, _) in full.filter(|(_, wanted)| *wanted != &json!({})) {
+        let Ok(unzip) = Command::new("unzip").args(["-t", path]).output() else {
+            return report("NOT TESTED: npz files by unzip (not installed)");
+        };
+        let text = String::from_utf8_lossy(&unzip.stdout);
+        assert!(unzip.status.success(), "{path}: {text}");
+    }
+}
