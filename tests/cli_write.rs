@@ -327,3 +327,73 @@ fn receipts_do_not_grow_from_conversion_to_conversion() {
     let info = blob(&["info", &from]);
     assert!(info.out.contains("from 18.npz (npz, "), "{info:?}");
 }
+
+#[test]
+fn a_dry_run_fails_where_the_real_one_would() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let home = folder.path().to_str().expect("UTF-8");
+    let existing = format!("{home}/there.npz");
+    fs::write(&existing, "mine").expect("writable");
+    let plain = format!("{home}/there.npz/");
+    let missing = format!("{home}/no/x.npz");
+    let missing_folder = format!("{home}/no/x/");
+    let unknown = format!("{home}/out.onnx");
+    for (to, words) in [
+        (existing.as_str(), "exists; --force replaces it"),
+        (&missing, "/no is missing"),
+        (&missing_folder, "/no is missing"),
+        (&plain, "is a file, not a folder"),
+        (home, "is"),
+        ("/", "no folder that can be made"),
+        (&unknown, "blob writes no .onnx files"),
+    ] {
+        let real = blob(&["convert", NET, "-o", to]);
+        let dry = blob(&["convert", NET, "-o", to, "-n"]);
+        assert_eq!((real.code, dry.code), (Some(2), Some(2)), "{to}: {dry:?}");
+        assert_eq!(real.err, dry.err, "{to}");
+        assert!(dry.err.contains(words) && dry.out.is_empty(), "{dry:?}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    assert_eq!(fs::read(&existing).expect("readable"), b"mine");
+}
+
+#[test]
+fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let convert = |from: &str, to: &str| {
+        let ran = blob(&["convert", from, "-o", to, "--force"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.err
+    };
+    let npz = path("self.npz");
+    assert!(convert(NET, &npz).contains("prove it"));
+    assert!(!convert(&npz, &npz).contains("prove it"));
+    assert_eq!(blob(&["verify", &npz, "--against", NET]).code, Some(0));
+    let mut null = command(&["convert", NET, "-o", "/dev/null", "--to", "npz"]);
+    let null = null.output().expect("runs");
+    assert!(null.status.success() && !String::from_utf8_lossy(&null.stderr).contains("prove it"));
+    let odd = path("o\nn'.npz");
+    let said = convert(NET, &odd);
+    let line = said
+        .lines()
+        .find_map(|line| line.split_once("prove it:  blob "));
+    let line = line.expect("offered").1;
+    assert!(line.contains("$'"), "{line}");
+    // A shell takes the words for the files.
+    let mut shell = std::process::Command::new("bash");
+    let shell = shell.args(["-c", &format!("printf '%s|' {line}")]).output();
+    if let Ok(shell) = shell {
+        let words = String::from_utf8(shell.stdout).expect("UTF-8");
+        assert_eq!(words, format!("verify|{odd}|--against|{NET}|"));
+    } else {
+        report("NOT TESTED: the words that a shell makes of the offered command (no bash)");
+    }
+    let npy = path("x.npy");
+    let extract = blob(&["extract", NET, "conv1/0", "-o", &npy]);
+    assert!(
+        extract.err.contains("conv1/0") && extract.err.contains("x.npy"),
+        "{extract:?}"
+    );
+    assert_eq!(extract.err.lines().count(), 1);
+}

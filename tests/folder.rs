@@ -1,13 +1,14 @@
-//! A folder that several write at once: one of them has it whole at the end, and nothing else is left.
+//! A folder that several write at once: one of them has it whole at the end, and nothing else is left. A folder that was
+//! written is read like a file, and what is not ours in it is never lost.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Barrier;
 
-use blob_io::{Error, OutputDir};
+use blob_io::{Checkpoint, Error, OutputDir};
 
-use crate::support::{command, data};
+use crate::support::{blob, command, data};
 
 const WRITERS: usize = 8;
 const RECEIPT: &str = "blob.receipt.json";
@@ -15,9 +16,15 @@ const RECEIPT: &str = "blob.receipt.json";
 /// Begins a folder whose files all hold the writer's number.
 fn begin(target: &Path, writer: usize, overwrite: bool) -> Result<OutputDir, Error> {
     let dir = OutputDir::create(target, overwrite)?;
+    let listed = ["a/0.npy", "a/1.npy", "b.npy"]
+        .map(|file| format!(r#"{{"name":"n","file":"{file}","file_bytes":1}}"#));
+    let receipt = format!(r#"{{"contents":[{}],"by":"{writer}"}}"#, listed.join(","));
     for path in ["a/0.npy", "a/1.npy", "b.npy", RECEIPT] {
         let mut file = dir.file(path)?;
-        file.write_all(&[writer as u8])?;
+        match path {
+            RECEIPT => file.write_all(receipt.as_bytes())?,
+            _ => file.write_all(&[writer as u8])?,
+        }
         file.finish()?;
     }
     Ok(dir)
@@ -47,10 +54,16 @@ fn owner(home: &Path, target: &Path) -> usize {
         .map(|entry| entry.unwrap().path())
         .collect();
     assert_eq!(there, [target]);
-    let files = ["a/0.npy", "a/1.npy", "b.npy", RECEIPT];
+    let files = ["a/0.npy", "a/1.npy", "b.npy"];
     let owners = files.map(|file| std::fs::read(target.join(file)).unwrap());
     assert!(owners.iter().all(|owner| *owner == owners[0]), "{owners:?}");
-    usize::from(owners[0][0])
+    let owner = usize::from(owners[0][0]);
+    let receipt = std::fs::read_to_string(target.join(RECEIPT)).unwrap();
+    assert!(
+        receipt.ends_with(&format!(r#""by":"{owner}"}}"#)),
+        "{receipt}"
+    );
+    owner
 }
 
 #[test]
@@ -152,4 +165,207 @@ fn the_current_folder_is_not_replaced() {
         assert_eq!(std::fs::read_dir(&here).unwrap().count(), 0);
         std::fs::remove_dir(&here).unwrap();
     }
+}
+
+/// Converts a file to a folder with the tool; returns the folder's name as an argument.
+fn converted(source: &str, home: &Path) -> String {
+    let to = format!("{}/wts/", home.display());
+    let ran = blob(&["convert", source, "-o", &to]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("prove it:  blob verify "), "{ran:?}");
+    to
+}
+
+#[test]
+fn a_folder_that_was_written_is_read_like_a_file() {
+    let home = tempfile::tempdir().unwrap();
+    let source = "mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params";
+    let wts = converted(source, home.path());
+    let (folder, file) = (
+        Checkpoint::open(&wts).unwrap(),
+        Checkpoint::open(data(source)).unwrap(),
+    );
+    let names = |of: &Checkpoint| -> Vec<String> {
+        of.entries().iter().map(|e| e.name().to_owned()).collect()
+    };
+    assert_eq!(names(&folder), names(&file));
+    for (a, b) in folder.entries().iter().zip(file.entries()) {
+        assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()));
+        assert_eq!(
+            folder.view(a).unwrap(),
+            file.view(b).unwrap(),
+            "{}",
+            a.name()
+        );
+    }
+    for args in [
+        &["verify", &wts][..],
+        &["verify", &wts, "--against", source],
+        &["verify", source, "--against", &wts],
+        &["info", &wts],
+        &["stats", &wts],
+        &["ls", &wts],
+        &["show", &wts, "arg:mobilenet0_25_conv0_weight"],
+    ] {
+        let ran = blob(args);
+        assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+    }
+    let verify = blob(&["verify", &wts]);
+    assert!(
+        verify.out.contains(" digests as in the receipt"),
+        "{verify:?}"
+    );
+    for to in ["npz", "safetensors"] {
+        let out = format!("{}/back.{to}", home.path().display());
+        assert_eq!(blob(&["convert", &wts, "-o", &out]).code, Some(0));
+        assert_eq!(blob(&["verify", &out, "--against", source]).code, Some(0));
+    }
+    // In place: the old files are read until the new ones stand.
+    let again = blob(&["convert", &wts, "-o", &wts, "--force"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    assert!(!again.err.contains("prove it"), "{again:?}");
+    assert_eq!(blob(&["verify", &wts, "--against", source]).code, Some(0));
+}
+
+#[test]
+fn a_file_of_a_folder_that_is_wrong_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let wts = converted("caffe/net/v1.caffemodel", home.path());
+    let file = Path::new(&wts).join("ip/0.npy");
+    let whole = std::fs::read(&file).unwrap();
+    let verify = |words: &str| {
+        let ran = blob(&["verify", &wts]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(
+            ran.out.contains("ip/0") && ran.out.contains(words),
+            "{ran:?}"
+        );
+        assert_eq!(blob(&["show", &wts, "conv1/0"]).code, Some(0), "{words}");
+    };
+    let mut other = whole.clone();
+    *other.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, &other).unwrap();
+    verify("has other bytes than were written");
+    // The same length, and yet somebody's work: it stays.
+    for extra in [&[][..], &["-n"]] {
+        let args = [
+            &["convert", "caffe/net/v1.caffemodel", "--force", "-o", &wts],
+            extra,
+        ]
+        .concat();
+        let refused = blob(&args);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(
+            refused.err.contains("changed since they were written") && refused.err.contains("ip/0"),
+            "{refused:?}"
+        );
+        assert_eq!(std::fs::read(&file).unwrap(), other);
+    }
+    std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    verify("needs 1008 bytes, but 1007 are left");
+    std::fs::write(&file, b"text").unwrap();
+    verify("magic");
+    std::fs::remove_file(&file).unwrap();
+    verify("ip/0.npy");
+}
+
+#[test]
+#[cfg(unix)]
+fn nothing_outside_of_a_folder_is_read() {
+    let home = tempfile::tempdir().unwrap();
+    let wts = converted("caffe/net/v1.caffemodel", home.path());
+    let folder = Path::new(&wts);
+    let array = std::fs::read(folder.join("ip/0.npy")).unwrap();
+    let outside = home.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("0.npy"), &array).unwrap();
+    let refused = || {
+        let ran = blob(&["show", &wts, "ip/0"]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(
+            ran.err.contains("no ordinary file within the folder"),
+            "{ran:?}"
+        );
+    };
+    std::fs::remove_file(folder.join("ip/0.npy")).unwrap();
+    std::os::unix::fs::symlink(outside.join("0.npy"), folder.join("ip/0.npy")).unwrap();
+    refused();
+    std::fs::remove_file(folder.join("ip/0.npy")).unwrap();
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(folder.join("ip/0.npy"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    refused();
+    std::fs::remove_dir_all(folder.join("ip")).unwrap();
+    std::os::unix::fs::symlink(&outside, folder.join("ip")).unwrap();
+    refused();
+    let receipt = folder.join(RECEIPT);
+    let text = std::fs::read_to_string(&receipt).unwrap();
+    for path in ["../outside/0.npy", "/etc/passwd", "ip/../x"] {
+        std::fs::write(&receipt, text.replace("ip/0.npy", path)).unwrap();
+        let ran = blob(&["ls", &wts]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(
+            ran.err.contains("blob.receipt.json: at byte ") && ran.err.contains(path),
+            "{ran:?}"
+        );
+    }
+    for text in [
+        "{}",
+        "",
+        "[]",
+        "{\"contents\":[{\"file\":1}]}",
+        "{\"contents\":[",
+    ] {
+        std::fs::write(&receipt, text).unwrap();
+        assert_eq!(blob(&["ls", &wts]).code, Some(2), "{text}");
+    }
+    std::fs::remove_file(&receipt).unwrap();
+    let ran = blob(&["ls", &wts]);
+    assert!(
+        ran.err.contains("no blob.receipt.json") && ran.err.contains("help: "),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn force_loses_nothing_that_it_did_not_write() {
+    let home = tempfile::tempdir().unwrap();
+    let wts = converted("caffe/net/v1.caffemodel", home.path());
+    let folder = Path::new(&wts);
+    std::fs::create_dir(folder.join("mywork")).unwrap();
+    std::fs::write(folder.join("mywork/train.py"), "1").unwrap();
+    std::fs::write(folder.join("NOTES.md"), "notes").unwrap();
+    for extra in [&[][..], &["-n"]] {
+        let args = [
+            &[
+                "convert",
+                "caffe/net/f32_v2.caffemodel",
+                "--force",
+                "-o",
+                &wts,
+            ],
+            extra,
+        ]
+        .concat();
+        let refused = blob(&args);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("NOTES.md, mywork/"), "{refused:?}");
+        assert!(folder.join("mywork/train.py").is_file() && folder.join("NOTES.md").is_file());
+        assert!(folder.join("ip/0.npy").is_file());
+    }
+    std::fs::remove_dir_all(folder.join("mywork")).unwrap();
+    std::fs::remove_file(folder.join("NOTES.md")).unwrap();
+    let ran = blob(&[
+        "convert",
+        "caffe/net/f32_v2.caffemodel",
+        "--force",
+        "-o",
+        &wts,
+    ]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }

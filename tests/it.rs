@@ -34,6 +34,7 @@ mod npz_checksum;
 mod npz_hostile;
 mod numpy;
 mod reasons;
+mod receipt;
 mod review;
 mod safetensors_header;
 #[cfg(unix)]

@@ -1,9 +1,11 @@
 //! `blob convert`: asks `blob_convert` for a plan, carries it out, and says what happened.
 
+use std::fs;
 use std::io::Write;
 use std::path::Path;
+use std::time::Instant;
 
-use blob_convert::{Options, Plan, Target, plan, plan_folder, run as carry_out};
+use blob_convert::{Options, Plan, Silent, Target, plan, plan_folder, run as carry_out};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
@@ -22,6 +24,7 @@ use crate::units;
 const TOLD: usize = 20;
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
+    let begun = Instant::now();
     let Names::Raw = args.names;
     let place = Place::of(args)?;
     if context.global.json && matches!(place, Place::Stdout) && !args.dry_run {
@@ -38,9 +41,6 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         _ => plan(&checkpoint, &options)?,
     };
     tell(&checkpoint, &plan, context);
-    if args.dry_run {
-        return dry_run(args, &checkpoint, &plan, context);
-    }
     let target = match place {
         Place::Stdout => Target::Stdout,
         Place::Folder => Target::Folder {
@@ -52,10 +52,15 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
             overwrite: args.force,
         },
     };
+    if args.dry_run {
+        target.check(&Silent)?;
+        return dry_run(args, &checkpoint, &plan, context);
+    }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
-    let done = carry_out(&checkpoint, &plan, &target, &progress).map_err(|e| with_help(e, args))?;
+    let done = carry_out(&checkpoint, &plan, &target, &progress)?;
     progress.end();
-    let seconds = progress.seconds();
+    // Listing and planning too: a million arrays take their time.
+    let seconds = begun.elapsed().as_secs_f64();
     if context.global.json {
         let facts = facts(args, &checkpoint, &plan)
             .with("bytes_out", done.bytes_out())
@@ -67,11 +72,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         out.flush()?;
         return Ok(Status::Yes);
     }
-    let (mark, arrow) = if context.terminal.ascii {
-        ("ok", "->")
-    } else {
-        ("✔", "→")
-    };
+    let (mark, arrow) = context.terminal.marks();
     context.terminal.note(format!(
         "{mark} {}  {} {arrow} {}  in {}",
         units::plural(plan.tensors().len() as u64, "tensor"),
@@ -130,16 +131,21 @@ impl Place {
             Self::File => extension(&args.output)
                 .and_then(Format::from_extension)
                 .ok_or_else(|| {
-                    Failure::new(format!(
-                        "{}: the extension says no format",
-                        args.output.display()
-                    ))
-                    .help(format!(
-                        "name one with --to: {}; a folder ends with /",
+                    Failure::new(no_format(&args.output)).help(format!(
+                        "name a format with --to: {}; a folder's name ends with /",
                         written()
                     ))
                 }),
         }
+    }
+}
+
+/// What to say of a file whose name does not tell what to write.
+pub(crate) fn no_format(path: &Path) -> String {
+    let name = path.display();
+    match path.extension() {
+        Some(extension) => format!("{name}: blob writes no .{} files", extension.display()),
+        None => format!("{name}: a name without an extension does not say what to write"),
     }
 }
 
@@ -235,21 +241,15 @@ fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
         .with("warnings", warnings(checkpoint))
 }
 
-/// An existing output is kept unless --force says otherwise: the user wants to hear that word.
-fn with_help(e: blob_io::Error, args: &Convert) -> Failure {
-    let existed =
-        matches!(e, blob_io::Error::Request { .. }) && args.output.exists() && !args.force;
-    let has_help = e.help().is_some() || e.to_string().contains("--force");
-    let failure = Failure::from(e);
-    match existed && !has_help {
-        true => failure.help("--force replaces it"),
-        false => failure,
-    }
-}
-
-/// The command that proves the conversion, where one file can be compared with another.
+/// The command that proves the conversion, where there are two sides that can be read again.
 fn prove_it(args: &Convert, place: &Place, context: &Context) {
-    if !matches!(place, Place::File) || args.input == Path::new("-") || args.dense {
+    let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    if matches!(place, Place::Stdout)
+        || args.dense
+        || !(stays(&args.input) && stays(&args.output))
+        || real(&args.input) == real(&args.output)
+    {
         return;
     }
     let (output, input) = (quoted(&args.output), quoted(&args.input));
@@ -258,14 +258,26 @@ fn prove_it(args: &Convert, place: &Place, context: &Context) {
     ));
 }
 
-/// A path as a shell takes it.
+/// A path as a shell takes it, and as no option.
 fn quoted(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    let text = escape(&text);
+    let path = match path.as_os_str().as_encoded_bytes() {
+        [b'-', ..] => &Path::new(".").join(path),
+        _ => path,
+    };
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    match text.chars().all(plain) {
-        true => text.into_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    match path.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if escape(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        // What a terminal should not show, byte by byte.
+        _ => {
+            let bytes = path.as_os_str().as_encoded_bytes().iter();
+            let bytes = bytes.map(|byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            });
+            format!("$'{}'", bytes.collect::<String>())
+        }
     }
 }
 
@@ -275,8 +287,17 @@ mod tests {
 
     #[test]
     fn a_path_is_quoted_for_the_shell() {
-        assert_eq!(quoted(Path::new("a/b-1.npz")), "a/b-1.npz");
-        assert_eq!(quoted(Path::new("my model.npz")), "'my model.npz'");
-        assert_eq!(quoted(Path::new("it's")), "'it'\\''s'");
+        for (path, word) in [
+            ("a/b-1.npz", "a/b-1.npz"),
+            ("my model.npz", "'my model.npz'"),
+            ("it's", "'it'\\''s'"),
+            ("größe.npz", "größe.npz"),
+            ("-dash.npz", "./-dash.npz"),
+            ("-a b", "'./-a b'"),
+            ("o\nn", "$'o\\x0an'"),
+            ("o\n'n", "$'o\\x0a\\'n'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
     }
 }

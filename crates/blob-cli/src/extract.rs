@@ -8,7 +8,9 @@ use blob_io::{Checkpoint, Entry, Error, Layout, Output, TensorSpec};
 
 use crate::Context;
 use crate::args::{Extract, ExtractFormat};
+use crate::convert::no_format;
 use crate::elements::{Elements, csv_line};
+use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::json::{self, Object};
@@ -53,6 +55,14 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         let mut out = context.terminal.out();
         json::line(&mut out, &facts(args, format, &checkpoint, entry))?;
         out.flush()?;
+    } else if args.output != Path::new("-") {
+        let (mark, arrow) = context.terminal.marks();
+        context.terminal.note(format!(
+            "{mark} {}  {} {arrow} {}",
+            escape(entry.name()),
+            context.terminal.shape(entry.shape()),
+            escape(&args.output.to_string_lossy())
+        ));
     }
     Ok(Status::Yes)
 }
@@ -91,11 +101,10 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
         Some("npy") => Ok(ExtractFormat::Npy),
         Some("raw" | "bin") => Ok(ExtractFormat::Raw),
         Some("csv") => Ok(ExtractFormat::Csv),
-        _ => Err(Failure::new(format!(
-            "{}: the extension says no format",
-            args.output.display()
-        ))
-        .help("name one with --to: npy, raw or csv")),
+        _ => {
+            Err(Failure::new(no_format(&args.output))
+                .help("name a format with --to: npy, raw or csv"))
+        }
     }
 }
 

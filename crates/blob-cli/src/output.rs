@@ -133,6 +133,14 @@ impl Terminal {
         }
     }
 
+    /// The signs for done, and for what became what.
+    pub(crate) fn marks(&self) -> (&'static str, &'static str) {
+        match self.ascii {
+            true => ("ok", "->"),
+            false => ("✔", "→"),
+        }
+    }
+
     /// A line on standard error. That it cannot be written is no reason to stop.
     pub(crate) fn note(&self, text: impl Display) {
         let _ = writeln!(self.err(), "{text}");

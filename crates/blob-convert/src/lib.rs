@@ -30,9 +30,11 @@ mod plan;
 mod receipt;
 mod sink;
 pub mod stats;
+mod target;
 mod threads;
 pub mod verify;
 
-pub use pass::{Silent, Summary, Target, Watch, run};
+pub use pass::{Silent, Summary, Watch, run};
 pub use plan::{Options, Plan, Planned, plan, plan_folder};
 pub use receipt::{KEY as RECEIPT_KEY, Origin};
+pub use target::Target;

@@ -8,38 +8,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use blob_io::{Checkpoint, Error, Layout, Output, OutputDir, Source};
+use blob_io::{Checkpoint, Error, Layout, Output, Source};
 
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::moves::moves;
 use crate::plan::{How, Plan, Planned};
 use crate::sink::Sink;
+use crate::target::{self, Target};
 use crate::threads::{join, spawn};
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
-
-/// Where the output goes.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Target<'a> {
-    /// A file: made beside its place and put there when it is complete.
-    File {
-        /// The file.
-        path: &'a Path,
-        /// Whether an existing file may be replaced.
-        overwrite: bool,
-    },
-    /// Standard output.
-    Stdout,
-    /// A folder of `.npy` files; the plan must come from [`plan_folder`](crate::plan_folder).
-    Folder {
-        /// The folder.
-        path: &'a Path,
-        /// Whether an existing folder may be replaced.
-        overwrite: bool,
-    },
-}
 
 /// Follows a conversion, and may stop it.
 pub trait Watch: Sync {
@@ -155,7 +134,7 @@ impl Job<'_> {
     }
 
     fn folder(self, path: &Path, overwrite: bool) -> Result<(Digests, u64), Error> {
-        let folder = OutputDir::create(path, overwrite)?;
+        let folder = target::folder(path, overwrite, self.watch)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, &self.plan.files);
         let digests = self.fill(&sink)?;

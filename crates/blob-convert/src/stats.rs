@@ -15,6 +15,7 @@ use blob_io::{Checkpoint, Entry, Error};
 use blob_ops::{Histogram, Stats, StatsAccumulator};
 
 use crate::Watch;
+use crate::threads::spawn;
 pub use bins::Binned;
 use bins::{Finite, range};
 
@@ -118,9 +119,10 @@ pub fn measure_all(
     // Bounded: the results of a million small tensors do not pile up before a slow reader.
     let (sender, results) = mpsc::sync_channel(64);
     thread::scope(|scope| {
-        for _ in 0..threads {
+        let mut started = 0;
+        while started < threads {
             let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
+            let thread = spawn(scope, move || {
                 while let Some((at, index)) = take_next(next, chosen) {
                     let result = measure(checkpoint, &checkpoint.entries()[index], bins, watch);
                     let stopped = matches!(result, Err(Error::Interrupted));
@@ -129,8 +131,22 @@ pub fn measure_all(
                     }
                 }
             });
+            if thread.is_none() {
+                break;
+            }
+            started += 1;
         }
         drop(sender);
+        if started == 0 {
+            // No thread can be had: this one goes on alone.
+            return chosen.iter().try_for_each(|index| {
+                let entry = &checkpoint.entries()[*index];
+                match measure(checkpoint, entry, bins, watch) {
+                    Err(Error::Interrupted) => Err(Error::Interrupted),
+                    result => take(*index, result),
+                }
+            });
+        }
         in_order(results, chosen, take)
     })
 }

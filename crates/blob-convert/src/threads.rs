@@ -2,13 +2,17 @@
 
 use std::thread::{self, Scope, ScopedJoinHandle};
 
+#[cfg(not(test))]
+use real::none_left;
+#[cfg(test)]
+use tests::none_left;
+
 /// Starts a thread; `None`, and `work` dropped, where the system starts none.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Option<ScopedJoinHandle<'scope, T>> {
-    #[cfg(test)]
-    if tests::NO_THREADS.get() {
+    if none_left() {
         return None;
     }
     thread::Builder::new().spawn_scoped(scope, work).ok()
@@ -22,13 +26,30 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
+#[cfg(not(test))]
+mod real {
+    /// Only the attempt tells.
+    pub(super) fn none_left() -> bool {
+        false
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::cell::Cell;
 
+    use blob_io::{Bytes, Checkpoint, Error, Format};
+
+    use crate::stats::{Measured, measure_all};
+    use crate::{Options, Silent, Target, plan, run};
+
     thread_local! {
         /// Set by tests: the system has no thread left.
-        pub(crate) static NO_THREADS: Cell<bool> = const { Cell::new(false) };
+        static NO_THREADS: Cell<bool> = const { Cell::new(false) };
+    }
+
+    pub(super) fn none_left() -> bool {
+        NO_THREADS.get()
     }
 
     /// Runs `work` as if the system had no thread left.
@@ -37,5 +58,55 @@ pub(crate) mod tests {
         let done = work();
         NO_THREADS.set(false);
         done
+    }
+
+    /// A BlobProto of so many floats, in two rows.
+    fn blob(len: usize) -> Checkpoint {
+        let varint = |n: usize, width: usize| {
+            (0..width).map(move |i| {
+                let more = if i + 1 < width { 0x80 } else { 0 };
+                (n >> (7 * i)) as u8 & 0x7F | more
+            })
+        };
+        let mut file = vec![0x3A, 0x07, 0x0A, 0x05, 2];
+        file.extend(varint(len / 2, 4));
+        file.push(0x2A);
+        file.extend(varint(4 * len, 5));
+        file.extend((0..len).flat_map(|i| (i as f32).to_le_bytes()));
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+    }
+
+    #[test]
+    fn a_conversion_and_its_statistics_go_on_alone() {
+        let folder = std::env::temp_dir().join(format!("blob-alone-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let source = blob(1 << 20);
+        let plan = plan(&source, &Options::new(Format::Safetensors).sha256(true)).unwrap();
+        let convert = |name: &str| {
+            let path = folder.join(name);
+            let target = Target::File {
+                path: &path,
+                overwrite: true,
+            };
+            let done = run(&source, &plan, &target, &Silent).unwrap();
+            assert_eq!(done.sha256().map(str::len), Some(64));
+            std::fs::read(path).unwrap()
+        };
+        let measured = || {
+            let mut all = Vec::new();
+            let take = &mut |_, measured: Result<Measured, Error>| {
+                all.push(format!("{:?}", measured?.stats()));
+                Ok(())
+            };
+            measure_all(&source, &[0, 0, 0], None, &Silent, take).unwrap();
+            all
+        };
+        let (many, max) = (convert("many"), measured());
+        without_threads(|| {
+            assert!(convert("alone") == many);
+            assert_eq!(measured(), max);
+        });
+        assert_eq!(max.len(), 3);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -251,6 +251,7 @@ mod tests {
 
     use super::*;
     use crate::Silent;
+    use crate::threads::tests::without_threads;
 
     /// A BlobProto of shape {2, n/2} with these values.
     fn blob(values: &[f32]) -> Checkpoint {
@@ -295,10 +296,13 @@ mod tests {
             assert_eq!(equal.unwrap(), 1);
             let last = values.len() - 1;
             values[last] = f32::from_bits(1.5f32.to_bits() ^ 1);
-            assert_eq!(
-                differences(&a, &blob(&values)),
-                [format!("differs, first at [1,{}]", len / 2 - 1)]
-            );
+            let expected = [format!("differs, first at [1,{}]", len / 2 - 1)];
+            assert_eq!(differences(&a, &blob(&values)), expected);
+            without_threads(|| {
+                let equal = against(&a, &a, &Silent, &mut |r| panic!("{r:?}"));
+                assert_eq!(equal.unwrap(), 1);
+                assert_eq!(differences(&a, &blob(&values)), expected);
+            });
         }
     }
 

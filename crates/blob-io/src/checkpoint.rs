@@ -3,20 +3,19 @@
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
 use std::borrow::Cow;
-use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_core::AnyBlob;
 
 use crate::entry::{Entry, Kind};
 use crate::error::{Error, Stop};
+use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::Gather;
 use crate::payload;
 use crate::sniff;
-use crate::source::{FileSource, Source, spool};
+use crate::source::{FileSource, Input, Source, spool};
 use crate::warning::Warning;
 
 /// How to open a file: which format to take it for, and what it may cost.
@@ -47,7 +46,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a file. A pipe or another file without positions is read to its end first.
+    /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
+    /// or another file without positions is read to its end first.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -59,6 +59,9 @@ impl OpenOptions {
             action: "open".to_owned(),
             source,
         };
+        if path.is_dir() {
+            return self.open_folder(path, name);
+        }
         let file = std::fs::File::open(path).map_err(refuse)?;
         let meta = file.metadata().map_err(refuse)?;
         let source: Box<dyn Source> = if meta.is_file() || meta.is_dir() {
@@ -67,6 +70,22 @@ impl OpenOptions {
             spool(file).map_err(refuse)?
         };
         self.open_source(name, source)
+    }
+
+    /// Opens a folder of npy files that a conversion wrote.
+    fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
+        if let Some(other) = self.from.filter(|from| *from != Format::Npy) {
+            let message = format!("is a folder, and holds npy files, not {}", other.name());
+            return Err(Error::Request {
+                file: name,
+                message,
+            });
+        }
+        let mut gather = Gather::new(&self.limits);
+        let folder = folder::open(path, &name, &mut gather)?;
+        let dialect = format!("folder of {} files", folder.count());
+        let input = Input::new(Box::new(folder));
+        Ok(self.opened(name, (Format::Npy, dialect), input, gather))
     }
 
     /// Opens a source; `name` is what errors and the extension's hint call it.
@@ -79,10 +98,7 @@ impl OpenOptions {
         source: Box<dyn Source>,
     ) -> Result<Checkpoint, Error> {
         let name = name.into();
-        let input = Input {
-            source,
-            read: AtomicU64::new(0),
-        };
+        let input = Input::new(source);
         let mut gather = Gather::new(&self.limits);
         let (format, dialect) = match sniff::read(&input, &name, self.from, &mut gather) {
             Ok(found) => found,
@@ -102,7 +118,17 @@ impl OpenOptions {
                 });
             }
         };
-        Ok(Checkpoint {
+        Ok(self.opened(name, (format, dialect), input, gather))
+    }
+
+    fn opened(
+        &self,
+        name: String,
+        (format, dialect): (Format, String),
+        input: Input,
+        mut gather: Gather,
+    ) -> Checkpoint {
+        Checkpoint {
             name,
             format,
             dialect,
@@ -112,7 +138,7 @@ impl OpenOptions {
             entries: gather.into_entries(),
             limits: self.limits.clone(),
             input,
-        })
+        }
     }
 }
 
@@ -199,7 +225,7 @@ impl Checkpoint {
     /// How many bytes have been read from the source so far.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
-        self.input.read.load(Ordering::Relaxed)
+        self.input.bytes_read()
     }
 
     /// The bytes of the file as they are, for a pass over all of them.
@@ -271,11 +297,8 @@ impl Checkpoint {
     /// As [`Checkpoint::load`].
     pub fn view(&self, entry: &Entry) -> Result<Cow<'_, [u8]>, Error> {
         self.usable(entry)?;
-        if let (true, [run], Some(bytes)) = (
-            entry.is_plain(),
-            entry.segments(),
-            self.input.source.bytes(),
-        ) {
+        if let (true, [run], Some(bytes)) = (entry.is_plain(), entry.segments(), self.input.bytes())
+        {
             let at = usize::try_from(run.offset).ok();
             let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
@@ -360,33 +383,4 @@ impl Checkpoint {
 /// How errors call an entry.
 pub(crate) fn subject(entry: &Entry) -> String {
     format!("array {:?}", entry.name())
-}
-
-/// The source, and how much of it was read.
-struct Input {
-    source: Box<dyn Source>,
-    read: AtomicU64,
-}
-
-impl Source for Input {
-    fn len(&self) -> u64 {
-        self.source.len()
-    }
-
-    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
-        self.source.read_at(offset, buf)
-    }
-
-    fn bytes(&self) -> Option<&[u8]> {
-        self.source.bytes()
-    }
-}
-
-impl std::fmt::Debug for Input {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input")
-            .field("len", &self.source.len())
-            .finish_non_exhaustive()
-    }
 }

@@ -26,6 +26,7 @@ mod entry;
 mod error;
 mod fault;
 mod filenames;
+mod folder;
 mod foreign;
 mod format;
 mod layout;

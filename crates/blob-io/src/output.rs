@@ -5,6 +5,7 @@
 
 mod dir;
 mod sibling;
+mod survey;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -53,28 +54,29 @@ impl Output {
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let door = match fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => {
-                return Err(request(
-                    &name,
-                    "is a folder; end the name with a / to write one file an array into it",
-                ));
-            }
-            Ok(meta) if meta.is_file() && !overwrite => return Err(exists(&name)),
-            Ok(meta) if !meta.is_file() => {
-                if is_disk(&meta) && !overwrite {
-                    return Err(request(&name, "is a disk; --force writes on it"));
-                }
-                let file = fs::OpenOptions::new().write(true).open(path);
-                Door::Direct(file.map_err(|e| failed(&name, "open", e))?)
-            }
-            Ok(_) => Door::Sibling(Sibling::create(&name, path, overwrite)?),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Door::Sibling(Sibling::create(&name, path, overwrite)?)
-            }
-            Err(e) => return Err(failed(&name, "look at", e)),
+        let door = if is_written_directly(&name, path, overwrite)? {
+            let file = fs::OpenOptions::new().write(true).open(path);
+            Door::Direct(file.map_err(|e| failed(&name, "open", e))?)
+        } else {
+            let sibling = Sibling::create(&name, path, overwrite)?;
+            sibling.remove_stale();
+            Door::Sibling(sibling)
         };
         Ok(Self::new(name, door))
+    }
+
+    /// Whether [`Output::create`] would begin the file; what it makes for that is removed. A pipe or a device is not
+    /// opened.
+    ///
+    /// # Errors
+    /// As [`Output::create`].
+    pub fn check(path: impl AsRef<Path>, overwrite: bool) -> Result<(), Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        match is_written_directly(&name, path, overwrite)? {
+            true => Ok(()),
+            false => Sibling::create(&name, path, overwrite).map(drop),
+        }
     }
 
     /// Standard output: sequential, and never positioned, even where it is a file, which others may write to as well.
@@ -204,6 +206,23 @@ impl Output {
     }
 }
 
+/// Whether a target is a pipe or a device; errors where it cannot be written.
+fn is_written_directly(name: &str, path: &Path, overwrite: bool) -> Result<bool, Error> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(request(
+            name,
+            "is a folder; end the name with a / to write one file an array into it",
+        )),
+        Ok(meta) if meta.is_file() && !overwrite => Err(exists(name)),
+        Ok(meta) if is_disk(&meta) && !overwrite => {
+            Err(request(name, "is a disk; --force writes on it"))
+        }
+        Ok(meta) => Ok(!meta.is_file()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(failed(name, "look at", e)),
+    }
+}
+
 fn file_len(name: &str, file: &File) -> Result<u64, Error> {
     let meta = file.metadata().map_err(|e| failed(name, "look at", e))?;
     Ok(meta.len())
@@ -222,6 +241,15 @@ fn request(name: &str, message: &str) -> Error {
         file: name.to_owned(),
         message: message.to_owned(),
     }
+}
+
+/// What is made beside the target cannot be made: nearly always because the folder is missing.
+fn beside(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
+    let folder = parent(target);
+    if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
+        return request(name, &format!("the folder {} is missing", folder.display()));
+    }
+    failed(name, &format!("{action} beside it"), source)
 }
 
 fn exists(name: &str) -> Error {
@@ -435,10 +463,17 @@ mod tests {
         let folder = folder();
         assert!(message(Output::create(folder.path(), true)).contains("is a folder"));
         let missing = folder.path().join("no/x");
-        assert!(matches!(
-            Output::create(missing, true),
-            Err(Error::Io { .. })
-        ));
+        for refused in [
+            message(Output::create(&missing, true)),
+            message(Output::check(&missing, true)),
+            message(OutputDir::check(missing.join("y"), true)),
+        ] {
+            assert!(refused.ends_with(" is missing"), "{refused}");
+        }
+        fs::write(folder.path().join("x"), "").unwrap();
+        assert!(message(Output::check(folder.path().join("x"), false)).contains("--force"));
+        Output::check(folder.path().join("y"), false).unwrap();
+        assert_eq!(names(folder.path()), ["x"]);
     }
 
     #[cfg(unix)]

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that can be read at any offset, from any thread.
 ///
@@ -131,6 +132,49 @@ impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
 
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.0.as_ref())
+    }
+}
+
+/// The source, and how much of it was read.
+pub(crate) struct Input {
+    source: Box<dyn Source>,
+    read: AtomicU64,
+}
+
+impl Input {
+    pub(crate) fn new(source: Box<dyn Source>) -> Self {
+        Self {
+            source,
+            read: AtomicU64::new(0),
+        }
+    }
+
+    /// How many bytes have been read so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+}
+
+impl Source for Input {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        self.source.read_at(offset, buf)
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        self.source.bytes()
+    }
+}
+
+impl std::fmt::Debug for Input {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Input")
+            .field("len", &self.source.len())
+            .finish_non_exhaustive()
     }
 }
 

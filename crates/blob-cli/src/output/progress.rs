@@ -66,11 +66,6 @@ impl Progress {
         }
     }
 
-    /// Seconds since the work began.
-    pub(crate) fn seconds(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
-    }
-
     fn draw(&self, done: u64) {
         let elapsed = self.start.elapsed();
         if elapsed < PATIENCE {

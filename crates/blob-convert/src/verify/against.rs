@@ -14,6 +14,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind};
 use super::{Finding, PIECE, Remark, coordinates};
 use crate::Watch;
 use crate::receipt::kept_bits;
+use crate::threads::{join, spawn};
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
 ///
@@ -290,7 +291,7 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// All bytes; for tensors of at most a piece.
+    /// All bytes; for tensors of at most a piece, where there is a choice.
     fn bytes(&self, watch: &dyn Watch) -> Result<Cow<'a, [u8]>, Error> {
         if !self.dense {
             watch.advanced(self.byte_len());
@@ -317,7 +318,7 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
     let (sender, received) = mpsc::sync_channel::<Vec<u8>>(1);
     let (give_back, spare) = mpsc::channel::<Vec<u8>>();
     thread::scope(|scope| {
-        let reader = scope.spawn(move || {
+        let reader = spawn(scope, move || {
             b.stream(watch, &mut |bytes| {
                 let mut piece = spare.try_recv().unwrap_or_default();
                 piece.clear();
@@ -326,6 +327,9 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
                 sender.send(piece).map_err(|_| Error::Interrupted)
             })
         });
+        let Some(reader) = reader else {
+            return one_after_the_other(a, b, watch);
+        };
         let (mut done, mut found) = (0, None);
         let compared = a.stream(watch, &mut |bytes| {
             let Ok(piece) = received.recv() else {
@@ -341,9 +345,7 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
             Ok(())
         });
         drop(received);
-        let read = reader
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let read = join(reader);
         if found.is_some() {
             return Ok(found);
         }
@@ -353,6 +355,28 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
             (compared, _) => compared.map(|()| None),
         }
     })
+}
+
+/// As [`first_difference`] where no thread can be had: one of the arrays is held whole.
+fn one_after_the_other(
+    a: &Side<'_>,
+    b: &Side<'_>,
+    watch: &dyn Watch,
+) -> Result<Option<u64>, Error> {
+    let whole = a.bytes(watch)?;
+    let (mut at, mut found) = (0, None);
+    let compared = b.stream(watch, &mut |bytes| {
+        found = mismatch(&whole[at..at + bytes.len()], bytes).map(|first| at as u64 + first);
+        at += bytes.len();
+        match found {
+            Some(_) => Err(Error::Interrupted),
+            None => Ok(()),
+        }
+    });
+    match found {
+        Some(_) => Ok(found),
+        None => compared.map(|()| None),
+    }
 }
 
 /// The first byte in which two pieces differ.

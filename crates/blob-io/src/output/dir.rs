@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::filenames::RECEIPT;
 use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
-use crate::output::{Output, exists, failed, lock_folder, parent, request, sync_folder};
+use crate::output::survey::{Foreign, Found, Snapshot, survey};
+use crate::output::{Output, beside, exists, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes take too, and the pause between. Of all
 /// that try at once one gets through each time.
@@ -27,34 +27,44 @@ pub struct OutputDir {
     temp: PathBuf,
     target: PathBuf,
     overwrite: bool,
+    /// What stood at the target in the beginning.
+    there: Option<Snapshot>,
     /// The temporary itself, locked; `None` on a file system without locks.
     _lock: Option<File>,
     done: bool,
 }
 
-/// What stands where a folder shall be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// Nothing, or an empty folder.
-    Free,
-    /// A folder with a receipt.
-    Ours,
-    /// A folder with other files only.
-    Foreign,
-}
-
 impl OutputDir {
-    /// Begins the folder `path`. One that exists must be empty, or `overwrite` be set and a `blob.receipt.json` in it
-    /// show that it was written like this one: no other folder is ever replaced, nor one that the process is in.
+    /// Begins the folder `path`. One that exists must be empty, or `overwrite` be set and everything in it be listed, with
+    /// its length, in the `blob.receipt.json` that a conversion wrote into it: no other file is ever replaced or removed,
+    /// nor a folder that the process is in.
     ///
     /// # Errors
     /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self, Error> {
-        let path = path.as_ref();
+        let begun = Self::begin(path.as_ref(), overwrite)?;
+        let target = &begun.target;
+        remove_stale(target, &|path| remove_if_free(path, target, &begun.temp));
+        Ok(begun)
+    }
+
+    /// Whether [`OutputDir::create`] would begin the folder; what it makes for that is removed. True where a folder of an
+    /// earlier conversion would be replaced.
+    ///
+    /// # Errors
+    /// As [`OutputDir::create`].
+    pub fn check(path: impl AsRef<Path>, overwrite: bool) -> Result<bool, Error> {
+        Self::begin(path.as_ref(), overwrite).map(|begun| begun.replaces())
+    }
+
+    fn begin(path: &Path, overwrite: bool) -> Result<Self, Error> {
         let name = path.display().to_string();
         let target = resolve(path).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
-            return Err(request(&name, "is no folder's name"));
+            return Err(request(
+                &name,
+                "is no folder that can be made; name one in it",
+            ));
         };
         // Without a `/` or `/.` behind it.
         let target = target.with_file_name(last);
@@ -64,14 +74,13 @@ impl OutputDir {
                 "is or holds the current folder, which cannot be replaced; name another one",
             ));
         }
-        check(&name, &target, overwrite)?;
-        remove_stale(&target, &|path| remove_if_free(path, &target));
+        let there = check(&name, &target, overwrite)?;
         for _ in 0..TRIES {
             let temp = temp_path(&target);
             match fs::create_dir(&temp) {
                 Ok(()) => {}
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(failed(&name, "make a temporary folder beside it", e)),
+                Err(e) => return Err(beside(&name, &target, "make a temporary folder", e)),
             }
             if let Some(lock) = hold(&temp) {
                 return Ok(Self {
@@ -79,6 +88,7 @@ impl OutputDir {
                     temp,
                     target,
                     overwrite,
+                    there,
                     _lock: lock,
                     done: false,
                 });
@@ -88,6 +98,12 @@ impl OutputDir {
             &name,
             "no temporary folder beside it could be kept: another process removes them",
         ))
+    }
+
+    /// Whether a folder of an earlier conversion stands there, which [`OutputDir::finish`] will replace.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.there.is_some()
     }
 
     /// Begins a file in the folder; `path` is relative and stays within it, as [`file_names`](crate::file_names) makes
@@ -127,16 +143,23 @@ impl OutputDir {
                 self.done = true;
                 return Ok(());
             };
-            check(&self.name, &self.target, self.overwrite)?;
+            let now = check(&self.name, &self.target, self.overwrite)?;
+            if let (Some(before), Some(now)) = (&self.there, &now)
+                && let Some(file) = before.changed(now)
+            {
+                return Err(changed(&self.name, &file));
+            }
             let there = fs::symlink_metadata(&self.target).is_ok();
             if !there && !is_taken(&e) {
                 return Err(failed(&self.name, "rename to the target", e));
             }
-            if there && self.overwrite && self.swap()? {
+            if there && self.overwrite && self.swap(now.as_ref())? {
                 self.done = true;
                 sync_folder(&parent(&self.target));
                 // The new folder stands; what is left of the old one is removed by the next run.
-                remove_stale(&self.target, &|path| remove_if_free(path, &self.target));
+                remove_stale(&self.target, &|path| {
+                    remove_if_free(path, &self.target, &self.temp);
+                });
                 return Ok(());
             }
             std::thread::sleep(PAUSE);
@@ -147,8 +170,9 @@ impl OutputDir {
         ))
     }
 
-    /// Moves the target away and takes its name. False where another process has changed the target meanwhile.
-    fn swap(&self) -> Result<bool, Error> {
+    /// Moves the target away, where `before` was seen, and takes its name. False where another process has changed the
+    /// target meanwhile.
+    fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
         let mut old = temp_path(&self.target).into_os_string();
         old.push(".old");
         match fs::rename(&self.target, &old) {
@@ -158,27 +182,42 @@ impl OutputDir {
         }
         // It may be another than the one that was looked at.
         let old = Path::new(&old);
-        let mut error = check(&self.name, old, true).err();
+        let mut error = match check(&self.name, old, true) {
+            Ok(now) => before
+                .zip(now)
+                .and_then(|(before, now)| before.changed(&now)),
+            Err(e) => return Err(self.back(old, e)),
+        }
+        .map(|file| changed(&self.name, &file));
         let mut retry = false;
-        if error.is_none() {
-            let Err(e) = fs::rename(&self.temp, &self.target) else {
-                return Ok(true);
-            };
+        if error.is_none()
+            && let Err(e) = fs::rename(&self.temp, &self.target)
+        {
             retry = is_taken(&e);
             error = Some(failed(&self.name, "rename to the target", e));
         }
-        let back = fs::rename(old, &self.target).is_ok();
         match error {
             // Where it cannot go back either, it goes once one of ours stands there.
-            Some(_) if retry => Ok(false),
-            Some(error) if back => Err(error),
-            _ => Err(request(
+            Some(_) if retry => {
+                let _ = fs::rename(old, &self.target);
+                Ok(false)
+            }
+            Some(error) => Err(self.back(old, error)),
+            None => Ok(true),
+        }
+    }
+
+    /// Moves the old folder back to its place; returns what to tell.
+    fn back(&self, old: &Path, error: Error) -> Error {
+        match fs::rename(old, &self.target) {
+            Ok(()) => error,
+            Err(_) => request(
                 &self.name,
                 &format!(
                     "changed while it was replaced; what was there is now {}",
                     old.display()
                 ),
-            )),
+            ),
         }
     }
 }
@@ -208,52 +247,41 @@ fn is_taken(e: &io::Error) -> bool {
     matches!(e.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
-/// Whether the target is free, or may be replaced.
-fn check(name: &str, target: &Path, overwrite: bool) -> Result<(), Error> {
-    let mut found = look(target);
-    // A folder that another process removes at this moment may have lost its receipt already.
-    for _ in 0..3 {
-        if !matches!(found, Ok(Found::Foreign)) {
-            break;
+/// Whether the target is free, or may be replaced; then with what stands in it.
+fn check(name: &str, target: &Path, overwrite: bool) -> Result<Option<Snapshot>, Error> {
+    for _ in 0..SWAPS {
+        match survey(target) {
+            Ok(Found::Free) => return Ok(None),
+            Ok(Found::Ours(there)) if overwrite => return Ok(Some(there)),
+            Ok(Found::Foreign(files)) if overwrite => return Err(foreign(name, &files)),
+            Ok(_) => return Err(exists(name)),
+            // Another process is replacing it.
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => std::thread::sleep(PAUSE),
+            Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
+                return Err(request(name, "is a file, not a folder"));
+            }
+            Err(e) => return Err(failed(name, "list", e)),
         }
-        found = look(target);
     }
-    match found {
-        Ok(Found::Free) => Ok(()),
-        Ok(Found::Ours) if overwrite => Ok(()),
-        Ok(Found::Foreign) if overwrite => Err(request(
-            name,
-            "holds other files; only an empty folder or one with a blob.receipt.json is replaced",
-        )),
-        Ok(_) => Err(exists(name)),
-        Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
-            Err(request(name, "is a file, not a folder"))
-        }
-        Err(e) => Err(failed(name, "list", e)),
-    }
+    Err(request(name, "is changed by other processes all the time"))
 }
 
-/// One listing answers: a path that is looked up twice may be two folders.
-fn look(folder: &Path) -> io::Result<Found> {
-    let listing = match fs::read_dir(folder) {
-        Ok(listing) => listing,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Free),
-        Err(e) => return Err(e),
-    };
-    let mut found = Found::Free;
-    for entry in listing {
-        let entry = entry?;
-        if entry.file_name() == RECEIPT && entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            return Ok(Found::Ours);
-        }
-        found = Found::Foreign;
-    }
-    Ok(found)
+fn foreign(name: &str, files: &Foreign) -> Error {
+    let message = format!(
+        "holds other files than its receipt lists, which --force does not replace: {files}; move them away, or name another folder"
+    );
+    request(name, &message)
 }
 
-/// Removes a temporary folder that nobody holds. An old folder that was moved away goes only if a new one has come.
-fn remove_if_free(path: &Path, target: &Path) {
-    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
+fn changed(name: &str, file: &str) -> Error {
+    let message = format!("{file:?} in it has changed meanwhile; nothing was replaced");
+    request(name, &message)
+}
+
+/// Removes a temporary folder that no process holds, other than `own`. Of an old folder that was moved away go only the
+/// files that its receipt lists, and only if a new one has come.
+fn remove_if_free(path: &Path, target: &Path, own: &Path) {
+    if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
     if path.extension() != Some(OsStr::new("old")) {
@@ -263,19 +291,31 @@ fn remove_if_free(path: &Path, target: &Path) {
         }
         return;
     }
-    let replaced = matches!(look(target), Ok(Found::Ours | Found::Foreign));
-    if replaced && matches!(look(path), Ok(Found::Free | Found::Ours)) {
-        // Without its ending it is any temporary: whatever stops the removal, the next run goes on with it.
-        let stale = path.with_extension("");
-        if fs::rename(path, &stale).is_ok() {
-            let _ = fs::remove_dir_all(&stale);
+    if !matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_))) {
+        return;
+    }
+    match survey(path) {
+        Ok(Found::Ours(old)) => old.remove(path),
+        Ok(Found::Free) => {
+            let _ = fs::remove_dir(path);
         }
+        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filenames::RECEIPT;
+
+    /// A receipt that lists these files, with these lengths.
+    fn receipt(files: &[(&str, usize)]) -> String {
+        let file = |(file, bytes): &(&str, usize)| {
+            format!(r#"{{"name":"n","file":"{file}","file_bytes":{bytes}}}"#)
+        };
+        let files: Vec<String> = files.iter().map(file).collect();
+        format!(r#"{{"contents":[{}]}}"#, files.join(","))
+    }
 
     fn write(dir: &OutputDir, path: &str, bytes: &[u8]) {
         let mut file = dir.file(path).unwrap();
@@ -340,7 +380,8 @@ mod tests {
                 .to_string();
             assert!(refused.contains(why), "{refused}");
         }
-        fs::write(target.join(RECEIPT), "{}").unwrap();
+        let listed = receipt(&[("old.npy", 1)]);
+        fs::write(target.join(RECEIPT), listed).unwrap();
         let dir = OutputDir::create(&target, true).unwrap();
         write(&dir, "new.npy", b"2");
         assert_eq!(names(&target), [RECEIPT, "old.npy"]);
@@ -363,7 +404,9 @@ mod tests {
         // The only copy of what a crash kept from being replaced.
         let old = home.path().join(".out.blob-tmp-fedcba9876543210.old");
         fs::create_dir(&old).unwrap();
-        fs::write(old.join(RECEIPT), "{}").unwrap();
+        fs::create_dir(old.join("a")).unwrap();
+        fs::write(old.join("a/x.npy"), "1").unwrap();
+        fs::write(old.join(RECEIPT), receipt(&[("a/x.npy", 1)])).unwrap();
         let foreign = home.path().join(".out.blob-tmp-0000000000000000.old");
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join("a.txt"), "of another").unwrap();
@@ -373,7 +416,7 @@ mod tests {
         write(&first, "a.npy", b"1");
         first.finish().unwrap();
         drop(second);
-        fs::write(target.join(RECEIPT), "{}").unwrap();
+        fs::write(target.join(RECEIPT), receipt(&[("a.npy", 1)])).unwrap();
         OutputDir::create(&target, true).unwrap();
         assert!(!old.exists());
         fs::remove_dir_all(foreign).unwrap();
@@ -396,11 +439,11 @@ mod tests {
         let target = home.path().join("out");
         let finish = |overwrite, file: &str| {
             let dir = OutputDir::create(&target, overwrite).unwrap();
-            write(&dir, RECEIPT, b"late");
+            write(&dir, "a.npy", b"late");
             fs::create_dir(&target).unwrap();
-            fs::write(target.join(file), "first").unwrap();
+            fs::write(target.join(file), receipt(&[])).unwrap();
             let result = dir.finish();
-            let kept = fs::read(target.join(file)).unwrap();
+            let kept = fs::read(target.join(file)).is_ok();
             assert_eq!(names(home.path()), ["out"]);
             fs::remove_dir_all(&target).unwrap();
             (result.err().map(|e| e.to_string()), kept)
@@ -412,9 +455,9 @@ mod tests {
         ] {
             let (refused, kept) = finish(overwrite, file);
             assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
-            assert_eq!(kept, b"first");
+            assert!(kept);
         }
-        assert_eq!(finish(true, RECEIPT), (None, b"late".to_vec()));
+        assert_eq!(finish(true, RECEIPT), (None, false));
     }
 
     #[test]
@@ -423,14 +466,92 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
         let dir = OutputDir::create(&target, true).unwrap();
-        assert!(!dir.swap().unwrap());
+        assert!(!dir.swap(None).unwrap());
         fs::create_dir(&target).unwrap();
         fs::write(target.join("x"), "of another").unwrap();
-        let refused = dir.swap().unwrap_err().to_string();
+        let refused = dir.swap(None).unwrap_err().to_string();
         assert!(refused.contains("holds other files"), "{refused}");
         assert_eq!(names(&target), ["x"]);
         drop(dir);
         assert_eq!(names(home.path()), ["out"]);
+    }
+
+    #[test]
+    fn what_the_receipt_does_not_list_is_named_and_stays() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        fs::create_dir_all(target.join("conv1")).unwrap();
+        fs::write(target.join("conv1/0.npy"), "12").unwrap();
+        let listed = receipt(&[("conv1/0.npy", 2), ("gone.npy", 7)]);
+        fs::write(target.join(RECEIPT), listed).unwrap();
+        let refused = || {
+            assert!(OutputDir::check(&target, true).unwrap());
+            fs::read_dir(home.path()).unwrap().count()
+        };
+        assert_eq!(refused(), 1, "a check leaves nothing");
+        for (path, name) in [
+            ("NOTES.md", "NOTES.md"),
+            (".hidden", ".hidden"),
+            ("conv1/mine.npy", "conv1/mine.npy"),
+            ("conv1/.git/x", "conv1/.git/"),
+            ("work/train.py", "work/"),
+        ] {
+            let file = target.join(path);
+            fs::create_dir_all(parent(&file)).unwrap();
+            fs::write(&file, "mine").unwrap();
+            let all = [
+                OutputDir::create(&target, true).map(drop),
+                OutputDir::check(&target, true).map(drop),
+            ];
+            for refused in all {
+                let said = refused.unwrap_err().to_string();
+                let expected = format!("does not replace: {name}; move");
+                assert!(said.contains(&expected), "{said}");
+            }
+            assert_eq!(fs::read(&file).unwrap(), b"mine");
+            fs::remove_file(&file).unwrap();
+            if let Some(folder) = name.strip_suffix('/') {
+                fs::remove_dir(target.join(folder)).unwrap();
+            }
+        }
+        for i in 0..5 {
+            fs::write(target.join(format!("{i}")), "").unwrap();
+        }
+        let said = OutputDir::check(&target, true).unwrap_err().to_string();
+        assert!(said.contains(": 0, 1, 2 and 2 more; move"), "{said}");
+    }
+
+    #[test]
+    fn what_was_put_there_meanwhile_stays_too() {
+        let home = tempfile::tempdir().unwrap();
+        let target = home.path().join("out");
+        let begin = || {
+            let _ = fs::remove_dir_all(&target);
+            fs::create_dir(&target).unwrap();
+            fs::write(target.join("a.npy"), "12").unwrap();
+            fs::write(target.join(RECEIPT), receipt(&[("a.npy", 2)])).unwrap();
+            OutputDir::create(&target, true).unwrap()
+        };
+        let dir = begin();
+        fs::write(target.join("mine"), "x").unwrap();
+        let said = dir.finish().unwrap_err().to_string();
+        assert!(said.contains("does not replace: mine"), "{said}");
+        assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
+        // Of the same length, between the beginning and the end, and between the last look and the swap.
+        let dir = begin();
+        fs::remove_file(target.join("a.npy")).unwrap();
+        fs::write(target.join("b"), "").unwrap();
+        fs::write(target.join("a.npy"), "34").unwrap();
+        fs::remove_file(target.join("b")).unwrap();
+        let said = dir.finish().unwrap_err().to_string();
+        assert!(said.contains("\"a.npy\" in it has changed"), "{said}");
+        assert_eq!(fs::read(target.join("a.npy")).unwrap(), b"34");
+        let dir = begin();
+        let before = check("x", &target, true).unwrap();
+        fs::write(target.join("mine"), "x").unwrap();
+        let said = dir.swap(before.as_ref()).unwrap_err().to_string();
+        assert!(said.contains("does not replace: mine"), "{said}");
+        assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::filenames::floor;
-use crate::output::{exists, failed, parent, request, sync_folder};
+use crate::output::{beside, exists, failed, parent, request, sync_folder};
 
 /// How many temporary names are tried: each is random, so that a second try is already rare.
 pub(super) const TRIES: usize = 16;
@@ -32,7 +32,6 @@ impl Sibling {
         if target.file_name().is_none() {
             return Err(request(name, "is no file's name"));
         }
-        remove_stale(&target, &|path| remove_if_free(path));
         for _ in 0..TRIES {
             let temp = temp_path(&target);
             match OpenOptions::new()
@@ -54,7 +53,7 @@ impl Sibling {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(failed(name, "make a temporary file beside it", e)),
+                Err(e) => return Err(beside(name, &target, "make a temporary file", e)),
             }
         }
         Err(request(
@@ -68,6 +67,15 @@ impl Sibling {
     fn lock(&self) -> bool {
         !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock))
             && fs::symlink_metadata(&self.temp).is_ok()
+    }
+
+    /// Removes what runs to the same target have left behind; this one's temporary is locked.
+    pub(super) fn remove_stale(&self) {
+        remove_stale(&self.target, &|path| {
+            if path != self.temp {
+                remove_if_free(path);
+            }
+        });
     }
 
     pub(super) fn file(&self) -> &File {

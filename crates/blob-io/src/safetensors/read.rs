@@ -83,7 +83,7 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
 }
 
 /// `{` members with commas between them `}`.
-fn members<'c, 's>(
+pub(crate) fn members<'c, 's>(
     text: &mut Literal<'c, 's>,
     mut member: impl FnMut(&mut Literal<'c, 's>) -> Result<(), Stop>,
 ) -> Result<(), Stop> {

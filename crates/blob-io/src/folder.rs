@@ -1,0 +1,215 @@
+//! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
+//!
+//! The files stand one behind the other, as if they were one; each is opened when bytes of it are asked for, and few stay
+//! open. Nothing outside of the folder is read, whatever the receipt and links in the folder say.
+
+pub(crate) mod listing;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::cursor::Cursor;
+use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Error, Fault, Stop, What};
+use crate::filenames::RECEIPT;
+use crate::names::{Gather, faulty};
+use crate::npy::header;
+use crate::reason::Reason;
+use crate::source::{FileSource, Source};
+use listing::Listed;
+
+/// How many files stay open: as many as threads read at once.
+const MOST_OPEN: usize = 8;
+/// A receipt's text is kept up to this length and this much an array, as far as it is there.
+const MOST_TEXT: u64 = 4 << 20;
+const TEXT_EACH: u64 = 512;
+
+/// The key under which a receipt stands among a file's metadata.
+const KEY: &str = "blob.receipt";
+
+/// The files of a folder as one source.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    root: PathBuf,
+    files: Vec<Part>,
+    len: u64,
+    /// The files that were read last, each by its index.
+    open: Mutex<Vec<(usize, Arc<FileSource>)>>,
+}
+
+#[derive(Debug)]
+struct Part {
+    path: Box<str>,
+    /// Where it begins in the whole.
+    begin: u64,
+}
+
+/// Lists the arrays of a folder in the order of its receipt.
+pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folder, Error> {
+    let receipt = match open_within(path, RECEIPT).and_then(FileSource::new) {
+        Ok(receipt) => receipt,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
+        Err(source) => {
+            return Err(Error::Io {
+                file: name.to_owned(),
+                action: format!("open its {RECEIPT}"),
+                source,
+            });
+        }
+    };
+    let mut folder = Folder {
+        root: path.to_owned(),
+        files: Vec::new(),
+        len: 0,
+        open: Mutex::default(),
+    };
+    let limits = gather.limits().clone();
+    let listed = listing::files(&receipt, &limits, &mut |listed, at| {
+        folder.add(&listed, at, gather)
+    });
+    match listed {
+        Ok(true) => {}
+        Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
+        Err(stop) => {
+            let receipt = path.join(RECEIPT).display().to_string();
+            return Err(stop.into_error(&receipt, None));
+        }
+    }
+    let most = MOST_TEXT + TEXT_EACH * gather.len() as u64;
+    let mut text = vec![0; receipt.len().min(most) as usize];
+    if receipt.len() <= most
+        && receipt.read_at(0, &mut text).is_ok()
+        && let Ok(text) = String::from_utf8(text)
+    {
+        gather.metadata.push((KEY.to_owned(), text));
+    }
+    Ok(folder)
+}
+
+fn without(name: &str, what: &str) -> Error {
+    Error::NotTensors {
+        file: name.to_owned(),
+        reason: Reason::Directory,
+        what: format!("a folder with {what} {RECEIPT} of a conversion in it"),
+        help: Some(
+            "blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one",
+        ),
+    }
+}
+
+impl Folder {
+    pub(crate) fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Adds a file and lists its array; what is wrong with the file is the array's fault.
+    fn add(&mut self, listed: &Listed, at: u64, gather: &mut Gather) -> Result<(), Stop> {
+        let position = gather.next_position(at)?;
+        let entry = match self.describe(listed, position) {
+            Ok((entry, len)) => {
+                self.files.push(Part {
+                    path: listed.file.as_str().into(),
+                    begin: self.len,
+                });
+                self.len += len;
+                entry
+            }
+            Err(fault) => faulty(position, 0, Kind::Data, fault),
+        };
+        gather.push(entry, &listed.name, at)
+    }
+
+    /// The array of one file, and the file's length. Places in faults are those in the file.
+    fn describe(&self, listed: &Listed, position: u32) -> Result<(Entry, u64), Fault> {
+        let unread = |e: io::Error| {
+            let found = format!("{}: {e}", listed.file);
+            Fault::new(0, What::words("a file that the receipt lists", found))
+        };
+        let source = open_within(&self.root, &listed.file).and_then(FileSource::new);
+        let source = source.map_err(unread)?;
+        let len = source.len();
+        let mut cursor = Cursor::new(&source);
+        let stopped = |stop| match stop {
+            Stop::Fault(fault) => fault,
+            Stop::Io { source, .. } => unread(source),
+        };
+        let data = header::prefix(&mut cursor, len).map_err(stopped)?.data;
+        let header = header::dict(&mut cursor, data).map_err(stopped)?;
+        let mut entry = Entry::new(position, 0, Kind::Data);
+        header.describe(&mut entry, data, len - data)?;
+        if let Payload::Runs(Runs::One(run)) = &entry.payload {
+            entry.payload = Payload::Runs(Runs::One(Segment {
+                offset: self.len.saturating_add(run.offset),
+                ..*run
+            }));
+        }
+        Ok((entry, len))
+    }
+
+    fn file(&self, index: usize) -> io::Result<Arc<FileSource>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = open.iter().position(|(i, _)| *i == index) {
+            let found = open.remove(at);
+            let file = found.1.clone();
+            open.push(found);
+            return Ok(file);
+        }
+        let file = open_within(&self.root, &self.files[index].path).and_then(FileSource::new)?;
+        let file = Arc::new(file);
+        if open.len() == MOST_OPEN {
+            open.remove(0);
+        }
+        open.push((index, file.clone()));
+        Ok(file)
+    }
+}
+
+impl Source for Folder {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, mut offset: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            if offset >= self.len {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            // Every file has bytes: its npy header.
+            let index = self.files.partition_point(|part| part.begin <= offset) - 1;
+            let part = &self.files[index];
+            let end = self
+                .files
+                .get(index + 1)
+                .map_or(self.len, |next| next.begin);
+            let (now, rest) = buf.split_at_mut(buf.len().min((end - offset) as usize));
+            let read = self
+                .file(index)
+                .and_then(|file| file.read_at(offset - part.begin, now));
+            read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", part.path)))?;
+            offset += now.len() as u64;
+            buf = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file of a folder, without following a link that stands in it.
+fn open_within(root: &Path, path: &str) -> io::Result<File> {
+    let mut whole = root.to_owned();
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        whole.push(part);
+        let kind = fs::symlink_metadata(&whole)?.file_type();
+        let fits = match parts.peek() {
+            Some(_) => kind.is_dir(),
+            None => kind.is_file(),
+        };
+        if !fits {
+            let what = "is no ordinary file within the folder";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+    }
+    File::open(whole)
+}

@@ -1,0 +1,148 @@
+//! Which files a folder's receipt lists: read token by token, for a receipt is a text from anywhere.
+
+use crate::cursor::Cursor;
+use crate::error::{Fault, Stop, What};
+use crate::limits::Limits;
+use crate::literal::Literal;
+use crate::safetensors::read::members;
+use crate::source::Source;
+
+/// How deep a value that is passed over may nest.
+const MOST_NESTED: u32 = 126;
+/// A longer path is no file of ours: those are at most 1,024 bytes and an ending.
+const LONGEST_PATH: u64 = 2048;
+
+/// One file of a folder.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// The tensor's name.
+    pub(crate) name: String,
+    /// The file's path within the folder, with `/`; it stays there.
+    pub(crate) file: String,
+    /// The file's length.
+    pub(crate) bytes: u64,
+}
+
+/// Hands over each file that a receipt lists, with the place where it stands in the receipt. False where the receipt has
+/// no list.
+pub(crate) fn files(
+    receipt: &dyn Source,
+    limits: &Limits,
+    take: &mut dyn FnMut(Listed, u64) -> Result<(), Stop>,
+) -> Result<bool, Stop> {
+    let mut cursor = Cursor::new(receipt);
+    let mut found = false;
+    members(&mut Literal::new(&mut cursor, receipt.len()), |text| {
+        text.blank()?;
+        let key = text.json_string_up_to(64)?.unwrap_or_default();
+        text.expect(b':', "a colon")?;
+        text.blank()?;
+        if key != "contents" || text.peek()? != Some(b'[') {
+            return text.skip_json(MOST_NESTED);
+        }
+        found = true;
+        text.step();
+        if text.take(b']')? {
+            return Ok(());
+        }
+        loop {
+            text.blank()?;
+            let at = text.pos();
+            take(item(text, limits)?, at)?;
+            if !text.take(b',')? {
+                return text.expect(b']', "a comma or the end of the list");
+            }
+        }
+    })?;
+    Ok(found)
+}
+
+fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, Stop> {
+    let mut listed = Listed::default();
+    members(text, |text| {
+        text.blank()?;
+        let key = text.json_string_up_to(64)?.unwrap_or_default();
+        text.expect(b':', "a colon")?;
+        text.blank()?;
+        let at = text.pos();
+        match key.as_str() {
+            "name" => listed.name = text.json_string(limits.max_name, "a tensor's name")?,
+            "file" => {
+                listed.file = text.json_string(LONGEST_PATH, "a file's path")?;
+                if !stays_within(&listed.file) {
+                    let found = format!("{:?}", listed.file);
+                    let what = What::words("a file within the folder", found);
+                    return Err(Fault::new(at, what).into());
+                }
+            }
+            "file_bytes" => listed.bytes = text.number("a file's length")?,
+            _ => text.skip_json(MOST_NESTED)?,
+        }
+        Ok(())
+    })?;
+    Ok(listed)
+}
+
+/// Whether a path has only parts that are names, on every system.
+fn stays_within(path: &str) -> bool {
+    let plain = |part: &str| !matches!(part, "" | "." | "..");
+    path.split('/').all(plain) && !path.contains(['\\', ':', '\0'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Bytes;
+
+    fn listed(receipt: &str) -> Result<Vec<(String, String, u64)>, String> {
+        let mut all = Vec::new();
+        let source = Bytes::new(receipt.as_bytes());
+        let read = files(&source, &Limits::default(), &mut |listed, _| {
+            all.push((listed.name, listed.file, listed.bytes));
+            Ok(())
+        });
+        match read {
+            Ok(true) => Ok(all),
+            Ok(false) => Err("none".to_owned()),
+            Err(stop) => Err(stop.into_error("r", None).to_string()),
+        }
+    }
+
+    #[test]
+    fn files_are_listed_whatever_stands_around_them() {
+        let text = r#" {"a":[{"file":"x"}],"contents": [ {"file":"a/0.npy","z":[1,{}],"file_bytes":130,"name":"a/0"} , {"name":"b","file":"b.npy"}],"b":null}"#;
+        let file = |n: &str, f: &str, b| (n.to_owned(), f.to_owned(), b);
+        let both = vec![file("a/0", "a/0.npy", 130), file("b", "b.npy", 0)];
+        assert_eq!(listed(text), Ok(both));
+        assert_eq!(listed(r#"{"contents":[]}"#), Ok(vec![]));
+        for none in ["{}", r#"{"contents":null}"#, r#"{"tensors":3}"#] {
+            assert_eq!(listed(none), Err("none".to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_folder_is_refused_with_its_place() {
+        for path in [
+            "/etc/passwd",
+            "../x",
+            "a/../b",
+            "a//b",
+            "",
+            ".",
+            "a/.",
+            "C:x",
+            "a\\\\b",
+            "a\\u0000",
+        ] {
+            let refused = listed(&format!(r#"{{"contents":[{{"file":"{path}"}}]}}"#));
+            let said = refused.expect_err("refused");
+            assert!(
+                said.contains("at byte 21: expected a file within the folder"),
+                "{said}"
+            );
+        }
+        for broken in ["", "{", r#"{"contents":[{"#, r#"{"contents":[{"file":3}]}"#] {
+            assert!(listed(broken).is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What stands in a folder that shall be replaced: only what the receipt in it lists, or something else too.
+//!
+//! Looks at names, lengths and times; reads nothing but the receipt.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::io;
+use std::path::Path;
+use std::time::SystemTime;
+
+use crate::error::Stop;
+use crate::filenames::RECEIPT;
+use crate::folder::listing;
+use crate::limits::Limits;
+use crate::source::FileSource;
+
+/// How many foreign files are looked for, and how many of them are named.
+const SOUGHT: usize = 1000;
+const NAMED: usize = 3;
+
+/// What stands where a folder shall be.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// Nothing, or an empty folder.
+    Free,
+    /// Only files that its receipt lists, with the lengths that it lists.
+    Ours(Snapshot),
+    /// Something else, too.
+    Foreign(Foreign),
+}
+
+/// The files of a folder as they were at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Snapshot(BTreeMap<String, Stamp>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    modified: Option<SystemTime>,
+    id: u64,
+}
+
+impl Stamp {
+    fn of(meta: &Metadata) -> Self {
+        Self {
+            len: meta.len(),
+            modified: meta.modified().ok(),
+            id: id(meta),
+        }
+    }
+}
+
+impl Snapshot {
+    /// A file that is not what it was; `None` also where another conversion has put a folder of its own there.
+    pub(super) fn changed(&self, now: &Self) -> Option<String> {
+        let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
+        if receipt(self) != receipt(now) {
+            return None;
+        }
+        let all = self.0.iter().chain(&now.0);
+        let mut differing = all.filter(|(file, _)| self.0.get(*file) != now.0.get(*file));
+        differing.next().map(|(file, _)| file.clone())
+    }
+
+    /// Removes these files and the folders that are empty then; the receipt last, so that what is left is still known
+    /// for ours.
+    pub(super) fn remove(&self, root: &Path) {
+        let mut folders = HashSet::new();
+        for file in self.0.keys().filter(|file| *file != RECEIPT) {
+            let _ = fs::remove_file(root.join(file));
+            folders.extend(ancestors(file));
+        }
+        let mut folders: Vec<&str> = folders.into_iter().collect();
+        folders.sort_unstable_by_key(|folder| std::cmp::Reverse(folder.len()));
+        for folder in folders {
+            let _ = fs::remove_dir(root.join(folder));
+        }
+        let _ = fs::remove_file(root.join(RECEIPT));
+        let _ = fs::remove_dir(root);
+    }
+}
+
+/// Files that no receipt lists.
+#[derive(Debug, Default)]
+pub(super) struct Foreign(Vec<String>);
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.0.iter().take(NAMED);
+        let named: Vec<String> = named.map(|name| name.escape_debug().to_string()).collect();
+        f.write_str(&named.join(", "))?;
+        match self.0.len() {
+            0..=NAMED => Ok(()),
+            SOUGHT => write!(f, " and many more"),
+            n => write!(f, " and {} more", n - NAMED),
+        }
+    }
+}
+
+/// Looks at a folder. An error of the kind `Interrupted` says that it changed meanwhile.
+pub(super) fn survey(folder: &Path) -> io::Result<Found> {
+    let before = match fs::symlink_metadata(folder) {
+        Ok(meta) => Stamp::of(&meta),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Free),
+        Err(e) => return Err(e),
+    };
+    let found = look(folder);
+    let after = fs::symlink_metadata(folder).map(|meta| Stamp::of(&meta));
+    if after.is_ok_and(|after| after == before) {
+        // What was listed and then was not there was removed from a folder further down.
+        return found.map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => io::ErrorKind::Interrupted.into(),
+            _ => e,
+        });
+    }
+    Err(io::ErrorKind::Interrupted.into())
+}
+
+fn look(folder: &Path) -> io::Result<Found> {
+    if fs::read_dir(folder)?.next().is_none() {
+        return Ok(Found::Free);
+    }
+    let listed = listed(folder);
+    let mut walk = Walk {
+        folders: listed.keys().flat_map(|file| ancestors(file)).collect(),
+        listed: &listed,
+        snapshot: BTreeMap::new(),
+        foreign: Foreign::default(),
+    };
+    walk.folder(folder, "")?;
+    walk.foreign.0.sort_unstable();
+    Ok(match walk.foreign.0.is_empty() {
+        true => Found::Ours(Snapshot(walk.snapshot)),
+        false => Found::Foreign(walk.foreign),
+    })
+}
+
+/// What the receipt lists, with itself; nothing where there is none that can be read.
+fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
+    let path = folder.join(RECEIPT);
+    let mut all = HashMap::new();
+    if !fs::symlink_metadata(&path).is_ok_and(|meta| meta.is_file()) {
+        return all;
+    }
+    let Ok(source) = FileSource::open(&path) else {
+        return all;
+    };
+    let read = listing::files(&source, &Limits::default(), &mut |file, _| {
+        all.insert(file.file, Some(file.bytes));
+        Ok::<(), Stop>(())
+    });
+    match read {
+        Ok(true) => {
+            all.insert(RECEIPT.to_owned(), None);
+            all
+        }
+        _ => HashMap::new(),
+    }
+}
+
+/// The folders above a file, from the innermost.
+fn ancestors(file: &str) -> impl Iterator<Item = &str> {
+    file.rmatch_indices('/').map(|(at, _)| &file[..at])
+}
+
+struct Walk<'a> {
+    /// Files, and their lengths where they are known.
+    listed: &'a HashMap<String, Option<u64>>,
+    folders: HashSet<&'a str>,
+    snapshot: BTreeMap<String, Stamp>,
+    foreign: Foreign,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, path: &Path, prefix: &str) -> io::Result<()> {
+        for entry in fs::read_dir(path)? {
+            if self.foreign.0.len() == SOUGHT {
+                return Ok(());
+            }
+            let entry = entry?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let kind = entry.file_type()?;
+            if kind.is_dir() && self.folders.contains(&*name) {
+                self.folder(&entry.path(), &format!("{name}/"))?;
+            } else if kind.is_dir() {
+                self.foreign.0.push(name + "/");
+            } else if let (true, Some(len)) = (kind.is_file(), self.listed.get(&name)) {
+                let meta = entry.metadata()?;
+                if len.is_some_and(|len| len != meta.len()) {
+                    self.foreign.0.push(format!("{name} (changed since)"));
+                } else {
+                    self.snapshot.insert(name, Stamp::of(&meta));
+                }
+            } else {
+                self.foreign.0.push(name);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+fn id(meta: &Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(meta)
+}
+
+#[cfg(not(unix))]
+fn id(_: &Metadata) -> u64 {
+    0
+}
