@@ -1,12 +1,18 @@
 //! What the documentation of the memory promises, one module for each subject, through public functions only.
 //! It relies on the loopback, which runs nothing before it must and fails where it is told to.
 
+#[path = "promises/evicted.rs"]
+mod evicted;
+#[path = "promises/handed.rs"]
+mod handed;
 #[path = "common/poison.rs"]
 mod poison;
 #[path = "promises/replaced.rs"]
 mod replaced;
 #[path = "promises/slices.rs"]
 mod slices;
+#[path = "promises/waits.rs"]
+mod waits;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

@@ -149,7 +149,7 @@ impl Owned {
     fn read(&self, worker: &Worker<'_>, draw: &mut Draw) {
         worker.says("its own: reading");
         let mut other = Draw::new(&[draw.next()]);
-        if draw.one_in(4) {
+        if draw.one_in(4) && !worker.is_alone() {
             thread::scope(|scope| {
                 scope.spawn(|| self.read_some(worker, &mut other));
                 self.read_some(worker, draw);

@@ -41,6 +41,10 @@ impl Watch {
         }
     }
 
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
     pub(crate) fn end_of(&self, thread: usize) -> End<'_> {
         End(&self.threads[thread])
     }

@@ -1,0 +1,65 @@
+//! What is handed out and what is refused: addresses of parts, lengths, ranges that a device writes.
+
+use synced_mem::{Device, Error, Place, SharedMem, SyncedMem};
+
+use super::{device, fill};
+
+#[test]
+fn a_part_has_its_own_address() {
+    let (_device, queue) = device();
+    let memory = SharedMem::new(64);
+    let mut token = memory.device_mut(&queue, 16..48).unwrap();
+    let (block, start) = {
+        let all = token.arg();
+        (all.block().unwrap().address(), all.address())
+    };
+    assert_eq!(start, block + 16);
+    assert_eq!(token.slice(4..8).unwrap().address(), block + 20);
+    assert_eq!(token.slice_mut(0..8).unwrap().address(), block + 16);
+    let (front, back) = token.split_at_mut(10).unwrap();
+    assert_eq!((front.range(), back.range()), (16..26, 26..48));
+    assert_eq!(back.address(), block + 26);
+}
+
+#[test]
+fn nothing_is_brought_to_the_host_from_under_a_writer() {
+    let (_device, queue) = device();
+    let memory = SharedMem::from_vec(vec![1; 16]);
+    let mut writer = memory.device_mut(&queue, 0..8).unwrap();
+    for range in [0..16, 7..9] {
+        let refused = memory.prefetch_host(range);
+        assert!(matches!(refused, Err(Error::Conflict { .. })));
+    }
+    memory.prefetch_host(8..16).unwrap();
+    fill(&mut writer, 2);
+    drop(writer);
+    assert_eq!(memory.host(6..10).unwrap()[..], [2, 2, 1, 1]);
+}
+
+#[test]
+fn device_memory_of_another_length_is_refused() {
+    let (device, queue) = device();
+    let mut memory = SyncedMem::from_vec(vec![1; 8]);
+    for len in [7, 9] {
+        let outside = device.external(len).unwrap();
+        let address = outside.address();
+        // SAFETY: the block is the owner's, and used by nobody else.
+        let adopted = unsafe { memory.adopt_device(&queue, address, len, Box::new(outside)) };
+        assert!(matches!(adopted, Err(Error::WrongLength { .. })));
+    }
+    assert!(!memory.valid_on(Place::Device(device.id())));
+    assert_eq!(memory.host().unwrap(), [1; 8]);
+}
+
+#[test]
+fn what_one_owner_wrote_is_borrowed_by_nobody_when_it_is_shared() {
+    let (_device, queue) = device();
+    let mut memory = SyncedMem::new(8 << 10);
+    fill(&mut memory.device_overwrite(&queue).unwrap(), 1);
+    for start in (0..600).map(|n| 13 * n) {
+        memory.host_range_mut(start..start + 1).unwrap().fill(2);
+    }
+    let shared = memory.into_shared();
+    assert!(shared.check_write(0..shared.len()).is_ok());
+    assert_eq!(shared.host_mut(0..shared.len()).unwrap()[13..15], [2, 1]);
+}
