@@ -9,6 +9,8 @@ mod handed;
 mod poison;
 #[path = "promises/replaced.rs"]
 mod replaced;
+#[path = "promises/scattered.rs"]
+mod scattered;
 #[path = "promises/slices.rs"]
 mod slices;
 #[path = "promises/waits.rs"]
