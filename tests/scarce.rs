@@ -4,14 +4,14 @@
 //! Relies on `prlimit` of util-linux. No such limit binds root, whose cases run as a user without processes.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_ops::Part;
 
-use crate::support::{data, ran, report};
+use crate::support::{Ran, blob, command, data, ran, real, report};
 
 /// Asks this binary for what operations make, in place of testing.
 const ASKED: &str = "BLOB_TEST_SCARCE";
@@ -105,4 +105,37 @@ fn operations_go_on_alone_with_the_same_bits() {
     let want = format!("another thread: false, {}", results());
     assert!(ran.out.lines().any(|line| line == want), "{want}, {ran:?}");
     report("scarce threads: merge, split, transpose, convert, axpy and sums on one thread");
+}
+
+#[test]
+fn the_tool_goes_on_alone() {
+    if !binds("the tool") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("ours");
+    let alone = |args: &[&str]| -> Ran { ran(scarce(&command(args)), b"") };
+    let mut files = vec![data("caffe/net/v1.caffemodel")];
+    files.extend(real("caffe/real/open_nsfw.caffemodel"));
+    for (index, file) in files.iter().enumerate() {
+        let file = file.to_str().expect("UTF-8");
+        let (stats, want) = (alone(&["stats", file]), blob(&["stats", file]));
+        assert_eq!((stats.code, &stats.err), (Some(0), &want.err), "{stats:?}");
+        assert_eq!(stats.out, want.out, "{file}");
+        let [one, many] =
+            ["one", "many"].map(|name| folder.path().join(format!("{index}-{name}.npz")));
+        let [one, many] = [&one, &many].map(|path| path.to_str().expect("UTF-8"));
+        let converted = alone(&["convert", file, "-o", one]);
+        assert_eq!(converted.code, Some(0), "{converted:?}");
+        assert_eq!(blob(&["convert", file, "-o", many]).code, Some(0));
+        assert_eq!(alone(&["verify", one, "--against", file]).code, Some(0));
+        assert!(
+            fs::read(one).expect("written") == fs::read(many).expect("written"),
+            "{file}"
+        );
+    }
+    report(&format!(
+        "scarce threads: stats, convert and verify of {} files",
+        files.len()
+    ));
 }
