@@ -306,18 +306,14 @@ fn an_npy_of_another_dtype_or_size_is_listed_with_its_fault() {
         (
             "'|O'",
             "(2, 3)",
-            "at byte 20: expected a descr of a bool, integer or float of 1 to 8 bytes, found \"|O\"",
+            "at byte 20: expected a descr of numbers, text or times, found \"|O\"",
         ),
-        ("'<c8'", "(2, 3)", "found \"<c8\""),
-        ("'<U3'", "(2, 3)", "found \"<U3\""),
-        ("'<M8[ns]'", "(2, 3)", "found \"<M8[ns]\""),
-        ("'|f4'", "(2, 3)", "found \"|f4\""),
-        ("'<f16'", "(2, 3)", "found \"<f16\""),
+        ("'<c9'", "(2, 3)", "found \"<c9\""),
         ("''", "(2, 3)", "found \"\""),
         (
-            "[('a', '<f4'), ('b', '<f4', (2, 2))]",
+            "'<U3'",
             "(2, 3)",
-            "found a record of [\"a\", \"<f4\", \"b\"]",
+            "the array's data needs 72 bytes, but 64 are left",
         ),
         (
             "'<f4'",

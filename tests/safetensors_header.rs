@@ -34,8 +34,8 @@ fn headers_of_safetensors_that_are_odd_have_one_meaning() {
     let one = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
     let trailing = open("x", &safetensors(one, 5)).unwrap();
     assert_eq!(
-        trailing.warnings()[0].to_string(),
-        "at byte 63: 3 bytes follow the tensors"
+        trailing.faults()[0].to_string(),
+        "at byte 63: expected a file that ends with its tensors, found 3 bytes behind them"
     );
     let huge = format!(
         r#"{{"__metadata__":{{"a":"{}","b":"kept"}}}}"#,
@@ -202,11 +202,16 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
     let many = format!("[{}1]", "1,".repeat(40));
     for (dtype, shape, expected) in [
         (
-            "F8_E4M3",
-            "[8]",
-            "at byte 22: expected a dtype of F64, F32, F16, BF16, I64 to I8, U64 to U8 or BOOL, found F8_E4M3",
+            "f32",
+            "[2]",
+            "at byte 22: expected a dtype of safetensors 0.8, found f32",
         ),
-        ("f32", "[2]", "found f32"),
+        ("F4", "[3]", "found 12 bits"),
+        (
+            "F8_E4M3",
+            "[9]",
+            "the bytes between data_offsets: expected 9, found 8",
+        ),
         (
             "F32",
             "[3]",

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
 
-use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 use serde::Serialize;
 use serde_json::Value;
@@ -172,14 +171,14 @@ fn lines(
 }
 
 fn is_readable(entry: &Entry) -> bool {
-    entry.dtype().is_some() && entry.fault().is_none()
+    (entry.dtype().is_some() || entry.foreign_dtype().is_some()) && entry.fault().is_none()
 }
 
-fn dtype_word(entry: &Entry) -> &'static str {
+fn dtype_word(entry: &Entry) -> &str {
     match (entry.fault(), entry.dtype()) {
         (Some(_), _) => "error",
         (None, Some(dtype)) => dtype.name(),
-        (None, None) => "none",
+        (None, None) => entry.foreign_dtype().unwrap_or("none"),
     }
 }
 
@@ -257,7 +256,7 @@ struct Tensor<'a> {
     kind: &'static str,
     layer_type: Option<&'a str>,
     position: usize,
-    dtype: Option<&'static str>,
+    dtype: Option<&'a str>,
     shape: Option<&'a [usize]>,
     elements: u64,
     bytes: u64,
@@ -285,7 +284,7 @@ impl<'a> Tensor<'a> {
             kind: entry.kind().name(),
             layer_type: entry.layer_type(),
             position: entry.position(),
-            dtype: entry.dtype().filter(|_| has_array).map(DType::name),
+            dtype: has_array.then(|| dtype_word(entry)),
             shape: has_array.then(|| entry.shape().dims()),
             elements: if has_array {
                 entry.shape().count() as u64

@@ -25,6 +25,10 @@ const PIECE: usize = 64 << 10;
 pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    if args.slice.is_none() && args.head.is_none() {
+        // Of a part nothing is claimed; the whole is shown only where it is what its checksum says.
+        checkpoint.check(entry, &mut |_| Ok(()))?;
+    }
     let elements = Elements::new(&checkpoint, entry)?;
     let view = match &args.slice {
         None => View::whole(entry.shape().dims()),

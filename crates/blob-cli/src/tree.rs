@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 
 use crate::failure::Failure;
@@ -107,8 +108,10 @@ fn branch(
 fn leaf(entry: &Entry, terminal: &Terminal) -> String {
     match (entry.fault(), entry.dtype()) {
         (Some(_), _) => "error".to_owned(),
-        (None, None) => "none".to_owned(),
-        (None, Some(dtype)) => {
+        (None, None) if entry.foreign_dtype().is_none() => "none".to_owned(),
+        (None, dtype) => {
+            let dtype = dtype.map(DType::name).or(entry.foreign_dtype());
+            let dtype = dtype.unwrap_or_default();
             let shape = terminal.shape(entry.shape());
             format!("{dtype} {shape}  {}", units::bytes(entry.byte_len()))
         }

@@ -142,6 +142,9 @@ fn checks(
 ) -> Result<(), Error> {
     let progress = Progress::begin(&context.terminal, work(checkpoint, args, other));
     verify::arrays(checkpoint, &progress, &mut |remark| report.remark(remark))?;
+    for fault in checkpoint.faults() {
+        report.finding(Line::of_fault(fault));
+    }
     for warning in odd(checkpoint) {
         match args.strict {
             true => report.finding(Line::of_file("warning", warning)),

@@ -27,7 +27,9 @@ pub(crate) fn moves(checkpoint: &Checkpoint, plan: &Plan) -> (Vec<Move>, Vec<usi
         // Many small runs: gathered into larger writes elsewhere.
         let runs = entry.segments().len() as u64;
         let scattered = runs > 16 && planned.byte_len() / runs < SCATTERED;
-        if planned.how != How::Copy || !ordered || scattered {
+        // A checksum of the source's own is compared where the reader sees every byte.
+        let checked = entry.checked_len().is_some();
+        if planned.how != How::Copy || !ordered || scattered || checked {
             apart.push(tensor);
             continue;
         }

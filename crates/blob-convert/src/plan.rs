@@ -171,6 +171,10 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
                 format!("array {:?}: {fault}", entry.name()),
             ));
         }
+        if entry.foreign_dtype().is_some() {
+            // Says which dtype it is.
+            checkpoint.view(entry)?;
+        }
         let Some(dtype) = entry.dtype() else {
             left_out.push((
                 entry.name().to_owned(),

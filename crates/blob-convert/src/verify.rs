@@ -112,6 +112,12 @@ pub fn arrays(
             }
             None => {}
         }
+        if let Some(dtype) = entry.foreign_dtype() {
+            tell(Remark::Note(format!(
+                "{:?} is not read: dtype {dtype}",
+                entry.name()
+            )));
+        }
         let mut found = |finding| tell(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| {
             if watch.cancelled() {
@@ -156,7 +162,9 @@ pub fn finite(
     let mut unseen: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
         let fault = entry.fault();
-        if fault.is_some_and(|f| f.reason() == Reason::Unsupported) {
+        if fault.is_some_and(|f| f.reason() == Reason::Unsupported)
+            || entry.foreign_dtype().is_some()
+        {
             unseen.get_or_insert((entry.name(), 0)).1 += 1;
         }
         let Some(dtype) = entry

@@ -6,6 +6,7 @@
 mod blob;
 pub(crate) mod classify;
 mod decode;
+pub(crate) mod evidence;
 mod layer;
 mod messages;
 #[cfg(test)]

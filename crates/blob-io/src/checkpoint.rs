@@ -2,145 +2,22 @@
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
+mod open;
+
 use std::borrow::Cow;
 use std::path::Path;
 
 use blob_core::AnyBlob;
 
 use crate::entry::{Entry, Kind};
-use crate::error::{Error, Stop};
-use crate::folder;
+use crate::error::{Error, Fault, Stop};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::names::Gather;
+use crate::member;
 use crate::payload;
-use crate::sniff;
-use crate::source::{FileSource, Input, Source, spool};
+use crate::source::{Input, Source};
 use crate::warning::Warning;
-
-/// How to open a file: which format to take it for, and what it may cost.
-#[derive(Clone, Debug, Default)]
-pub struct OpenOptions {
-    from: Option<Format>,
-    limits: Limits,
-}
-
-impl OpenOptions {
-    /// The defaults: the format is found by content, the limits are [`Limits::default`].
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Takes the file for this format, whatever it looks like.
-    #[must_use]
-    pub fn from(mut self, format: Format) -> Self {
-        self.from = Some(format);
-        self
-    }
-
-    /// Bounds what opening and loading may cost.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
-    /// or another file without positions is read to its end first.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::open`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let refuse = |source| Error::Io {
-            file: name.clone(),
-            action: "open".to_owned(),
-            source,
-        };
-        if path.is_dir() {
-            return self.open_folder(path, name);
-        }
-        let file = std::fs::File::open(path).map_err(refuse)?;
-        let meta = file.metadata().map_err(refuse)?;
-        let source: Box<dyn Source> = if meta.is_file() || meta.is_dir() {
-            Box::new(FileSource::new(file).map_err(refuse)?)
-        } else {
-            spool(file).map_err(refuse)?
-        };
-        self.open_source(name, source)
-    }
-
-    /// Opens a folder of npy files that a conversion wrote.
-    fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
-        if let Some(other) = self.from.filter(|from| *from != Format::Npy) {
-            let message = format!("is a folder, and holds npy files, not {}", other.name());
-            return Err(Error::Request {
-                file: name,
-                message,
-            });
-        }
-        let mut gather = Gather::new(&self.limits);
-        let folder = folder::open(path, &name, &mut gather)?;
-        let dialect = format!("folder of {} files", folder.count());
-        let input = Input::new(Box::new(folder));
-        Ok(self.opened(name, (Format::Npy, dialect), input, gather))
-    }
-
-    /// Opens a source; `name` is what errors and the extension's hint call it.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::open`].
-    pub fn open_source(
-        &self,
-        name: impl Into<String>,
-        source: Box<dyn Source>,
-    ) -> Result<Checkpoint, Error> {
-        let name = name.into();
-        let input = Input::new(source);
-        let mut gather = Gather::new(&self.limits);
-        let (format, dialect) = match sniff::read(&input, &name, self.from, &mut gather) {
-            Ok(found) => found,
-            Err(sniff::Refusal::Stop(stop, subject)) => {
-                let mut error = stop.into_error(&name, subject);
-                if let Error::Malformed { intact, .. } = &mut error {
-                    *intact = Some(gather.intact());
-                }
-                return Err(error);
-            }
-            Err(sniff::Refusal::Other(reason, what, help)) => {
-                return Err(Error::NotTensors {
-                    file: name,
-                    reason,
-                    what,
-                    help,
-                });
-            }
-        };
-        Ok(self.opened(name, (format, dialect), input, gather))
-    }
-
-    fn opened(
-        &self,
-        name: String,
-        (format, dialect): (Format, String),
-        input: Input,
-        mut gather: Gather,
-    ) -> Checkpoint {
-        Checkpoint {
-            name,
-            format,
-            dialect,
-            warnings: std::mem::take(&mut gather.warnings),
-            metadata: std::mem::take(&mut gather.metadata),
-            positions: gather.positions as usize,
-            entries: gather.into_entries(),
-            limits: self.limits.clone(),
-            input,
-        }
-    }
-}
+pub use open::OpenOptions;
 
 /// An open file: its entries, known from headers alone, and the way to their bytes.
 #[derive(Debug)]
@@ -150,6 +27,7 @@ pub struct Checkpoint {
     dialect: String,
     entries: Vec<Entry>,
     warnings: Vec<Warning>,
+    faults: Vec<Fault>,
     metadata: Vec<(String, String)>,
     positions: usize,
     limits: Limits,
@@ -204,6 +82,13 @@ impl Checkpoint {
         &self.warnings
     }
 
+    /// What is wrong with the file although every array can be had: bytes behind the tensors of a safetensors, which the
+    /// reference reader refuses; broken blobs that Caffe passes over. The first twenty.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults
+    }
+
     /// What the file says of itself beside its arrays, as (key, value): a net's name, a solver's iteration.
     #[must_use]
     pub fn metadata(&self) -> &[(String, String)] {
@@ -243,7 +128,7 @@ impl Checkpoint {
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.
     ///
     /// # Errors
-    /// [`Entry::fault`] as an error; an entry without elements; what reading and allocating return.
+    /// [`Entry::fault`] as an error; bytes without the checksum that the file has of them; an entry without elements; what reading and allocating return.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         let dtype = self.usable(entry)?;
         let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
@@ -291,7 +176,8 @@ impl Checkpoint {
     }
 
     /// The array's bytes, row-major and little-endian: borrowed where the source holds them in memory in one plain
-    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element.
+    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element. Where the file has a
+    /// checksum of the array, each call compares it, also for a borrowed view: that reads all of its bytes.
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
@@ -303,6 +189,9 @@ impl Checkpoint {
             let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
             let foreign = || self.request(entry, "is not of this file");
+            if let Some(checksum) = entry.checksum.as_deref() {
+                member::check(bytes, checksum).map_err(|e| e.into_error(&self.name, entry))?;
+            }
             return view.map(Cow::Borrowed).ok_or_else(foreign);
         }
         let len = entry.byte_len() as usize;
@@ -321,7 +210,8 @@ impl Checkpoint {
     /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes: whole
     /// elements, at least one.
     ///
-    /// Memory stays at a few chunks, except for column-major arrays, which are reordered as a whole.
+    /// Memory stays at a few chunks, except for column-major arrays, which are reordered as a whole. A checksum that the
+    /// file has of the array is compared behind the last chunk: only an `Ok` says that the bytes are the right ones.
     ///
     /// # Errors
     /// As [`Checkpoint::load`], and what `sink` returns.
@@ -366,6 +256,15 @@ impl Checkpoint {
     pub(crate) fn usable(&self, entry: &Entry) -> Result<blob_core::DType, Error> {
         if let Some(fault) = entry.fault() {
             return Err(Stop::Fault(fault.clone()).into_error(&self.name, Some(subject(entry))));
+        }
+        if let Some(name) = entry.foreign_dtype() {
+            return Err(Error::Unsupported {
+                file: self.name.clone(),
+                message: format!(
+                    "{} is of dtype {name}, which blob lists but does not load",
+                    subject(entry)
+                ),
+            });
         }
         entry
             .dtype

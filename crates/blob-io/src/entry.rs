@@ -2,11 +2,12 @@
 //!
 //! Kept small: a hostile file can list a million of them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::error::Fault;
+use crate::error::{Fault, What};
 use crate::warning::{Flags, Warning};
 
 /// One array stored in a file, known from its header alone.
@@ -25,6 +26,7 @@ pub struct Entry {
     /// One for all parts of the array.
     pub(crate) sparse: Option<Arc<Sparse>>,
     pub(crate) flags: Flags,
+    /// Why the array cannot be loaded: its fault, or [`What::Foreign`].
     pub(crate) fault: Option<Box<Fault>>,
     pub(crate) checksum: Option<Box<Checksum>>,
 }
@@ -56,10 +58,28 @@ impl Entry {
         &self.name
     }
 
-    /// The element type; `None` for an array without elements ([`Kind::None`]) or with a fault.
+    /// The element type; `None` for an array without elements ([`Kind::None`]), with a fault, or of a dtype that blobs do
+    /// not have ([`Entry::foreign_dtype`]).
     #[must_use]
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
+    }
+
+    /// The file's own name of a dtype that blobs do not have (`F8_E4M3`, `<c8`). Such an array is sound and listed, and
+    /// loading it is [`Error::Unsupported`](crate::Error::Unsupported).
+    #[must_use]
+    pub fn foreign_dtype(&self) -> Option<&str> {
+        match &self.fault.as_deref()?.what {
+            What::Foreign { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Marks a sound array whose dtype blobs do not have; it takes `bytes` bytes.
+    pub(crate) fn set_foreign(&mut self, at: u64, name: impl Into<Cow<'static, str>>, bytes: u64) {
+        let name = name.into();
+        self.dtype = None;
+        self.fault = Some(Box::new(Fault::new(at, What::Foreign { name, bytes })));
     }
 
     /// The shape, row-major, outermost axis first. Without meaning where [`Entry::fault`] is set.
@@ -95,8 +115,9 @@ impl Entry {
     /// The array's size once loaded, in bytes; 0 where it has no elements or a fault.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        match self.dtype {
-            Some(dtype) if self.fault.is_none() => self.shape.count() as u64 * dtype.size() as u64,
+        match (self.dtype, self.fault.as_deref().map(|fault| &fault.what)) {
+            (_, Some(What::Foreign { bytes, .. })) => *bytes,
+            (Some(dtype), None) => self.shape.count() as u64 * dtype.size() as u64,
             _ => 0,
         }
     }
@@ -138,7 +159,8 @@ impl Entry {
     /// What is wrong with the array; loading it returns this as an error.
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
-        self.fault.as_deref()
+        let fault = self.fault.as_deref();
+        fault.filter(|fault| !matches!(fault.what, What::Foreign { .. }))
     }
 
     /// How many bytes the array's checksum covers, its header included; `None` where the file has no checksum of it.

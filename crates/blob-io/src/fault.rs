@@ -44,7 +44,7 @@ impl Fault {
             What::Truncated { .. } => Reason::Truncated,
             What::Limit { .. } => Reason::Limit,
             What::Checksum { .. } => Reason::Checksum,
-            What::Unsupported { .. } => Reason::Unsupported,
+            What::Unsupported { .. } | What::Foreign { .. } => Reason::Unsupported,
             _ => Reason::Malformed,
         }
     }
@@ -119,6 +119,8 @@ pub(crate) enum What {
         expected: &'static str,
         found: Cow<'static, str>,
     },
+    /// No fault: an array of a dtype that blobs do not have, under the file's name, and its size.
+    Foreign { name: Cow<'static, str>, bytes: u64 },
     /// Anything else, in words: what was expected and what was found.
     Words {
         expected: &'static str,
@@ -241,6 +243,7 @@ impl fmt::Display for What {
                 f,
                 "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"
             ),
+            Self::Foreign { name, bytes } => write!(f, "dtype {name}, {bytes} bytes"),
             Self::Unsupported { expected, found } | Self::Words { expected, found } => {
                 write!(f, "expected {expected}, found {found}")
             }

@@ -2,8 +2,11 @@
 //!
 //! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
 
+mod messages;
+
 use crate::reason::Reason;
 use crate::sniff::Refusal;
+pub(crate) use messages::message;
 
 /// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
 type Mark = (
@@ -258,34 +261,6 @@ fn ncnn_floats(head: &[u8], len: u64) -> bool {
     };
     let usual = |word: u32| (1e-12..1e4).contains(&f32::from_bits(word).abs());
     len.is_multiple_of(4) && rest.into_iter().filter(|w| usual(*w)).count() >= 6
-}
-
-/// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
-pub(crate) fn message(head: &[u8]) -> Option<Refusal> {
-    let help = Some("open it with onnx or Netron");
-    onnx(head).then(|| other(Reason::Unsupported, "an ONNX model", help))
-}
-
-/// ONNX's ModelProto: ir_version (1, varint), producer_name (2, string) or graph (7, message).
-fn onnx(head: &[u8]) -> bool {
-    let producers: [&[u8]; 6] = [
-        b"pytorch",
-        b"onnx",
-        b"tf2onnx",
-        b"skl2onnx",
-        b"mxnet",
-        b"keras2onnx",
-    ];
-    if head.len() < 8 || head[0] != 0x08 || head[1] > 0x20 {
-        return false;
-    }
-    if head[2] == 0x12 {
-        let name = &head[4..];
-        return producers
-            .iter()
-            .any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
-    }
-    head[2] == 0x3A
 }
 
 fn textual(head: &[u8], len: u64) -> Option<Refusal> {

@@ -32,6 +32,7 @@ mod format;
 mod layout;
 mod limits;
 mod literal;
+mod member;
 mod mxnet;
 mod names;
 mod npy;

@@ -16,6 +16,9 @@ use crate::warning::{Flag, Warning};
 /// without this bound, pieces of two values each would take more memory than the file.
 const MAX_RUNS: usize = 1 << 17;
 
+/// How many faults of the file as a whole are kept.
+const MOST_FAULTS: usize = 20;
+
 /// Gathers entries, gives each a unique name, and keeps the file's limits.
 #[derive(Debug)]
 pub(crate) struct Gather {
@@ -32,6 +35,8 @@ pub(crate) struct Gather {
     /// Segments of arrays that have more than one.
     runs: usize,
     pub(crate) warnings: Vec<Warning>,
+    /// What is wrong with the file, though every array can be had; the first few.
+    pub(crate) faults: Vec<Fault>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Layers or records seen so far, with arrays or without.
     pub(crate) positions: u32,
@@ -49,6 +54,7 @@ impl Gather {
             axes: 0,
             runs: 0,
             warnings: Vec::new(),
+            faults: Vec::new(),
             metadata: Vec::new(),
             positions: 0,
         }
@@ -64,7 +70,7 @@ impl Gather {
 
     /// How many entries so far have no fault.
     pub(crate) fn intact(&self) -> usize {
-        self.entries.iter().filter(|e| e.fault.is_none()).count()
+        self.entries.iter().filter(|e| e.fault().is_none()).count()
     }
 
     /// The position of the next layer or record, which begins at `offset`.
@@ -246,6 +252,13 @@ impl Gather {
                 option: None,
             },
         ))
+    }
+
+    /// Notes what is wrong with the file as a whole. A hostile one may have it a million times over.
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(fault);
+        }
     }
 
     pub(crate) fn warn(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {

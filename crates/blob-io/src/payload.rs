@@ -2,12 +2,15 @@
 //!
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
 
+mod columns;
+
 use std::io::{self, Read};
 
 use crate::checkpoint::subject;
 use crate::entry::{Deflated, Entry, Order, Payload, Segment};
 use crate::error::{Error, Fault, Stop, What};
 use crate::limits::Limits;
+use crate::member::{self, Content};
 use crate::source::Source;
 
 /// Whether this machine's order is not the files'.
@@ -76,13 +79,10 @@ pub(crate) fn fill(
     out: &mut [u8],
 ) -> Result<(), Trouble> {
     let width = width(entry);
-    if entry.is_plain() {
-        let mut done = 0;
-        for run in entry.segments() {
-            let len = (run.count * width as u64) as usize;
-            read(source, run.offset, &mut out[done..done + len])?;
-            done += len;
-        }
+    if entry.order == Order::RowMajor && !entry.swapped && !out.is_empty() {
+        let mut stored = Stored::open(source, entry, limits)?;
+        stored.next(out)?;
+        stored.finish()?;
     } else {
         let mut done = 0;
         stream(source, entry, limits, CHUNK, &mut |bytes| {
@@ -102,7 +102,7 @@ pub(crate) fn to_native(bytes: &mut [u8], width: usize) {
     }
 }
 
-/// Hands the entry's bytes to `sink`, chunk by chunk.
+/// Hands the entry's bytes to `sink`, chunk by chunk; then, where the file has a checksum of them, compares it.
 pub(crate) fn stream(
     source: &dyn Source,
     entry: &Entry,
@@ -117,7 +117,7 @@ pub(crate) fn stream(
     let width = width(entry);
     let chunk = (chunk / width).max(1) * width;
     if entry.order == Order::ColumnMajor && entry.shape.num_axes() > 1 {
-        return reordered(source, entry, limits, chunk, sink);
+        return columns::reordered(source, entry, limits, chunk, sink);
     }
     if let (true, Some(bytes)) = (entry.is_plain(), source.bytes()) {
         return borrowed(bytes, entry, chunk, sink);
@@ -135,7 +135,7 @@ pub(crate) fn stream(
         sink(bytes).map_err(Trouble::Sink)?;
         left -= n as u64;
     }
-    Ok(())
+    stored.finish()
 }
 
 /// The chunks of a plain array in memory, one run after the other, without a copy. Runs end a chunk early.
@@ -145,73 +145,22 @@ fn borrowed(
     chunk: usize,
     sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(), Trouble> {
+    let checksum = entry.checksum.as_deref();
+    let mut crc = match checksum {
+        Some(checksum) => Some(member::Running::new(bytes, checksum)?),
+        None => None,
+    };
     for run in entry.segments() {
-        let end = run.offset.saturating_add(run.count * run.stride);
-        let range = usize::try_from(run.offset)
-            .ok()
-            .zip(usize::try_from(end).ok());
-        let Some(run) = range.and_then(|(at, end)| bytes.get(at..end)) else {
-            let source = io::ErrorKind::UnexpectedEof.into();
-            let offset = run.offset;
-            return Err(Trouble::Io { offset, source });
-        };
-        for piece in run.chunks(chunk) {
+        let mut at = run.offset;
+        for piece in member::slice(bytes, at, run.count * run.stride)?.chunks(chunk) {
+            at += piece.len() as u64;
+            if let (Some(crc), Some(checksum)) = (&mut crc, checksum) {
+                crc.up_to(at - checksum.offset);
+            }
             sink(piece).map_err(Trouble::Sink)?;
         }
     }
-    Ok(())
-}
-
-/// Column-major to row-major: the whole array is needed, so `max_alloc` bounds it.
-fn reordered(
-    source: &dyn Source,
-    entry: &Entry,
-    limits: &Limits,
-    chunk: usize,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Trouble> {
-    let total = entry.byte_len();
-    check_alloc(entry, total, limits)?;
-    let mut columns = room(entry, total)?;
-    columns.resize(total as usize, 0);
-    Stored::open(source, entry, limits)?.next(&mut columns)?;
-    let width = width(entry);
-    if entry.swapped {
-        swap(&mut columns, width);
-    }
-    let dims = entry.shape.dims();
-    // The stride of axis k in column-major order: the product of the dims before it.
-    let strides: Vec<usize> = dims
-        .iter()
-        .scan(width, |stride, d| {
-            let this = *stride;
-            *stride *= d;
-            Some(this)
-        })
-        .collect();
-    let mut index = vec![0; dims.len()];
-    let mut at = 0;
-    let mut rows = Vec::with_capacity(chunk.min(columns.len()));
-    for _ in 0..entry.shape.count() {
-        rows.extend_from_slice(&columns[at..at + width]);
-        if rows.len() == chunk {
-            sink(&rows).map_err(Trouble::Sink)?;
-            rows.clear();
-        }
-        for axis in (0..dims.len()).rev() {
-            index[axis] += 1;
-            at += strides[axis];
-            if index[axis] < dims[axis] {
-                break;
-            }
-            at -= strides[axis] * dims[axis];
-            index[axis] = 0;
-        }
-    }
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sink(&rows).map_err(Trouble::Sink)
+    crc.map_or(Ok(()), member::Running::finish)
 }
 
 /// The bytes in stored order.
@@ -225,39 +174,45 @@ enum Stored<'a> {
         /// Scratch for runs with gaps.
         gaps: Vec<u8>,
     },
-    Deflated {
-        inflater: flate2::bufread::DeflateDecoder<io::BufReader<Window<'a>>>,
-        offset: u64,
-    },
+    /// A member of an archive, from its array's first byte on.
+    Member(Content<'a>),
 }
 
 impl<'a> Stored<'a> {
     fn open(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, Trouble> {
-        match &entry.payload {
-            Payload::Runs(_) => Ok(Self::Runs {
+        let Some(checksum) = entry.checksum.as_deref() else {
+            return Ok(Self::Runs {
                 source,
                 runs: entry.segments(),
                 done: 0,
                 width: width(entry),
                 gaps: Vec::new(),
-            }),
+            });
+        };
+        let skip = match &entry.payload {
+            Payload::Runs(_) => entry.offset().unwrap_or(0).saturating_sub(checksum.offset),
             Payload::Deflated(deflated) => {
                 check_alloc(entry, entry.byte_len(), limits)?;
-                let mut inflater = inflate(source, deflated);
-                let offset = deflated.offset;
-                io::copy(&mut inflater.by_ref().take(deflated.skip), &mut io::sink())
-                    .map_err(|e| inflate_trouble(offset, e))?;
-                Ok(Self::Deflated { inflater, offset })
+                deflated.skip
             }
+        };
+        let mut content = Content::open(source, checksum);
+        content.skip_to(skip)?;
+        Ok(Self::Member(content))
+    }
+
+    /// What is left once all bytes of the array have been read: a member's end, and its checksum.
+    fn finish(self) -> Result<(), Trouble> {
+        match self {
+            Self::Runs { .. } => Ok(()),
+            Self::Member(content) => content.finish(&mut |_| Ok(())),
         }
     }
 
     /// Fills `out` with the next bytes.
     fn next(&mut self, out: &mut [u8]) -> Result<(), Trouble> {
         match self {
-            Self::Deflated { inflater, offset } => inflater
-                .read_exact(out)
-                .map_err(|e| inflate_trouble(*offset, e)),
+            Self::Member(content) => content.read(out),
             Self::Runs {
                 source,
                 runs,
@@ -367,18 +322,6 @@ fn check_alloc(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Trouble
             option: Some("raise the limit with --max-alloc if you trust the file"),
         },
     )))
-}
-
-/// An empty buffer with room for `bytes`, or an error where memory does not have it.
-fn room(entry: &Entry, bytes: u64) -> Result<Vec<u8>, Trouble> {
-    let mut buffer = Vec::new();
-    let room = usize::try_from(bytes).map(|n| buffer.try_reserve_exact(n));
-    if let Ok(Ok(())) = room {
-        return Ok(buffer);
-    }
-    let offset = entry.offset().unwrap_or(0);
-    let source = io::ErrorKind::OutOfMemory.into();
-    Err(Trouble::Io { offset, source })
 }
 
 fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {

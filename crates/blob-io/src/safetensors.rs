@@ -26,3 +26,16 @@ const DTYPES: [(&str, DType); 13] = [
     ("U8", DType::U8),
     ("BOOL", DType::Bool),
 ];
+
+/// The dtypes that blobs do not have, and the bits of an element. Source: the `Dtype` of safetensors 0.8.
+const FOREIGN: [(&str, u64); 9] = [
+    ("F8_E4M3", 8),
+    ("F8_E5M2", 8),
+    ("F8_E8M0", 8),
+    ("F8_E4M3FNUZ", 8),
+    ("F8_E5M2FNUZ", 8),
+    ("F6_E2M3", 6),
+    ("F6_E3M2", 6),
+    ("F4", 4),
+    ("C64", 64),
+];

@@ -167,8 +167,8 @@ const TOOL: &[Mutant] = &[
     Mutant {
         name: "big-endian npy is not turned",
         file: "crates/blob-io/src/npy/header.rs",
-        old: "\">\" => Some((dtype, wide)),",
-        new: "\">\" => Some((dtype, false)),",
+        old: "entry.swapped = swapped;",
+        new: "entry.swapped = false && swapped;",
         test: &["-p", "blob-tests", "what_npyz_writes_is_read"],
     },
     Mutant {

@@ -5,7 +5,7 @@
 use std::io::{self, Write};
 
 use blob_convert::verify::{Finding, Remark};
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Fault};
 use serde_json::{Value, json};
 
 use crate::Context;
@@ -37,6 +37,14 @@ impl Line {
             subject: None,
             offset: None,
             message: message.into(),
+        }
+    }
+
+    /// What is wrong with the file although every array can be had.
+    pub(super) fn of_fault(fault: &Fault) -> Self {
+        Self {
+            offset: Some(fault.offset()),
+            ..Self::of_file(fault.reason().as_str(), fault.message())
         }
     }
 

@@ -188,6 +188,13 @@ impl Compare<'_> {
                 let message = format!("is broken in {}: {fault}", side.file.name());
                 return Ok(Some((fault.reason().as_str(), message)));
             }
+            if let Some(dtype) = side.entry.foreign_dtype() {
+                let message = format!(
+                    "is of dtype {dtype} in {}, which is not compared",
+                    side.file.name()
+                );
+                return Ok(Some(("unsupported", message)));
+            }
         }
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
             return Ok(one_is_none(a, b));

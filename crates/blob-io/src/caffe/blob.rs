@@ -138,6 +138,11 @@ impl Fields {
         self.legacy.iter().any(Option::is_some)
     }
 
+    /// Whether a shape is stored, in whichever way.
+    pub(crate) fn has_shape(&self) -> bool {
+        self.is_legacy() || self.shape_at.is_some()
+    }
+
     /// Whether any value is stored, in whichever field.
     pub(crate) fn has_values(&self) -> bool {
         let floats = self.data.seen || self.diff.seen;

@@ -1,5 +1,6 @@
 //! Which Caffe message bytes are: they carry no mark, so the fields at their top must tell.
 
+use crate::caffe::evidence;
 use crate::caffe::read::whole;
 use crate::caffe::wire::{self, Span, Wire};
 use crate::cursor::Cursor;
@@ -14,9 +15,12 @@ struct Seen {
     len: u64,
     fixed: u64,
     hundred: bool,
-    /// How often field 1 stands there length-delimited, and the first one's place.
+    /// How often field 1 stands there length-delimited.
     ones: u32,
-    first: Option<Span>,
+    /// The first length-delimited field 1, 2 and 3.
+    first: [Option<Span>; 3],
+    /// The first layer of a net of today.
+    layer: Option<Span>,
     /// Whether the walk ended at bytes that are no protobuf, other than by being cut off.
     damaged: bool,
 }
@@ -54,6 +58,20 @@ pub(crate) fn classify(
     if seen.damaged && hint.is_none() {
         return Ok(None);
     }
+    let Some(format) = by_fields(cursor, &seen, hint)? else {
+        return Ok(None);
+    };
+    // Other people's messages have the same numbers: where no name speaks for one of Caffe's, its content must.
+    let is_clear = hint.is_some() || evidence::shows(cursor, format, seen.first, seen.layer)?;
+    Ok(is_clear.then_some(format))
+}
+
+/// The message that has such fields.
+fn by_fields(
+    cursor: &mut Cursor<'_>,
+    seen: &Seen,
+    hint: Option<Format>,
+) -> Result<Option<Format>, Stop> {
     let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
     Ok(if seen.hundred {
         Some(Format::CaffeModel)
@@ -76,7 +94,7 @@ pub(crate) fn classify(
     } else if seen.len(&[2]) {
         Some(Format::CaffeModel)
     } else if seen.ones > 0 {
-        let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first)?;
+        let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first[0])?;
         Some(if vector && !seen.len(&[3]) {
             Format::BlobProtoVector
         } else {
@@ -119,14 +137,17 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
             Wire::Len => seen.len |= bit,
             _ => seen.fixed |= bit,
         }
-        if tag.number == 1 && tag.wire == Wire::Len {
-            seen.ones += 1;
-            if seen.first.is_none() {
-                let end = cursor.pos();
-                cursor.seek(at);
-                seen.first = Some(wire::span(cursor, end, "field 1")?);
-                cursor.seek(end);
-            }
+        seen.ones += u32::from(tag.number == 1 && tag.wire == Wire::Len);
+        if let (1..=3 | 100, Wire::Len) = (tag.number, tag.wire) {
+            let end = cursor.pos();
+            cursor.seek(at);
+            let span = wire::span(cursor, whole.end, "a field")?;
+            cursor.seek(end);
+            let slot = match tag.number {
+                100 => &mut seen.layer,
+                n => &mut seen.first[n as usize - 1],
+            };
+            slot.get_or_insert(span);
         }
         // Layers settle it, and a large model has many of them.
         if tag.number == 100 && tag.wire == Wire::Len {

@@ -131,7 +131,11 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Sto
 
 /// A `layers` entry: V0 where a nested layer stands in it, else V1. What stands in one of the two layers only has one
 /// meaning; what stands in both is taken from the nested one, as Caffe does.
-fn v1(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<(Generation, Draft), Stop> {
+fn v1(
+    cursor: &mut Cursor<'_>,
+    gather: &mut Gather,
+    span: Span,
+) -> Result<(Generation, Draft), Stop> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     fields(cursor, span, |cursor, tag| {
@@ -164,6 +168,15 @@ fn v1(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<(Generatio
     }
     if nested.blobs.is_empty() {
         nested.blobs = outer.blobs;
+    } else {
+        // Caffe passes over them; what is no message is wrong all the same.
+        for unused in outer.blobs {
+            match blob::walk(cursor, unused, gather.limits()) {
+                Err(Stop::Fault(fault)) => gather.fault(fault),
+                walked => drop(walked?),
+            }
+        }
+        cursor.seek(span.end);
     }
     if nested.name.is_none() && outer.name.is_some() {
         nested.flags.set(Flag::FromOuter);

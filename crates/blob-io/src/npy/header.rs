@@ -58,9 +58,18 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, Stop> 
 /// What the dict says of the array.
 #[derive(Debug)]
 pub(crate) struct Header {
-    dtype: Result<(DType, bool), Fault>,
+    dtype: Result<Element, Fault>,
     shape: Result<Shape, Fault>,
     fortran: bool,
+}
+
+/// What an element is.
+#[derive(Debug)]
+enum Element {
+    /// One of ours, and whether its bytes are big-endian.
+    Ours(DType, bool),
+    /// A sound one that blobs do not have: its descr, and the bytes of one; those of a record are what the file has.
+    Foreign(String, Option<u64>),
 }
 
 /// Reads the dict that ends at `end`: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` and blanks.
@@ -109,6 +118,10 @@ pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
 fn string(text: &mut Literal<'_, '_>) -> Result<String, Stop> {
     text.blank()?;
     let at = text.pos();
+    // Python 2 wrote u'…' for some.
+    if text.peek()? == Some(b'u') {
+        text.step();
+    }
     let quote = match text.peek()? {
         Some(quote @ (b'\'' | b'"')) => quote,
         _ => return Err(text.unexpected("a string in quotes")?),
@@ -167,18 +180,18 @@ fn shape(text: &mut Literal<'_, '_>) -> Result<Result<Shape, Fault>, Stop> {
     Ok(numbers.shape().map_err(|what| Fault::new(at, what)))
 }
 
-/// The dtype and whether its bytes are big-endian; a fault of the array alone where blobs have no such dtype.
-fn descr(text: &mut Literal<'_, '_>) -> Result<Result<(DType, bool), Fault>, Stop> {
+/// What an element is; a fault of the array alone where it is of no kind that can be listed.
+fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, Stop> {
     let at = text.pos();
-    let unsupported = |found: String| {
-        Fault::new(
-            at,
-            What::unsupported("a descr of a bool, integer or float of 1 to 8 bytes", found),
-        )
-    };
     if text.peek()? != Some(b'[') {
         let descr = string(text)?;
-        return Ok(simple(&descr).ok_or_else(|| unsupported(format!("{descr:?}"))));
+        return Ok(simple(&descr).ok_or_else(|| {
+            let found = format!("{descr:?}");
+            Fault::new(
+                at,
+                What::unsupported("a descr of numbers, text or times", found),
+            )
+        }));
     }
     // MXNet 2 writes bf16 as a record of one field of that name.
     text.step();
@@ -201,16 +214,20 @@ fn descr(text: &mut Literal<'_, '_>) -> Result<Result<(DType, bool), Fault>, Sto
         }
         text.step();
     }
-    Ok(match &words[..] {
-        [name, bits] if name == "bfloat16" && bits == "<u2" => Ok((DType::BF16, false)),
-        _ => Err(unsupported(format!("a record of {words:?}"))),
-    })
+    Ok(Ok(match &words[..] {
+        [name, bits] if name == "bfloat16" && bits == "<u2" => Element::Ours(DType::BF16, false),
+        _ => Element::Foreign("record".to_owned(), None),
+    }))
 }
 
-fn simple(descr: &str) -> Option<(DType, bool)> {
-    let (order, kind) = descr.split_at_checked(1)?;
+/// NumPy's order and kind. Without an order, or with `=`, it is the machine's own, which was little-endian.
+fn simple(descr: &str) -> Option<Element> {
+    let (order, kind) = match descr.split_at_checked(1)? {
+        (order @ ("<" | ">" | "|" | "="), kind) => (order, kind),
+        _ => ("=", descr),
+    };
     let dtype = match kind {
-        "b1" => DType::Bool,
+        "b1" | "?" => DType::Bool,
         "u1" => DType::U8,
         "i1" => DType::I8,
         "u2" => DType::U16,
@@ -222,15 +239,22 @@ fn simple(descr: &str) -> Option<(DType, bool)> {
         "f2" => DType::F16,
         "f4" => DType::F32,
         "f8" => DType::F64,
+        _ => return foreign(descr, kind),
+    };
+    Some(Element::Ours(dtype, order == ">" && dtype.size() > 1))
+}
+
+/// Complex numbers, long doubles, texts, raw bytes and times; an object is a pickle, and none of them.
+fn foreign(descr: &str, kind: &str) -> Option<Element> {
+    let (letter, size) = kind.split_at_checked(1)?;
+    let digits = size.split_once('[').map_or(size, |(digits, _)| digits);
+    let n: u64 = digits.parse().ok()?;
+    let bytes = match (letter, n) {
+        ("c", 8 | 16 | 24 | 32) | ("f", 12 | 16) | ("M" | "m", 8) | ("S" | "a" | "V", _) => n,
+        ("U", _) => n.checked_mul(4)?,
         _ => return None,
     };
-    let wide = dtype.size() > 1;
-    match order {
-        "<" => Some((dtype, false)),
-        ">" => Some((dtype, wide)),
-        "|" | "=" if !wide => Some((dtype, false)),
-        _ => None,
-    }
+    Some(Element::Foreign(descr.to_owned(), Some(bytes)))
 }
 
 impl Header {
@@ -239,11 +263,16 @@ impl Header {
     pub(crate) fn describe(self, entry: &mut Entry, data: u64, room: u64) -> Result<u64, Fault> {
         // The shape first: it is shown beside the fault of an unknown dtype.
         entry.shape = self.shape?;
-        let (dtype, swapped) = self.dtype?;
+        let element = self.dtype?;
         let count = entry.shape.count() as u64;
         let axes = entry.shape.num_axes() as u32;
+        let size = match &element {
+            Element::Ours(dtype, _) => dtype.size() as u64,
+            Element::Foreign(_, Some(size)) => *size,
+            Element::Foreign(_, None) => room.checked_div(count).unwrap_or(0),
+        };
         let len = count
-            .checked_mul(dtype.size() as u64)
+            .checked_mul(size)
             .ok_or_else(|| Fault::new(data, What::Overflow { axes }))?;
         if len > room {
             let what = What::Truncated {
@@ -253,8 +282,13 @@ impl Header {
             };
             return Err(Fault::new(data, what));
         }
-        entry.dtype = Some(dtype);
-        entry.swapped = swapped;
+        match element {
+            Element::Ours(dtype, swapped) => {
+                entry.dtype = Some(dtype);
+                entry.swapped = swapped;
+            }
+            Element::Foreign(name, _) => entry.set_foreign(data, name, len),
+        }
         if self.fortran && axes > 1 {
             entry.order = Order::ColumnMajor;
         }
@@ -262,7 +296,7 @@ impl Header {
             entry.payload = Payload::Runs(Runs::One(Segment {
                 offset: data,
                 count,
-                stride: dtype.size() as u64,
+                stride: size,
             }));
         }
         Ok(len)

@@ -9,6 +9,7 @@ use blob_core::{DType, Shape};
 use crate::cursor::Cursor;
 use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, Stop, What};
+use crate::member;
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header::{self, Header};
 use crate::npz::index::{self, Slot};
@@ -206,7 +207,7 @@ impl Archive<'_, '_> {
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
         let content = self.content(member)?;
-        let checksum = content.checksum(member);
+        entry.checksum = Some(Box::new(content.checksum(member)));
         if let Content::Deflated(_) = content {
             self.spend(member.size)
                 .map_err(|what| Stop::fault(member.local, what))?;
@@ -222,9 +223,7 @@ impl Archive<'_, '_> {
         entry.dtype = Some(DType::U8);
         entry.shape = Shape::new([member.size as usize])
             .map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
-        let bytes = payload::bytes(self.source, &entry)?;
-        zip::same(&checksum, crc32fast::hash(&bytes))?;
-        Ok(Some(bytes))
+        payload::bytes(self.source, &entry).map(Some)
     }
 }
 
@@ -271,7 +270,7 @@ pub(crate) fn check(
         };
         return Err(Trouble::Fault(Fault::new(expected.offset, what)));
     }
-    zip::check(source, expected, step)
+    member::Content::open(source, expected).finish(&mut |n| step(n).map_err(Trouble::Sink))
 }
 
 /// Inflates a member as far as its npy header goes; returns that and its length, which `spend` hears before.

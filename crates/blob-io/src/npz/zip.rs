@@ -1,23 +1,16 @@
 //! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
 //! are not looked at, because MXNet 2 writes zeros there.
 
-use crc32fast::Hasher;
-use flate2::{Decompress, FlushDecompress, Status};
-
 use crate::cursor::Cursor;
-use crate::entry::Checksum;
-use crate::error::{Error, Fault, Stop, What};
+use crate::error::{Stop, What};
+use crate::names::name_from_bytes;
 use crate::npz::{CENTRAL, END, END64, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK};
-use crate::payload::Trouble;
-use crate::source::Source;
 
 /// A comment of 65,535 bytes may stand behind the end record of 22.
 const END_LEN: u64 = 22;
 const MOST_COMMENT: u64 = u16::MAX as u64;
 /// A local header without its name and extra fields.
 const LOCAL_LEN: u64 = 30;
-/// How much of a member is held at once while it is checked.
-const PIECE: usize = 256 << 10;
 
 /// Where the central directory lies.
 #[derive(Clone, Copy, Debug)]
@@ -258,115 +251,14 @@ pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Res
             .map(u16::from_le_bytes)
     };
     let (name, extra) = (short()?, short()?);
-    cursor.seek(cursor.pos() + u64::from(name) + u64::from(extra));
+    let at = cursor.pos();
+    let local = cursor.bytes(name.into(), end, u64::from(u16::MAX), "a member's name")?;
+    if local != member.name {
+        let found = format!("{:?}", name_from_bytes(&local));
+        let what = What::words("the name that the zip's directory gives the member", found);
+        return Err(Stop::fault(at, what));
+    }
+    cursor.seek(cursor.pos() + u64::from(extra));
     cursor.need(member.packed, end, "a member's content")?;
     Ok(cursor.pos())
-}
-
-/// Reads a whole member and compares its length and its CRC-32 with the directory's; `step` hears how long each piece is.
-pub(crate) fn check(
-    source: &dyn Source,
-    expected: &Checksum,
-    step: &mut dyn FnMut(u64) -> Result<(), Error>,
-) -> Result<(), Trouble> {
-    let mut crc = Hasher::new();
-    let mut take = |bytes: &[u8]| {
-        crc.update(bytes);
-        step(bytes.len() as u64).map_err(Trouble::Sink)
-    };
-    match expected.packed {
-        None => pieces(source, expected.offset, expected.size, &mut take)?,
-        Some(packed) => inflated(source, expected, packed, &mut take)?,
-    }
-    same(expected, crc.finalize()).map_err(Trouble::Fault)
-}
-
-/// Errors unless the content's CRC-32 is the directory's.
-pub(crate) fn same(expected: &Checksum, found: u32) -> Result<(), Fault> {
-    if found == expected.crc {
-        return Ok(());
-    }
-    let what = What::Checksum {
-        expected: expected.crc,
-        found,
-    };
-    Err(Fault::new(expected.offset, what))
-}
-
-/// Hands over `len` bytes from `offset` on, piece by piece.
-fn pieces(
-    source: &dyn Source,
-    mut offset: u64,
-    len: u64,
-    take: &mut dyn FnMut(&[u8]) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
-    let end = offset + len;
-    let mut buf = vec![0; len.min(PIECE as u64) as usize];
-    while offset < end {
-        let n = (end - offset).min(PIECE as u64) as usize;
-        source
-            .read_at(offset, &mut buf[..n])
-            .map_err(|source| Trouble::Io { offset, source })?;
-        take(&buf[..n])?;
-        offset += n as u64;
-    }
-    Ok(())
-}
-
-/// Hands over what a deflate stream of `packed` bytes inflates to. The stream has to end with them, and to have the
-/// length that the directory says.
-fn inflated(
-    source: &dyn Source,
-    expected: &Checksum,
-    packed: u64,
-    take: &mut dyn FnMut(&[u8]) -> Result<(), Trouble>,
-) -> Result<(), Trouble> {
-    let fault = |what| Trouble::Fault(Fault::new(expected.offset, what));
-    let length = |field, expected, found| {
-        fault(What::Mismatch {
-            field,
-            expected,
-            found,
-        })
-    };
-    let mut inflate = Decompress::new(false);
-    let mut out = vec![0; PIECE];
-    let mut ended = false;
-    pieces(source, expected.offset, packed, &mut |mut input| {
-        while !ended {
-            let (used, made) = (inflate.total_in(), inflate.total_out());
-            let status = inflate
-                .decompress(input, &mut out, FlushDecompress::None)
-                .map_err(|e| fault(What::words("a deflate stream", e.to_string())))?;
-            ended = status == Status::StreamEnd;
-            let (used, made) = (inflate.total_in() - used, inflate.total_out() - made);
-            if inflate.total_out() > expected.size {
-                let found = inflate.total_out();
-                return Err(length(
-                    "the member's length, at least",
-                    expected.size,
-                    found,
-                ));
-            }
-            take(&out[..made as usize])?;
-            input = &input[used as usize..];
-            if used == 0 && made == 0 {
-                break;
-            }
-        }
-        Ok(())
-    })?;
-    if !ended {
-        let what = What::words("a deflate stream that ends within the member", "none");
-        return Err(fault(what));
-    }
-    if inflate.total_in() != packed {
-        let found = inflate.total_in();
-        return Err(length("the deflate stream's length", packed, found));
-    }
-    if inflate.total_out() != expected.size {
-        let found = inflate.total_out();
-        return Err(length("the member's length", expected.size, found));
-    }
-    Ok(())
 }

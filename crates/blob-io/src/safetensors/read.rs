@@ -7,7 +7,7 @@ use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, Stop, What};
 use crate::literal::{Literal, Numbers};
 use crate::names::Gather;
-use crate::safetensors::{DTYPES, LONGEST_HEADER};
+use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::sniff::Refusal;
 
 /// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
@@ -35,10 +35,11 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     header(&mut Literal::new(cursor, data), gather, file_len - data)?;
     let end = place(gather.entries_mut(), data)?;
     if end < file_len {
-        gather.warn(
-            Some(end),
-            format!("{} bytes follow the tensors", file_len - end),
-        );
+        let found = format!("{} bytes behind them", file_len - end);
+        gather.fault(Fault::new(
+            end,
+            What::words("a file that ends with its tensors", found),
+        ));
     }
     Ok(String::new())
 }
@@ -179,33 +180,43 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
         .map_err(|what| Fault::new(shape_at, what))
         .and_then(|shape| {
             entry.shape = shape;
-            known(&dtype).map_err(|what| Fault::new(dtype_at, what))
-        })
-        .and_then(|dtype| {
-            fits(&entry.shape, dtype, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
-            Ok(dtype)
+            let (known, bits) = known(&dtype).map_err(|what| Fault::new(dtype_at, what))?;
+            fits(&entry.shape, bits, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
+            Ok(known)
         });
     match described {
-        Ok(dtype) => entry.dtype = Some(dtype),
+        Ok(Known::Ours(dtype)) => entry.dtype = Some(dtype),
+        Ok(Known::Foreign(name)) => entry.set_foreign(dtype_at, name, end - begin),
         Err(fault) => entry.fault = Some(Box::new(fault)),
     }
     Ok(others)
 }
 
-fn known(dtype: &str) -> Result<DType, What> {
-    let known = DTYPES.iter().find(|(name, _)| *name == dtype);
-    known.map(|(_, dtype)| *dtype).ok_or_else(|| {
-        What::unsupported(
-            "a dtype of F64, F32, F16, BF16, I64 to I8, U64 to U8 or BOOL",
-            dtype.to_owned(),
-        )
-    })
+/// A dtype of the format: one of blobs, or one that is listed only.
+enum Known {
+    Ours(DType),
+    Foreign(&'static str),
 }
 
-fn fits(shape: &Shape, dtype: DType, len: u64) -> Result<(), What> {
+/// The dtype, and how many bits an element takes.
+fn known(dtype: &str) -> Result<(Known, u64), What> {
+    if let Some((_, ours)) = DTYPES.iter().find(|(name, _)| *name == dtype) {
+        return Ok((Known::Ours(*ours), ours.size() as u64 * 8));
+    }
+    let foreign = FOREIGN.iter().find(|(name, _)| *name == dtype);
+    let foreign = foreign.map(|(name, bits)| (Known::Foreign(name), *bits));
+    foreign.ok_or_else(|| What::unsupported("a dtype of safetensors 0.8", dtype.to_owned()))
+}
+
+fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), What> {
     let axes = shape.num_axes() as u32;
-    let expected = (shape.count() as u64).checked_mul(dtype.size() as u64);
+    let expected = (shape.count() as u64).checked_mul(bits);
     let expected = expected.ok_or(What::Overflow { axes })?;
+    if !expected.is_multiple_of(8) {
+        let found = format!("{expected} bits");
+        return Err(What::words("elements that fill whole bytes", found));
+    }
+    let expected = expected / 8;
     if expected == len {
         return Ok(());
     }

@@ -1,0 +1,82 @@
+//! Protobuf messages of other frameworks: TensorFlow, Core ML, ONNX.
+//!
+//! Looks at a file's first bytes alone; `caffe` tells its own messages.
+
+use super::other;
+use crate::reason::Reason;
+use crate::sniff::Refusal;
+
+/// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
+pub(crate) fn message(head: &[u8]) -> Option<Refusal> {
+    let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
+    if onnx(head) {
+        return unsupported("an ONNX model", Some("open it with onnx or Netron"));
+    }
+    if graph_def(head).is_some() {
+        return unsupported("a TensorFlow graph (GraphDef, a frozen .pb)", None);
+    }
+    match versioned(head)? {
+        0x0A => unsupported("a Core ML model (.mlmodel)", None),
+        _ => unsupported("a TensorFlow SavedModel", None),
+    }
+}
+
+/// The content of a length-delimited field of this key at the beginning, as far as it is at hand, and what follows it.
+fn field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
+    let mut rest = bytes.strip_prefix(&[key])?;
+    let mut len = 0_usize;
+    for shift in (0..35).step_by(7) {
+        let (byte, more) = rest.split_first()?;
+        rest = more;
+        len |= usize::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Some(rest.split_at(len.min(rest.len())));
+        }
+    }
+    None
+}
+
+/// TensorFlow's GraphDef: nodes (1) with a name (1) and an operation (2) of a capital letter, then letters and digits.
+fn graph_def(head: &[u8]) -> Option<()> {
+    let (node, _) = field(head, 0x0A)?;
+    let (name, rest) = field(node, 0x0A)?;
+    let (op, _) = field(rest, 0x12)?;
+    let named = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
+    let [first, more @ ..] = op else { return None };
+    let is_op =
+        first.is_ascii_uppercase() && more.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    (named && is_op && more.len() > 1).then_some(())
+}
+
+/// A version (1, varint) and a message (2) that begins with a message (1): Core ML's description of an input, which begins
+/// with its name (1), or a SavedModel's meta graph. The key of the innermost field.
+fn versioned(head: &[u8]) -> Option<u8> {
+    let [0x08, 1..=15, rest @ ..] = head else {
+        return None;
+    };
+    let (outer, _) = field(rest, 0x12)?;
+    let (inner, _) = field(outer, 0x0A)?;
+    inner.first().copied()
+}
+
+/// ONNX's ModelProto: ir_version (1, varint), producer_name (2, string) or graph (7, message).
+fn onnx(head: &[u8]) -> bool {
+    let producers: [&[u8]; 6] = [
+        b"pytorch",
+        b"onnx",
+        b"tf2onnx",
+        b"skl2onnx",
+        b"mxnet",
+        b"keras2onnx",
+    ];
+    if head.len() < 8 || head[0] != 0x08 || head[1] > 0x20 {
+        return false;
+    }
+    if head[2] == 0x12 {
+        let name = &head[4..];
+        return producers
+            .iter()
+            .any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
+    }
+    head[2] == 0x3A
+}

@@ -1,0 +1,255 @@
+//! A zip member's content, read once from front to back, stored or inflated: its CRC-32 is computed as the bytes pass.
+//!
+//! Relies on the zip's reader having checked that the content lies within the file. Knows no npy header.
+
+use std::io;
+
+use crc32fast::Hasher;
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::entry::Checksum;
+use crate::error::{Fault, What};
+use crate::payload::Trouble;
+use crate::source::Source;
+
+/// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
+const PIECE: usize = 256 << 10;
+/// What is read of a deflate stream at once.
+const INPUT: u64 = 64 << 10;
+
+/// A member's content on its way.
+pub(crate) struct Content<'a> {
+    source: &'a dyn Source,
+    expected: &'a Checksum,
+    crc: Hasher,
+    /// How many bytes have passed.
+    done: u64,
+    inflater: Option<Box<Inflater>>,
+}
+
+impl<'a> Content<'a> {
+    pub(crate) fn open(source: &'a dyn Source, expected: &'a Checksum) -> Self {
+        let inflater = |packed| Box::new(Inflater::new(expected.offset, packed));
+        Self {
+            source,
+            expected,
+            crc: Hasher::new(),
+            done: 0,
+            inflater: expected.packed.map(inflater),
+        }
+    }
+
+    /// Fills `out` with the next bytes.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<(), Trouble> {
+        let mut filled = 0;
+        while filled < out.len() {
+            let end = out.len().min(filled + PIECE);
+            let n = self.piece(&mut out[filled..end])?;
+            if n == 0 {
+                return Err(self.length("the member's length", self.done));
+            }
+            filled += n;
+        }
+        Ok(())
+    }
+
+    /// Passes over bytes up to this place in the content.
+    pub(crate) fn skip_to(&mut self, place: u64) -> Result<(), Trouble> {
+        let left = place.saturating_sub(self.done);
+        let mut scratch = vec![0; left.min(PIECE as u64) as usize];
+        while self.done < place {
+            let n = (place - self.done).min(PIECE as u64) as usize;
+            self.read(&mut scratch[..n])?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is left, and errors unless length and CRC-32 are the directory's and a deflate stream ends with the
+    /// member. `step` hears the length of each piece.
+    pub(crate) fn finish(
+        mut self,
+        step: &mut dyn FnMut(u64) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let left = self.expected.size.saturating_sub(self.done);
+        // An inflater needs room for one byte more to come to its end.
+        let room = left + u64::from(self.inflater.is_some());
+        let mut scratch = vec![0; room.min(PIECE as u64) as usize];
+        loop {
+            match self.piece(&mut scratch)? {
+                0 => break,
+                n => step(n as u64)?,
+            }
+        }
+        if let (Some(inflater), Some(packed)) = (&self.inflater, self.expected.packed) {
+            let found = inflater.inflate.total_in();
+            if found != packed {
+                return Err(mismatch(
+                    self.expected,
+                    "the deflate stream's length",
+                    packed,
+                    found,
+                ));
+            }
+        }
+        if self.done != self.expected.size {
+            return Err(self.length("the member's length", self.done));
+        }
+        same(self.expected, self.crc.finalize())
+    }
+
+    /// The next bytes, as many as there are at once; none at the end.
+    fn piece(&mut self, out: &mut [u8]) -> Result<usize, Trouble> {
+        let begin = self.expected.offset;
+        let n = match &mut self.inflater {
+            Some(inflater) => inflater.read(self.source, begin, out)?,
+            None => {
+                let n = (out.len() as u64).min(self.expected.size - self.done) as usize;
+                read(self.source, begin + self.done, &mut out[..n])?;
+                n
+            }
+        };
+        self.crc.update(&out[..n]);
+        self.done += n as u64;
+        if self.done > self.expected.size {
+            return Err(self.length("the member's length, at least", self.done));
+        }
+        Ok(n)
+    }
+
+    fn length(&self, field: &'static str, found: u64) -> Trouble {
+        mismatch(self.expected, field, self.expected.size, found)
+    }
+}
+
+/// A deflate stream between two places of a source.
+struct Inflater {
+    inflate: Decompress,
+    input: Vec<u8>,
+    /// How much of the input is used.
+    used: usize,
+    next: u64,
+    end: u64,
+    ended: bool,
+}
+
+impl Inflater {
+    fn new(offset: u64, packed: u64) -> Self {
+        Self {
+            inflate: Decompress::new(false),
+            input: Vec::new(),
+            used: 0,
+            next: offset,
+            end: offset + packed,
+            ended: false,
+        }
+    }
+
+    /// The next inflated bytes; none at the end of the stream, which lies within the member.
+    fn read(&mut self, source: &dyn Source, begin: u64, out: &mut [u8]) -> Result<usize, Trouble> {
+        let fault = |what| Trouble::Fault(Fault::new(begin, what));
+        while !self.ended && !out.is_empty() {
+            if self.used == self.input.len() && self.next < self.end {
+                let n = (self.end - self.next).min(INPUT);
+                self.input.resize(n as usize, 0);
+                read(source, self.next, &mut self.input)?;
+                self.next += n;
+                self.used = 0;
+            }
+            let (before, made) = (self.inflate.total_in(), self.inflate.total_out());
+            let input = &self.input[self.used..];
+            let status = self
+                .inflate
+                .decompress(input, out, FlushDecompress::None)
+                .map_err(|e| fault(What::words("a deflate stream", e.to_string())))?;
+            self.ended = status == Status::StreamEnd;
+            let used = (self.inflate.total_in() - before) as usize;
+            self.used += used;
+            let made = (self.inflate.total_out() - made) as usize;
+            if made > 0 {
+                return Ok(made);
+            }
+            if used == 0 && !self.ended {
+                let what = What::words("a deflate stream that ends within the member", "none");
+                return Err(fault(what));
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Checks a stored member that lies in memory.
+pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), Trouble> {
+    Running::new(bytes, expected)?.finish()
+}
+
+/// The CRC-32 of a stored member that lies in memory, piece by piece.
+pub(crate) struct Running<'a> {
+    content: &'a [u8],
+    expected: &'a Checksum,
+    crc: Hasher,
+    done: usize,
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn new(bytes: &'a [u8], expected: &'a Checksum) -> Result<Self, Trouble> {
+        let content = slice(bytes, expected.offset, expected.size)?;
+        Ok(Self {
+            content,
+            expected,
+            crc: Hasher::new(),
+            done: 0,
+        })
+    }
+
+    /// Takes the bytes up to this place of the content.
+    pub(crate) fn up_to(&mut self, place: u64) {
+        let end = (place as usize).min(self.content.len());
+        self.crc
+            .update(self.content.get(self.done..end).unwrap_or_default());
+        self.done = self.done.max(end);
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Trouble> {
+        self.up_to(self.expected.size);
+        same(self.expected, self.crc.finalize())
+    }
+}
+
+/// Bytes of a source in memory; a range that it does not have is an error of the system's kind.
+pub(crate) fn slice(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Trouble> {
+    let range = usize::try_from(offset).ok().and_then(|at| {
+        let end = at.checked_add(usize::try_from(len).ok()?)?;
+        bytes.get(at..end)
+    });
+    range.ok_or_else(|| {
+        let source = io::ErrorKind::UnexpectedEof.into();
+        Trouble::Io { offset, source }
+    })
+}
+
+fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
+    source
+        .read_at(offset, out)
+        .map_err(|source| Trouble::Io { offset, source })
+}
+
+fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> Trouble {
+    let what = What::Mismatch {
+        field,
+        expected,
+        found,
+    };
+    Trouble::Fault(Fault::new(at.offset, what))
+}
+
+/// Errors unless the content's CRC-32 is the directory's.
+fn same(expected: &Checksum, found: u32) -> Result<(), Trouble> {
+    if found == expected.crc {
+        return Ok(());
+    }
+    let what = What::Checksum {
+        expected: expected.crc,
+        found,
+    };
+    Err(Trouble::Fault(Fault::new(expected.offset, what)))
+}

@@ -1,0 +1,282 @@
+//! Files of other kinds are named for what they are, and arrays of other dtypes are listed: neither is called broken.
+
+use blob_io::{Bytes, Checkpoint, Error, Format, Reason};
+
+use crate::npy::open;
+use crate::npz::npy;
+use crate::support::{data, varint};
+
+fn refused(name: &str, bytes: &[u8]) -> (Reason, String) {
+    let error = open(name, bytes).map(|file| panic!("{name}: taken for {:?}", file.format()));
+    let error = error.expect_err("refused");
+    (error.reason(), error.to_string())
+}
+
+/// A length-delimited protobuf field of a number up to 15.
+fn field(number: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![number << 3 | 2];
+    bytes.extend(varint(content.len() as u64));
+    bytes.extend(content);
+    bytes
+}
+
+#[test]
+fn files_of_other_frameworks_are_named() {
+    let frozen = std::fs::read(data("other/frozen.pb")).unwrap();
+    let node = [field(1, b"x"), field(2, b"Placeholder")].concat();
+    let input = field(1, &[field(1, b"image"), field(3, b"")].concat());
+    let core_ml = [vec![0x08, 1], field(2, &input), vec![0xA2, 0x1F, 0]].concat();
+    let meta = field(1, &field(2, &field(1, b"op")));
+    let saved = [vec![0x08, 1], field(2, &meta)].concat();
+    let floats: Vec<u8> = (1..40)
+        .flat_map(|i| (i as f32 * 0.1).to_le_bytes())
+        .collect();
+    let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
+    let darknet = [words(&[0, 2, 0, 64, 0]), floats.clone()].concat();
+    let paddle = [
+        words(&[0, 0, 0, 0, 4]),
+        vec![0x08, 5, 0x10, 3],
+        floats.clone(),
+    ]
+    .concat();
+    let torch = [words(&[3, 1, 2, 2, 4]), b"bias".to_vec()].concat();
+    let xml = b"<?xml version=\"1.0\"?><net name=\"a\"><layers></layers></net>";
+    use Reason::{NotTensors, Unsupported};
+    for (name, bytes, reason, what) in [
+        ("frozen.pb", &frozen[..], Unsupported, "TensorFlow graph"),
+        ("x", &field(1, &node), Unsupported, "TensorFlow graph"),
+        ("x", &saved, Unsupported, "SavedModel"),
+        ("x", &core_ml, Unsupported, "Core ML"),
+        (
+            "x.tflite",
+            b"\x1C\0\0\0TFL3\0\0",
+            Unsupported,
+            "TensorFlow Lite",
+        ),
+        ("yolo.weights", &darknet, Unsupported, "Darknet"),
+        ("x.pdiparams", &paddle, Unsupported, "PaddlePaddle"),
+        ("x.t7", &torch, Unsupported, "Torch7"),
+        (
+            "x.t7",
+            b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1\x0D",
+            Unsupported,
+            "Torch7",
+        ),
+        (
+            "x.bin",
+            &[words(&[0x0130_6B47]), floats.clone()].concat(),
+            Unsupported,
+            "ncnn",
+        ),
+        (
+            "x.bin",
+            &[words(&[0]), floats.clone()].concat(),
+            Unsupported,
+            "ncnn",
+        ),
+        (
+            "x.param",
+            b"7767517\n1 1\nInput data 0 1 data\n",
+            NotTensors,
+            "ncnn",
+        ),
+        ("x.xml", xml, NotTensors, "OpenVINO"),
+    ] {
+        let (found, text) = refused(name, bytes);
+        assert_eq!(found, reason, "{name}: {text}");
+        assert!(text.contains(what), "{name}: {text}");
+    }
+}
+
+#[test]
+fn matlab_and_hdf5_files_are_named() {
+    let files: [(&str, &[u8], &str); 3] = [
+        ("x.mat", b"MATLAB 5.0 MAT-file, GLNXA64", "MATLAB file (v5)"),
+        (
+            "x.mat",
+            b"MATLAB 7.3 MAT-file, GLNXA64",
+            "MATLAB file (v7.3",
+        ),
+        ("x.h5", b"\x89HDF\r\n\x1A\n\0\0", "HDF5"),
+    ];
+    for (name, bytes, what) in files {
+        let (found, text) = refused(name, bytes);
+        assert_eq!(found, Reason::Unsupported, "{name}: {text}");
+        assert!(text.contains(what), "{name}: {text}");
+    }
+}
+
+#[test]
+fn text_and_noise_are_no_caffe_messages() {
+    for file in ["note.txt", "001240.safetensors"] {
+        let bytes = std::fs::read(data(&format!("other/{file}"))).unwrap();
+        assert!(open("x", &bytes).is_err(), "{file}");
+    }
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as u8
+    };
+    let mut opened = Vec::new();
+    for round in 0..200_000 {
+        let bytes: [u8; 16] = std::array::from_fn(|_| match round % 2 {
+            0 => 0x20 + next() % 95,
+            _ => next(),
+        });
+        if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes::new(bytes)))
+            && file.entries().iter().all(|e| e.fault().is_none())
+        {
+            opened.push(bytes);
+        }
+    }
+    assert!(opened.is_empty(), "{}: {opened:?}", opened.len());
+}
+
+#[test]
+fn a_bare_message_of_caffe_needs_a_value_or_its_extension() {
+    let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
+    assert_eq!(open("x", blob).unwrap().format(), Format::BlobProto);
+    // Values without a shape: a scalar's where the name says so.
+    let scalar = b"\x2D\0\0\x80\x3F";
+    assert!(open("x", scalar).is_err());
+    assert_eq!(
+        open("x.binaryproto", scalar).unwrap().format(),
+        Format::BlobProto
+    );
+    let named = field(1, b"a net's name");
+    assert!(open("x", &named).is_err());
+    assert_eq!(
+        open("x.caffemodel", &named).unwrap().format(),
+        Format::CaffeModel
+    );
+    let vector = [field(1, blob), field(1, blob)].concat();
+    assert_eq!(
+        open("x", &vector).unwrap().format(),
+        Format::BlobProtoVector
+    );
+    let state = [vec![0x08, 9], field(2, b"net.caffemodel"), field(3, blob)].concat();
+    assert_eq!(open("x", &state).unwrap().format(), Format::SolverState);
+    assert!(open("x", &[0x08, 9]).is_err());
+    assert_eq!(
+        open("x.solverstate", &[0x08, 9]).unwrap().format(),
+        Format::SolverState
+    );
+}
+
+#[test]
+fn what_the_reference_readers_refuse_is_a_finding() {
+    let header = br#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
+    let whole = [&(header.len() as u64).to_le_bytes()[..], header, b"abREST"].concat();
+    assert!(safetensors::SafeTensors::deserialize(&whole).is_err());
+    let file = open("x", &whole).unwrap();
+    let fault = &file.faults()[0];
+    assert_eq!(fault.offset(), whole.len() as u64 - 4);
+    assert!(
+        fault.message().contains("found 4 bytes behind them"),
+        "{fault}"
+    );
+    // A V0 layer, and a blob in the V1 layer around it that is no message.
+    let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
+    // Field 50, length-delimited.
+    let nested = [
+        field(1, b"ip"),
+        vec![0x92, 0x03, blob.len() as u8],
+        blob.to_vec(),
+    ]
+    .concat();
+    let net = field(2, &[field(1, &nested), field(6, &[0x07])].concat());
+    let file = open("x", &net).unwrap();
+    assert_eq!(file.entries().len(), 1);
+    assert_eq!(file.faults().len(), 1, "{:?}", file.faults());
+}
+
+#[test]
+fn a_member_of_two_names_is_a_fault() {
+    let content = npy("'<f4'", "(1,)", &[0; 4]);
+    let mut bytes = crate::npz::theirs(zip::CompressionMethod::Stored, &[("a.npy", &content)]);
+    let local = bytes.windows(5).position(|w| w == b"a.npy").unwrap();
+    bytes[local] = b'b';
+    let file = open("x", &bytes).unwrap();
+    let fault = file.entries()[0].fault().expect("a fault");
+    assert_eq!(fault.offset(), local as u64);
+    assert!(fault.message().ends_with("found \"b.npy\""), "{fault}");
+}
+
+/// Listed with this dtype, shape and size, without a fault; not loaded.
+fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
+    let file = open(name, bytes).unwrap();
+    let entry = &file.entries()[0];
+    assert_eq!(entry.fault(), None, "{dtype}");
+    assert_eq!(entry.foreign_dtype(), Some(dtype));
+    assert_eq!(
+        (entry.dtype(), entry.shape().dims()),
+        (None, dims),
+        "{dtype}"
+    );
+    assert_eq!(entry.byte_len(), len, "{dtype}");
+    let loaded = [
+        file.load(entry).map(drop),
+        file.view(entry).map(drop),
+        file.stream(entry, 8, &mut |_| Ok(())),
+    ];
+    for outcome in loaded {
+        let error = outcome.expect_err(dtype);
+        assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        assert_eq!(error.reason(), Reason::Unsupported);
+        assert!(error.to_string().contains(dtype), "{error}");
+    }
+    let options = blob_convert::Options::new(Format::Npz);
+    let refused = blob_convert::plan(&file, &options).expect_err("not converted");
+    assert_eq!(refused.reason(), Reason::Unsupported, "{refused}");
+}
+
+#[test]
+fn dtypes_that_blobs_do_not_have_are_listed() {
+    for (dtype, bits) in [
+        ("F8_E4M3", 8),
+        ("F8_E5M2", 8),
+        ("F8_E8M0", 8),
+        ("F8_E4M3FNUZ", 8),
+        ("F8_E5M2FNUZ", 8),
+        ("F6_E2M3", 6),
+        ("F6_E3M2", 6),
+        ("F4", 4),
+        ("C64", 64),
+    ] {
+        let len = 4 * bits / 8;
+        let header =
+            format!(r#"{{"a":{{"dtype":"{dtype}","shape":[2,2],"data_offsets":[0,{len}]}}}}"#);
+        let prefix = (header.len() as u64).to_le_bytes();
+        let bytes = [&prefix[..], header.as_bytes(), &vec![0; len]].concat();
+        safetensors::SafeTensors::deserialize(&bytes).expect("sound");
+        listed("x", &bytes, dtype, &[2, 2], len as u64);
+    }
+    for (descr, size) in [
+        ("<c8", 8),
+        (">c16", 16),
+        ("<f16", 16),
+        ("|S5", 5),
+        ("<U3", 12),
+        ("<M8[ns]", 8),
+        ("<m8[s]", 8),
+        ("|V7", 7),
+    ] {
+        let bytes = npy(&format!("'{descr}'"), "(2, 2)", &vec![0; 4 * size]);
+        listed("x.npy", &bytes, descr, &[2, 2], 4 * size as u64);
+        let zip = crate::npz::theirs(zip::CompressionMethod::Deflated, &[("a.npy", &bytes)]);
+        listed("x.npz", &zip, descr, &[2, 2], 4 * size as u64);
+    }
+    let record = npy("[('a', '<f4'), ('b', '<f4', (2, 2))]", "(3,)", &[0; 60]);
+    listed("x.npy", &record, "record", &[3], 60);
+}
+
+#[test]
+fn an_order_may_be_missing_or_the_machine_s_own() {
+    for descr in ["'f4'", "'=f4'", "u'<f4'", "'|f4'"] {
+        let file = open("x.npy", &npy(descr, "(1,)", &1.5_f32.to_le_bytes())).unwrap();
+        let blob = file.load(&file.entries()[0]).unwrap();
+        assert_eq!(*blob.data::<f32>().unwrap(), [1.5], "{descr}");
+    }
+}

@@ -1,0 +1,168 @@
+//! An npz with a bit that is wrong: whoever takes an array's bytes hears of it, in whichever way they are taken.
+
+use blob_convert::{Options, Silent, Target, plan, run};
+use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, OpenOptions, Reason, Source};
+use zip::CompressionMethod::{Deflated, Stored};
+
+use crate::npz::{Zip, ints, npy, theirs};
+use crate::support::{blob, data};
+
+/// A bit of a stored member's content is turned, and its place.
+fn flipped(mut bytes: Vec<u8>, content: &[u8], at: usize) -> Vec<u8> {
+    let begin = bytes.windows(content.len()).position(|w| w == content);
+    bytes[begin.expect("stored") + at] ^= 1;
+    bytes
+}
+
+/// The CRC in the directory is turned instead: for content that is deflated.
+fn other_crc(mut bytes: Vec<u8>) -> Vec<u8> {
+    let record = bytes.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
+    bytes[record + 16] ^= 1;
+    bytes
+}
+
+/// The file from memory, and from disk where nothing can be borrowed.
+fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, bytes).unwrap();
+    let sources: [Box<dyn Source>; 2] = [
+        Box::new(Bytes::new(bytes.to_vec())),
+        Box::new(FileSource::new(file).unwrap()),
+    ];
+    let open = |source| OpenOptions::new().open_source("x.npz", source).unwrap();
+    sources.into_iter().map(open).collect()
+}
+
+/// Why each way to the bytes of the file's first array fails; `None` where it does not.
+fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
+    let entry = &file.entries()[0];
+    let (dir, options) = (
+        tempfile::tempdir().unwrap(),
+        Options::new(Format::Safetensors),
+    );
+    let path = dir.path().join("out.safetensors");
+    let converted = || {
+        let plan = plan(file, &options)?;
+        let (path, overwrite) = (&path, false);
+        run(file, &plan, &Target::File { path, overwrite }, &Silent).map(drop)
+    };
+    let reason = |outcome: Result<(), Error>| outcome.err().map(|e| e.reason());
+    let found = [
+        reason(file.load(entry).map(drop)),
+        reason(file.load_pair(entry).map(drop)),
+        reason(file.view(entry).map(drop)),
+        reason(file.stream(entry, 100, &mut |_| Ok(()))),
+        reason(file.check(entry, &mut |_| Ok(()))),
+        reason(converted()),
+    ];
+    assert_eq!(path.exists(), found[5].is_none());
+    found
+}
+
+#[test]
+fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
+    let values: Vec<u8> = (0..600_000_u32)
+        .map(|i| (i.wrapping_mul(i) >> 7) as u8)
+        .collect();
+    let plain = npy("'<f4'", "(150000,)", &values);
+    let swapped = npy("'>f4'", "(150000,)", &values);
+    let mut columns = npy("'<f4'", "(300, 500)", &values);
+    let at = columns.windows(5).position(|w| w == b"False").unwrap();
+    columns[at..at + 5].copy_from_slice(b"True ");
+    let longer = [&plain[..], b"behind the array"].concat();
+    for content in [plain, swapped, columns, longer] {
+        for method in [Stored, Deflated] {
+            let good = theirs(method, &[("a.npy", &content)]);
+            for file in sources(&good) {
+                assert_eq!(ways(&file), [None; 6]);
+            }
+            for file in sources(&other_crc(good)) {
+                assert_eq!(ways(&file), [Some(Reason::Checksum); 6]);
+            }
+        }
+        let good = theirs(Stored, &[("a.npy", &content)]);
+        // A blank of the header, the first value, one in the middle, what ends the member.
+        let header = content.windows(2).position(|w| w == b", ").unwrap() + 1;
+        let middle = content.len() / 2;
+        for at in [content.len() - 600_000, middle, content.len() - 1] {
+            for file in sources(&flipped(good.clone(), &content, at)) {
+                assert_eq!(ways(&file), [Some(Reason::Checksum); 6], "{at}");
+            }
+        }
+        let mut tab = good.clone();
+        let begin = tab
+            .windows(content.len())
+            .position(|w| w == content)
+            .unwrap();
+        tab[begin + header] = b'\t';
+        if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes::new(tab)))
+            && file.entries()[0].fault().is_none()
+        {
+            assert_eq!(ways(&file), [Some(Reason::Checksum); 6]);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
+    let values = npy("'<i8'", "(3,)", &[7; 24]);
+    let zip = Zip::default()
+        .add("w/data.npy", &values)
+        .add(
+            "w/format.npy",
+            &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"),
+        )
+        .add("w/indices.npy", &ints(&[0, 2, 1]))
+        .add("w/indptr.npy", &ints(&[0, 2, 3]))
+        .add("w/shape.npy", &ints(&[2, 3]))
+        .end();
+    let dense = |bytes: Vec<u8>| {
+        let file = Checkpoint::from_source("x.npz", Box::new(Bytes::new(bytes))).unwrap();
+        let entry = &file.entries()[0];
+        assert!(entry.sparse().is_some());
+        file.load_dense(entry).map(drop).map_err(|e| e.reason())
+    };
+    assert_eq!(dense(zip.clone()), Ok(()));
+    let last = values.len() - 1;
+    assert_eq!(
+        dense(flipped(zip.clone(), &values, last)),
+        Err(Reason::Checksum)
+    );
+    // An index of 2 becomes 3, out of range; one that stays within it is found by its checksum alone.
+    let columns = ints(&[0, 2, 1]);
+    let at = columns.len() - 8;
+    assert_eq!(dense(flipped(zip, &columns, at)), Err(Reason::Checksum));
+}
+
+#[test]
+fn a_broken_deflate_stream_longer_than_declared_is_an_error() {
+    let file = Checkpoint::open(data("other/broken-deflate.npz")).unwrap();
+    let broken = |entry| file.load(entry).map_err(|e| e.reason());
+    let failed = file.entries().iter().filter(|e| broken(e).is_err()).count();
+    assert!(failed > 0, "of {} arrays", file.entries().len());
+}
+
+#[test]
+fn the_tool_uses_no_wrong_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let content = npy("'<f4'", "(4,)", &[0; 16]);
+    let good = theirs(Stored, &[("w.npy", &content)]);
+    std::fs::write(path("good.npz"), &good).unwrap();
+    std::fs::write(path("bad.npz"), flipped(good, &content, content.len() - 1)).unwrap();
+    let (good, bad) = (path("good.npz"), path("bad.npz"));
+    for args in [
+        &["stats", &bad, "w"][..],
+        &["convert", &bad, "-o", &path("out.safetensors")],
+        &["extract", &bad, "w", "-o", &path("out.npy")],
+        &["show", &bad, "w"],
+        &["verify", &bad],
+        &["verify", &bad, "--against", &bad],
+        &["verify", &good, "--against", &bad],
+    ] {
+        let ran = blob(args);
+        assert_ne!(ran.code, Some(0), "{args:?}: {ran:?}");
+        let text = format!("{}{}", ran.out, ran.err);
+        assert!(text.contains("CRC-32"), "{args:?}: {ran:?}");
+    }
+}
