@@ -185,10 +185,11 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         self.bound();
     }
 
-    /// Whether entering this access without a guard would change nothing: the usual case of one queue.
+    /// Whether entering this access without a guard would change nothing: the usual case of one queue. After a wait it
+    /// changes when the last access was, even if that wait is over: the operation that has waited still relies on it.
     fn is_entered(&self, by: &Q, range: &Range<usize>, access: Access, clock: &Clock) -> bool {
         let mut found = false;
-        let same = |entry: &Entry<Q>| entry.is_of(by, access) && !clock.parts(entry.last);
+        let same = |entry: &Entry<Q>| entry.is_of(by, access) && entry.last == clock.now();
         let unchanged = self.entries.iter().all(|entry| match same(entry) {
             true => {
                 found = entry.past.contains(range);
@@ -784,6 +785,20 @@ mod tests {
         );
         uses.enter(&1, 4..6, Access::Read, None, &clock);
         assert_eq!(uses.waits(None, &(0..8), Access::Write, &waited), [1]);
+    }
+
+    #[test]
+    fn what_an_operation_enters_after_its_own_wait_is_not_taken_for_waited_for() {
+        let (mut clock, mut uses, mut waited) = (Clock::default(), Uses::new(), Waited::default());
+        uses.enter(&1, 0..8, Access::Write, None, &clock);
+        let began = clock.begin();
+        clock.end(began);
+        waited.add(Some(2), 1, began);
+        let waits = |uses: &Uses<u8>, range| uses.waits(Some(&2), &range, Access::Read, &waited);
+        assert!(waits(&uses, 0..8).is_empty());
+        // Within what its entry covers already.
+        uses.enter(&1, 4..6, Access::Write, None, &clock);
+        assert_eq!(waits(&uses, 4..6), [1]);
     }
 
     fn host_waits(uses: &Uses<u8>, range: Range<usize>, access: Access) -> Vec<u8> {

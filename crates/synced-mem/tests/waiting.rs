@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use synced_mem::loopback::{Loopback, Mode, launch};
+use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
 use synced_mem::{Arg, Device, Error, Place, Queue, SharedMem, SyncedMem};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -215,4 +215,29 @@ fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
         assert!(reader.join().unwrap().is_err());
         assert!(patient.join().unwrap());
     });
+}
+
+/// The host passes the bytes on from one machine to another, and the first of two downloads is waited for before the
+/// second is enqueued.
+#[test]
+fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
+    let one = Loopback::new(Mode::Deferred).queue().unwrap();
+    let two = Loopback::new(Mode::Deferred).queue().unwrap();
+    let mut memory = SyncedMem::new(30);
+    let fill = |memory: &mut SyncedMem, range, with: u8| {
+        let mut token = memory.device_range_mut(&one, range).unwrap();
+        let kernel = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(with);
+        launch(&*one, [token.arg_mut()], kernel).unwrap();
+    };
+    fill(&mut memory, 0..30, 1);
+    memory.prefetch_host().unwrap();
+    fill(&mut memory, 0..10, 2);
+    fill(&mut memory, 20..30, 3);
+    let token = memory.device(&two).unwrap();
+    let (tell, told) = channel();
+    let kernel = move |args: &mut [KernelArg<'_>]| tell.send(args[0].bytes().to_vec()).unwrap();
+    launch(&*two, [token.arg()], kernel).unwrap();
+    two.synchronize().unwrap();
+    let expected = [[2; 10], [1; 10], [3; 10]].concat();
+    assert_eq!(told.recv().unwrap(), expected);
 }
