@@ -35,6 +35,70 @@ fn second_broken() -> (tempfile::TempDir, String) {
     (folder, path.to_str().unwrap().to_owned())
 }
 
+/// A 2×3 array of f4 and two arrays of dtypes that are not read.
+fn with_foreign() -> (tempfile::TempDir, String) {
+    let members: [(&str, &[u8]); 3] = [
+        ("a.npy", &npy("'<f4'", "(2, 3)", &[0; 24])),
+        ("z.npy", &npy("'<c8'", "(2,)", &[0; 16])),
+        ("y.npy", &npy("'<c8'", "()", &[0; 8])),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("foreign.npz");
+    std::fs::write(&path, theirs(Stored, &members)).unwrap();
+    (folder, path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn dtypes_that_are_not_read_are_counted_and_left_out_aloud() {
+    let (_folder, path) = with_foreign();
+    let info = blob(&["info", "--json", &path]);
+    assert_eq!(info.json()[0]["dtypes"], json!({"f32": 1, "<c8": 2}));
+    assert_eq!(info.json()[0]["parameters"], 9);
+    let text = blob(&["info", &path]);
+    assert!(text.out.contains("3, 1 f32, 2 <c8\n"), "{text:?}");
+    let ran = blob(&["stats", "--json", &path]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let skipped = json!([
+        {"name": "z", "shape": [2], "reason": "unsupported"},
+        {"name": "y", "shape": [], "reason": "unsupported"},
+    ]);
+    assert_eq!(ran.json()[0]["skipped"], skipped);
+    let said = "2 tensors of a dtype that is not read: \"z\" (<c8), \"y\" (<c8) (skipped)";
+    assert!(ran.err.contains(said), "{ran:?}");
+    let table = blob(&["stats", &path]);
+    assert_eq!((table.code, table.out.lines().count()), (Some(0), 2));
+    assert!(table.err.contains(said), "{table:?}");
+    assert_eq!(blob(&["stats", &path, "z"]).code, Some(1));
+    let notes = blob(&["verify", "--json", &path]);
+    assert_eq!(notes.code, Some(0), "{notes:?}");
+    let finite = blob(&["verify", "--finite", &path]);
+    assert_eq!(finite.code, Some(2), "{finite:?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_whose_arrays_can_all_be_had_is_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("longer.safetensors");
+    let mut bytes = std::fs::read(crate::support::data(TWO)).unwrap();
+    let end = bytes.len();
+    bytes.extend(b"more");
+    std::fs::write(&path, bytes).unwrap();
+    let path = path.to_str().unwrap();
+    let ran = blob(&["verify", "--json", path]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let finding = &ran.json()[0]["findings"][0];
+    assert_eq!(
+        (&finding["offset"], &finding["reason"]),
+        (&json!(end), &json!("malformed"))
+    );
+    let text = blob(&["verify", path]);
+    assert!(
+        text.out
+            .contains(&format!("at byte {end} of {}: ", end + 4)),
+        "{text:?}"
+    );
+}
+
 #[test]
 fn a_tensor_without_the_axis_is_skipped_and_said() {
     let ran = blob(&["stats", "--json", "--per-channel", "1", TWO]);

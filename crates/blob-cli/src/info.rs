@@ -53,8 +53,8 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 
 /// What the entries add up to.
 struct Facts<'a> {
-    /// Each dtype that occurs, with its number of tensors, in the order of `DType::ALL`.
-    dtypes: Vec<(DType, u64)>,
+    /// Each dtype that occurs, with its number of tensors: in the order of `DType::ALL`, then those that are not read.
+    dtypes: Vec<(&'a str, u64)>,
     tensors: u64,
     parameters: u64,
     bytes: u64,
@@ -72,8 +72,9 @@ impl<'a> Facts<'a> {
             |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
         let dtypes = DType::ALL
             .iter()
-            .map(|d| (*d, count(&|e| e.dtype() == Some(*d))))
-            .filter(|(_, n)| *n > 0);
+            .map(|d| (d.name(), count(&|e| e.dtype() == Some(*d))))
+            .filter(|(_, n)| *n > 0)
+            .chain(foreign_dtypes(entries));
         Self {
             dtypes: dtypes.collect(),
             tensors: entries.len() as u64,
@@ -165,10 +166,10 @@ impl<'a> Facts<'a> {
 
     fn tensors_text(&self) -> String {
         let dtypes: Vec<String> = match &self.dtypes[..] {
-            [(only, n)] if *n == self.tensors => vec![only.to_string()],
+            [(only, n)] if *n == self.tensors => vec![tame(only).into_owned()],
             several => several
                 .iter()
-                .map(|(d, n)| format!("{} {d}", units::grouped(*n)))
+                .map(|(d, n)| format!("{} {}", units::grouped(*n), tame(d)))
                 .collect(),
         };
         let rest = [
@@ -194,7 +195,7 @@ impl<'a> Facts<'a> {
         let dtypes: Map<String, Value> = self
             .dtypes
             .iter()
-            .map(|(d, n)| (d.to_string(), json!(n)))
+            .map(|(d, n)| ((*d).to_owned(), json!(n)))
             .collect();
         let metadata: Map<String, Value> = checkpoint
             .metadata()
@@ -202,7 +203,7 @@ impl<'a> Facts<'a> {
             .map(|(k, v)| (k.clone(), json!(v)))
             .collect();
         let largest = self.largest.map(|e| {
-            json!({"name": e.name(), "dtype": e.dtype().map(DType::name), "shape": e.shape().dims(), "bytes": e.byte_len()})
+            json!({"name": e.name(), "dtype": e.dtype().map(DType::name).or(e.foreign_dtype()), "shape": e.shape().dims(), "bytes": e.byte_len()})
         });
         Object::of("blob.info/1")
             .with("file", checkpoint.name())
@@ -225,6 +226,22 @@ impl<'a> Facts<'a> {
             .with("errors", errors(checkpoint))
             .with("bytes_read", checkpoint.bytes_read())
     }
+}
+
+/// The dtypes that blobs do not have, each with its number of tensors; a hostile file can name one an array, so that those
+/// beyond the first few are "other".
+fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
+    let mut found: Vec<(&str, u64)> = Vec::new();
+    let mut other = 0;
+    for name in entries.iter().filter_map(Entry::foreign_dtype) {
+        match found.iter().position(|(known, _)| *known == name) {
+            Some(at) => found[at].1 += 1,
+            None if found.len() < SHOWN => found.push((name, 1)),
+            None => other += 1,
+        }
+    }
+    found.extend((other > 0).then_some(("other", other)));
+    found
 }
 
 /// The first of the arrays that are broken.

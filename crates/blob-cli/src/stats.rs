@@ -90,6 +90,8 @@ fn measure(
 enum Left {
     /// A place without an array.
     NoArray,
+    /// Its dtype is listed, and its values are not read.
+    Foreign,
     /// It does not have the axis of --per-channel.
     NoAxis,
 }
@@ -98,13 +100,16 @@ fn left_out(entry: &Entry, axis: Option<i64>) -> Option<Left> {
     if entry.fault().is_some() {
         return None;
     }
+    if entry.foreign_dtype().is_some() {
+        return Some(Left::Foreign);
+    }
     if entry.dtype().is_none() {
         return Some(Left::NoArray);
     }
     (!has_axis(entry, axis?)).then_some(Left::NoAxis)
 }
 
-/// Says which tensors do not have the axis.
+/// Says which tensors are of a dtype that is not read, and which do not have the axis.
 fn tell_skipped(
     args: &Stats,
     checkpoint: &Checkpoint,
@@ -112,38 +117,41 @@ fn tell_skipped(
     measured: usize,
     context: &Context,
 ) -> Result<Status, Failure> {
-    const NAMED: usize = 3;
-    let Some(axis) = args.per_channel else {
-        return Ok(Status::Yes);
-    };
-    let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
-    let without = entries.filter(|e| left_out(e, Some(axis)) == Some(Left::NoAxis));
-    let (mut count, mut names) = (0, Vec::new());
-    for entry in without {
-        count += 1;
-        if names.len() < NAMED {
-            names.push(format!("{:?}", entry.name()));
+    let axis = args.per_channel;
+    let without = axis.map_or(String::new(), |axis| format!("without an axis {axis}"));
+    let mut status = Status::Yes;
+    for (why, what) in [
+        (Left::Foreign, "of a dtype that is not read"),
+        (Left::NoAxis, &without),
+    ] {
+        let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
+        let left = entries.filter(|e| left_out(e, axis) == Some(why));
+        let Some(some) = some_of(left) else { continue };
+        let text = format!("{}: {} {what}: {}", checkpoint.name(), some.0, some.1);
+        if measured == 0 && !context.global.json {
+            return Err(Failure::no(text));
+        }
+        context.terminal.warning(format!("{text} (skipped)"));
+        if measured == 0 {
+            status = Status::No;
         }
     }
-    if count == 0 {
-        return Ok(Status::Yes);
+    Ok(status)
+}
+
+/// How many entries there are and the first names, in words; `None` where there are none.
+fn some_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, String)> {
+    const NAMED: usize = 3;
+    let (mut count, mut names) = (0, Vec::new());
+    for entry in entries {
+        count += 1;
+        if names.len() < NAMED {
+            let dtype = entry.foreign_dtype().map(|d| format!(" ({d})"));
+            names.push(format!("{:?}{}", entry.name(), dtype.unwrap_or_default()));
+        }
     }
     let dots = if count > NAMED as u64 { ", …" } else { "" };
-    let text = format!(
-        "{}: {} without an axis {axis}: {}{dots}",
-        checkpoint.name(),
-        units::plural(count, "tensor"),
-        names.join(", ")
-    );
-    if measured == 0 && !context.global.json {
-        return Err(Failure::no(text));
-    }
-    context.terminal.warning(format!("{text} (skipped)"));
-    Ok(if measured == 0 {
-        Status::No
-    } else {
-        Status::Yes
-    })
+    (count > 0).then(|| (units::plural(count, "tensor"), names.join(", ") + dots))
 }
 
 /// The output in the making: rows of a table or objects of a JSON array.

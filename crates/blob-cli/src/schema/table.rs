@@ -404,8 +404,8 @@ const SKIPPED: &[Field] = &[
     field("shape", SHAPE, "its shape"),
     field(
         "reason",
-        OneOf(&["no-array", "no-axis"]),
-        "it has no array, or not the axis",
+        OneOf(&["no-array", "unsupported", "no-axis"]),
+        "it has no array, a dtype that is not read, or not the axis",
     ),
 ];
 

@@ -33,6 +33,7 @@ pub(super) fn tail(
         if let Some(why) = left_out(entry, axis) {
             let reason = match why {
                 Left::NoArray => "no-array",
+                Left::Foreign => "unsupported",
                 Left::NoAxis => "no-axis",
             };
             let row = Object::new()
