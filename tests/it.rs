@@ -10,6 +10,7 @@ mod blobproto;
 mod blobs;
 mod caffe;
 mod cli;
+mod cli_help;
 mod cli_json;
 mod cli_terminal;
 mod cli_values;
@@ -42,6 +43,7 @@ mod safetensors_header;
 #[cfg(unix)]
 mod scarce;
 mod schemas;
+mod snapshots;
 mod support;
 mod synced;
 mod synced_blobs;

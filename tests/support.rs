@@ -154,8 +154,14 @@ pub(crate) fn on_terminal_after(
     environment: &[(&str, &str)],
 ) -> Option<String> {
     let mut script = Command::new("script");
+    // The shell sets COLUMNS itself when it has run `stty`.
+    let set: Vec<String> = environment
+        .iter()
+        .map(|(name, value)| format!("{name}='{value}'"))
+        .collect();
     let line = format!(
-        "{first}; stty cols {columns} rows 50; exec '{}' {args}",
+        "{first}; stty cols {columns} rows 50; exec env {} '{}' {args}",
+        set.join(" "),
         tool().display()
     );
     script
@@ -168,8 +174,7 @@ pub(crate) fn on_terminal_after(
         // Colour shows in the logs of continuous integration, whatever the terminal.
         .env_remove("CI")
         .env_remove("NO_COLOR")
-        .env_remove("COLUMNS")
-        .envs(environment.iter().copied());
+        .env_remove("COLUMNS");
     let output = script.output().ok()?;
     Some(
         String::from_utf8(output.stdout)

@@ -8,6 +8,7 @@ use blob_io::Format;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::help::more;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -16,20 +17,13 @@ Examples:
   blob ls model.params 'fc*'                  its tensors, by name
   blob convert model.caffemodel -o model.safetensors";
 
-const MORE: &str = "\
-`blob FILE` is `blob info FILE`. FILE may be `-` for standard input. What a file is, its content says, not its name; --from overrides that.
-
-PATTERN selects tensors: a name, a glob whose `*` matches any characters (also `/`), or `#3` for the tensor with index 3.
-
-Exit codes: 0 yes; 1 the answer is no (a finding of verify, no tensor matched); 2 trouble (usage, a file that is broken or cannot be read); 130 interrupted. `verify` exits 1 for a broken file, 2 only for one that cannot be read.";
-
 /// Open, check and convert the tensors of Caffe and MXNet files, with neither installed
 #[derive(Debug, Parser)]
 #[command(
     name = "blob",
     version,
     before_help = EXAMPLES,
-    after_long_help = MORE,
+    after_long_help = more(),
     arg_required_else_help = true,
     disable_help_subcommand = true,
     infer_subcommands = false,

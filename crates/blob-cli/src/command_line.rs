@@ -29,6 +29,12 @@ pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failur
     if words[at] != "--" && names.contains(&first.as_str()) {
         return Ok(words);
     }
+    if first == "help" && !Path::new("help").exists() {
+        // `blob help ls` is `blob ls --help`.
+        words.remove(at);
+        words.push("--help".into());
+        return Ok(words);
+    }
     let is_bare = !first.contains(['.', '/', '\\', '-']);
     if is_bare && !Path::new(&first).exists() {
         let failure = Failure::new(format!("there is no file and no command {first:?}"));
@@ -132,6 +138,8 @@ mod tests {
             ("blob --help", "blob --help"),
             ("blob -V", "blob -V"),
             ("blob", "blob"),
+            ("blob help", "blob --help"),
+            ("blob help ls", "blob ls --help"),
         ] {
             assert_eq!(completed(line).as_deref(), Ok(expected));
         }

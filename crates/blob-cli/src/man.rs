@@ -1,20 +1,21 @@
-//! `blob man`: the manual, made from the command line's own description.
+//! `blob man`: the manual, made from the command line's own description and the notes of `help`.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::Context;
 use crate::args::{self, Args};
 use crate::failure::{Failure, Status};
+use crate::help::{ENVIRONMENT, NOTES};
 
 pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure> {
     context.no_json("man")?;
-    let command = Args::command();
+    let mut pages = pages();
     let Some(folder) = &args.output else {
         let mut page = Vec::new();
-        Man::new(command).render(&mut page)?;
+        write_page(pages.remove(0), &mut page)?;
         let mut out = context.terminal.out();
         out.write_all(&page)?;
         out.flush()?;
@@ -22,6 +23,98 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
     };
     let refuse = |e| Failure::new(format!("cannot write to {}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(refuse)?;
-    clap_mangen::generate_to(command, folder).map_err(refuse)?;
+    for command in pages {
+        let name = Man::new(command.clone()).get_filename();
+        let mut page = Vec::new();
+        write_page(command, &mut page)?;
+        std::fs::write(folder.join(name), page).map_err(refuse)?;
+    }
     Ok(Status::Yes)
+}
+
+/// The tool itself, then its commands.
+fn pages() -> Vec<Command> {
+    let mut command = Args::command();
+    command.build();
+    let parts = command
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .cloned();
+    [command.clone()].into_iter().chain(parts).collect()
+}
+
+fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
+    let is_root = command.has_subcommands();
+    // What the short help leaves out, a manual has.
+    command = command.mut_args(|arg| arg.hide_short_help(false));
+    let usage = command.render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").to_owned();
+    let examples = command
+        .get_before_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let man = Man::new(command.override_usage(usage));
+    man.render_title(page)?;
+    man.render_name_section(page)?;
+    man.render_synopsis_section(page)?;
+    man.render_description_section(page)?;
+    man.render_options_section(page)?;
+    if is_root {
+        man.render_subcommands_section(page)?;
+        for (title, text) in NOTES {
+            section(page, title, text)?;
+        }
+    } else if let Some((title, text)) = NOTES.last() {
+        section(page, title, text)?;
+    }
+    writeln!(page, ".SH ENVIRONMENT")?;
+    for (name, text) in ENVIRONMENT {
+        writeln!(page, ".TP\n.B {name}\n{}", escaped(text))?;
+    }
+    if let Some(lines) = examples.strip_prefix("Examples:\n") {
+        writeln!(
+            page,
+            ".SH EXAMPLES\n.nf\n{}\n.fi",
+            escaped(lines.trim_end())
+        )?;
+    }
+    see_also(page, is_root)
+}
+
+fn section(page: &mut Vec<u8>, title: &str, text: &str) -> io::Result<()> {
+    writeln!(page, ".SH {title}\n{}", escaped(text))
+}
+
+fn see_also(page: &mut Vec<u8>, is_root: bool) -> io::Result<()> {
+    let others = pages().into_iter().map(|c| Man::new(c).get_filename());
+    let others = others.filter(|name| is_root != (name == "blob.1"));
+    let others: Vec<String> = others
+        .filter(|name| is_root || name == "blob.1")
+        .map(|name| {
+            format!(
+                "\\fB{}\\fR(1)",
+                name.trim_end_matches(".1").replace('-', "\\-")
+            )
+        })
+        .collect();
+    writeln!(page, ".SH \"SEE ALSO\"\n{}", others.join(", "))
+}
+
+/// Text as roff takes it: no backslash, quote or dash of its own is a command, and no line begins with one.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\e"),
+            '-' => out.push_str("\\-"),
+            '`' => out.push_str("\\(ga"),
+            '\'' => out.push_str("\\(aq"),
+            '…' => out.push_str("..."),
+            c => out.push(c),
+        }
+        if c == '\n' {
+            out.push_str("\\&");
+        }
+    }
+    format!("\\&{out}")
 }

@@ -9,7 +9,7 @@ use blob_core::DType;
 use crate::elements::Value;
 use crate::slice::shown;
 
-/// Where a line of numbers is broken, as NumPy's `linewidth`.
+/// Where a line of numbers is broken at the latest, as NumPy's `linewidth`.
 const LINE: usize = 75;
 
 /// Values on their way to text.
@@ -19,6 +19,7 @@ pub(crate) struct Picture<'a> {
     dims: &'a [usize],
     edge: Option<usize>,
     style: Style,
+    line: usize,
 }
 
 /// How all numbers of one picture are written.
@@ -68,6 +69,15 @@ impl<'a> Picture<'a> {
             dims,
             edge,
             style,
+            line: LINE,
+        }
+    }
+
+    /// The same on lines that a terminal of this width has room for.
+    pub(crate) fn within(self, width: Option<usize>) -> Self {
+        Self {
+            line: width.map_or(LINE, |w| w.min(LINE)),
+            ..self
         }
     }
 
@@ -139,7 +149,7 @@ impl<'a> Picture<'a> {
                     .map(|v| self.style.text(v))
                     .unwrap_or_default(),
             };
-            if i > 0 && column + 1 + word.len() > LINE {
+            if i > 0 && column + 1 + word.len() > self.line {
                 write!(out, "\n{:indent$}", "")?;
                 column = indent;
             } else if i > 0 {

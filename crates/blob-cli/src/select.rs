@@ -147,6 +147,11 @@ fn nothing(checkpoint: &Checkpoint, pattern: &str) -> Failure {
         "no tensor of {} matches {pattern:?}",
         checkpoint.name()
     ));
+    if std::path::Path::new(pattern).is_file() {
+        return failure.help(format!(
+            "{pattern:?} is a file; this command takes one file, then names of its tensors"
+        ));
+    }
     match nearest(pattern, entries.iter().map(Entry::name)) {
         Some(name) => failure.help(format!("did you mean {name:?}?")),
         None => failure.help(format!(

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use blob_core::Shape;
+
 use crate::Context;
 use crate::args::Show;
 use crate::elements::{Elements, Value, csv_line};
 use crate::failure::{Failure, Status};
 use crate::open::open;
-use crate::output::Out;
 use crate::output::json::{self, Object};
+use crate::output::{Out, Terminal};
 use crate::picture::Picture;
 use crate::select::select_one;
 use crate::slice::{Row, View};
@@ -73,17 +75,36 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
             .map(|s| format!("[{}]", terminal.name(s)))
             .unwrap_or_default();
         let name = format!("{}{slice}", terminal.name(entry.name()));
-        let (dtype, shape) = (shower.elements.dtype(), terminal.shape(entry.shape()));
+        let (dtype, shape) = (
+            shower.elements.dtype(),
+            heading(terminal, entry.shape(), &dims),
+        );
         writeln!(shower.out, "{}  {dtype}  {shape}", terminal.strong(name))?;
         let rows: Box<dyn Iterator<Item = Row>> = if is_cut {
             Box::new(view.corners(EDGE).into_iter())
         } else {
             rows
         };
-        shower.text(rows, &dims, edge, usize::from(args.precision))?;
+        shower.text(
+            rows,
+            &dims,
+            edge,
+            usize::from(args.precision),
+            terminal.width,
+        )?;
     }
     shower.out.flush()?;
     Ok(Status::Yes)
+}
+
+/// The shape of what is shown, and of what it is a part.
+fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
+    match Shape::new(dims) {
+        Ok(part) if part != *whole => {
+            format!("{} of {}", terminal.shape(&part), terminal.shape(whole))
+        }
+        _ => terminal.shape(whole),
+    }
 }
 
 /// Where the values come from and go to.
@@ -184,12 +205,13 @@ impl Shower<'_> {
         dims: &[usize],
         edge: Option<usize>,
         precision: usize,
+        width: Option<usize>,
     ) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         for row in rows {
             self.elements.fetch(row, &mut bytes)?;
         }
         let picture = Picture::new(self.elements.dtype(), &bytes, dims, edge, precision);
-        Ok(picture.print(&mut self.out)?)
+        Ok(picture.within(width).print(&mut self.out)?)
     }
 }

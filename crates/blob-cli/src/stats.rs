@@ -5,6 +5,7 @@ mod json;
 use std::io::Write;
 
 use blob_convert::stats::{Measured, has_axis, measure_all, measure_channels};
+use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error};
 
 use crate::Context;
@@ -233,12 +234,16 @@ impl<'a> Report<'a> {
                 stats.max().map(|s| s.to_string()),
             ),
         };
+        let shape = match channel.and_then(|_| inner(self.per_channel, entry)) {
+            Some(inner) => terminal.shape(&inner),
+            None => terminal.shape(entry.shape()),
+        };
         let mut cells = vec![
             match channel {
                 Some(channel) => format!("{name}[{}]", place(self.per_channel, entry, channel)),
                 None => name.into_owned(),
             },
-            terminal.shape(entry.shape()),
+            shape,
             entry.dtype().map_or("-", |d| d.name()).to_owned(),
             exact(min),
             exact(max),
@@ -306,10 +311,24 @@ impl<'a> Report<'a> {
     }
 }
 
+/// The axis of the channels, counted from the first.
+fn axis_of(axis: Option<i64>, entry: &Entry) -> i64 {
+    let n = entry.shape().num_axes() as i64;
+    axis.map_or(0, |a| if a < 0 { a + n } else { a })
+}
+
+/// The shape of one channel: all axes but its own.
+fn inner(axis: Option<i64>, entry: &Entry) -> Option<Shape> {
+    let mut dims = entry.shape().dims().to_vec();
+    let axis = usize::try_from(axis_of(axis, entry)).ok()?;
+    (axis < dims.len()).then(|| dims.remove(axis))?;
+    Shape::new(&dims).ok()
+}
+
 /// `:,3,:` for channel 3 of axis 1.
 fn place(axis: Option<i64>, entry: &Entry, channel: usize) -> String {
     let n = entry.shape().num_axes() as i64;
-    let axis = axis.map_or(0, |a| if a < 0 { a + n } else { a });
+    let axis = axis_of(axis, entry);
     let parts: Vec<String> = (0..n)
         .map(|i| {
             if i == axis {

@@ -1,0 +1,67 @@
+//! What the help and the manual say beyond commands and options.
+//!
+//! One text for both: `blob --help` ends with the notes, the manual has a section for each, and the environment and files.
+
+/// Title and text of each note.
+pub(crate) const NOTES: [(&str, &str); 5] = [
+    (
+        "FILES",
+        "`blob FILE` is `blob info FILE`. FILE may be `-` for standard input; a file that is called like a command is \
+         reached with `./`. What a file is, its content says, not its name; --from overrides that.",
+    ),
+    (
+        "PATTERNS",
+        "PATTERN selects tensors: a name, a glob whose `*` matches any characters (also `/`), or `#3` for the tensor with \
+         index 3, the first column of `ls`. Names with `@` are given by blob where a file has none of its own, or has one \
+         twice: `@0` is a name and works as one; `#0` counts, whatever the names are.",
+    ),
+    (
+        "NAMES",
+        "In what people and line tools read, a backslash in a name is `\\\\`, and every character that shows nothing or \
+         moves text is spelled out: `\\n`, `\\r`, `\\t`, `\\x1b`, `\\u{200b}`; a space at either end is `\\x20`. So names \
+         that differ print differently, and each can be read back. With --ascii every character outside ASCII is `\\u{…}`. \
+         JSON has the names themselves.",
+    ),
+    (
+        "WIDTH",
+        "On a terminal, tables obey its width: names are cut in the middle, and these columns leave first, in this order. \
+         ls: OFFSET, PIECES, LAYER TYPE, PARAMS, KIND, BYTES. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN. \
+         convert --dry-run: DTYPE, SHAPE, BYTES. formats: WHAT, READ. --wide cuts and leaves out nothing. In a pipe, ls \
+         prints lines for programs and the others print whole tables; --table prints there what a terminal would show.",
+    ),
+    ("EXIT STATUS", EXIT),
+];
+
+const EXIT: &str = "0 yes; 1 the answer is no (a finding of verify, no tensor matched); 2 trouble (usage, a file that is \
+                    broken or cannot be read); 130 interrupted. `verify` exits 1 for a broken file, 2 only for one that \
+                    cannot be read.";
+
+/// The environment variables that are read.
+pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
+    (
+        "COLUMNS",
+        "The width of tables on a terminal and with --table; without it, the terminal's own, else 80.",
+    ),
+    (
+        "NO_COLOR",
+        "If it is not empty, nothing is coloured, unless --color always is given.",
+    ),
+    (
+        "CLICOLOR_FORCE",
+        "If it is set and not 0, output is coloured also in a pipe; CLICOLOR=0 is like NO_COLOR.",
+    ),
+    ("TERM", "dumb means no colour."),
+    (
+        "LC_ALL, LC_CTYPE, LANG",
+        "The first that is set says whether the terminal shows UTF-8; if not, output is as with --ascii.",
+    ),
+];
+
+/// The notes behind `blob --help`.
+pub(crate) fn more() -> String {
+    let title = |t: &str| match t {
+        "EXIT STATUS" => "Exit codes: ".to_owned(),
+        _ => String::new(),
+    };
+    NOTES.map(|(t, text)| title(t) + text).join("\n\n")
+}

@@ -1,0 +1,237 @@
+//! The tool from outside: what helps to use it: help, manual pages, completion in a real bash.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::{blob, data, on_terminal_after, ran, report, tool};
+
+#[test]
+fn help_is_a_command_too() {
+    assert_eq!(blob(&["help"]).out, blob(&["--help"]).out);
+    assert_eq!(blob(&["help", "ls"]).out, blob(&["ls", "--help"]).out);
+    assert!(blob(&["help", "ls"]).out.contains("Usage: blob ls"));
+    let two = blob(&["ls", "caffe/net/v1.caffemodel", "caffe/net/v0.caffemodel"]);
+    assert!(
+        two.code == Some(1) && two.err.contains("this command takes one file"),
+        "{two:?}"
+    );
+}
+
+#[test]
+fn every_option_of_every_manual_page_is_described() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(
+        blob(&["man", "-o", folder.path().to_str().unwrap()]).code,
+        Some(0)
+    );
+    let mut pages = 0;
+    for page in fs::read_dir(folder.path()).unwrap() {
+        let path = page.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        for section in [
+            "NAME",
+            "SYNOPSIS",
+            "DESCRIPTION",
+            "OPTIONS",
+            "\"EXIT STATUS\"",
+            "ENVIRONMENT",
+            "\"SEE ALSO\"",
+        ] {
+            let bare = section.trim_matches('"');
+            let has = |s: &str| text.lines().any(|line| line == format!(".SH {s}"));
+            assert!(has(section) || has(bare), "{name} has no {section}");
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (i, line) in lines.iter().enumerate().filter(|(_, line)| **line == ".TP") {
+            let body = lines.get(i + 2).copied().unwrap_or_default();
+            assert!(
+                body.len() > 5 && !body.starts_with(".TP"),
+                "{name}, line {i}: {line} {}",
+                lines[i + 1]
+            );
+        }
+        let command = name.strip_prefix("blob-").unwrap_or("");
+        let help = if command.is_empty() {
+            blob(&["--help"])
+        } else {
+            blob(&[command, "--help"])
+        }
+        .out;
+        for flag in help
+            .split_whitespace()
+            .filter(|word| word.starts_with("--") && word.len() > 4)
+        {
+            let flag = flag
+                .trim_end_matches(|c: char| !c.is_ascii_lowercase())
+                .replace('-', "\\-");
+            assert!(text.contains(&flag), "{name} does not say {flag}");
+        }
+        assert_eq!(
+            help.starts_with("Examples:"),
+            text.contains(".SH EXAMPLES"),
+            "{name}"
+        );
+        pages += 1;
+    }
+    assert_eq!(pages, 11);
+    let ls = fs::read_to_string(folder.path().join("blob-ls.1")).unwrap();
+    assert!(ls.contains("[PATTERN]..."), "{ls}");
+    shown_without_warnings(folder.path());
+}
+
+fn shown_without_warnings(folder: &std::path::Path) {
+    if Command::new("man").arg("--version").output().is_err() {
+        return report("NOT TESTED: how manual pages are shown (no `man`)");
+    }
+    for page in fs::read_dir(folder).unwrap() {
+        let mut man = Command::new("man");
+        man.env("LC_ALL", "C.UTF-8")
+            .env("MANWIDTH", "80")
+            .args(["--warnings", "-l"])
+            .arg(page.unwrap().path());
+        let shown = ran(man, b"");
+        assert!(
+            shown.code == Some(0) && shown.err.is_empty() && shown.out.contains("NAME"),
+            "{shown:?}"
+        );
+    }
+}
+
+/// What bash offers for the last word of a line; none where it goes on to files by itself.
+fn offered(words: &[&str], typed: &str) -> Vec<String> {
+    let script = format!(
+        "source <('{0}' completions bash); COMP_LINE=$1; COMP_POINT=${{#1}}; shift; COMP_WORDS=(\"$@\"); \
+         COMP_CWORD=$(($# - 1)); _blob '{0}' \"${{!#}}\" x; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        tool().display()
+    );
+    let mut bash = Command::new("bash");
+    bash.current_dir(data(""))
+        .args(["--norc", "-c", &script, "bash", typed])
+        .args(words);
+    let ran = ran(bash, b"");
+    assert_eq!(ran.err, "", "{typed}");
+    ran.out
+        .lines()
+        .filter(|l| !l.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn bash_completes_files_then_tensors() {
+    if Command::new("bash").arg("--version").output().is_err() {
+        return report("NOT TESTED: completion (no bash)");
+    }
+    for typed in [
+        "blob ls ",
+        "blob ls caf",
+        "blob info x ",
+        "blob show ",
+        "blob convert a -o ",
+    ] {
+        let words: Vec<&str> = typed.split(' ').collect();
+        assert_eq!(offered(&words, typed), [""; 0], "{typed}: bash's own files");
+    }
+    let net = "caffe/net/v1.caffemodel";
+    let show = format!("blob show {net} conv");
+    assert_eq!(
+        offered(&["blob", "show", net, "conv"], &show),
+        ["conv1/0", "conv1/1"]
+    );
+    assert_eq!(
+        offered(&["blob", "ls", net, ""], &format!("blob ls {net} ")).len(),
+        4
+    );
+    assert_eq!(
+        offered(&["blob", "ls", net, "no"], &format!("blob ls {net} no")),
+        [""; 0]
+    );
+    assert!(offered(&["blob", "ls", "-"], "blob ls -").contains(&"--tree".to_owned()));
+    assert_eq!(offered(&["blob", "sta"], "blob sta"), ["stats"]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("with colons.safetensors");
+    let header = br#"{"arg:fc w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"arg:fc2":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
+    fs::write(
+        &path,
+        [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0]].concat(),
+    )
+    .unwrap();
+    let path = path.to_str().unwrap().replace(' ', "\\ ");
+    // Bash breaks words at colons, and puts in only what stands behind the last one.
+    let typed = format!("blob ls {path} arg:f");
+    assert_eq!(
+        offered(&["blob", "ls", &path, "arg", ":", "f"], &typed),
+        ["fc\\ w", "fc2"]
+    );
+    let broken = "blob ls caffe/net/truncated.caffemodel c";
+    assert_eq!(
+        offered(
+            &["blob", "ls", "caffe/net/truncated.caffemodel", "c"],
+            broken
+        ),
+        [""; 0]
+    );
+}
+
+/// A tab in an interactive bash, on a terminal.
+#[test]
+fn a_tab_completes_in_an_interactive_bash() {
+    let line = format!(
+        "source <('{0}' completions bash); alias blob='{0}'; blob() {{ '{0}' \"$@\"; }}\n",
+        tool().display()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let rc = folder.path().join("rc");
+    let path = format!(
+        "PATH={}:$PATH\nPS1='> '\n",
+        tool().parent().unwrap().display()
+    );
+    fs::write(
+        &rc,
+        format!("{path}{}", line.replace("alias blob=", "alias unused=")),
+    )
+    .unwrap();
+    let mut script = Command::new("script");
+    let bash = format!("bash --noprofile --rcfile '{}' -i", rc.display());
+    script
+        .current_dir(data(""))
+        .env("TERM", "dumb")
+        .env("LC_ALL", "C.UTF-8")
+        .args(["-qec", &bash, "/dev/null"]);
+    if Command::new("script").arg("--version").output().is_err() {
+        return report("NOT TESTED: completion in an interactive bash (no `script`)");
+    }
+    let typed = b"blob ls caffe/net/v1.caf\tip/\t0\nexit\n";
+    let shown = ran(script, typed);
+    assert!(shown.out.contains("ip/0  "), "{shown:?}");
+}
+
+/// A bar that stands when a signal comes is wiped before the last word.
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_no_half_bar() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("zeros.npy");
+    let header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1073741824,), }";
+    let mut bytes = header.to_vec();
+    bytes.resize(127, b' ');
+    bytes.push(b'\n');
+    fs::write(&source, &bytes).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&source).unwrap();
+    file.set_len(128 + (4 << 30)).unwrap();
+    let first = "(sleep 1.5; kill -INT $$) & true";
+    let Some(shown) = on_terminal_after(
+        first,
+        80,
+        &format!("stats '{}'", source.display()),
+        &[("NO_COLOR", "1")],
+    ) else {
+        return report("NOT TESTED: a signal on a terminal (no `script`)");
+    };
+    let (before, last) = shown
+        .rsplit_once("\x1b[2K")
+        .unwrap_or_else(|| panic!("no bar in {shown:?}"));
+    assert!(before.contains("of 4.00 GiB"), "{shown:?}");
+    assert_eq!(last, "interrupted\n", "{shown:?}");
+}
