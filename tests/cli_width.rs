@@ -83,7 +83,7 @@ fn no_line_is_wider_than_the_terminal() {
             .all(|line| columns(line) <= 40),
         "{shown}"
     );
-    assert!(shown.contains("arg:rf_c2…_bn_gamma"), "{shown}");
+    assert!(shown.contains("arg:rf_c2_la…al_bn_gamma"), "{shown}");
     let wide = on_terminal(60, &format!("ls --wide {long}"), &[]).unwrap();
     assert!(
         wide.contains("arg:rf_c2_lateral_bn_gamma") && wide.contains("OFFSET"),

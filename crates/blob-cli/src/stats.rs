@@ -256,14 +256,11 @@ impl<'a> Report<'a> {
             units::grouped(stats.inf()),
         ];
         if self.has_histogram {
-            let left_out = match stats.nan() + stats.inf() {
-                0 => String::new(),
-                n => format!(" and {} not finite", units::grouped(n)),
-            };
+            // Of the finite values; the columns before it count the others.
             let bars = measured
                 .histogram()
                 .map(|h| bars(h.counts(), terminal.ascii));
-            cells.push(bars.map_or("-".to_owned(), |bars| bars + &left_out));
+            cells.push(bars.unwrap_or_else(|| "-".to_owned()));
         }
         Ok(self.table.row(&mut self.out, cells)?)
     }
