@@ -245,51 +245,6 @@ fn a_tensor_is_extracted_in_each_format() {
 }
 
 #[test]
-fn completions_and_manuals_know_every_command() {
-    let commands = [
-        "info",
-        "ls",
-        "show",
-        "stats",
-        "verify",
-        "convert",
-        "extract",
-        "formats",
-        "completions",
-        "man",
-    ];
-    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = blob(&["completions", shell]);
-        assert_eq!(script.code, Some(0));
-        // bash asks the tool.
-        let offered = match shell {
-            "bash" => blob(&["__complete", "blob ", ""]),
-            _ => script,
-        };
-        assert!(commands.iter().all(|c| offered.out.contains(c)), "{shell}");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(
-        blob(&["man", "-o", folder.path().to_str().unwrap()]).code,
-        Some(0)
-    );
-    for name in commands
-        .iter()
-        .map(|c| format!("blob-{c}.1"))
-        .chain(["blob.1".to_owned()])
-    {
-        let page = fs::read_to_string(folder.path().join(&name)).unwrap();
-        assert!(page.contains(".SH NAME"), "{name}");
-    }
-    assert!(blob(&["man"]).out.contains(".TH blob 1"));
-    let formats = blob(&["formats", "--json"]);
-    assert_eq!(
-        formats.json()[0]["formats"].as_array().map(Vec::len),
-        Some(blob_io::Format::ALL.len())
-    );
-}
-
-#[test]
 fn receipts_do_not_grow_from_conversion_to_conversion() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |i: usize| {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use blob_core::Shape;
+use blob_io::Entry;
 
 use crate::Context;
 use crate::args::Show;
@@ -69,14 +70,9 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         let is_cut = args.head.is_none() && !args.full && view.count() > THRESHOLD;
         let edge = is_cut.then_some(EDGE);
         let terminal = &context.terminal;
-        let slice = args
-            .slice
-            .as_deref()
-            .map(|s| format!("[{}]", terminal.name(s)))
-            .unwrap_or_default();
-        let name = format!("{}{slice}", terminal.name(entry.name()));
-        let (dtype, shape) = (
-            shower.elements.dtype(),
+        let dtype = shower.elements.dtype();
+        let (name, shape) = (
+            title(args, entry, terminal),
             heading(terminal, entry.shape(), &dims),
         );
         writeln!(shower.out, "{}  {dtype}  {shape}", terminal.strong(name))?;
@@ -95,6 +91,17 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     }
     shower.out.flush()?;
     Ok(Status::Yes)
+}
+
+/// `conv1/0[0,:3]`: the tensor and what of it was asked for.
+fn title(args: &Show, entry: &Entry, terminal: &Terminal) -> String {
+    let slice = args.slice.as_deref();
+    let slice = slice.map(|s| format!("[{}]", terminal.name(s)));
+    format!(
+        "{}{}",
+        terminal.name(entry.name()),
+        slice.unwrap_or_default()
+    )
 }
 
 /// The shape of what is shown, and of what it is a part.
