@@ -131,10 +131,12 @@ impl<Q> Uses<Q> {
         self.entries.len()
     }
 
-    /// The queue that has been here longest of those under whose entry nothing more is launched.
-    pub(crate) fn oldest_past(&self) -> Option<&Q> {
-        let past = self.entries.iter().find(|entry| entry.live.is_empty());
-        past.map(|entry| &entry.queue)
+    /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be launched
+    /// are passed over.
+    pub(crate) fn oldest_past(&self, most: usize) -> impl Iterator<Item = &Q> {
+        let past = self.entries.iter().filter(|entry| entry.live.is_empty());
+        let too_many = self.len().saturating_sub(most);
+        past.take(too_many).map(|entry| &entry.queue)
     }
 
     /// After any change: what was inserted, or cut in two, must not grow without end, and spent entries go.

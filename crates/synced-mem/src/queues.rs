@@ -50,34 +50,41 @@ impl State {
         !self.replicas.is_bounded()
             || self.retired.len() > MOST_RETIRED
             || !self.leaving.is_empty()
-            || self.crowded_uses().is_some()
+            || self.crowd().next().is_some()
     }
 
-    /// The uses of a device's copy that have too many entries, if some could go.
-    fn crowded_uses(&self) -> Option<&Line> {
-        let mut copies = self.devices.iter().filter(|_| self.has_guards);
-        let crowded = copies.find(|copy| copy.uses.len() > MOST_USERS);
-        crowded.and_then(|copy| copy.uses.oldest_past())
+    /// The oldest users of the device copies that have too many, of those that could go.
+    fn crowd(&self) -> impl Iterator<Item = &Line> {
+        let copies = self.devices.iter().filter(|_| self.has_guards);
+        copies.flat_map(|copy| copy.uses.oldest_past(MOST_USERS))
     }
 
     /// Stops for the oldest users of device copies that have too many.
     pub(crate) fn settle_users(&mut self) -> Result<(), Stop> {
-        match self.crowded_uses() {
-            Some(line) => Stop::unless_waited(None, vec![line.clone()]),
-            None => Ok(()),
-        }
+        self.wait_at_first(self.crowd().cloned().collect())
     }
 
     /// Stops for the queues that use the oldest retired copies, where these are too many: nobody may ever synchronise
     /// these queues through this memory again, and batch after batch would pile up.
     pub(crate) fn settle_retired(&mut self) -> Result<(), Stop> {
         self.sweep();
-        match self.retired.first() {
-            Some(oldest) if self.retired.len() > MOST_RETIRED => {
-                Stop::unless_waited(None, oldest.uses.queues())
-            }
-            _ => Ok(()),
+        let too_many = self.retired.len().saturating_sub(MOST_RETIRED);
+        let oldest = self.retired.iter().take(too_many);
+        self.wait_at_first(oldest.flat_map(|copy| copy.uses.queues()).collect())
+    }
+
+    /// Stops for these queues, but only the first time: other threads may add users for as long as this one waits.
+    pub(crate) fn wait_at_first(&self, queues: Vec<Line>) -> Result<(), Stop> {
+        if !self.waits.waited.is_empty() {
+            return Ok(());
         }
+        let mut each = Vec::with_capacity(queues.len());
+        for line in queues {
+            if !each.contains(&line) {
+                each.push(line);
+            }
+        }
+        Stop::unless_waited(None, each)
     }
 
     /// Frees the retired copies that no queue uses any more.

@@ -248,7 +248,9 @@ impl SharedMem {
     pub fn shrink(&self) {
         for line in self.inner.with(State::shrink) {
             // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self.inner.act(|state| state.wait_once(&line));
+            let _ = self
+                .inner
+                .act(|state| state.wait_at_first(vec![line.clone()]));
         }
         // What has no valid byte any more is given back last, like after every operation.
         let _ = self.inner.act(|_| Ok(()));

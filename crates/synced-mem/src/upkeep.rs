@@ -82,7 +82,7 @@ impl SyncedMem {
         self.reset_fast();
         for line in self.with_mut(State::shrink) {
             // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self.act_mut(|_| Ok(()), |state| state.wait_once(&line));
+            let _ = self.act_mut(|_| Ok(()), |state| state.wait_at_first(vec![line.clone()]));
         }
         // What has no valid byte any more is given back last, like after every operation.
         let _ = self.act_mut(|_| Ok(()), |_| Ok(()));
@@ -139,10 +139,18 @@ impl State {
             self.bring(HOST, range, None)?;
         }
         // The device's copy is the way back if a transfer fails, so it goes only when the bytes have arrived.
-        self.settle_others(slot, range)?;
+        self.settle_held(slot, range)?;
         self.replicas.give_up(slot, range);
         self.free_if_stale(slot);
         Ok(())
+    }
+
+    /// Stops until what a copy holds of `range` has arrived in the others that hold it. Not for what it does not hold:
+    /// other threads may go on writing that elsewhere.
+    fn settle_held(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+        let held: Vec<_> = self.replicas.valid(slot).within(range).collect();
+        held.iter()
+            .try_for_each(|held| self.settle_others(slot, held))
     }
 
     fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Stop> {
@@ -154,7 +162,7 @@ impl State {
             self.move_to_some_device(&alone)?;
         }
         for slot in [HOST, FIXED] {
-            self.settle_others(slot, range)?;
+            self.settle_held(slot, range)?;
         }
         // What an upload may still read is kept until its queue has been synchronised (`retire`).
         for slot in [HOST, FIXED] {
@@ -221,14 +229,6 @@ impl State {
         }
         let retired = self.retired.iter();
         retired.flat_map(|copy| copy.uses.queues()).collect()
-    }
-
-    /// Stops for a queue, but only the first time.
-    pub(crate) fn wait_once(&self, line: &Line) -> Result<(), Stop> {
-        match self.waits.waited.is_empty() {
-            true => Stop::unless_waited(None, vec![line.clone()]),
-            false => Ok(()),
-        }
     }
 
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {

@@ -878,7 +878,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "upkeep: a copy on its way counts as there",
         file: "crates/synced-mem/src/upkeep.rs",
-        old: r#"        self.settle_others(slot, range)?;
+        old: r#"        self.settle_held(slot, range)?;
         self.replicas.give_up(slot, range);"#,
         new: "        self.replicas.give_up(slot, range);",
         test: &[
@@ -905,8 +905,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "queues: queues that only read pile up",
         file: "crates/synced-mem/src/queues.rs",
-        old: "copy.uses.len() > MOST_USERS",
-        new: "copy.uses.len() > usize::MAX - 1",
+        old: "oldest_past(MOST_USERS)",
+        new: "oldest_past(usize::MAX)",
         test: &[
             "-p",
             "synced-mem",
@@ -918,14 +918,53 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "queues: retired buffers pile up",
         file: "crates/synced-mem/src/queues.rs",
-        old: "if self.retired.len() > MOST_RETIRED => {",
-        new: "if self.retired.len() > usize::MAX - 1 => {",
+        old: "self.retired.len().saturating_sub(MOST_RETIRED)",
+        new: "self.retired.len().saturating_sub(usize::MAX)",
         test: &[
             "-p",
             "synced-mem",
             "--test",
             "review",
             "adopted_batches_do_not_pile_up",
+        ],
+    },
+    Mutant {
+        name: "ordering: what is enqueued after a wait counts as waited for",
+        file: "crates/synced-mem/src/ordering.rs",
+        old: "entry.is_of(by, access) && entry.last == clock.now()",
+        new: "entry.is_of(by, access) && !clock.parts(entry.last)",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "waiting",
+            "an_upload_waits_for_the_download",
+        ],
+    },
+    Mutant {
+        name: "queues: whoever comes meanwhile is waited for too",
+        file: "crates/synced-mem/src/queues.rs",
+        old: "if !self.waits.waited.is_empty() {",
+        new: "if false {",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "busy",
+            "are_left_to_the_next_call",
+        ],
+    },
+    Mutant {
+        name: "upkeep: an eviction waits for bytes that stay",
+        file: "crates/synced-mem/src/upkeep.rs",
+        old: "= self.replicas.valid(slot).within(range).collect();",
+        new: "= vec![range.clone()];",
+        test: &[
+            "-p",
+            "synced-mem",
+            "--test",
+            "busy",
+            "an_eviction_does_not_wait",
         ],
     },
     Mutant {
@@ -1075,7 +1114,7 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "upkeep: the host goes before its uploads are made",
         file: "crates/synced-mem/src/upkeep.rs",
-        old: "            self.settle_others(slot, range)?;\n        }\n        // What",
+        old: "            self.settle_held(slot, range)?;\n        }\n        // What",
         new: "        }\n        // What",
         test: &[
             "-p",
