@@ -46,6 +46,7 @@ fn info_in_json_has_the_documented_fields() {
         "format",
         "dialect",
         "file_bytes",
+        "gzip_bytes",
         "tensors",
         "parameters",
         "tensor_bytes",

@@ -21,6 +21,7 @@ mod convert;
 mod element;
 mod element_neoml;
 mod folder;
+mod gzip;
 mod hostile;
 mod kinds;
 mod limits;

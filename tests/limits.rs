@@ -40,7 +40,7 @@ fn hostile_top_levels_of_a_net_are_refused() {
     }
     for (bytes, what) in [
         (preceded_by(b"\xEF\xBB\xBF"), "wire type"),
-        (preceded_by(b"\x1F\x8B\x08\x00"), "a gzip file"),
+        (preceded_by(b"\x1F\x8B\x01\x00"), "a gzip file"),
         (preceded_by(b"\x89HDF\r\n\x1A\n"), "HDF5"),
         (b"<!DOCTYPE html><html>404</html>".to_vec(), "an HTML page"),
         (

@@ -76,6 +76,9 @@ pub(crate) struct Global {
     /// The most bytes to inflate, reorder or expand for one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_alloc: Option<u64>,
+    /// The most bytes of a pipe, or of what a gzip file unpacks to, to keep in the temporary folder [default: 4GiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
+    pub(crate) max_spool: Option<u64>,
     /// The most arrays a file may list [default: 1048576]
     #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     pub(crate) max_arrays: Option<u64>,

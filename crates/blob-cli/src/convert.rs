@@ -235,7 +235,7 @@ fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
         .with("to", plan.to().name())
         .with("dry_run", args.dry_run)
         .with("tensors", plan.tensors().len())
-        .with("bytes_in", checkpoint.file_len())
+        .with("bytes_in", checkpoint.stored().len())
         .with("changes", changed.collect::<Vec<_>>())
         .with("left_out", left_out.collect::<Vec<_>>())
         .with("warnings", warnings(checkpoint))

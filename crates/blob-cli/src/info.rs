@@ -111,14 +111,9 @@ impl<'a> Facts<'a> {
             terminal.text(&kind_of(checkpoint))
         )?;
         let mut line = |key: &str, value: String| fact(terminal, out, key, &value);
-        let len = checkpoint.file_len();
-        line(
-            "size",
-            match len {
-                0..1024 => units::plural(len, "byte"),
-                _ => format!("{} ({})", units::bytes(len), units::plural(len, "byte")),
-            },
-        )?;
+        for (key, value) in sizes(checkpoint) {
+            line(key, value)?;
+        }
         line("tensors", self.tensors_text())?;
         line(
             "parameters",
@@ -205,11 +200,13 @@ impl<'a> Facts<'a> {
         let largest = self.largest.map(|e| {
             json!({"name": e.name(), "dtype": e.dtype().map(DType::name).or(e.foreign_dtype()), "shape": e.shape().dims(), "bytes": e.byte_len()})
         });
+        let gzip = checkpoint.is_gzip().then(|| checkpoint.stored().len());
         Object::of("blob.info/1")
             .with("file", checkpoint.name())
             .with("format", checkpoint.format().name())
             .with("dialect", checkpoint.dialect())
             .with("file_bytes", checkpoint.file_len())
+            .with("gzip_bytes", gzip)
             .with("tensors", self.tensors)
             .with("parameters", self.parameters)
             .with("tensor_bytes", self.bytes)
@@ -253,15 +250,32 @@ fn errors(checkpoint: &Checkpoint) -> Vec<Value> {
     errors.map(|problem| json::error(&problem)).collect()
 }
 
+/// The size of what was read, and of the gzip file that it was in.
+fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
+    let len = checkpoint.file_len();
+    let size = match len {
+        0..1024 => units::plural(len, "byte"),
+        _ => format!("{} ({})", units::bytes(len), units::plural(len, "byte")),
+    };
+    let mut all = vec![("size", size)];
+    if checkpoint.is_gzip() {
+        let stored = units::bytes(checkpoint.stored().len());
+        let of = "the size and all offsets are those of what it unpacks to";
+        all.push(("gzip", format!("{stored} as stored; {of}")));
+    }
+    all
+}
+
 fn is_parameter(entry: &Entry) -> bool {
     matches!(entry.kind(), Kind::Data | Kind::Values) && entry.byte_len() > 0
 }
 
 /// The format and its dialect: `Caffe NetParameter, V2 layers`.
 pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
-    let title = checkpoint.format().title();
+    let gzip = if checkpoint.is_gzip() { "gzip of " } else { "" };
+    let title = format!("{gzip}{}", checkpoint.format().title());
     match checkpoint.dialect() {
-        "" => title.to_owned(),
+        "" => title,
         dialect => format!("{title}, {}", tame(dialect)),
     }
 }

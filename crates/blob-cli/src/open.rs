@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, Limits, OpenOptions, spool};
+use blob_io::{Checkpoint, Error, Limits, OpenOptions};
 
 use crate::args::Global;
 
@@ -16,20 +16,17 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if let Some(n) = global.max_arrays {
         limits = limits.max_arrays(n);
     }
+    if let Some(bytes) = global.max_spool {
+        limits = limits.max_spool(bytes);
+    }
     let mut options = OpenOptions::new().limits(limits);
     if let Some(format) = global.from {
         options = options.from(format);
     }
-    if path != Path::new("-") {
-        return options.open(path);
+    match path == Path::new("-") {
+        true => options.open_stream(name(path), io::stdin().lock()),
+        false => options.open(path),
     }
-    let name = name(path);
-    let source = spool(io::stdin().lock()).map_err(|source| Error::Io {
-        file: name.clone(),
-        action: "read".to_owned(),
-        source,
-    })?;
-    options.open_source(name, source)
 }
 
 /// How messages and JSON call the file that an argument names.

@@ -200,7 +200,7 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
         work += payload(checkpoint);
     }
     if args.sha256.is_some() {
-        work += checkpoint.file_len();
+        work += checkpoint.stored().len();
     }
     if let Some(other) = other {
         work += payload(checkpoint) + payload(other);

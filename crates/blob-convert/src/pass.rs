@@ -50,7 +50,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The source's size in bytes.
+    /// The source's size in bytes, as it is stored.
     #[must_use]
     pub fn bytes_in(&self) -> u64 {
         self.bytes_in
@@ -105,7 +105,7 @@ pub fn run(
         Target::Stdout => job.pipe(Output::stdout())?,
     };
     Ok(Summary {
-        bytes_in: checkpoint.file_len(),
+        bytes_in: checkpoint.stored().len(),
         bytes_out,
         digests,
     })
@@ -232,21 +232,23 @@ impl Job<'_> {
         self.checkpoint.stream(entry, PIECE, &mut watched)
     }
 
-    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256.
+    /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of the
+    /// file as it is stored: a gzip file is read once more for them.
     fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
         let source = self.checkpoint.source();
         let pieces = source.len().div_ceil(PIECE as u64);
-        let hashed = Streams::new(vec![source.len()]);
+        let stored = self.checkpoint.stored();
+        let hashed = Streams::new(vec![stored.len()]);
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let work = || {
             let done = self.pieces(&next, &failed, &hashed, write);
             failed.fetch_or(done.is_err(), Ordering::Relaxed);
             done
         };
-        let sha256 = || hash::sha256(source, |source, at, buf| self.read(source, at, buf));
+        let sha256 = || hash::sha256(stored, |source, at, buf| self.read(source, at, buf));
         let wanted = self.plan.receipt.sha256;
         let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
         let (parts, sha256) = thread::scope(|scope| {
@@ -259,6 +261,9 @@ impl Job<'_> {
             (parts, sha256)
         });
         parts.into_iter().collect::<Result<(), Error>>()?;
+        if self.checkpoint.is_gzip() {
+            self.hash_stored(&hashed)?;
+        }
         Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
     }
 
@@ -286,9 +291,22 @@ impl Job<'_> {
             }
             let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
             self.read(source, at, bytes)?;
-            hashed.put(0, at, bytes);
+            if !self.checkpoint.is_gzip() {
+                hashed.put(0, at, bytes);
+            }
             write(at, bytes)?;
             self.watch.advanced(bytes.len() as u64);
+        }
+        Ok(())
+    }
+
+    fn hash_stored(self, hashed: &Streams) -> Result<(), Error> {
+        let stored = self.checkpoint.stored();
+        let mut buf = vec![0; stored.len().min(PIECE as u64) as usize];
+        for at in (0..stored.len()).step_by(PIECE) {
+            let bytes = &mut buf[..(stored.len() - at).min(PIECE as u64) as usize];
+            self.read(stored, at, bytes)?;
+            hashed.put(0, at, bytes);
         }
         Ok(())
     }

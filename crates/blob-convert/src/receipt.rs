@@ -52,7 +52,12 @@ impl Receipt {
             .map_or(checkpoint.name().into(), |n| n.to_string_lossy());
         let mut source = Map::new();
         source.insert("name".into(), json!(name));
-        source.insert("bytes".into(), json!(checkpoint.file_len()));
+        source.insert("bytes".into(), json!(checkpoint.stored().len()));
+        if checkpoint.is_gzip() {
+            // Length and digests are the gzip file's own; places in the warnings are those of what it unpacks to.
+            source.insert("compression".into(), json!("gzip"));
+            source.insert("unpacked_bytes".into(), json!(checkpoint.file_len()));
+        }
         source.insert("format".into(), json!(checkpoint.format().name()));
         source.insert("dialect".into(), json!(checkpoint.dialect()));
         let metadata: Map<String, Value> = checkpoint

@@ -213,12 +213,12 @@ pub fn finite(
     }
 }
 
-/// The SHA-256 of the file's bytes, in lower-case hexadecimal.
+/// The SHA-256 of the file's bytes as they are stored, also of a gzip file's, in lower-case hexadecimal.
 ///
 /// # Errors
 /// As [`arrays`].
 pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
-    hash::sha256(checkpoint.source(), |source, offset, buf| {
+    hash::sha256(checkpoint.stored(), |source, offset, buf| {
         if watch.cancelled() {
             return Err(Error::Interrupted);
         }

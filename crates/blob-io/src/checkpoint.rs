@@ -32,6 +32,8 @@ pub struct Checkpoint {
     positions: usize,
     limits: Limits,
     input: Input,
+    /// The gzip file that `input` was unpacked from.
+    packed: Option<Input>,
 }
 
 impl Checkpoint {
@@ -101,7 +103,7 @@ impl Checkpoint {
         self.positions
     }
 
-    /// The file's size in bytes.
+    /// The file's size in bytes; of a gzip file, the size of what it unpacks to.
     #[must_use]
     pub fn file_len(&self) -> u64 {
         self.input.len()
@@ -110,13 +112,26 @@ impl Checkpoint {
     /// How many bytes have been read from the source so far.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
-        self.input.bytes_read()
+        let packed = self.packed.as_ref().map_or(0, Input::bytes_read);
+        self.input.bytes_read() + packed
     }
 
-    /// The bytes of the file as they are, for a pass over all of them.
+    /// The bytes that all offsets count, for a pass over all of them: the file's, or what a gzip file unpacks to.
     #[must_use]
     pub fn source(&self) -> &dyn Source {
         &self.input
+    }
+
+    /// The bytes of the file as they are stored, for its size and its digest: also of a gzip file.
+    #[must_use]
+    pub fn stored(&self) -> &dyn Source {
+        self.packed.as_ref().unwrap_or(&self.input)
+    }
+
+    /// Whether the file is a gzip file, and [`Checkpoint::source`] what it unpacks to.
+    #[must_use]
+    pub fn is_gzip(&self) -> bool {
+        self.packed.is_some()
     }
 
     /// The limits that the file was opened with.

@@ -43,7 +43,7 @@ impl Fault {
         match self.what {
             What::Truncated { .. } => Reason::Truncated,
             What::Limit { .. } => Reason::Limit,
-            What::Checksum { .. } => Reason::Checksum,
+            What::Checksum { .. } | What::Trailer { .. } => Reason::Checksum,
             What::Unsupported { .. } | What::Foreign { .. } => Reason::Unsupported,
             _ => Reason::Malformed,
         }
@@ -114,6 +114,12 @@ pub(crate) enum What {
     },
     /// A checksum that the file has of its bytes is another than theirs.
     Checksum { expected: u32, found: u32 },
+    /// A checksum or a length beside compressed bytes is another than theirs.
+    Trailer {
+        field: &'static str,
+        expected: u32,
+        found: u32,
+    },
     /// Sound, and of a kind that is not read.
     Unsupported {
         expected: &'static str,
@@ -244,6 +250,11 @@ impl fmt::Display for What {
                 "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"
             ),
             Self::Foreign { name, bytes } => write!(f, "dtype {name}, {bytes} bytes"),
+            Self::Trailer {
+                field,
+                expected,
+                found,
+            } => write!(f, "{field}: expected {expected:#010x}, found {found:#010x}"),
             Self::Unsupported { expected, found } | Self::Words { expected, found } => {
                 write!(f, "expected {expected}, found {found}")
             }

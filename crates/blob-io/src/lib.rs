@@ -29,6 +29,7 @@ mod filenames;
 mod folder;
 mod foreign;
 mod format;
+mod gunzip;
 mod layout;
 mod limits;
 mod literal;
@@ -44,6 +45,7 @@ mod safetensors;
 mod sniff;
 #[cfg_attr(feature = "mmap", allow(unsafe_code))]
 mod source;
+mod spool;
 mod warning;
 mod write;
 
@@ -59,6 +61,6 @@ pub use output::{Output, OutputDir};
 pub use reason::Reason;
 #[cfg(feature = "mmap")]
 pub use source::Mmap;
-pub use source::{Bytes, FileSource, Source, spool};
+pub use source::{Bytes, FileSource, Source};
 pub use warning::Warning;
 pub use write::write_tensors;

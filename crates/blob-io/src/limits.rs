@@ -11,10 +11,12 @@ pub struct Limits {
     pub(crate) max_alloc: u64,
     pub(crate) max_name: u64,
     pub(crate) max_names: u64,
+    pub(crate) max_spool: u64,
 }
 
 impl Default for Limits {
-    /// 1,048,576 arrays, 65,536 segments an array, 1 GiB of inflated or densified data, names of 64 KiB and
+    /// 1,048,576 arrays, 65,536 segments an array, 1 GiB of inflated or densified data, streams and unpacked gzip
+    /// files of 4 GiB (twice the longest protobuf message, and so the longest file of Caffe's), names of 64 KiB and
     /// 16 bytes an array beyond a first 8 MiB, 8 axes an array beyond a first 524,288.
     fn default() -> Self {
         Self {
@@ -23,6 +25,7 @@ impl Default for Limits {
             max_alloc: 1 << 30,
             max_name: 1 << 16,
             max_names: 8 << 20,
+            max_spool: 4 << 30,
         }
     }
 }
@@ -39,6 +42,14 @@ impl Limits {
     #[must_use]
     pub fn max_alloc(mut self, bytes: u64) -> Self {
         self.max_alloc = bytes;
+        self
+    }
+
+    /// At most `bytes` bytes of a stream are kept, and as many of what a gzip file unpacks to (`--max-spool`): the first
+    /// 8 MiB in memory, more in the temporary folder.
+    #[must_use]
+    pub fn max_spool(mut self, bytes: u64) -> Self {
+        self.max_spool = bytes;
         self
     }
 

@@ -4,13 +4,14 @@
 
 use crate::caffe;
 use crate::cursor::Cursor;
-use crate::error::{Fault, Stop};
+use crate::error::{Error, Fault, Stop};
 use crate::foreign;
 use crate::format::Format;
+use crate::gunzip;
 use crate::mxnet;
 use crate::names::Gather;
 use crate::reason::Reason;
-use crate::source::Source;
+use crate::source::{Bytes, Source};
 use crate::{npy, npz, safetensors};
 
 /// Why a file was not read: broken (with the layer concerned), or something else (with what to do).
@@ -18,6 +19,20 @@ use crate::{npy, npz, safetensors};
 pub(crate) enum Refusal {
     Stop(Stop, Option<String>),
     Other(Reason, String, Option<&'static str>),
+}
+
+impl Refusal {
+    pub(crate) fn into_error(self, file: &str) -> Error {
+        match self {
+            Self::Stop(stop, subject) => stop.into_error(file, subject),
+            Self::Other(reason, what, help) => Error::NotTensors {
+                file: file.to_owned(),
+                reason,
+                what,
+                help,
+            },
+        }
+    }
 }
 
 impl From<Stop> for Refusal {
@@ -94,6 +109,29 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
         Some(format) => Ok(format),
         None => Err(foreign::unknown(&head)),
     }
+}
+
+/// Why a long stream is no tensor file, where its beginning alone says so: its end need not be waited for, and may never
+/// come.
+pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<Refusal> {
+    let head = &begin[..begin.len().min(HEAD as usize)];
+    if magic(head).is_some() || gunzip::is_gzip(head) {
+        return None;
+    }
+    let extension = extension(name);
+    let hint = extension.as_deref().and_then(Format::from_extension);
+    let is_text = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E);
+    if begin.iter().all(is_text) {
+        return Some(foreign::unknown(head));
+    }
+    let named = foreign::name(head, begin.len() as u64, extension.as_deref());
+    named.or_else(|| {
+        // A name that promises one of Caffe's messages lets the reader say what is wrong, unless it breaks at once.
+        let part = if hint.is_some() { &head[..1] } else { begin };
+        let source = Bytes::new(part.to_vec());
+        let damaged = caffe::classify::is_damaged(&mut Cursor::new(&source));
+        damaged.then(|| foreign::unknown(head))
+    })
 }
 
 /// The formats of ours that begin with a mark of their own.

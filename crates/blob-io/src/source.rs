@@ -1,9 +1,9 @@
-//! Where bytes come from: one positioned read, over a file, bytes in memory, a mapping or standard input.
+//! Where bytes come from: one positioned read, over a file, bytes in memory or a mapping.
 //!
 //! The mapping is the only unsafe code of the crate. Knows no format.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,7 +39,7 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens a regular file. What is no regular file (a pipe, a device) has no positions: see [`spool`].
+    /// Opens a regular file. What is no regular file (a pipe, a device) has no positions: [`crate::OpenOptions::open_stream`] reads it.
     ///
     /// # Errors
     /// As the operating system says; a directory or a pipe is an error.
@@ -178,30 +178,6 @@ impl std::fmt::Debug for Input {
     }
 }
 
-/// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
-const SPOOL_IN_MEMORY: u64 = 8 << 20;
-
-/// Reads a stream (standard input, a pipe) to its end, so that it can be read at any offset: the first 8 MiB in
-/// memory, a longer one in an unnamed temporary file.
-///
-/// # Errors
-/// Where the stream cannot be read or the temporary file cannot be written.
-pub fn spool(mut stream: impl Read) -> io::Result<Box<dyn Source>> {
-    let mut head = Vec::new();
-    stream
-        .by_ref()
-        .take(SPOOL_IN_MEMORY)
-        .read_to_end(&mut head)?;
-    if (head.len() as u64) < SPOOL_IN_MEMORY {
-        return Ok(Box::new(Bytes::new(head)));
-    }
-    let mut file = tempfile::tempfile()?;
-    file.write_all(&head)?;
-    drop(head);
-    io::copy(&mut stream, &mut file)?;
-    Ok(Box::new(FileSource::new(file)?))
-}
-
 /// A file mapped into memory: views of it cost nothing, and it needs no buffer.
 #[cfg(feature = "mmap")]
 #[derive(Debug)]
@@ -251,18 +227,5 @@ mod tests {
         assert_eq!(two, [2, 3]);
         assert!(source.read_at(2, &mut two).is_err());
         assert!(source.read_at(u64::MAX, &mut two).is_err());
-    }
-
-    #[test]
-    fn a_long_stream_is_spooled_to_a_file_and_reads_back() {
-        let len = SPOOL_IN_MEMORY as usize + 12_345;
-        let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-        let source = spool(&bytes[..]).unwrap();
-        assert_eq!(source.len(), len as u64);
-        assert!(source.bytes().is_none());
-        let mut back = vec![0; len];
-        source.read_at(0, &mut back).unwrap();
-        assert!(back == bytes);
-        assert!(spool(&b"abc"[..]).unwrap().bytes().is_some());
     }
 }

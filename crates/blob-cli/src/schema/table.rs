@@ -82,6 +82,12 @@ pub(super) const SCHEMAS: &[Schema] = &[
             FORMAT,
             DIALECT,
             FILE_BYTES,
+            with(
+                "gzip_bytes",
+                Whole,
+                OrNull,
+                "the length of a gzip file as it is stored; file_bytes and offsets are those of what it unpacks to",
+            ),
             field("tensors", Whole, "how many tensors it lists"),
             field(
                 "parameters",

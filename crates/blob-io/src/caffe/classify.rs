@@ -111,6 +111,11 @@ fn by_fields(
     })
 }
 
+/// Whether the bytes break off being protobuf before their end, which may be too early.
+pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
+    survey(cursor).is_ok_and(|seen| seen.damaged)
+}
+
 fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
     let mut seen = Seen::default();
     let whole = whole(cursor);

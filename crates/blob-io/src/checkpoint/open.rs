@@ -1,15 +1,19 @@
-//! How a file becomes a checkpoint: opened, told what it is, and its arrays gathered.
+//! How a file becomes a checkpoint: opened, told what it is, and its arrays gathered. Streams are kept first, gzip files
+//! unpacked first.
 
+use std::io::Read;
 use std::path::Path;
 
 use super::Checkpoint;
 use crate::error::Error;
 use crate::folder;
 use crate::format::Format;
+use crate::gunzip;
 use crate::limits::Limits;
 use crate::names::Gather;
 use crate::sniff;
-use crate::source::{FileSource, Input, Source, spool};
+use crate::source::{FileSource, Input, Source};
+use crate::spool::Spool;
 
 /// How to open a file: which format to take it for, and what it may cost.
 #[derive(Clone, Debug, Default)]
@@ -25,7 +29,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Takes the file for this format, whatever it looks like.
+    /// Takes the file, or what a gzip file unpacks to, for this format, whatever it looks like.
     #[must_use]
     pub fn from(mut self, format: Format) -> Self {
         self.from = Some(format);
@@ -40,7 +44,7 @@ impl OpenOptions {
     }
 
     /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
-    /// or another file without positions is read to its end first.
+    /// or another file without positions is a stream.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -57,11 +61,10 @@ impl OpenOptions {
         }
         let file = std::fs::File::open(path).map_err(refuse)?;
         let meta = file.metadata().map_err(refuse)?;
-        let source: Box<dyn Source> = if meta.is_file() || meta.is_dir() {
-            Box::new(FileSource::new(file).map_err(refuse)?)
-        } else {
-            spool(file).map_err(refuse)?
-        };
+        if !meta.is_file() && !meta.is_dir() {
+            return self.open_stream(name, file);
+        }
+        let source = Box::new(FileSource::new(file).map_err(refuse)?);
         self.open_source(name, source)
     }
 
@@ -76,12 +79,31 @@ impl OpenOptions {
         }
         let mut gather = Gather::new(&self.limits);
         let folder = folder::open(path, &name, &mut gather)?;
-        let dialect = format!("folder of {} files", folder.count());
+        let kind = (Format::Npy, format!("folder of {} files", folder.count()));
         let input = Input::new(Box::new(folder));
-        Ok(self.opened(name, (Format::Npy, dialect), input, gather))
+        Ok(self.opened(name, kind, (input, None), gather))
     }
 
-    /// Opens a source; `name` is what errors and the extension's hint call it.
+    /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer one
+    /// in an unnamed temporary file. One that begins as no tensor file does is refused before that file is made.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`]; a stream of more than [`Limits::max_spool`] bytes; where the temporary file cannot be
+    /// written.
+    pub fn open_stream(
+        &self,
+        name: impl Into<String>,
+        mut stream: impl Read,
+    ) -> Result<Checkpoint, Error> {
+        let name = name.into();
+        let mut spool = self.spool(&name, &name);
+        spool.read(&mut stream)?;
+        let source = spool.finish()?;
+        self.open_source(name, source)
+    }
+
+    /// Opens a source; `name` is what errors and the extension's hint call it. A gzip file is unpacked first, within
+    /// [`Limits::max_spool`], and its CRC-32 and length are checked.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -92,33 +114,45 @@ impl OpenOptions {
     ) -> Result<Checkpoint, Error> {
         let name = name.into();
         let input = Input::new(source);
+        if !gunzip::begins_as_gzip(&input) {
+            let mut gather = Gather::new(&self.limits);
+            let kind = self.gather(&input, &name, &name, &mut gather)?;
+            return Ok(self.opened(name, kind, (input, None), gather));
+        }
+        let inner = gunzip::inner_name(&name);
+        let mut spool = self.spool(&name, inner);
+        gunzip::unpack(&name, &input, &mut spool)?;
+        let unpacked = Input::new(spool.finish().map_err(gunzip::inside)?);
         let mut gather = Gather::new(&self.limits);
-        let (format, dialect) = match sniff::read(&input, &name, self.from, &mut gather) {
-            Ok(found) => found,
-            Err(sniff::Refusal::Stop(stop, subject)) => {
-                let mut error = stop.into_error(&name, subject);
-                if let Error::Malformed { intact, .. } = &mut error {
-                    *intact = Some(gather.intact());
-                }
-                return Err(error);
-            }
-            Err(sniff::Refusal::Other(reason, what, help)) => {
-                return Err(Error::NotTensors {
-                    file: name,
-                    reason,
-                    what,
-                    help,
-                });
-            }
-        };
-        Ok(self.opened(name, (format, dialect), input, gather))
+        let kind = self
+            .gather(&unpacked, &name, inner, &mut gather)
+            .map_err(gunzip::inside)?;
+        Ok(self.opened(name, kind, (unpacked, Some(input)), gather))
     }
 
+    /// Reads the headers; `hint` is the name whose extension counts.
+    fn gather(
+        &self,
+        input: &Input,
+        name: &str,
+        hint: &str,
+        gather: &mut Gather,
+    ) -> Result<(Format, String), Error> {
+        sniff::read(input, hint, self.from, gather).map_err(|refusal| {
+            let mut error = refusal.into_error(name);
+            if let Error::Malformed { intact, .. } = &mut error {
+                *intact = Some(gather.intact());
+            }
+            error
+        })
+    }
+
+    /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.
     fn opened(
         &self,
         name: String,
         (format, dialect): (Format, String),
-        input: Input,
+        (input, packed): (Input, Option<Input>),
         mut gather: Gather,
     ) -> Checkpoint {
         Checkpoint {
@@ -132,6 +166,13 @@ impl OpenOptions {
             entries: gather.into_entries(),
             limits: self.limits.clone(),
             input,
+            packed,
         }
+    }
+
+    fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
+        // Where the caller says what it is, its beginning does not say otherwise.
+        let hint = self.from.is_none().then_some(hint);
+        Spool::new(name, hint, self.limits.max_spool)
     }
 }

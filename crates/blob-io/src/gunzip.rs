@@ -1,0 +1,250 @@
+//! A gzip file (RFC 1952) is unpacked before it is read, each member's CRC-32 and length checked.
+//!
+//! Relies on `flate2` for the deflate stream and on [`Spool`] for the bound. Offsets in the errors here are those of the
+//! packed bytes; those of what is read afterwards, of the unpacked ones.
+
+use flate2::{Decompress, FlushDecompress, Status};
+
+use crate::cursor::Cursor;
+use crate::error::{Error, Stop, What};
+use crate::source::Source;
+use crate::spool::{PIECE, Spool};
+
+/// What a member begins with, its method (deflate) included.
+const MAGIC: &[u8] = b"\x1F\x8B\x08";
+
+/// Header flags: a CRC-16 of the header, an extra field, a name, a comment. The upper three are reserved.
+const FHCRC: u8 = 1 << 1;
+const FEXTRA: u8 = 1 << 2;
+const FNAME: u8 = 1 << 3;
+const FCOMMENT: u8 = 1 << 4;
+const RESERVED: u8 = 0xE0;
+
+/// Whether bytes begin as a gzip file does.
+pub(crate) fn is_gzip(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+/// Whether the source begins as a gzip file does.
+pub(crate) fn begins_as_gzip(source: &dyn Source) -> bool {
+    let mut head = [0; MAGIC.len()];
+    source.len() >= head.len() as u64 && source.read_at(0, &mut head).is_ok() && is_gzip(&head)
+}
+
+/// The name of what is inside: `net.caffemodel` for `net.caffemodel.gz`.
+pub(crate) fn inner_name(name: &str) -> &str {
+    let end = name.len().saturating_sub(".gz".len());
+    match name.get(end..) {
+        Some(extension) if extension.eq_ignore_ascii_case(".gz") => &name[..end],
+        _ => name,
+    }
+}
+
+/// An error about what a gzip file holds, with the words that it is of the unpacked bytes.
+pub(crate) fn inside(mut error: Error) -> Error {
+    match &mut error {
+        Error::NotTensors { what, .. } => *what = format!("a gzip file; unpacked, it is {what}"),
+        Error::Malformed { subject, .. } => {
+            *subject = Some(match subject.take() {
+                Some(subject) => format!("unpacked {subject}"),
+                None => "unpacked".to_owned(),
+            });
+        }
+        _ => {}
+    }
+    error
+}
+
+/// Unpacks all members of a gzip file, one behind the other.
+///
+/// # Errors
+/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; anything but another
+/// member behind one; what the spool returns.
+pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
+    let own = |stop: Stop| stop.into_error(name, Some("gzip".to_owned()));
+    let mut cursor = Cursor::new(source);
+    let mut content = Content::new();
+    while cursor.left() > 0 {
+        header(&mut cursor).map_err(own)?;
+        content.begin();
+        while let Some(bytes) = content.next(&mut cursor).map_err(own)? {
+            spool.push(bytes).map_err(inside)?;
+        }
+    }
+    Ok(())
+}
+
+/// Passes over a member's header.
+fn header(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    let (begin, end) = (cursor.pos(), cursor.file_len());
+    for byte in MAGIC {
+        if cursor.u8(end, "a gzip header")? != *byte {
+            let found = format!("{} bytes of something else", end - begin);
+            let what = What::words("the end of the gzip file or another member", found);
+            return Err(Stop::fault(begin, what));
+        }
+    }
+    let flags = cursor.u8(end, "a gzip header")?;
+    if flags & RESERVED != 0 {
+        let found = format!("the flags {flags:#04x}");
+        let what = What::words("a gzip header without reserved flags", found);
+        return Err(Stop::fault(begin + 3, what));
+    }
+    // Time, level of compression, system.
+    cursor.skip(6, "a gzip header")?;
+    if flags & FEXTRA != 0 {
+        let len = cursor.array(end, "the extra field of a gzip header")?;
+        let len = u16::from_le_bytes(len);
+        cursor.skip(len.into(), "the extra field of a gzip header")?;
+    }
+    for flag in [FNAME, FCOMMENT] {
+        while flags & flag != 0 && cursor.u8(end, "a text of a gzip header")? != 0 {}
+    }
+    if flags & FHCRC != 0 {
+        header_crc(cursor, begin)?;
+    }
+    Ok(())
+}
+
+/// The lower half of the CRC-32 of the header that began at `begin` and ends here.
+fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), Stop> {
+    let at = cursor.pos();
+    let mut crc = crc32fast::Hasher::new();
+    cursor.seek(begin);
+    while cursor.pos() < at {
+        let bytes = cursor.at_hand(at)?;
+        crc.update(bytes);
+        let len = bytes.len() as u64;
+        cursor.seek(cursor.pos() + len);
+    }
+    let expected = u16::from_le_bytes(cursor.array(cursor.file_len(), "the CRC of a header")?);
+    let found = crc.finalize() as u16;
+    same(
+        "the CRC-16 of the header",
+        at,
+        expected.into(),
+        found.into(),
+    )
+}
+
+/// A member's content, inflated piece by piece.
+struct Content {
+    inflate: Decompress,
+    crc: crc32fast::Hasher,
+    piece: Vec<u8>,
+    ended: bool,
+}
+
+impl Content {
+    fn new() -> Self {
+        Self {
+            inflate: Decompress::new(false),
+            crc: crc32fast::Hasher::new(),
+            piece: vec![0; PIECE],
+            ended: false,
+        }
+    }
+
+    /// Makes ready for another member.
+    fn begin(&mut self) {
+        self.inflate.reset(false);
+        self.crc.reset();
+        self.ended = false;
+    }
+
+    /// The next bytes; `None` at the end of a member whose trailer agrees.
+    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<&[u8]>, Stop> {
+        if self.ended {
+            self.trailer(cursor)?;
+            return Ok(None);
+        }
+        loop {
+            let (at, end) = (cursor.pos(), cursor.file_len());
+            let (packed, unpacked) = (self.inflate.total_in(), self.inflate.total_out());
+            let input = cursor.at_hand(end)?;
+            let status = self
+                .inflate
+                .decompress(input, &mut self.piece, FlushDecompress::None);
+            let used = self.inflate.total_in() - packed;
+            let made = (self.inflate.total_out() - unpacked) as usize;
+            cursor.seek(at + used);
+            self.ended = matches!(status, Ok(Status::StreamEnd));
+            if made > 0 || self.ended {
+                self.crc.update(&self.piece[..made]);
+                return Ok(Some(&self.piece[..made]));
+            }
+            if status.is_err() || used == 0 {
+                cursor.need(1, end, "the deflate stream")?;
+                let what = What::words("a deflate stream", "bytes that are not one");
+                return Err(Stop::fault(cursor.pos(), what));
+            }
+        }
+    }
+
+    /// The CRC-32 of the unpacked bytes, and how many they are, modulo 2³².
+    fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+        let found = self.inflate.total_out() as u32;
+        let at = cursor.pos();
+        let crc = cursor.u32("the CRC-32 of the unpacked bytes")?;
+        let len = cursor.u32("the length of the unpacked bytes")?;
+        let is_crc = self.crc.clone().finalize();
+        same("the CRC-32 of the unpacked bytes", at, crc, is_crc)?;
+        same("the length of the unpacked bytes", at + 4, len, found)
+    }
+}
+
+fn same(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), Stop> {
+    if expected == found {
+        return Ok(());
+    }
+    let what = What::Trailer {
+        field,
+        expected,
+        found,
+    };
+    Err(Stop::fault(at, what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bytes;
+
+    #[test]
+    fn a_name_loses_its_last_extension() {
+        assert_eq!(inner_name("a.caffemodel.gz"), "a.caffemodel");
+        assert_eq!(inner_name("a.GZ"), "a");
+        assert_eq!(inner_name("a.npz"), "a.npz");
+        assert_eq!(inner_name("é"), "é");
+    }
+
+    #[test]
+    fn only_a_gzip_file_is_one() {
+        assert!(begins_as_gzip(&Bytes::new(b"\x1F\x8B\x08\x00")));
+        assert!(!begins_as_gzip(&Bytes::new(b"\x1F\x8B")));
+        assert!(!begins_as_gzip(&Bytes::new(b"\x1F\x8B\x00\x00")));
+    }
+
+    fn unpacked(file: Vec<u8>) -> Result<Vec<u8>, Error> {
+        let mut spool = Spool::new("x", None, 1 << 20);
+        unpack("x", &Bytes::new(file), &mut spool)?;
+        let source = spool.finish()?;
+        Ok(source.bytes().expect("in memory").to_vec())
+    }
+
+    #[test]
+    fn every_part_of_a_header_is_passed_over_and_its_crc_compared() {
+        // "abc" in a stored block, with an extra field, a name, a comment and the header's CRC.
+        let mut file = b"\x1F\x8B\x08\x1E\0\0\0\0\0\xFF\x02\0xynet\0why\0".to_vec();
+        let crc = crc32fast::hash(&file) as u16;
+        file.extend(crc.to_le_bytes());
+        file.extend(b"\x01\x03\0\xFC\xFFabc");
+        file.extend(crc32fast::hash(b"abc").to_le_bytes());
+        file.extend(3u32.to_le_bytes());
+        assert_eq!(unpacked(file.clone()).unwrap(), b"abc");
+        file[14] ^= 1;
+        let error = unpacked(file).unwrap_err();
+        assert_eq!(error.reason(), crate::Reason::Checksum, "{error}");
+        assert_eq!(error.offset(), Some(22), "{error}");
+    }
+}

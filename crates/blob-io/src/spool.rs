@@ -1,0 +1,172 @@
+//! A stream is kept while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
+//!
+//! Relies on `sniff` to refuse a long stream by its beginning; bounds what is kept. Leaves unpacking to `gunzip`.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use crate::error::{Error, Stop, What};
+use crate::sniff;
+use crate::source::{Bytes, FileSource, Source};
+
+/// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
+const IN_MEMORY: usize = 8 << 20;
+
+/// How much is read at once.
+pub(crate) const PIECE: usize = 64 << 10;
+
+/// What has come of a stream.
+pub(crate) struct Spool<'a> {
+    /// What errors call the stream.
+    name: &'a str,
+    /// The name whose extension tells what the stream may be; `None` where it is not to be judged.
+    hint: Option<&'a str>,
+    limit: u64,
+    len: u64,
+    memory: Vec<u8>,
+    file: Option<File>,
+}
+
+impl<'a> Spool<'a> {
+    pub(crate) fn new(name: &'a str, hint: Option<&'a str>, limit: u64) -> Self {
+        Self {
+            name,
+            hint,
+            limit,
+            len: 0,
+            memory: Vec::new(),
+            file: None,
+        }
+    }
+
+    /// Keeps all of a stream.
+    ///
+    /// # Errors
+    /// As [`Spool::push`], and where the stream cannot be read.
+    pub(crate) fn read(&mut self, stream: &mut impl Read) -> Result<(), Error> {
+        let mut piece = vec![0; PIECE];
+        loop {
+            match stream.read(&mut piece) {
+                Ok(0) => return Ok(()),
+                Ok(n) => self.push(&piece[..n])?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(refuse(self.name, "read".to_owned(), e)),
+            }
+        }
+    }
+
+    /// Keeps the next bytes.
+    ///
+    /// # Errors
+    /// More bytes than the limit; a long stream that begins as no tensor file does; a temporary file that cannot be made
+    /// or written.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.len += bytes.len() as u64;
+        if self.len > self.limit {
+            let what = What::Limit {
+                field: "the length of the stream",
+                found: self.len,
+                limit: self.limit,
+                option: Some(
+                    "raise the limit with --max-spool if the temporary folder has room for it",
+                ),
+            };
+            return Err(Stop::fault(self.limit, what).into_error(self.name, None));
+        }
+        if let Some(file) = &mut self.file {
+            return file.write_all(bytes).map_err(|e| full(self.name, e));
+        }
+        self.memory.extend_from_slice(bytes);
+        match self.memory.len() >= IN_MEMORY {
+            true => self.begin_file(),
+            false => Ok(()),
+        }
+    }
+
+    fn begin_file(&mut self) -> Result<(), Error> {
+        let hopeless = self
+            .hint
+            .and_then(|hint| sniff::hopeless(&self.memory, hint));
+        if let Some(refusal) = hopeless {
+            return Err(refusal.into_error(self.name));
+        }
+        let file = tempfile::tempfile().and_then(|mut file| {
+            file.write_all(&self.memory)?;
+            Ok(file)
+        });
+        self.file = Some(file.map_err(|e| full(self.name, e))?);
+        self.memory = Vec::new();
+        Ok(())
+    }
+
+    /// What was kept.
+    pub(crate) fn finish(self) -> Result<Box<dyn Source>, Error> {
+        let Some(file) = self.file else {
+            return Ok(Box::new(Bytes::new(self.memory)));
+        };
+        let source = FileSource::new(file).map_err(|e| full(self.name, e))?;
+        Ok(Box::new(source))
+    }
+}
+
+/// The temporary file could not be made or written.
+fn full(name: &str, source: io::Error) -> Error {
+    let folder = std::env::temp_dir();
+    let action = format!("keep it in the temporary folder {}", folder.display());
+    refuse(name, action, source)
+}
+
+fn refuse(name: &str, action: String, source: io::Error) -> Error {
+    Error::Io {
+        file: name.to_owned(),
+        action,
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(stream: &mut impl Read, limit: u64) -> Result<Box<dyn Source>, Error> {
+        let mut spool = Spool::new("x", Some("x"), limit);
+        spool.read(stream)?;
+        spool.finish()
+    }
+
+    #[test]
+    fn a_long_stream_goes_to_a_file_and_reads_back() {
+        let len = IN_MEMORY + 12_345;
+        let mut bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        bytes[..8].copy_from_slice(b"PK\x03\x04....");
+        let source = kept(&mut &bytes[..], len as u64).unwrap();
+        assert_eq!(source.len(), len as u64);
+        assert!(source.bytes().is_none());
+        let mut back = vec![0; len];
+        source.read_at(0, &mut back).unwrap();
+        assert!(back == bytes);
+        assert!(kept(&mut &b"abc"[..], 3).unwrap().bytes().is_some());
+    }
+
+    #[test]
+    fn an_endless_stream_ends_early_or_at_the_limit() {
+        let error = |mut stream: &mut dyn Read| kept(&mut stream, 9 << 20).map(|_| ()).unwrap_err();
+        // What cannot be a tensor file: where the memory ends.
+        for byte in [0, b'y', 0xFF] {
+            let error = error(&mut io::repeat(byte));
+            assert!(matches!(error, Error::NotTensors { .. }), "{error}");
+        }
+        // What may be one: at the limit.
+        let error = error(&mut (&b"\x93NUMPY"[..]).chain(io::repeat(1)));
+        assert_eq!(error.offset(), Some(9 << 20), "{error}");
+        assert!(error.help().is_some_and(|h| h.contains("--max-spool")));
+    }
+
+    #[test]
+    fn a_large_first_field_is_no_reason_to_refuse() {
+        // A BlobProto whose data come first: 16 MiB of them.
+        let begin = b"\x2A\x80\x80\x80\x08";
+        let mut stream = begin.chain(io::repeat(0)).take((16 << 20) + 5);
+        assert_eq!(kept(&mut stream, 1 << 30).unwrap().len(), (16 << 20) + 5);
+    }
+}

@@ -1,0 +1,354 @@
+//! Gzip files are read through, and streams end: what is inside is what the plain file is, what is broken is an error,
+//! what is too much is refused early. The gzip files are flate2's.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Instant;
+
+use blob_convert::{Options, Silent, Target, plan, run, verify};
+use blob_io::{Bytes, Checkpoint, Error, Format, Limits, OpenOptions, Reason};
+use flate2::{Compression, GzBuilder};
+use sha2::Digest;
+
+use crate::alloc::peak;
+use crate::support::{blob, blob_with, command, data, ran, report};
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut file = GzBuilder::new()
+        .filename("inside")
+        .write(Vec::new(), Compression::default());
+    file.write_all(bytes).expect("written");
+    file.finish().expect("finished")
+}
+
+fn open(name: &str, bytes: Vec<u8>) -> Result<Checkpoint, Error> {
+    Checkpoint::from_source(name, Box::new(Bytes::new(bytes)))
+}
+
+/// All files of the data.
+fn all() -> Vec<PathBuf> {
+    let (mut found, mut todo) = (Vec::new(), vec![data("")]);
+    while let Some(path) = todo.pop() {
+        match path.is_dir() {
+            true => {
+                let listing = fs::read_dir(&path).expect("a folder");
+                todo.extend(listing.map(|entry| entry.expect("an entry").path()));
+            }
+            false => found.push(path),
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Each entry, and its bytes or why it has none.
+fn contents(file: &Checkpoint) -> Vec<String> {
+    let content = |e| match file.view(e) {
+        Ok(bytes) => blake3::hash(&bytes).to_string(),
+        Err(error) => error.reason().to_string(),
+    };
+    let entries = file.entries().iter();
+    entries.map(|e| format!("{e:?} {}", content(e))).collect()
+}
+
+#[test]
+fn every_golden_is_read_through_gzip_as_it_is_plain() {
+    let (mut opened, mut refused) = (0, 0);
+    for path in all() {
+        let bytes = fs::read(&path).expect("readable");
+        if bytes.len() > 4 << 20 {
+            continue;
+        }
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        let packed = open(&format!("{name}.gz"), gzip(&bytes));
+        match (open(&name, bytes), packed) {
+            (Ok(plain), Ok(packed)) => {
+                assert!(packed.is_gzip() && !plain.is_gzip());
+                assert_eq!(packed.format(), plain.format(), "{name}");
+                assert_eq!(packed.dialect(), plain.dialect(), "{name}");
+                assert_eq!(packed.metadata(), plain.metadata(), "{name}");
+                assert_eq!(packed.file_len(), plain.file_len(), "{name}");
+                assert_eq!(contents(&packed), contents(&plain), "{name}");
+                opened += 1;
+            }
+            (Err(plain), Err(packed)) => {
+                assert_eq!(packed.reason(), plain.reason(), "{packed}");
+                assert_eq!(packed.offset(), plain.offset(), "{packed}");
+                assert!(packed.to_string().contains("unpacked"), "{packed}");
+                refused += 1;
+            }
+            (plain, packed) => panic!("{name}: {plain:?}, packed {packed:?}"),
+        }
+    }
+    assert!(opened > 100, "{opened}");
+    report(&format!(
+        "gzip: {opened} goldens as plain, {refused} refused alike"
+    ));
+}
+
+fn golden() -> (Vec<u8>, Vec<u8>) {
+    let plain = fs::read(data("caffe/net/f32_v2.caffemodel")).expect("readable");
+    let packed = gzip(&plain);
+    (plain, packed)
+}
+
+#[test]
+fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (plain, packed) = golden();
+    let (source, other) = (
+        folder.path().join("net.caffemodel.gz"),
+        folder.path().join("plain"),
+    );
+    fs::write(&source, &packed).expect("written");
+    fs::write(&other, &plain).expect("written");
+    for to in [Format::Safetensors, Format::Npz] {
+        let target = folder.path().join(format!("net.{}", to.name()));
+        let file = Checkpoint::open(&source).expect("opens");
+        let plan = plan(&file, &Options::new(to).sha256(true)).expect("a plan");
+        let path = Target::File {
+            path: &target,
+            overwrite: false,
+        };
+        run(&file, &plan, &path, &Silent).expect("converts");
+        let written = Checkpoint::open(&target).expect("opens");
+        let receipt = written
+            .metadata()
+            .iter()
+            .find(|(key, _)| key == "blob.receipt");
+        let receipt: serde_json::Value =
+            serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");
+        let from = &receipt["source"];
+        let sha256: String = sha2::Sha256::digest(&packed)
+            .iter()
+            .map(|b| format!("{b:02x}"))
+            .collect();
+        assert_eq!(from["name"], "net.caffemodel.gz");
+        assert_eq!(from["compression"], "gzip");
+        assert_eq!(from["bytes"], packed.len());
+        assert_eq!(from["unpacked_bytes"], plain.len());
+        assert_eq!(from["blake3"], blake3::hash(&packed).to_string());
+        assert_eq!(from["sha256"], sha256);
+        assert_eq!(verify::sha256(&file, &Silent).expect("a digest"), sha256);
+        let target = target.to_str().expect("UTF-8");
+        for against in [&source, &other] {
+            let against = against.to_str().expect("UTF-8");
+            for [a, b] in [[target, against], [against, target]] {
+                let ran = blob(&["verify", a, "--against", b]);
+                assert_eq!(ran.code, Some(0), "{ran:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_gzip_file_is_an_error() {
+    let (_, packed) = golden();
+    for cut in 1..packed.len() {
+        let error = open("net.caffemodel.gz", packed[..cut].to_vec()).expect_err("a cut file");
+        if cut >= 3 {
+            assert_eq!(error.reason(), Reason::Truncated, "{cut}: {error}");
+            assert_eq!(
+                error.offset().map(|at| at <= cut as u64),
+                Some(true),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_bit_is_an_error_or_changes_nothing() {
+    let (plain, packed) = golden();
+    let mut same = 0;
+    for bit in 0..packed.len() * 8 {
+        let mut bytes = packed.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        if let Ok(file) = open("net.caffemodel.gz", bytes) {
+            let mut back = vec![0; file.file_len() as usize];
+            file.source().read_at(0, &mut back).expect("in memory");
+            assert!(back == plain, "bit {bit}");
+            same += 1;
+        }
+    }
+    // The time, the level, the system, the name and a flag: the header only.
+    assert!(same > 0 && same < 20 * 8, "{same}");
+}
+
+#[test]
+fn members_follow_one_another_and_nothing_else_does() {
+    let (plain, _) = golden();
+    let (a, b) = plain.split_at(1000);
+    let members = [gzip(a), gzip(b""), gzip(b)].concat();
+    let file = open("net.caffemodel.gz", members.clone()).expect("three members");
+    assert_eq!(
+        contents(&file),
+        contents(&open("net.caffemodel", plain).expect("opens"))
+    );
+    for rest in [&b"rest"[..], &[0; 512], b"\x1F\x8B\x07"] {
+        let bytes = [members.as_slice(), rest].concat();
+        let error = open("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
+        assert_eq!(error.offset(), Some(members.len() as u64), "{error}");
+        assert_eq!(error.reason(), Reason::Malformed, "{error}");
+    }
+}
+
+#[test]
+fn a_trailer_that_disagrees_is_said_with_both_numbers() {
+    let (plain, packed) = golden();
+    let at = packed.len() - 8;
+    for (byte, field) in [(at, "the CRC-32"), (at + 4, "the length")] {
+        let mut bytes = packed.clone();
+        bytes[byte] ^= 1;
+        let error = open("net.caffemodel.gz", bytes).expect_err("a wrong trailer");
+        assert_eq!(error.reason(), Reason::Checksum, "{error}");
+        assert_eq!(error.offset(), Some(byte as u64), "{error}");
+        let right = match byte == at {
+            true => crc32fast::hash(&plain),
+            false => plain.len() as u32,
+        };
+        for word in [
+            field,
+            &format!("{right:#010x}"),
+            &format!("{:#010x}", right ^ 1),
+        ] {
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+}
+
+/// A gzip file of `begin` and a GiB of zeros, packed once for a thousandth of it.
+fn bomb(begin: &[u8]) -> Vec<u8> {
+    let zeros = gzip(&vec![0; 1 << 20]);
+    let mut file = gzip(begin);
+    for _ in 0..1024 {
+        file.extend(&zeros);
+    }
+    assert!(file.len() < 2 << 20, "{}", file.len());
+    file
+}
+
+#[test]
+fn a_bomb_ends_at_the_limit_in_bounded_memory() {
+    let begin = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (268435456,), }\n";
+    let limits = Limits::default().max_spool(64 << 20);
+    for (name, begin, reason) in [
+        ("zeros.gz", &b""[..], Reason::Unknown),
+        ("zeros.npy.gz", begin, Reason::Limit),
+    ] {
+        let file = bomb(begin);
+        let mut error = None;
+        let options = OpenOptions::new().limits(limits.clone());
+        let used = peak(|| error = options.open_source(name, Box::new(Bytes::new(file))).err());
+        let error = error.expect("refused");
+        assert_eq!(error.reason(), reason, "{error}");
+        assert!(used < 32 << 20, "{name}: {used} bytes");
+        assert!(error.to_string().contains("unpacked"), "{error}");
+    }
+}
+
+#[test]
+fn what_is_inside_is_named() {
+    let mut tar = vec![0; 10_240];
+    tar[257..262].copy_from_slice(b"ustar");
+    for (name, bytes, words, reason) in [
+        (
+            "a.tar.gz",
+            tar,
+            "a gzip file; unpacked, it is a tar archive",
+            Reason::Archive,
+        ),
+        (
+            "a.gz",
+            Vec::new(),
+            "a gzip file; unpacked, it is empty",
+            Reason::Empty,
+        ),
+        (
+            "a.gz.gz",
+            gzip(b"x"),
+            "a gzip file; unpacked, it is a gzip file",
+            Reason::Compressed,
+        ),
+    ] {
+        let error = open(name, gzip(&bytes)).expect_err(name);
+        assert!(error.to_string().contains(words), "{error}");
+        assert_eq!(error.reason(), reason);
+    }
+}
+
+#[test]
+fn info_says_that_it_is_gzip_and_whose_the_offsets_are() {
+    let (plain, packed) = golden();
+    let ran = blob_with(&["info", "-"], &packed);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(
+        ran.out.contains("gzip of Caffe NetParameter"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        ran.out
+            .contains("all offsets are those of what it unpacks to"),
+        "{}",
+        ran.out
+    );
+    let line = &blob_with(&["info", "--json", "-"], &packed).json()[0];
+    assert_eq!(line["gzip_bytes"], packed.len());
+    assert_eq!(line["file_bytes"], plain.len());
+    assert!(blob_with(&["info", "--json", "-"], &plain).json()[0]["gzip_bytes"].is_null());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stream_without_an_end_is_refused_at_once_or_at_the_limit() {
+    let begun = Instant::now();
+    let zero = blob(&["info", "/dev/zero"]);
+    assert_eq!(zero.code, Some(2), "{zero:?}");
+    assert!(
+        zero.err.contains("of no format that blob knows"),
+        "{zero:?}"
+    );
+    assert!(begun.elapsed().as_secs() < 60);
+    // An npy header, then zeros for ever.
+    let mut stream = endless();
+    let mut limited = command(&["info", "-", "--max-spool", "16M"]);
+    limited.stdin(stream.stdout.take().expect("a pipe"));
+    let limited = limited.output().expect("the tool runs");
+    stream.kill().expect("it runs");
+    stream.wait().expect("it ended");
+    let err = String::from_utf8(limited.stderr).expect("UTF-8");
+    assert_eq!(limited.status.code(), Some(2), "{err}");
+    assert!(err.contains("expected at most 16777216"), "{err}");
+    assert!(err.contains("--max-spool"), "{err}");
+}
+
+#[cfg(unix)]
+fn endless() -> std::process::Child {
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r"printf '\223NUMPY'; exec cat /dev/zero"]);
+    shell.stdout(Stdio::piped()).stderr(Stdio::null());
+    shell.spawn().expect("a shell")
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_temporary_folder_without_room_is_named() {
+    let mut long = b"\x93NUMPY".to_vec();
+    long.resize(9 << 20, 0);
+    let mut command = command(&["info", "-"]);
+    command.env("TMPDIR", "/dev/null/nowhere");
+    let ran = ran(command, &long);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(
+        ran.err
+            .contains("standard input: cannot keep it in the temporary folder /dev/null/nowhere"),
+        "{ran:?}"
+    );
+}
