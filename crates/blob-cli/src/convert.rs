@@ -18,6 +18,7 @@ use crate::open::open;
 use crate::output::json::{self, Object};
 use crate::output::progress::Progress;
 use crate::output::table::{Column, Table};
+use crate::output::width::wrap;
 use crate::units;
 
 /// How many warnings and left-out arrays are told one by one.
@@ -210,13 +211,17 @@ fn dry_run(
     }
     table.finish(&mut out)?;
     out.flush()?;
-    context.terminal.note(format!(
+    let would = format!(
         "would write {}, {} as {}, to {}",
         units::plural(plan.tensors().len() as u64, "tensor"),
         units::bytes(plan.output_len()),
         plan.to().name(),
         context.terminal.name(&args.output.to_string_lossy())
-    ));
+    );
+    let room = context.terminal.width.unwrap_or(usize::MAX);
+    for line in wrap(&would, room) {
+        context.terminal.note(line);
+    }
     Ok(Status::Yes)
 }
 
