@@ -93,6 +93,52 @@ fn no_line_is_wider_than_the_terminal() {
     assert!(wide.contains(&"n".repeat(65_000)));
 }
 
+/// The order that `blob --help` states, against tables that grow narrower column by column.
+#[test]
+fn columns_leave_in_the_order_that_the_help_states() {
+    let help = blob(&["--help"]).out;
+    let help: Vec<&str> = help.split_whitespace().collect();
+    let help = help.join(" ");
+    let (_, stated) = help.split_once("leave first, in this order. ").unwrap();
+    let (stated, _) = stated.split_once(". --wide ").unwrap();
+    let stated: Vec<&str> = stated.split(". ").collect();
+    let tables = [
+        ("ls", &["ls", "-l", NET][..]),
+        ("stats", &["stats", NET]),
+        ("convert --dry-run", &["convert", "-n", NET, "-o", "x.npz"]),
+        ("formats", &["formats"]),
+    ];
+    assert_eq!(stated.len(), tables.len(), "{stated:?}");
+    for ((name, args), stated) in tables.into_iter().zip(stated) {
+        let (of, titles) = stated.split_once(": ").unwrap();
+        assert_eq!(of, name);
+        let titles: Vec<&str> = titles.split(", ").collect();
+        let mut left: Vec<&str> = Vec::new();
+        for width in (1..200).rev() {
+            let mut narrow = command(args);
+            narrow.arg("--table").env("COLUMNS", width.to_string());
+            let shown = ran(narrow, b"").out;
+            let header = shown.lines().next().unwrap();
+            let hidden = titles.iter().filter(|title| !header.contains(**title));
+            left.extend(
+                hidden
+                    .filter(|t| !left.contains(*t))
+                    .copied()
+                    .collect::<Vec<_>>(),
+            );
+        }
+        assert_eq!(left, titles, "{name}");
+        // What is not in the list never leaves.
+        let mut narrow = command(args);
+        narrow.arg("--table").env("COLUMNS", "1");
+        let shown = ran(narrow, b"").out;
+        let hidden: String = shown.lines().collect::<Vec<_>>().concat();
+        let (_, hidden) = hidden.split_once("(--widealsoshows").unwrap();
+        let (hidden, _) = hidden.split_once(')').unwrap();
+        assert_eq!(hidden.split(',').count(), titles.len(), "{name}: {hidden}");
+    }
+}
+
 #[test]
 fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
     assert!(blob(&["ls", NET]).out.starts_with("conv1/0\tf32\t"));
