@@ -36,9 +36,12 @@ impl State {
         device: Option<DeviceId>,
     ) {
         self.stats.count(kind, bytes);
-        let copy = self.devices.iter().find(|copy| Some(copy.device) == device);
-        if let Some(copy) = copy {
-            copy.home.queue().device().meter().count(kind, bytes);
+        // What moved nothing is no news for the device, whose counters all threads share.
+        if kind != EventKind::Avoided {
+            let copy = self.devices.iter().find(|copy| Some(copy.device) == device);
+            if let Some(copy) = copy {
+                copy.home.queue().device().meter().count(kind, bytes);
+            }
         }
         if self.observer.is_some() {
             let range = range.start..range.start + self.real(range);

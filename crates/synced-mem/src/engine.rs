@@ -13,7 +13,7 @@ use crate::after::Aftermath;
 use crate::copies::Line;
 use crate::ordering::Waited;
 use crate::state::State;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Why a step ended before its aim.
 pub(crate) enum Stop {
@@ -119,6 +119,20 @@ impl Door for &mut State {
     }
 }
 
+/// A lock that is held when the operation begins, so that what was found under it is still true in the first step, and
+/// that each later step takes anew.
+pub(crate) struct Locked<'a> {
+    pub(crate) state: &'a Mutex<State>,
+    pub(crate) lock: Option<MutexGuard<'a, State>>,
+}
+
+impl Door for Locked<'_> {
+    fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
+        let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        step(&mut self.lock.take().unwrap_or_else(lock))
+    }
+}
+
 /// Runs an operation to its end, and then what it left to do. `tidy` keeps the sets of ranges bounded; its failure is
 /// nobody's.
 pub(crate) fn act<R>(
@@ -127,27 +141,30 @@ pub(crate) fn act<R>(
     mut step: impl FnMut(&mut State) -> Result<R, Stop>,
 ) -> Result<R, Error> {
     let (result, rest) = run(&mut door, &mut step, State::rest);
-    let aftermath = match rest {
-        Some(Rest::Tell(aftermath)) => Some(aftermath),
-        Some(Rest::Tidy) => {
-            let _ = run(&mut door, &mut tidy, |_| ());
-            let _ = run(&mut door, &mut State::settle_retired, |_| ());
-            let _ = run(&mut door, &mut State::settle_users, |_| ());
-            for leaving in door.with(|state| mem::take(&mut state.leaving)) {
-                let settled = leaving.settle();
-                door.with(|state| state.left(leaving, settled));
-            }
-            door.with(|state| {
-                state.is_tidying = false;
-                state.aftermath()
-            })
-        }
-        None => None,
-    };
+    match rest {
+        None => {}
+        Some(Rest::Tell(aftermath)) => aftermath.run(),
+        Some(Rest::Tidy) => tidy_up(&mut door, &mut tidy),
+    }
+    result
+}
+
+#[cold]
+fn tidy_up(door: &mut impl Door, tidy: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+    let _ = run(door, tidy, |_| ());
+    let _ = run(door, &mut State::settle_retired, |_| ());
+    let _ = run(door, &mut State::settle_users, |_| ());
+    for leaving in door.with(|state| mem::take(&mut state.leaving)) {
+        let settled = leaving.settle();
+        door.with(|state| state.left(leaving, settled));
+    }
+    let aftermath = door.with(|state| {
+        state.is_tidying = false;
+        state.aftermath()
+    });
     if let Some(aftermath) = aftermath {
         aftermath.run();
     }
-    result
 }
 
 /// Takes a step until it has come to its end; then `last`, under the same lock.
@@ -165,9 +182,9 @@ fn run<R, L>(
             {
                 return Next::Done(Err(error), last(state));
             }
-            state.waits.waited = mem::take(&mut waited);
+            state.waits.waited.take_over(&mut waited);
             let result = step(state);
-            waited = mem::take(&mut state.waits.waited);
+            waited.take_over(&mut state.waits.waited);
             match result {
                 Ok(result) => Next::Done(Ok(result), last(state)),
                 Err(Stop::Fail(error)) => Next::Done(Err(error), last(state)),

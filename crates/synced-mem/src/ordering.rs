@@ -4,6 +4,7 @@
 //! guard is gone, and a guard that was leaked counts for ever.
 //! Waiting takes place outside the lock, while others enter more: a wait ends what was entered before it began.
 
+use std::mem;
 use std::ops::Range;
 
 use crate::Access;
@@ -69,6 +70,13 @@ impl<Q> Default for Waited<Q> {
 impl<Q: PartialEq> Waited<Q> {
     pub(crate) fn is_empty(&self) -> bool {
         self.done.is_empty()
+    }
+
+    /// Becomes what another one was, which is then empty. Nothing is written in the usual case that both are.
+    pub(crate) fn take_over(&mut self, other: &mut Self) {
+        if !(self.is_empty() && other.is_empty()) {
+            *self = mem::take(other);
+        }
     }
 
     pub(crate) fn add(&mut self, by: Option<Q>, queue: Q, began: u64) {

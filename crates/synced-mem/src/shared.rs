@@ -351,7 +351,18 @@ impl Inner {
         &self,
         step: impl FnMut(&mut State) -> Result<R, Stop>,
     ) -> Result<R, Error> {
-        engine::act(&self.state, |state| state.tidy(Sole::Yes), step)
+        self.act_held(None, step)
+    }
+
+    /// The same by a caller that may hold the lock already.
+    pub(crate) fn act_held<'a, R>(
+        &'a self,
+        held: Option<MutexGuard<'a, State>>,
+        step: impl FnMut(&mut State) -> Result<R, Stop>,
+    ) -> Result<R, Error> {
+        let state = &self.state;
+        let door = engine::Locked { state, lock: held };
+        engine::act(door, |state| state.tidy(Sole::Yes), step)
     }
 
     /// A guard is gone.

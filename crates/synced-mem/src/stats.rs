@@ -259,7 +259,8 @@ impl Meter {
         }
     }
 
-    /// What has been counted so far, over all memories on the device.
+    /// What has been counted so far, over all memories on the device. Accesses that found their bytes in place are counted
+    /// by each memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let traffic = |counter: &Counter| Traffic {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::replicas::Slot;
 use crate::shared::guards::{DeviceLease, Lease};
 use crate::state::{HOST, Intent, State};
+use crate::sync::MutexGuard;
 use crate::token::Span;
 use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 
@@ -96,9 +97,10 @@ impl<'a> Within<'a> {
 
     fn lease(&self, range: Range<usize>, intent: Intent) -> Result<Lease, Error> {
         let inner = &self.memory.inner;
-        let Entered { checked, borrow } = self.enter(&range, intent, |_| HOST)?;
+        let entered = self.enter(&range, intent, |_| HOST)?;
+        let (checked, borrow) = (entered.checked, entered.borrow);
         let mut lease = Lease::entered(Arc::clone(inner), borrow.map(|(_, id)| id));
-        let (ptr, _) = inner.act(|state| state.host(&checked, intent))?;
+        let (ptr, _) = inner.act_held(entered.held, |state| state.host(&checked, intent))?;
         lease.grant(ptr, range.len());
         Ok(lease)
     }
@@ -111,10 +113,13 @@ impl<'a> Within<'a> {
     ) -> Result<(Span, Option<DeviceLease>), Error> {
         let inner = &self.memory.inner;
         let slot = |state: &mut State| state.device_slot(queue);
-        let Entered { checked, borrow } = self.enter(&range, intent, slot)?;
+        let entered = self.enter(&range, intent, slot)?;
+        let (checked, borrow) = (entered.checked, entered.borrow);
         let lease = borrow.map(|(slot, id)| DeviceLease::new(Arc::clone(inner), slot, id));
         let guard = borrow.map(|(_, id)| id);
-        let (span, _) = inner.act(|state| state.device(queue, &checked, intent, guard))?;
+        let (span, _) = inner.act_held(entered.held, |state| {
+            state.device(queue, &checked, intent, guard)
+        })?;
         Ok((span, lease))
     }
 
@@ -125,7 +130,7 @@ impl<'a> Within<'a> {
         range: &Range<usize>,
         intent: Intent,
         slot: impl FnOnce(&mut State) -> Slot,
-    ) -> Result<Entered, Error> {
+    ) -> Result<Entered<'a>, Error> {
         let inner = &self.memory.inner;
         let deadline = self.timeout.and_then(deadline);
         let mut state = inner.lock();
@@ -141,21 +146,27 @@ impl<'a> Within<'a> {
             return Ok(Entered {
                 checked,
                 borrow: None,
+                held: Some(state),
             });
         }
         let slot = slot(&mut state);
         let id = state.borrows.insert(range.clone(), intent.access(), slot);
-        let borrow = Some((slot, id));
-        Ok(Entered { checked, borrow })
+        Ok(Entered {
+            checked,
+            borrow: Some((slot, id)),
+            held: Some(state),
+        })
     }
 }
 
 /// A borrow that stands in the table, before its bytes are there.
-struct Entered {
+struct Entered<'a> {
     /// As `State::check` gives it.
     checked: Range<usize>,
     /// None for a range without bytes.
     borrow: Option<(Slot, u64)>,
+    /// The lock, for the first step of what brings the bytes.
+    held: Option<MutexGuard<'a, State>>,
 }
 
 /// When patience ends. A timeout that goes past the end of time is as good as a century.

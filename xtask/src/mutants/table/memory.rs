@@ -728,15 +728,22 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "borrows: evicting ignores who borrows the copy",
         file: "crates/synced-mem/src/borrows.rs",
-        old: "let copy = self.copies.get(slot.0);",
-        new: "let copy = self.copies.get(slot.0).filter(|_| false);",
+        old: "refuse(self.find(range, false, Some(slot)), range, Access::Write)",
+        new: "refuse(self.find(&(0..0), false, Some(slot)), range, Access::Write)",
         test: &["-p", "synced-mem", "--test", "machine", "queues_that_fail_"],
     },
     Mutant {
         name: "borrows: a reader is in nobody's way",
         file: "crates/synced-mem/src/borrows.rs",
-        old: "            .or_else(|| self.readers.find(range))",
-        new: "            .or_else(|| self.readers.find(range).filter(|_| false))",
+        old: "            false => self.readers.find(range),",
+        new: "            false => self.readers.find(range).filter(|_| false),",
+        test: &["-p", "synced-mem", "--lib", "the_table_answers_as_a_list"],
+    },
+    Mutant {
+        name: "borrows: one that stands in a tree never ends",
+        file: "crates/synced-mem/src/borrows.rs",
+        old: "            None => self.many.remove(id),",
+        new: "            None => {}",
         test: &["-p", "synced-mem", "--lib", "the_table_answers_as_a_list"],
     },
     Mutant {
