@@ -20,11 +20,18 @@ const ROUNDS: usize = 11;
 const CALLS: u32 = 200_000;
 const LARGE: usize = 256 << 20;
 
+/// Bars in locks: 10 ns, 60 ns and 2 µs, divided by the 4.8 ns of a lock and unlock where they were set.
+const AT_ONCE: f64 = 2.0;
+const SHORT: f64 = 13.0;
+const CROWDED: f64 = 420.0;
+
 fn main() {
     let yard = Yard::measure();
     let mut rows = Vec::from(yard.rows());
     rows.extend(accesses(&yard));
     rows.extend(windows(&yard));
+    rows.extend(scattered());
+    rows.push(requests());
     rows.push(zeroed());
     rows.extend(copies());
     table::print(&rows);
@@ -121,10 +128,14 @@ fn accesses(yard: &Yard) -> Vec<Row> {
         ),
     ];
     let mut rows = vec![
-        yard.row("host slice of a SyncedMem, after the first", host, 1.0),
-        yard.row("device token of a SyncedMem, loopback", token, 6.0),
-        yard.row("host borrow of a SharedMem and its end", borrow, 6.0),
-        yard.row("host write borrow of a SharedMem, its end", borrow_mut, 6.0),
+        yard.row("host slice of a SyncedMem, after the first", host, AT_ONCE),
+        yard.row("device token of a SyncedMem, loopback", token, SHORT),
+        yard.row("host borrow of a SharedMem and its end", borrow, SHORT),
+        yard.row(
+            "host write borrow of a SharedMem, its end",
+            borrow_mut,
+            SHORT,
+        ),
     ];
     rows.extend(crowded.into_iter().flatten());
     rows
@@ -147,8 +158,8 @@ fn crowd(yard: &Yard, live: usize, name: &str, refused: &str) -> [Row; 2] {
     });
     drop(held);
     [
-        yard.row(name, borrow, 200.0),
-        yard.row(refused, refuse, 200.0),
+        yard.row(name, borrow, CROWDED),
+        yard.row(refused, refuse, CROWDED),
     ]
 }
 
@@ -165,9 +176,68 @@ fn windows(yard: &Yard) -> Vec<Row> {
         black_box(&mut window).set_pos(at).expect("within");
     });
     vec![
-        yard.row("window: create and drop (NeoML 31 ns)", create, 6.0),
-        yard.row("window: move (NeoML 7-11 ns)", moved, 1.0),
+        yard.row("window: create and drop (NeoML 31 ns)", create, SHORT),
+        yard.row("window: move (NeoML 7-11 ns)", moved, AT_ONCE),
     ]
+}
+
+/// Bytes that move for each that is touched: rows of a large table in no order, read on the host, and written there and
+/// then wanted on the device.
+fn scattered() -> [Row; 2] {
+    const TABLE: usize = 64 << 20;
+    const ROW: usize = 256;
+    const ROWS: usize = 256;
+    let range = |n: usize| {
+        let row = (n * 7919 * 13) % (TABLE / ROW);
+        row * ROW..(row + 1) * ROW
+    };
+    let device = Loopback::new(Mode::Immediate);
+    let queue = device.queue().expect("a queue");
+    let moved = |memory: &SharedMem| {
+        let stats = memory.stats();
+        (stats.uploads().bytes() + stats.downloads().bytes()) as f64
+    };
+    let on_device = || {
+        let memory = SharedMem::new(TABLE);
+        drop(memory.device_overwrite(&queue, 0..TABLE).expect("a token"));
+        memory
+    };
+    let table = on_device();
+    (0..ROWS).for_each(|n| drop(table.host(range(n)).expect("a row")));
+    let touched = (ROW * ROWS) as f64;
+    let read = moved(&table) / touched;
+    let table = on_device();
+    (0..ROWS).for_each(|n| table.host_mut(range(n)).expect("a row").fill(1));
+    drop(table.device(&queue, 0..TABLE).expect("a token"));
+    // Each row goes to the host once and comes back once.
+    let written = moved(&table) / (2.0 * touched);
+    let name = "256 reads of 256 bytes out of 64 MiB: moved / touched";
+    let name_written = "256 such writes, there and back: moved / touched, a way";
+    [
+        Row::at_most(name, read, "", 2.0),
+        Row::at_most(name_written, written, "", 2.0),
+    ]
+}
+
+/// A memory that each request reads on a queue of its own: the time of one must not grow with those before it.
+fn requests() -> Row {
+    let device = Loopback::new(Mode::Immediate);
+    let a_request = |requests: u32| {
+        let memory = SharedMem::from_vec(vec![1; 4096]);
+        let start = Instant::now();
+        for _ in 0..requests {
+            let queue = device.queue().expect("a queue");
+            drop(memory.device(&queue, 0..4096).expect("a token"));
+        }
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(requests)
+    };
+    let pairs: Vec<_> = (0..ROUNDS)
+        .map(|_| (a_request(1_000), a_request(20_000)))
+        .collect();
+    let few = median(pairs.iter().map(|pair| pair.0));
+    let grown = median(pairs.iter().map(|pair| pair.1 / pair.0));
+    let name = "a request on a queue of its own: 20,000 / 1,000";
+    Row::at_most(name, grown, "", 1.5).noted(format!("{few:.0} ns a request among 1,000"))
 }
 
 fn zeroed() -> Row {
