@@ -42,6 +42,7 @@ mod receipt;
 mod review;
 mod safetensors_header;
 #[cfg(unix)]
+mod salvage;
 mod scarce;
 mod schemas;
 mod snapshots;

@@ -11,7 +11,7 @@ use crate::Context;
 use crate::args::Info;
 use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
-use crate::open::{name, open};
+use crate::open::{name, open_to_list};
 use crate::output::Terminal;
 use crate::output::json::{self, Object};
 use crate::output::width::{cut, wrap};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     let mut status = Status::Yes;
     for (i, path) in args.files.iter().enumerate() {
-        let checkpoint = match open(path, &context.global) {
+        let checkpoint = match open_to_list(path, &context.global) {
             Ok(checkpoint) => checkpoint,
             Err(e) => {
                 out.flush()?;
@@ -47,6 +47,10 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
         }
         out.flush()?;
         status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
+        if let Err(e) = checkpoint.whole() {
+            context.failed(None, &e.into());
+            status = Status::Trouble;
+        }
     }
     Ok(status)
 }
@@ -148,6 +152,12 @@ impl<'a> Facts<'a> {
                 ),
             };
             line(key, value)?;
+        }
+        if checkpoint.whole().is_err() {
+            line(
+                "warning",
+                "the file breaks off behind these tensors".to_owned(),
+            )?;
         }
         for warning in odd(checkpoint).take(SHOWN) {
             line("warning", terminal.text(&warning).into_owned())?;

@@ -12,7 +12,7 @@ use crate::Context;
 use crate::args::{Ls, SortKey};
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
-use crate::open::open;
+use crate::open::open_to_list;
 use crate::output::json::{self, Streamed};
 use crate::output::table::{Column, Table};
 use crate::output::width::wrap;
@@ -23,8 +23,13 @@ use crate::{tree, units};
 pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let start = Instant::now();
     let selection = &args.selection;
-    let checkpoint = open(&selection.file, &context.global)?;
-    let mut chosen = select(&checkpoint, &selection.patterns, selection.regex)?;
+    let checkpoint = open_to_list(&selection.file, &context.global)?;
+    let chosen = select(&checkpoint, &selection.patterns, selection.regex);
+    if chosen.is_err() {
+        // What is not among the first tensors may stand behind the break.
+        checkpoint.whole()?;
+    }
+    let mut chosen = chosen?;
     sort(&mut chosen, args.sort, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
     let mut out = context.terminal.out();
@@ -45,7 +50,9 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     }
     out.flush()?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
-    Ok(context.broken(checkpoint.name(), entries))
+    let status = context.broken(checkpoint.name(), entries);
+    checkpoint.whole()?;
+    Ok(status)
 }
 
 fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {

@@ -9,6 +9,22 @@ use crate::args::Global;
 
 /// Opens a file; reads its headers only.
 pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
+    open_with(OpenOptions::new(), path, global)
+}
+
+/// The same to tell people of a file; one that breaks off is listed up to the break, of which the caller tells by
+/// [`Checkpoint::whole`]. Programs get the error alone, so that none takes a part for the whole.
+pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
+    let options = OpenOptions::new();
+    let options = if global.json {
+        options
+    } else {
+        options.salvage()
+    };
+    open_with(options, path, global)
+}
+
+fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     let mut limits = Limits::default();
     if let Some(bytes) = global.max_alloc {
         limits = limits.max_alloc(bytes);
@@ -19,7 +35,7 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if let Some(bytes) = global.max_spool {
         limits = limits.max_spool(bytes);
     }
-    let mut options = OpenOptions::new().limits(limits);
+    let mut options = options.limits(limits);
     if let Some(format) = global.from {
         options = options.from(format);
     }

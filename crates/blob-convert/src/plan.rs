@@ -161,6 +161,7 @@ pub fn plan_folder(checkpoint: &Checkpoint, options: &Options) -> Result<Plan, E
 }
 
 fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<Plan, Error> {
+    checkpoint.whole()?;
     let mut tensors = Vec::new();
     let mut left_out = Vec::new();
     let mut taken = HashSet::new();

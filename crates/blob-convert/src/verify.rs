@@ -97,6 +97,9 @@ pub fn arrays(
     watch: &dyn Watch,
     tell: &mut dyn FnMut(Remark),
 ) -> Result<(), Error> {
+    broken(checkpoint.whole(), checkpoint.name(), &mut |finding| {
+        tell(Remark::Finding(finding));
+    })?;
     for entry in checkpoint.entries() {
         match entry.fault() {
             // Sound, as far as one can tell without reading it; a checksum, where there is one, is looked at below.

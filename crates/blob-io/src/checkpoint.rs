@@ -34,6 +34,8 @@ pub struct Checkpoint {
     input: Input,
     /// The gzip file that `input` was unpacked from.
     packed: Option<Input>,
+    /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
+    broken: Option<Box<(Option<String>, Fault)>>,
 }
 
 impl Checkpoint {
@@ -89,6 +91,23 @@ impl Checkpoint {
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
+    }
+
+    /// Errors where the file breaks off behind the entries: it was opened with [`OpenOptions::salvage`].
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] with the place of the break and the layer or record there.
+    pub fn whole(&self) -> Result<(), Error> {
+        let Some(broken) = self.broken.as_deref() else {
+            return Ok(());
+        };
+        let (subject, fault) = broken.clone();
+        Err(Error::Malformed {
+            file: self.name.clone(),
+            subject,
+            fault: Box::new(fault),
+            intact: Some(self.entries.iter().filter(|e| e.fault().is_none()).count()),
+        })
     }
 
     /// What the file says of itself beside its arrays, as (key, value): a net's name, a solver's iteration.

@@ -75,6 +75,11 @@ pub(crate) fn read(
     Ok((format, dialect))
 }
 
+/// The format that a file is taken for.
+pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
+    detect(source, &mut Cursor::new(source), name).ok()
+}
+
 /// How much of a file's beginning tells what it is: a tar's mark lies at byte 257, HTML may follow a comment.
 const HEAD: u64 = 1024;
 

@@ -187,6 +187,24 @@ const TOOL: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "a conversion takes a file that breaks off for whole",
+        file: "crates/blob-convert/src/plan.rs",
+        old: "    checkpoint.whole()?;\n",
+        new: "",
+        test: &[
+            "-p",
+            "blob-tests",
+            "what_stands_before_a_break_is_listed_and_never_taken_for_whole",
+        ],
+    },
+    Mutant {
+        name: "a layer that is cut is not named",
+        file: "crates/blob-io/src/caffe/layer.rs",
+        old: "let number = if layer.number == 100 { 1 } else { 4 };",
+        new: "let number = if layer.number == 100 { 4 } else { 1 };",
+        test: &["-p", "blob-tests", "the_layer_that_is_cut_is_named"],
+    },
+    Mutant {
         name: "big-endian npy is not turned",
         file: "crates/blob-io/src/npy/header.rs",
         old: "entry.swapped = swapped;",

@@ -30,6 +30,8 @@ pub fn against(
     watch: &dyn Watch,
     tell: &mut dyn FnMut(Remark),
 ) -> Result<u64, Error> {
+    ours.whole()?;
+    theirs.whole()?;
     let mut compare = Compare {
         kept: [kept_bits(ours), kept_bits(theirs)],
         watch,

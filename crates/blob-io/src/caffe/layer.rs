@@ -44,15 +44,15 @@ pub(crate) fn walk(
     span: Span,
 ) -> Result<Generation, Refusal> {
     let position = gather.next_position(tag.offset)?;
-    let unnamed = || format!("layer #{position}");
     cursor.seek(span.start);
-    let (generation, mut draft) = if tag.number == 100 {
-        let draft =
-            v2(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?;
-        (Generation::V2, draft)
-    } else {
-        v1(cursor, gather, span).map_err(|stop| Refusal::Stop(stop, Some(unnamed())))?
+    let walked = match tag.number {
+        100 => v2(cursor, gather, span).map(|draft| (Generation::V2, draft)),
+        _ => v1(cursor, gather, span),
     };
+    let (generation, mut draft) = walked.map_err(|stop| {
+        let subject = subject(cursor, gather, tag, position);
+        Refusal::Stop(stop, Some(subject))
+    })?;
     let name = text(cursor, gather, draft.name, "a layer's name")?;
     let name = name_from_bytes(&name);
     let layer_type = match (draft.type_number, draft.type_name) {
@@ -98,6 +98,33 @@ pub(crate) fn walk(
     }
     cursor.seek(span.end);
     Ok(generation)
+}
+
+/// How errors call a layer that is cut or broken: with its name, where that stands before the break.
+pub(crate) fn subject(cursor: &mut Cursor<'_>, gather: &Gather, tag: Tag, position: u32) -> String {
+    match name_before_break(cursor, gather, tag) {
+        Some(name) => format!("layer #{position} {:?}", name_from_bytes(&name)),
+        None => format!("layer #{position}"),
+    }
+}
+
+fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Option<Vec<u8>> {
+    let whole = Span {
+        start: 0,
+        end: cursor.file_len(),
+    };
+    cursor.seek(layer.offset);
+    wire::tag(cursor, whole.end).ok()??;
+    wire::varint(cursor, whole.end, "a layer").ok()?;
+    let number = if layer.number == 100 { 1 } else { 4 };
+    while let Some(tag) = wire::tag(cursor, whole.end).ok()? {
+        if (tag.number, tag.wire) == (number, Wire::Len) {
+            let span = take(cursor, whole, "a layer's name").ok()?;
+            return text(cursor, gather, Some(span), "a layer's name").ok();
+        }
+        wire::skip(cursor, tag, whole.end).ok()?;
+    }
+    None
 }
 
 /// One blob's entries; what is wrong inside the blob stays with it, the operating system's errors do not.

@@ -29,7 +29,10 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
                 cursor.seek(span.end);
             }
             (2 | 100, Wire::Len) => {
-                let span = layer::take(cursor, whole, "a layer")?;
+                let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
+                    let subject = layer::subject(cursor, gather, tag, gather.positions);
+                    Refusal::Stop(stop, Some(subject))
+                })?;
                 match layer::walk(cursor, gather, tag, span)? {
                     Generation::V0 => v0 = true,
                     Generation::V1 => v1 = true,
@@ -130,7 +133,8 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 
 /// One unnamed blob of a list.
 fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(), Refusal> {
-    let span = layer::take(cursor, whole, "a blob")?;
+    let span = layer::take(cursor, whole, "a blob")
+        .map_err(|stop| Refusal::Stop(stop, Some(format!("blob #{}", gather.positions))))?;
     let position = gather.next_position(span.start)?;
     let (data, diff) = layer::entries(cursor, gather, span, position, 0)?;
     push_pair(gather, data, diff, &format!("@{position}"), span.start)?;

@@ -5,12 +5,13 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Checkpoint;
-use crate::error::Error;
+use crate::error::{Error, Fault};
 use crate::folder;
 use crate::format::Format;
 use crate::gunzip;
 use crate::limits::Limits;
 use crate::names::Gather;
+use crate::reason::Reason;
 use crate::sniff;
 use crate::source::{FileSource, Input, Source};
 use crate::spool::Spool;
@@ -20,6 +21,7 @@ use crate::spool::Spool;
 pub struct OpenOptions {
     from: Option<Format>,
     limits: Limits,
+    salvage: bool,
 }
 
 impl OpenOptions {
@@ -40,6 +42,14 @@ impl OpenOptions {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Opens a Caffe or MXNet file that breaks off behind some arrays with what stands before the break;
+    /// [`Checkpoint::whole`] then says where and why it breaks.
+    #[must_use]
+    pub fn salvage(mut self) -> Self {
+        self.salvage = true;
         self
     }
 
@@ -116,8 +126,14 @@ impl OpenOptions {
         let input = Input::new(source);
         if !gunzip::begins_as_gzip(&input) {
             let mut gather = Gather::new(&self.limits);
-            let kind = self.gather(&input, &name, &name, &mut gather)?;
-            return Ok(self.opened(name, kind, (input, None), gather));
+            return match self.gather(&input, &name, &name, &mut gather) {
+                Err(Error::Malformed { subject, fault, .. })
+                    if self.salvage && gather.intact() > 0 =>
+                {
+                    self.salvaged(name, input, (subject, *fault), gather)
+                }
+                kind => Ok(self.opened(name, kind?, (input, None), gather)),
+            };
         }
         let inner = gunzip::inner_name(&name);
         let mut spool = self.spool(&name, inner);
@@ -147,6 +163,32 @@ impl OpenOptions {
         })
     }
 
+    /// What stands before a break.
+    fn salvaged(
+        &self,
+        name: String,
+        input: Input,
+        (subject, fault): (Option<String>, Fault),
+        gather: Gather,
+    ) -> Result<Checkpoint, Error> {
+        let format = match self.from {
+            Some(format) => Some(format),
+            None => sniff::format(&input, &name),
+        };
+        if let Some(format) = format.filter(|format| is_salvageable(*format, &fault)) {
+            let kind = (format, String::new());
+            let opened = self.opened(name, kind, (input, None), gather);
+            let broken = Some(Box::new((subject, fault)));
+            return Ok(Checkpoint { broken, ..opened });
+        }
+        Err(Error::Malformed {
+            file: name,
+            subject,
+            fault: Box::new(fault),
+            intact: Some(gather.intact()),
+        })
+    }
+
     /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.
     fn opened(
         &self,
@@ -167,6 +209,7 @@ impl OpenOptions {
             limits: self.limits.clone(),
             input,
             packed,
+            broken: None,
         }
     }
 
@@ -175,4 +218,13 @@ impl OpenOptions {
         let hint = self.from.is_none().then_some(hint);
         Spool::new(name, hint, self.limits.max_spool)
     }
+}
+
+/// Whether arrays before this fault are known for certain: where they stand one behind the other, each whole in itself.
+fn is_salvageable(format: Format, fault: &Fault) -> bool {
+    use Format::{BlobProtoVector, CaffeModel, MxnetList, SolverState};
+    matches!(
+        format,
+        CaffeModel | BlobProtoVector | SolverState | MxnetList
+    ) && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

@@ -49,8 +49,10 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     gather.check_count(count, 16)?;
     let walk = choose(cursor, gather, |cursor, gather, walk| {
         for i in 0..count {
-            array(cursor, gather, walk)
-                .map_err(|stop| Refusal::Stop(stop, Some(format!("array #{i}"))))?;
+            if let Err(stop) = array(cursor, gather, walk) {
+                number(gather, 0)?;
+                return Err(Refusal::Stop(stop, Some(format!("array #{i}"))));
+            }
         }
         keys(cursor, gather, count)
     })?;
@@ -174,13 +176,15 @@ fn choose(
             let (none, outcome) = again(cursor, gather, NoAxes::None);
             outcome.map(|()| none)
         }
-        (Err(first), Ok(())) => Err(first),
-        // The reading that came further tells more.
-        (Err(first), Err(second)) => Err(if offset(&second) > offset(&first) {
-            second
-        } else {
-            first
-        }),
+        (Err(first), second) => {
+            // Which reading is right is not known, so that none of its arrays is.
+            gather.restart();
+            // The reading that came further tells more.
+            Err(match second {
+                Err(second) if offset(&second) > offset(&first) => second,
+                _ => first,
+            })
+        }
     }
 }
 
@@ -248,8 +252,15 @@ fn entry(part: Part, position: u32, index: u32) -> Entry {
 /// Reads the keys, which stand behind all `count` records, and names the entries by them.
 fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), Refusal> {
     let at = cursor.pos();
-    let found = cursor.u64("the number of keys")?;
+    let found = match cursor.u64("the number of keys") {
+        Ok(found) => found,
+        Err(stop) => {
+            number(gather, 0)?;
+            return Err(stop.into());
+        }
+    };
     if found != 0 && found != count {
+        number(gather, 0)?;
         let what = What::words(
             "no keys, or one for each array",
             format!("{found} keys for {count} arrays"),
@@ -262,9 +273,24 @@ fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), 
         let key = if found == 0 {
             format!("@{i}").into_bytes()
         } else {
-            key(cursor, gather).map_err(|stop| Refusal::Stop(stop, Some(format!("array #{i}"))))?
+            match key(cursor, gather) {
+                Ok(key) => key,
+                Err(stop) => {
+                    number(gather, next)?;
+                    return Err(Refusal::Stop(stop, Some(format!("array #{i}"))));
+                }
+            }
         };
         next = name(gather, next, &name_from_bytes(&key), at)?;
+    }
+    Ok(())
+}
+
+/// Names the entries from `next` on by their records' numbers, where the file breaks before their keys.
+fn number(gather: &mut Gather, mut next: usize) -> Result<(), Stop> {
+    while let Some(entry) = gather.entry_mut(next) {
+        let key = format!("@{}", entry.position);
+        next = name(gather, next, &key, 0)?;
     }
     Ok(())
 }

@@ -1,0 +1,130 @@
+//! Files that break off: what stands before the break can be listed, the error names the layer, and none passes for whole.
+
+use blob_convert::{Options, Silent, plan, verify};
+use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
+
+use crate::support::{blob, data};
+
+const NET: &str = "caffe/net/v1.caffemodel";
+const V2: &str = "caffe/net/f32_v2.caffemodel";
+const SPARSE: &str = "mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd";
+
+fn read(path: &str) -> Vec<u8> {
+    std::fs::read(data(path)).unwrap()
+}
+
+fn open(options: &OpenOptions, name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
+    options.open_source(name, Box::new(Bytes::new(bytes.to_vec())))
+}
+
+/// What a name, a dtype, a shape and bytes are the same in.
+fn arrays(file: &Checkpoint, n: usize, with_names: bool) -> Vec<(String, Vec<usize>, Vec<u8>)> {
+    let array = |entry| {
+        let entry: &blob_io::Entry = entry;
+        let bytes = match entry.dtype() {
+            Some(_) => file.view(entry).unwrap().into_owned(),
+            None => Vec::new(),
+        };
+        let name = if with_names { entry.name() } else { "" };
+        (name.to_owned(), entry.shape().dims().to_vec(), bytes)
+    };
+    file.entries()[..n].iter().map(array).collect()
+}
+
+/// Cuts the file at each byte; returns how many cuts had something to list.
+fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
+    let bytes = read(path);
+    let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
+    whole.whole().expect("not cut");
+    let (strict, salvage) = (
+        OpenOptions::new().from(format),
+        OpenOptions::new().from(format).salvage(),
+    );
+    let mut listed = 0;
+    for len in 0..bytes.len() {
+        let cut = &bytes[..len];
+        let Err(expected) = open(&strict, path, cut) else {
+            // Between two layers a net may end.
+            continue;
+        };
+        let Ok(file) = open(&salvage, path, cut) else {
+            continue;
+        };
+        let n = file.entries().len();
+        assert!(n > 0, "{len}");
+        listed += 1;
+        assert_eq!(
+            arrays(&file, n, has_names),
+            arrays(&whole, n, has_names),
+            "{len}"
+        );
+        let broken = file.whole().expect_err("cut");
+        assert_eq!(broken.to_string(), expected.to_string());
+        let planned = plan(&file, &Options::new(Format::Npz)).expect_err("not whole");
+        assert_eq!(planned.to_string(), expected.to_string());
+        let mut findings = 0;
+        verify::arrays(&file, &Silent, &mut |remark| {
+            findings += usize::from(matches!(remark, verify::Remark::Finding(_)));
+        })
+        .unwrap();
+        assert!(findings > 0, "{len}");
+        assert!(verify::against(&whole, &file, &Silent, &mut |_| {}).is_err());
+    }
+    listed
+}
+
+#[test]
+fn what_stands_before_a_break_is_listed_and_never_taken_for_whole() {
+    assert!(every_cut(NET, Format::CaffeModel, true) > 1000);
+    assert!(every_cut(V2, Format::CaffeModel, true) > 100);
+    // The names of a list stand behind all of its arrays.
+    assert!(every_cut(SPARSE, Format::MxnetList, false) > 100);
+}
+
+#[test]
+fn the_layer_that_is_cut_is_named() {
+    for (path, layer) in [(NET, "layer #1 \"ip\""), (V2, "layer #8 \"ip\"")] {
+        let bytes = read(path);
+        let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
+        let last = whole.entries().last().unwrap();
+        let cut = last.offset().unwrap() as usize + 2;
+        let error = open(&OpenOptions::new(), path, &bytes[..cut]).expect_err("cut");
+        assert!(error.to_string().contains(layer), "{error}");
+        assert!(error.offset().is_some());
+    }
+}
+
+#[test]
+fn the_tool_lists_what_is_whole_and_then_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.caffemodel");
+    let bytes = read(NET);
+    let whole = open(&OpenOptions::new(), NET, &bytes).unwrap();
+    let cut = whole.entries()[2].offset().unwrap() as usize + 2;
+    std::fs::write(&path, &bytes[..cut]).unwrap();
+    let path = path.to_str().unwrap();
+    let ls = blob(&["ls", path]);
+    assert_eq!(ls.code, Some(2), "{ls:?}");
+    let names: Vec<_> = ls
+        .out
+        .lines()
+        .filter_map(|l| l.split('\t').next())
+        .collect();
+    assert_eq!(names, ["conv1/0", "conv1/1"]);
+    assert!(ls.err.contains("layer #1 \"ip\": at byte "), "{ls:?}");
+    let info = blob(&["info", path]);
+    assert_eq!(info.code, Some(2), "{info:?}");
+    assert!(
+        info.out.contains("2, f32") && info.out.contains("breaks off"),
+        "{info:?}"
+    );
+    // A tensor behind the break is not one that the file does not have.
+    assert_eq!(blob(&["ls", path, "ip/0"]).code, Some(2));
+    let json = blob(&["ls", "--json", path]);
+    assert_eq!(json.json()[0]["schema"], "blob.error/1", "{json:?}");
+    let out = folder.path().join("out.npz");
+    let out = out.to_str().unwrap();
+    assert_eq!(blob(&["convert", path, "-o", out]).code, Some(2));
+    assert!(!std::path::Path::new(out).exists());
+    assert_eq!(blob(&["verify", path]).code, Some(1));
+}
