@@ -148,20 +148,27 @@ impl Worker<'_> {
         let subject = self.world.memory(draw);
         // In a world without failures everything must be freed in the end.
         if self.world.is_faulty && draw.one_in(4) {
-            let queue = self.world.queue(draw);
-            let range = draw.range(subject.shadow.len());
-            if let Some(token) = self
-                .world
-                .hear(subject.memory.device(&queue, range.clone()))
-            {
-                let expected = subject.shadow.expected(range);
-                let what = "a kernel under a leaked token";
-                self.world.launch_read(what, &token, &expected);
-                std::mem::forget(token);
-            }
+            self.leak(draw, &subject);
         }
         let new = Subject::fresh(draw, &self.world.pool);
         self.world.renew_memory(draw, new);
+    }
+
+    /// A kernel reads under a token that is never dropped.
+    fn leak(&mut self, draw: &mut Draw, subject: &Subject) {
+        let queue = self.world.queue(draw);
+        let range = draw.range(subject.shadow.len());
+        // Without this a copy to these bytes may be done and not yet be in the shadow.
+        let Some(_entered) = subject.enter(&range) else {
+            return;
+        };
+        let token = subject.memory.device(&queue, range.clone());
+        if let Some(token) = self.world.hear(token) {
+            let expected = subject.shadow.expected(range);
+            let what = "a kernel under a leaked token";
+            self.world.launch_read(what, &token, &expected);
+            std::mem::forget(token);
+        }
     }
 
     /// A slice of the stack, to a device and back.
