@@ -19,7 +19,7 @@ const VERDICTS: &[(&[&str], i32, &str)] = &[
     (
         &["caffe/net/truncated.caffemodel"],
         1,
-        "at byte 2,732 of 2,767: ",
+        "at byte 2,732 of 2,767 in layer #9 \"loss\": ",
     ),
     (&["caffe/net/truncated.caffemodel"], 1, "are whole"),
     (
