@@ -2,7 +2,7 @@
 //! threads; but for a list of the parts where there are more than sixteen.
 //!
 //! Relies on an allocator that counts what marked threads ask for. The first run of an operation is not counted: it makes
-//! the blobs' memory. Then one run of a few must allocate nothing: in the others rayon may set up a thread or a queue.
+//! the blobs' memory. Then one run of a few must allocate nothing: in the others rayon's queues may allocate, at any time.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -195,7 +195,7 @@ const SMALL: usize = 16;
 const LARGE: usize = 10_000;
 const HUGE: usize = 160_000;
 
-/// What we allocate ourselves is allocated in every run.
+/// What we allocate ourselves is allocated in every run; what rayon's queues allocate, only in some.
 const RUNS: usize = 10;
 
 fn nothing_on(threads: usize, sizes: &[(usize, DType)]) {
@@ -241,12 +241,11 @@ fn nothing_is_allocated_on_several_threads() {
 #[test]
 fn what_is_allocated_is_counted() {
     on_pool(2, || {
-        assert_eq!(
-            counted(|| drop(std::hint::black_box(vec![1u8; 1000]))),
-            (1, 1000)
-        );
+        let one = || counted(|| drop(std::hint::black_box(vec![1u8; 1000])));
+        assert!((0..RUNS).any(|_| one() == (1, 1000)));
         let both = || rayon::join(|| vec![1u8; 10], || vec![1u8; 20]);
-        assert_eq!(counted(|| drop(std::hint::black_box(both()))), (2, 30));
+        let two = || counted(|| drop(std::hint::black_box(both())));
+        assert!((0..RUNS).any(|_| two() == (2, 30)));
     });
 }
 
@@ -260,13 +259,11 @@ fn many_parts_take_a_list() {
                 let mut parts: Vec<_> = (0..count).map(|_| blob(&[rows, run], DType::U8)).collect();
                 let mut whole = blob(&[rows, run * count], DType::U8);
                 let check = |name: &str, op: &mut dyn FnMut()| {
-                    op();
-                    let (calls, bytes) = counted(op);
-                    let most = 64 * count;
-                    assert!(
-                        calls == 2 && bytes <= most,
-                        "{name} {count}, {threads}: {calls}, {bytes}"
-                    );
+                    let runs: Vec<_> = std::iter::repeat_with(|| counted(&mut *op))
+                        .take(RUNS)
+                        .collect();
+                    let ours = |&(calls, bytes): &(usize, usize)| calls == 2 && bytes <= 64 * count;
+                    assert!(runs.iter().any(ours), "{name} {count}, {threads}: {runs:?}");
                 };
                 let inputs: Vec<_> = parts.iter().collect();
                 check("merge", &mut || {
