@@ -17,9 +17,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Runs the case that the arguments name.
 pub(crate) fn main(args: &[String]) {
-    let [case, file] = args else {
-        panic!("usage: --child CASE FILE")
-    };
+    let [case, file] = args else { panic!("usage: --child CASE FILE") };
     let file = Path::new(file);
     let seconds = match case.as_str() {
         "load" => load(file),
@@ -39,11 +37,7 @@ pub(crate) fn main(args: &[String]) {
 fn load(file: &Path) -> f64 {
     let start = Instant::now();
     let checkpoint = Checkpoint::open(file).expect("opens");
-    let blobs: Vec<_> = checkpoint
-        .entries()
-        .iter()
-        .map(|entry| checkpoint.load(entry).expect("loads"))
-        .collect();
+    let blobs: Vec<_> = checkpoint.entries().iter().map(|entry| checkpoint.load(entry).expect("loads")).collect();
     let seconds = start.elapsed().as_secs_f64();
     assert!(!blobs.is_empty());
     seconds
@@ -61,11 +55,7 @@ fn views(file: &Path) -> f64 {
         .map(|entry| checkpoint.view(entry).expect("views"))
         .collect();
     let seconds = start.elapsed().as_secs_f64();
-    assert!(
-        views
-            .iter()
-            .all(|view| matches!(view, std::borrow::Cow::Borrowed(_)))
-    );
+    assert!(views.iter().all(|view| matches!(view, std::borrow::Cow::Borrowed(_))));
     seconds
 }
 
@@ -75,8 +65,7 @@ fn read_fresh(file: &Path) -> f64 {
     let mut file = File::open(file).expect("opens");
     let len = file.metadata().expect("metadata").len() as usize;
     let mut buffer = HostBuffer::zeroed(len).expect("memory");
-    file.read_exact(buffer.make_mut_overwrite().expect("memory"))
-        .expect("reads");
+    file.read_exact(buffer.make_mut_overwrite().expect("memory")).expect("reads");
     start.elapsed().as_secs_f64()
 }
 

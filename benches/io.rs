@@ -29,8 +29,7 @@ fn main() {
     }
     let dir = std::env::var_os("BLOB_BENCH_DIR").map_or(PathBuf::from("/dev/shm"), PathBuf::from);
     let dir = dir.join(format!("blob-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&dir)
-        .expect("the folder for large files can be made; set BLOB_BENCH_DIR");
+    std::fs::create_dir_all(&dir).expect("the folder for large files can be made; set BLOB_BENCH_DIR");
     let guard = Remove(dir.clone());
     let vgg16 = dir.join("vgg16.caffemodel");
     made::vgg16(&vgg16).expect("the model can be written");
@@ -62,9 +61,7 @@ impl Drop for Remove {
 /// Builds the tool as users get it, on its own, so that no other package changes its features.
 fn build_tool() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let status = Command::new(cargo)
         .args(["build", "--release", "-q", "-p", "blob-cli"])
         .current_dir(root)
@@ -78,12 +75,8 @@ fn build_tool() -> PathBuf {
 /// Seconds and peak MiB of a whole process.
 fn process(command: &mut Command) -> (f64, f64) {
     let start = Instant::now();
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program starts");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
     let used = child.wait4().expect("the program ends");
     let seconds = start.elapsed().as_secs_f64();
     assert!(used.status.success(), "{command:?} fails");
@@ -91,9 +84,7 @@ fn process(command: &mut Command) -> (f64, f64) {
 }
 
 fn ls(blob: &Path, file: &Path) -> Vec<Row> {
-    let runs: Vec<(f64, f64)> = (0..ROUNDS)
-        .map(|_| process(Command::new(blob).arg("ls").arg(file)))
-        .collect();
+    let runs: Vec<(f64, f64)> = (0..ROUNDS).map(|_| process(Command::new(blob).arg("ls").arg(file))).collect();
     let ms = median(runs.iter().map(|r| r.0 * 1e3));
     let mib = runs.iter().map(|r| r.1).fold(0.0, f64::max);
     vec![
@@ -106,23 +97,12 @@ fn ls(blob: &Path, file: &Path) -> Vec<Row> {
 fn convert(blob: &Path, file: &Path, dir: &Path, to: &str, bar: f64) -> Vec<Row> {
     let (ours, copy) = (dir.join(format!("out.{to}")), dir.join("copy"));
     let run = || {
-        let ran = process(
-            Command::new(blob)
-                .arg("convert")
-                .arg(file)
-                .arg("-o")
-                .arg(&ours),
-        );
+        let ran = process(Command::new(blob).arg("convert").arg(file).arg("-o").arg(&ours));
         std::fs::remove_file(&ours).expect("removable");
         ran
     };
     let cp = || {
-        let ran = process(
-            Command::new("cp")
-                .arg("--reflink=never")
-                .arg(file)
-                .arg(&copy),
-        );
+        let ran = process(Command::new("cp").arg("--reflink=never").arg(file).arg(&copy));
         std::fs::remove_file(&copy).expect("removable");
         ran
     };
@@ -142,16 +122,8 @@ fn convert(blob: &Path, file: &Path, dir: &Path, to: &str, bar: f64) -> Vec<Row>
 fn ratio(file: &Path, ours: &str, base: &str) -> f64 {
     let run = |case: &str| {
         let exe = std::env::current_exe().expect("this program");
-        let output = Command::new(exe)
-            .args(["--child", case])
-            .arg(file)
-            .output()
-            .expect("this program runs");
-        assert!(
-            output.status.success(),
-            "{case}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        let output = Command::new(exe).args(["--child", case]).arg(file).output().expect("this program runs");
+        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).expect("a number");
         text.trim().parse::<f64>().expect("a number")
     };
@@ -162,12 +134,7 @@ fn ratio(file: &Path, ours: &str, base: &str) -> f64 {
 
 fn load(file: &Path) -> Row {
     let ratio = ratio(file, "load", "read-fresh");
-    Row::at_most(
-        "load 553 MB into blobs / read() into a fresh buffer",
-        ratio,
-        "",
-        1.3,
-    )
+    Row::at_most("load 553 MB into blobs / read() into a fresh buffer", ratio, "", 1.3)
 }
 
 fn views(params: &Path) -> Vec<Row> {
@@ -178,39 +145,18 @@ fn views(params: &Path) -> Vec<Row> {
             "",
             1.3,
         ),
-        Row::beside(
-            "1 GB .params as blobs / chunked read()",
-            ratio(params, "load", "read-chunks"),
-            "",
-        )
-        .noted("a chunk stays in the caches, fresh memory does not".to_owned()),
-        Row::at_most(
-            "1 GB .params as mmap views / chunked read()",
-            ratio(params, "views", "read-chunks"),
-            "",
-            0.1,
-        ),
+        Row::beside("1 GB .params as blobs / chunked read()", ratio(params, "load", "read-chunks"), "")
+            .noted("a chunk stays in the caches, fresh memory does not".to_owned()),
+        Row::at_most("1 GB .params as mmap views / chunked read()", ratio(params, "views", "read-chunks"), "", 0.1),
     ]
 }
 
 fn stats(file: &Path) -> Vec<Row> {
     [
         ("stats of a file, one core, rate / memcpy", "stats", 0.5),
-        (
-            "stats of bytes in memory, one core, rate / memcpy",
-            "stats-memory",
-            0.5,
-        ),
-        (
-            "stats --hist of a file, one core, rate / memcpy",
-            "hist",
-            0.25,
-        ),
-        (
-            "stats --hist of bytes in memory, one core, rate / memcpy",
-            "hist-memory",
-            0.25,
-        ),
+        ("stats of bytes in memory, one core, rate / memcpy", "stats-memory", 0.5),
+        ("stats --hist of a file, one core, rate / memcpy", "hist", 0.25),
+        ("stats --hist of bytes in memory, one core, rate / memcpy", "hist-memory", 0.25),
     ]
     .map(|(name, case, bar)| Row::at_least(name, 1.0 / ratio(file, case, "memcpy"), "", bar))
     .into()

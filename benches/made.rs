@@ -20,11 +20,7 @@ const CONVS: [(&str, u64, u64); 13] = [
     ("conv5_2", 512, 512),
     ("conv5_3", 512, 512),
 ];
-const FULL: [(&str, u64, u64); 3] = [
-    ("fc6", 4096, 25088),
-    ("fc7", 4096, 4096),
-    ("fc8", 1000, 4096),
-];
+const FULL: [(&str, u64, u64); 3] = [("fc6", 4096, 25088), ("fc7", 4096, 4096), ("fc8", 1000, 4096)];
 
 /// Values that are finite, small and of no simple pattern: a block of them, repeated.
 fn values() -> Vec<u8> {
@@ -33,10 +29,7 @@ fn values() -> Vec<u8> {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 0.04
     };
-    std::iter::repeat_with(next)
-        .take(1 << 18)
-        .flat_map(f32::to_le_bytes)
-        .collect()
+    std::iter::repeat_with(next).take(1 << 18).flat_map(f32::to_le_bytes).collect()
 }
 
 fn payload(out: &mut impl Write, block: &[u8], mut len: u64) -> io::Result<()> {
@@ -72,12 +65,8 @@ pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
     let block = values();
     let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
     out.write_all(&field(1, b"VGG_ILSVRC_16_layers"))?;
-    let convs = CONVS
-        .iter()
-        .map(|(n, o, i)| (*n, "Convolution", vec![*o, *i, 3, 3], *o));
-    let full = FULL
-        .iter()
-        .map(|(n, o, i)| (*n, "InnerProduct", vec![*o, *i], *o));
+    let convs = CONVS.iter().map(|(n, o, i)| (*n, "Convolution", vec![*o, *i, 3, 3], *o));
+    let full = FULL.iter().map(|(n, o, i)| (*n, "InnerProduct", vec![*o, *i], *o));
     for (name, kind, weights, bias) in convs.chain(full) {
         let names = [field(1, name.as_bytes()), field(2, kind.as_bytes())].concat();
         // A blob: the head of its data, the data's length, and what stands behind them.
@@ -89,15 +78,8 @@ pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
                 (head(5, len), len, field(7, &field(1, &packed)))
             })
             .collect();
-        let sizes: Vec<u64> = blobs
-            .iter()
-            .map(|(h, n, s)| h.len() as u64 + n + s.len() as u64)
-            .collect();
-        let layer = names.len() as u64
-            + sizes
-                .iter()
-                .map(|n| head(7, *n).len() as u64 + n)
-                .sum::<u64>();
+        let sizes: Vec<u64> = blobs.iter().map(|(h, n, s)| h.len() as u64 + n + s.len() as u64).collect();
+        let layer = names.len() as u64 + sizes.iter().map(|n| head(7, *n).len() as u64 + n).sum::<u64>();
         out.write_all(&head(100, layer))?;
         out.write_all(&names)?;
         for ((data, len, shape), size) in blobs.iter().zip(sizes) {

@@ -41,23 +41,16 @@ fn main() {
     let options = Options::parse(std::env::args().skip(1));
     if options.list {
         let cases = cases::sections(options.mib).into_iter();
-        cases
-            .flat_map(|(_, cases)| cases)
-            .for_each(|case| println!("{}", case.name));
+        cases.flat_map(|(_, cases)| cases).for_each(|case| println!("{}", case.name));
         return;
     }
     let bench = Bench::new(options.rounds);
-    let about = [
-        format!("blob: medians of {} pairs", options.rounds),
-        format!("blob's memory: {}", measure::memory()),
-    ];
+    let about = [format!("blob: medians of {} pairs", options.rounds), format!("blob's memory: {}", measure::memory())];
     for text in table::machine().into_iter().chain(about) {
         println!("{}{text}", if options.tsv { "about\t" } else { "" });
     }
     for mut section in sections(&options) {
-        section
-            .lines
-            .retain(|line| line.name.contains(&options.only));
+        section.lines.retain(|line| line.name.contains(&options.only));
         if !section.lines.is_empty() {
             print_section(&section, &bench, options.tsv);
         }
@@ -66,14 +59,7 @@ fn main() {
 
 impl Options {
     fn parse(mut words: impl Iterator<Item = String>) -> Self {
-        let mut options = Self {
-            mib: 256,
-            only: String::new(),
-            rounds: 9,
-            dtypes: false,
-            tsv: false,
-            list: false,
-        };
+        let mut options = Self { mib: 256, only: String::new(), rounds: 9, dtypes: false, tsv: false, list: false };
         while let Some(word) = words.next() {
             let mut value = || words.next().unwrap_or_else(|| panic!("{word} what?"));
             let number = |text: String| text.parse::<usize>().expect("a number").max(1);
@@ -108,10 +94,7 @@ fn sections(options: &Options) -> Vec<Section> {
         let title = cases::payload(kib);
         Section { title, kib, lines }
     };
-    cases::sections(options.mib)
-        .into_iter()
-        .map(section)
-        .collect()
+    cases::sections(options.mib).into_iter().map(section).collect()
 }
 
 fn print_section(section: &Section, bench: &Bench, tsv: bool) {
@@ -125,10 +108,7 @@ fn print_section(section: &Section, bench: &Bench, tsv: bool) {
             "{:<42} {:>8} {:>9} {:>11} {:>11} {:>8} {:>6} {:>6}",
             "case", "1 thread", "2 threads", "1 thread", "2 threads", "2/memcpy", "2/1", "bar"
         );
-        println!(
-            "{:<42} {:>18} {:>23} {:>8}",
-            "", "/ memcpy by one", "time", "by two"
-        );
+        println!("{:<42} {:>18} {:>23} {:>8}", "", "/ memcpy by one", "time", "by two");
     }
     for line in lines {
         let figures = bench.line(line);
@@ -140,12 +120,7 @@ fn print_section(section: &Section, bench: &Bench, tsv: bool) {
 }
 
 fn print_row(line: &Line, figures: &Figures) {
-    let Figures {
-        seconds: [one_time, two_time],
-        ratio: [one, two],
-        by_two,
-        speed,
-    } = figures;
+    let Figures { seconds: [one_time, two_time], ratio: [one, two], by_two, speed } = figures;
     let bar = line.bar.map_or(String::new(), |bar| bar.to_string());
     let missed = line.bar.is_some_and(|bar| *one > bar);
     println!(
@@ -162,10 +137,7 @@ fn print_fields(line: &Line, figures: &Figures) {
     let bar = line.bar.map_or(String::new(), |bar| bar.to_string());
     for (threads, (seconds, ratio)) in figures.seconds.iter().zip(figures.ratio).enumerate() {
         let threads = threads + 1;
-        println!(
-            "row\t{}\tblob\t{threads}\t{seconds}\t{ratio}\t{bar}",
-            line.name
-        );
+        println!("row\t{}\tblob\t{threads}\t{seconds}\t{ratio}\t{bar}", line.name);
     }
 }
 

@@ -36,10 +36,7 @@ fn main() {
     rows.extend(copies());
     table::print(&rows);
     let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    println!(
-        "transparent huge pages: {}",
-        huge.unwrap_or_default().trim()
-    );
+    println!("transparent huge pages: {}", huge.unwrap_or_default().trim());
 }
 
 /// Nanoseconds a call.
@@ -71,11 +68,7 @@ impl Yard {
     fn rows(&self) -> [Row; 2] {
         [
             Row::beside("a mutex's lock and unlock", self.lock, "ns"),
-            Row::beside(
-                "an allocation of 64 bytes and its end",
-                self.allocation,
-                "ns",
-            ),
+            Row::beside("an allocation of 64 bytes and its end", self.allocation, "ns"),
         ]
     }
 
@@ -108,18 +101,8 @@ fn accesses(yard: &Yard) -> Vec<Row> {
         black_box(black_box(&shared).host_mut(64..128).expect("host"));
     });
     let crowded = [
-        crowd(
-            yard,
-            10,
-            "host borrow and its end, 10 others alive",
-            "write borrow refused, 10 others alive",
-        ),
-        crowd(
-            yard,
-            1_000,
-            "host borrow and its end, 1,000 others alive",
-            "write borrow refused, 1,000 others alive",
-        ),
+        crowd(yard, 10, "host borrow and its end, 10 others alive", "write borrow refused, 10 others alive"),
+        crowd(yard, 1_000, "host borrow and its end, 1,000 others alive", "write borrow refused, 1,000 others alive"),
         crowd(
             yard,
             100_000,
@@ -131,11 +114,7 @@ fn accesses(yard: &Yard) -> Vec<Row> {
         yard.row("host slice of a SyncedMem, after the first", host, AT_ONCE),
         yard.row("device token of a SyncedMem, loopback", token, SHORT),
         yard.row("host borrow of a SharedMem and its end", borrow, SHORT),
-        yard.row(
-            "host write borrow of a SharedMem, its end",
-            borrow_mut,
-            SHORT,
-        ),
+        yard.row("host write borrow of a SharedMem, its end", borrow_mut, SHORT),
     ];
     rows.extend(crowded.into_iter().flatten());
     rows
@@ -144,9 +123,7 @@ fn accesses(yard: &Yard) -> Vec<Row> {
 /// A borrow where `live` others of single bytes are alive, and one that is in the way of a write of everything.
 fn crowd(yard: &Yard, live: usize, name: &str, refused: &str) -> [Row; 2] {
     let shared = SharedMem::new(2 * live);
-    let held: Vec<_> = (0..live)
-        .map(|at| shared.host(2 * at..2 * at + 1).expect("host"))
-        .collect();
+    let held: Vec<_> = (0..live).map(|at| shared.host(2 * at..2 * at + 1).expect("host")).collect();
     let mut at = 0;
     let borrow = nanoseconds(|| {
         // A step that has no factor in common with the number of places, so that all are met.
@@ -157,10 +134,7 @@ fn crowd(yard: &Yard, live: usize, name: &str, refused: &str) -> [Row; 2] {
         black_box(shared.check_write(0..2 * live).expect_err("readers"));
     });
     drop(held);
-    [
-        yard.row(name, borrow, CROWDED),
-        yard.row(refused, refuse, CROWDED),
-    ]
+    [yard.row(name, borrow, CROWDED), yard.row(refused, refuse, CROWDED)]
 }
 
 fn windows(yard: &Yard) -> Vec<Row> {
@@ -213,10 +187,7 @@ fn scattered() -> [Row; 2] {
     let written = moved(&table) / (2.0 * touched);
     let name = "256 reads of 256 bytes out of 64 MiB: moved / touched";
     let name_written = "256 such writes, there and back: moved / touched, a way";
-    [
-        Row::at_most(name, read, "", 2.0),
-        Row::at_most(name_written, written, "", 2.0),
-    ]
+    [Row::at_most(name, read, "", 2.0), Row::at_most(name_written, written, "", 2.0)]
 }
 
 /// A memory that each request reads on a queue of its own: the time of one must not grow with those before it.
@@ -231,9 +202,7 @@ fn requests() -> Row {
         }
         start.elapsed().as_secs_f64() * 1e9 / f64::from(requests)
     };
-    let pairs: Vec<_> = (0..ROUNDS)
-        .map(|_| (a_request(1_000), a_request(20_000)))
-        .collect();
+    let pairs: Vec<_> = (0..ROUNDS).map(|_| (a_request(1_000), a_request(20_000))).collect();
     let few = median(pairs.iter().map(|pair| pair.0));
     let grown = median(pairs.iter().map(|pair| pair.1 / pair.0));
     let name = "a request on a queue of its own: 20,000 / 1,000";
@@ -278,17 +247,9 @@ fn copies() -> Vec<Row> {
         fresh.push(start.elapsed().as_secs_f64() / memcpy);
     }
     // The first round touched the memory for the first time.
-    let (warm, fresh) = (
-        median(warm.into_iter().skip(1)),
-        median(fresh.into_iter().skip(1)),
-    );
+    let (warm, fresh) = (median(warm.into_iter().skip(1)), median(fresh.into_iter().skip(1)));
     vec![
         Row::at_least("copy_from 256 MiB, warm: speed / memcpy", warm, "", 0.95),
-        Row::at_most(
-            "copy_from 256 MiB into a fresh blob: time / memcpy (Caffe 7.0-7.3)",
-            fresh,
-            "",
-            2.5,
-        ),
+        Row::at_most("copy_from 256 MiB into a fresh blob: time / memcpy (Caffe 7.0-7.3)", fresh, "", 2.5),
     ]
 }

@@ -13,29 +13,16 @@ pub(crate) struct Row {
 
 impl Row {
     pub(crate) fn at_most(name: &str, value: f64, unit: &'static str, bar: f64) -> Self {
-        Self {
-            name: name.to_owned(),
-            value,
-            unit,
-            bar: Some(bar),
-            low_is_good: true,
-            note: String::new(),
-        }
+        Self { name: name.to_owned(), value, unit, bar: Some(bar), low_is_good: true, note: String::new() }
     }
 
     pub(crate) fn at_least(name: &str, value: f64, unit: &'static str, bar: f64) -> Self {
-        Self {
-            low_is_good: false,
-            ..Self::at_most(name, value, unit, bar)
-        }
+        Self { low_is_good: false, ..Self::at_most(name, value, unit, bar) }
     }
 
     /// A figure that no bar judges.
     pub(crate) fn beside(name: &str, value: f64, unit: &'static str) -> Self {
-        Self {
-            bar: None,
-            ..Self::at_most(name, value, unit, 0.0)
-        }
+        Self { bar: None, ..Self::at_most(name, value, unit, 0.0) }
     }
 
     /// The same with words behind it.
@@ -69,14 +56,7 @@ pub(crate) fn print(rows: &[Row]) {
     machine().iter().for_each(|line| println!("{line}"));
     println!("{:<66} {:>14} {:>12}", "case", "measured", "bar");
     for row in rows {
-        let line = format!(
-            "{:<66} {:>8.3} {:<5} {} {}",
-            row.name,
-            row.value,
-            row.unit,
-            row.judged(),
-            row.note
-        );
+        let line = format!("{:<66} {:>8.3} {:<5} {} {}", row.name, row.value, row.unit, row.judged(), row.note);
         println!("{}", line.trim_end());
     }
 }
@@ -94,16 +74,8 @@ pub(crate) fn machine() -> [String; 3] {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let (vendor, family, model) = (field("vendor_id"), field("cpu family"), field("model"));
     [
-        format!(
-            "machine: {}, {cores} cores, {} {}",
-            field("model name"),
-            std::env::consts::OS,
-            std::env::consts::ARCH
-        ),
-        format!(
-            "processor: {vendor} family {family} model {model}, caches {}",
-            caches()
-        ),
+        format!("machine: {}, {cores} cores, {} {}", field("model name"), std::env::consts::OS, std::env::consts::ARCH),
+        format!("processor: {vendor} family {family} model {model}, caches {}", caches()),
         format!(
             "blob's instruction set: {}, its stores of large results: {}",
             blob_ops::instruction_set(),

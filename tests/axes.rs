@@ -38,10 +38,7 @@ impl Tally {
         let mut line = format!("{what}: {} rows", self.rows);
         for (count, kind) in [
             (self.answered_our_way, "upstream bugs answered our way"),
-            (
-                self.negative,
-                "with a negative number, which no usize can be",
-            ),
+            (self.negative, "with a negative number, which no usize can be"),
         ] {
             if count > 0 {
                 line += &format!(", {count} of them {kind}");
@@ -99,9 +96,7 @@ fn check_shape(shape: &Shape, row: &[String]) {
 fn axes_are_caffes() {
     let table = rows(&data("caffe/tables/axis.tsv"));
     for row in &table {
-        let [_, dims, index, canonical, extent, legacy] = &row[..] else {
-            panic!("{row:?}")
-        };
+        let [_, dims, index, canonical, extent, legacy] = &row[..] else { panic!("{row:?}") };
         let shape = shape(dims);
         let index: i32 = index.parse().expect("an index");
         check_axis(shape.axis(index), canonical, row);
@@ -211,21 +206,9 @@ fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
         };
         match (shape.legacy_offset(n, c, h, w), in_bounds) {
             (Ok(got), true) => assert_eq!(i64::try_from(got).ok(), expected, "{row:?}"),
-            (
-                Err(Error::IndexOutOfRange {
-                    axis,
-                    index,
-                    extent,
-                    ..
-                }),
-                false,
-            ) => {
+            (Err(Error::IndexOutOfRange { axis, index, extent, .. }), false) => {
                 let padded = shape.legacy_pad_right().expect("up to four axes");
-                assert_eq!(
-                    (index, extent),
-                    ([n, c, h, w][axis], padded[axis]),
-                    "{row:?}"
-                );
+                assert_eq!((index, extent), ([n, c, h, w][axis], padded[axis]), "{row:?}");
             }
             (Err(Error::TooManyAxesForLegacy { .. }), false) => {
                 assert!(shape.num_axes() > 4 && expected.is_none(), "{row:?}");
@@ -248,9 +231,7 @@ fn creation(make: &str) -> Result<Dims7, Error> {
         "CreateListBlob(2,3,4,5)" => Dims7::list_blob(2, 3, 4, 5),
         "Create2DImageBlob(2,3,4,5,6)" => Dims7::image2d(2, 3, 4, 5, 6),
         "Create3DImageBlob(2,3,4,5,6,7)" => Dims7::image3d(2, 3, 4, 5, 6, 7),
-        "CreateBlob(desc{2,3,4})" | "CreateBlob(int,desc{2,3,4})" => {
-            Dims7::from_trailing(&[2, 3, 4])
-        }
+        "CreateBlob(desc{2,3,4})" | "CreateBlob(int,desc{2,3,4})" => Dims7::from_trailing(&[2, 3, 4]),
         "CreateBlob(desc{1..9}) nine values" => Dims7::from_trailing(&[1, 2, 3, 4, 5, 6, 7, 8, 9]),
         other => panic!("{other}: a creation function that is not known here"),
     }
@@ -262,9 +243,7 @@ fn dims_are_neomls() {
     let (mut made, mut our_way, mut offsets, mut about_blobs) = (0, 0, 0, 0);
     for line in text.lines() {
         let row: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        let list = |key: &str| -> Vec<usize> {
-            serde_json::from_value(row[key].clone()).expect("a list of extents")
-        };
+        let list = |key: &str| -> Vec<usize> { serde_json::from_value(row[key].clone()).expect("a list of extents") };
         if let Some(make) = row["make"].as_str() {
             match creation(make) {
                 Ok(dims) => assert_eq!(dims.dims().as_slice(), list("dims"), "{make}"),
@@ -297,8 +276,5 @@ fn check_data_offset(dims: &[usize], index: &[usize], elements: &serde_json::Val
     // The index is of an object: the offset is its number times its size.
     assert_eq!(offset % dims.object_size(), 0);
     assert!(offset / dims.object_size() < dims.object_count());
-    assert_eq!(
-        shape.stride(BlobDim::ListSize).expect("seven axes"),
-        dims.object_size()
-    );
+    assert_eq!(shape.stride(BlobDim::ListSize).expect("seven axes"), dims.object_size());
 }

@@ -10,77 +10,29 @@ use crate::support::{data, files, report, rows};
 
 /// What we make of each BlobProto that Caffe refuses: a part of our error, or our reason to read it.
 const BLOBS: &[(&str, Result<&str, &str>)] = &[
-    (
-        "f32_zero_axis_3x0x2",
-        Ok("blobs without elements are ordinary"),
-    ),
-    (
-        "legacy_only_width",
-        Err("data: expected 0 values for the shape, found 5"),
-    ),
-    (
-        "float_ok_double_short",
-        Err("double_data: expected 6 values for the shape, found 5"),
-    ),
-    (
-        "dim_int64_overflow",
-        Err("axis 0: expected a dimension of 0 to 2147483647, found 4294967299"),
-    ),
-    (
-        "dim_negative",
-        Err("axis 0: expected a dimension of 0 to 2147483647, found -3"),
-    ),
-    (
-        "legacy_negative",
-        Err("axis 0: expected a dimension of 0 to 2147483647, found -1"),
-    ),
-    (
-        "count_short",
-        Err("data: expected 6 values for the shape, found 5"),
-    ),
-    (
-        "count_long",
-        Err("data: expected 6 values for the shape, found 7"),
-    ),
-    (
-        "diff_only",
-        Err("data: expected 6 values for the shape, found 0"),
-    ),
-    (
-        "shape_only",
-        Err("data: expected 6 values for the shape, found 0"),
-    ),
-    (
-        "empty",
-        Err("data: expected 1 values for the shape, found 0"),
-    ),
-    (
-        "no_shape_three_values",
-        Err("data: expected 1 values for the shape, found 3"),
-    ),
+    ("f32_zero_axis_3x0x2", Ok("blobs without elements are ordinary")),
+    ("legacy_only_width", Err("data: expected 0 values for the shape, found 5")),
+    ("float_ok_double_short", Err("double_data: expected 6 values for the shape, found 5")),
+    ("dim_int64_overflow", Err("axis 0: expected a dimension of 0 to 2147483647, found 4294967299")),
+    ("dim_negative", Err("axis 0: expected a dimension of 0 to 2147483647, found -3")),
+    ("legacy_negative", Err("axis 0: expected a dimension of 0 to 2147483647, found -1")),
+    ("count_short", Err("data: expected 6 values for the shape, found 5")),
+    ("count_long", Err("data: expected 6 values for the shape, found 7")),
+    ("diff_only", Err("data: expected 6 values for the shape, found 0")),
+    ("shape_only", Err("data: expected 6 values for the shape, found 0")),
+    ("empty", Err("data: expected 1 values for the shape, found 0")),
+    ("no_shape_three_values", Err("data: expected 1 values for the shape, found 3")),
     ("axes33", Err("expected at most 32 axes, found 33")),
-    (
-        "count_overflow",
-        Err("data: expected 4294967296 values for the shape, found 0"),
-    ),
+    ("count_overflow", Err("data: expected 4294967296 values for the shape, found 0")),
     ("zero_then_huge", Ok("blobs without elements are ordinary")),
     ("huge_then_zero", Ok("blobs without elements are ordinary")),
     ("zero_axis_fresh", Ok("blobs without elements are ordinary")),
-    (
-        "packed_not_multiple_of_4",
-        Err("data: expected a length that is a multiple of 4, found 23"),
-    ),
+    ("packed_not_multiple_of_4", Err("data: expected a length that is a multiple of 4, found 23")),
     ("truncated", Err("needs")),
-    (
-        "len_overrun",
-        Err("data needs 2147483647 bytes, but 4 are left"),
-    ),
+    ("len_overrun", Err("data needs 2147483647 bytes, but 4 are left")),
     ("len_negative", Err("needs 18446744073709551615 bytes")),
     ("varint_too_long", Err("varint")),
-    (
-        "wrong_wire_type",
-        Err("data: expected 1 values for the shape, found 0"),
-    ),
+    ("wrong_wire_type", Err("data: expected 1 values for the shape, found 0")),
     ("field_zero", Err("field number of 1 or more, found 0")),
     ("nv_raw_f16", Ok("NVCaffe's raw_data")),
     ("nv_raw_f32", Ok("NVCaffe's raw_data")),
@@ -94,9 +46,7 @@ fn open_blob(name: &str) -> Result<Checkpoint, blob_io::Error> {
 }
 
 fn check_refused(name: &str, index: &BTreeMap<&str, &Result<&str, &str>>) {
-    let expected = index
-        .get(name)
-        .unwrap_or_else(|| panic!("{name}: Caffe refuses it, and we?"));
+    let expected = index.get(name).unwrap_or_else(|| panic!("{name}: Caffe refuses it, and we?"));
     let got = open_blob(name).and_then(|c| c.load_pair(&c.entries()[0]).map(drop));
     match (expected, got) {
         (Ok(_), Ok(())) => {}
@@ -116,18 +66,9 @@ fn every_blobproto_reads_as_caffe_reads_it_or_fails_with_a_reason() {
         if name == "diff_short" {
             // The diff alone is broken: the data load, the pair does not.
             let checkpoint = open_blob(name).expect("opens");
-            checkpoint
-                .load(&checkpoint.entries()[0])
-                .expect("the data load");
-            let error = checkpoint
-                .load_pair(&checkpoint.entries()[0])
-                .expect_err("the diff");
-            assert!(
-                error
-                    .to_string()
-                    .contains("diff: expected 6 values for the shape, found 5"),
-                "{error}"
-            );
+            checkpoint.load(&checkpoint.entries()[0]).expect("the data load");
+            let error = checkpoint.load_pair(&checkpoint.entries()[0]).expect_err("the diff");
+            assert!(error.to_string().contains("diff: expected 6 values for the shape, found 5"), "{error}");
             continue;
         }
         if upstream != "ok" || name == "dim_int64_overflow" {
@@ -138,11 +79,7 @@ fn every_blobproto_reads_as_caffe_reads_it_or_fails_with_a_reason() {
         let entry = &checkpoint.entries()[0];
         assert_eq!(entry.shape().shape_string(), row[5], "{name}");
         let read_as = if read_as == "float" { "f32" } else { "f64" };
-        assert_eq!(
-            crc_as(&checkpoint, entry, read_as),
-            row[7],
-            "{name} as {read_as}"
-        );
+        assert_eq!(crc_as(&checkpoint, entry, read_as), row[7], "{name} as {read_as}");
         match (checkpoint.diff_of(entry), row[8].as_str()) {
             (None, "-") => {}
             (Some(diff), crc) => assert_eq!(crc_as(&checkpoint, diff, read_as), crc, "{name} diff"),
@@ -179,53 +116,21 @@ fn blobprotos_are_found_by_content() {
 #[test]
 fn fork_blobs_hold_the_values_that_their_writers_meant() {
     for (name, field, expected, dtype) in [
-        (
-            "nv_raw_f16",
-            Kind::Data,
-            "nv_raw_f16.expect.f32",
-            DType::F16,
-        ),
-        (
-            "nv_raw_f32",
-            Kind::Data,
-            "nv_raw_f32.expect.f32",
-            DType::F32,
-        ),
-        (
-            "nv_raw_f64_diff",
-            Kind::Data,
-            "nv_raw_f64_diff.expect.f64",
-            DType::F64,
-        ),
-        (
-            "nv_raw_f64_diff",
-            Kind::Diff,
-            "nv_raw_f64_diff.expect_diff.f64",
-            DType::F64,
-        ),
-        (
-            "ocl_packed_f16",
-            Kind::Data,
-            "ocl_packed_f16.expect.f32",
-            DType::F16,
-        ),
+        ("nv_raw_f16", Kind::Data, "nv_raw_f16.expect.f32", DType::F16),
+        ("nv_raw_f32", Kind::Data, "nv_raw_f32.expect.f32", DType::F32),
+        ("nv_raw_f64_diff", Kind::Data, "nv_raw_f64_diff.expect.f64", DType::F64),
+        ("nv_raw_f64_diff", Kind::Diff, "nv_raw_f64_diff.expect_diff.f64", DType::F64),
+        ("ocl_packed_f16", Kind::Data, "ocl_packed_f16.expect.f32", DType::F16),
     ] {
         let checkpoint = open_blob(name).expect("opens");
-        let entry = checkpoint
-            .entries()
-            .iter()
-            .find(|e| e.kind() == field)
-            .expect("an entry");
+        let entry = checkpoint.entries().iter().find(|e| e.kind() == field).expect("an entry");
         assert_eq!(entry.dtype(), Some(dtype), "{name}");
         let blob = checkpoint.load(entry).expect("loads");
         let expected = std::fs::read(data("caffe/blobproto").join(expected)).expect("readable");
         let got: Vec<u8> = match dtype {
             DType::F16 => {
                 let halves = blob.data::<half::f16>().expect("halves");
-                halves
-                    .iter()
-                    .flat_map(|h| h.to_f32().to_le_bytes())
-                    .collect()
+                halves.iter().flat_map(|h| h.to_f32().to_le_bytes()).collect()
             }
             _ => blob.data_bytes().expect("bytes").to_vec(),
         };
@@ -237,9 +142,7 @@ fn fork_blobs_hold_the_values_that_their_writers_meant() {
 fn shapes_are_equal_where_caffe_says_so() {
     let mut count = 0;
     for row in rows(&data("caffe/tables/shape_equals.tsv")) {
-        let [_, shape, kind, proto, equal] = &row[..] else {
-            panic!("{row:?}")
-        };
+        let [_, shape, kind, proto, equal] = &row[..] else { panic!("{row:?}") };
         if shape == "DEFAULT_CTOR" {
             continue; // Caffe's blob without a shape; ours always has one.
         }
@@ -275,8 +178,7 @@ fn proto_bytes(kind: &str, dims: &[i64]) -> Vec<u8> {
         }
         "shape" => {
             let mut packed = Vec::new();
-            dims.iter()
-                .for_each(|d| encode_varint(*d as u64, &mut packed));
+            dims.iter().for_each(|d| encode_varint(*d as u64, &mut packed));
             let mut shape = Vec::new();
             encode_key(1, WireType::LengthDelimited, &mut shape);
             encode_varint(packed.len() as u64, &mut shape);

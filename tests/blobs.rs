@@ -11,9 +11,7 @@ use crate::caffe::dims;
 use crate::support::{data, report, rows};
 
 fn shape(cell: &str) -> Shape {
-    let extents = dims(cell)
-        .into_iter()
-        .map(|d| usize::try_from(d).expect("an extent"));
+    let extents = dims(cell).into_iter().map(|d| usize::try_from(d).expect("an extent"));
     Shape::new(extents.collect::<Vec<_>>()).expect("a shape")
 }
 
@@ -54,9 +52,7 @@ fn reshaping_and_sharing_leave_what_caffe_leaves() {
 
 fn reshape_sequence(rows: &[Vec<String>]) {
     let mut blob = zeros(&[2, 3]);
-    blob.data_mut()
-        .expect("data")
-        .copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    blob.data_mut().expect("data").copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     blob.diff_mut().expect("diff").fill(10.0);
     let mut before = None;
     for row in rows {
@@ -105,21 +101,14 @@ fn outgrow_an_external_memory(rows: &[Vec<String>]) {
     assert_eq!(asum, number::<f32>(&rows[0][7]));
     a.reshape(shape(&rows[1][1])).expect("a shape");
     assert_fresh(&a, &rows[1]);
-    assert_eq!(
-        *memory.host(0..40).expect("bytes"),
-        *external(&[1.0; 10]).host(0..40).expect("bytes")
-    );
+    assert_eq!(*memory.host(0..40).expect("bytes"), *external(&[1.0; 10]).host(0..40).expect("bytes"));
 }
 
 /// The row tells of fewer bytes than the count needs.
 fn assert_fresh(blob: &Blob<f32>, row: &[String]) {
-    assert!(
-        row[0].contains("UPSTREAM BUG") && number::<usize>(&row[3]) < 4 * number::<usize>(&row[2])
-    );
+    assert!(row[0].contains("UPSTREAM BUG") && number::<usize>(&row[3]) < 4 * number::<usize>(&row[2]));
     assert_eq!(blob.count(), number::<usize>(&row[2]));
-    assert!(
-        blob.data_memory().len() >= blob.byte_len() && blob.diff_memory().len() >= blob.byte_len()
-    );
+    assert!(blob.data_memory().len() >= blob.byte_len() && blob.diff_memory().len() >= blob.byte_len());
     assert_eq!(*blob.data().expect("data"), vec![0.0; blob.count()]);
 }
 
@@ -127,10 +116,7 @@ fn what_sharers_see(rows: &[Vec<String>]) {
     let (mut a, mut b) = (zeros(&[4]), zeros(&[2, 2]));
     a.share_data(&b).expect("equal counts");
     b.data_mut().expect("data")[1] = 9.0;
-    assert_eq!(
-        a.data_at(&[1]).expect("an element"),
-        number::<f32>(&rows[0][5])
-    );
+    assert_eq!(a.data_at(&[1]).expect("an element"), number::<f32>(&rows[0][5]));
     let bytes = [7.0f32; 4].iter().flat_map(|x| x.to_ne_bytes()).collect();
     a.data_memory().adopt_vec(bytes).expect("the length");
     assert_eq!(first(&b), number::<f32>(&rows[1][5]));
@@ -158,10 +144,7 @@ fn what_a_copy_takes_along(rows: &[Vec<String>]) {
     a.copy_from_reshaped(&b, Parts::Data).expect("a copy");
     let told = |a: &Blob<f32>| format!("data0={} diff0={}", first(a), a.diff().expect("diff")[0]);
     let shape = a.shape().shape_string();
-    assert!(
-        rows[0][0].ends_with(&format!(": {} shape={shape}", told(&a))),
-        "{rows:?}"
-    );
+    assert!(rows[0][0].ends_with(&format!(": {} shape={shape}", told(&a))), "{rows:?}");
     a.copy_from_reshaped(&b, Parts::Diff).expect("a copy");
     assert!(rows[1][0].ends_with(&format!(": {}", told(&a))), "{rows:?}");
 }
@@ -184,9 +167,7 @@ fn every_operation_on_odd_blobs_is_ordinary_or_a_typed_error() {
     let mut answers = Vec::new();
     let table = rows(&data("caffe/tables/edge_ops.tsv"));
     for row in &table {
-        let [blob, op, result, ..] = &row[..] else {
-            panic!("{row:?}")
-        };
+        let [blob, op, result, ..] = &row[..] else { panic!("{row:?}") };
         let answer = match blob.as_str() {
             "Blob<int>{3}" | "Reshape{2,3} diff touched, data not" => Answer::Elsewhere,
             blob => edge_op(odd_blob(blob), op, result, &queue),
@@ -194,13 +175,7 @@ fn every_operation_on_odd_blobs_is_ordinary_or_a_typed_error() {
         answers.push(answer);
     }
     let of = |kind| answers.iter().filter(|answer| **answer == kind).count();
-    let counts = [
-        Answer::Equal,
-        Answer::Ours,
-        Answer::Elsewhere,
-        Answer::Unsayable,
-    ]
-    .map(of);
+    let counts = [Answer::Equal, Answer::Ours, Answer::Elsewhere, Answer::Unsayable].map(of);
     assert_eq!(counts, [58, 18, 39, 6]);
     let [equal, ours, elsewhere, unsayable] = counts;
     report(&format!(
@@ -241,11 +216,7 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
             let count = blob.count();
             ordinary(caffe, blob.data_mut::<f32>().map(|d| d.len()), count)
         }
-        "gpu_data" => ordinary(
-            caffe,
-            blob.data_device(queue).map(|d| d.len()),
-            blob.byte_len(),
-        ),
+        "gpu_data" => ordinary(caffe, blob.data_device(queue).map(|d| d.len()), blob.byte_len()),
         "CopyFrom(self)" => {
             let mut same = blob.clone_empty();
             same.share_data(&blob).expect("equal counts");
@@ -253,9 +224,7 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
         }
         "Blob().CopyFrom(b,reshape)" => {
             let mut fresh = AnyBlob::new(shape("0"), DType::F32).expect("a blob");
-            fresh
-                .copy_from_reshaped(&blob, Parts::Data)
-                .expect("a copy");
+            fresh.copy_from_reshaped(&blob, Parts::Data).expect("a copy");
             let told = format!("ok {}", fresh.shape().shape_string());
             assert!(caffe.is_none_or(|caffe| caffe.starts_with(&told)), "{told}");
             ordinary(caffe, Ok(fresh.shape().clone()), blob.shape().clone())
@@ -267,20 +236,14 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
         "data_at({})" => element(caffe, blob.data_at::<f32>(&[]), blob.count()),
         "set_cpu_data(NULL)" => Answer::Unsayable,
         "gpu_shape" => Answer::Elsewhere,
-        _ if op.starts_with("asum") || op.starts_with("sumsq") || op.starts_with("scale") => {
-            Answer::Elsewhere
-        }
+        _ if op.starts_with("asum") || op.starts_with("sumsq") || op.starts_with("scale") => Answer::Elsewhere,
         _ if op == "Update" || op.contains("Proto") => Answer::Elsewhere,
         _ => shape_op(blob.shape(), op, caffe),
     }
 }
 
 /// Something that works on every blob.
-fn ordinary<T: PartialEq + std::fmt::Debug>(
-    caffe: Option<&str>,
-    got: Result<T, Error>,
-    expected: T,
-) -> Answer {
+fn ordinary<T: PartialEq + std::fmt::Debug>(caffe: Option<&str>, got: Result<T, Error>, expected: T) -> Answer {
     assert_eq!(got.expect("an ordinary answer"), expected);
     caffe.map_or(Answer::Ours, |_| Answer::Equal)
 }

@@ -14,10 +14,7 @@ use crate::support::{data, real, report, rows};
 pub(crate) fn dims(text: &str) -> Vec<i64> {
     match text {
         "-" => Vec::new(),
-        _ => text
-            .split(',')
-            .map(|d| d.parse().expect("a dimension"))
-            .collect(),
+        _ => text.split(',').map(|d| d.parse().expect("a dimension")).collect(),
     }
 }
 
@@ -32,17 +29,11 @@ pub(crate) fn crc_as(checkpoint: &Checkpoint, entry: &Entry, read_as: &str) -> S
         (DType::F32, "f32") | (DType::F64, "f64") => blob.data_bytes().expect("bytes").to_vec(),
         (DType::F32, _) => {
             let values = blob.data::<f32>().expect("floats");
-            values
-                .iter()
-                .flat_map(|v| f64::from(*v).to_le_bytes())
-                .collect()
+            values.iter().flat_map(|v| f64::from(*v).to_le_bytes()).collect()
         }
         (DType::F64, _) => {
             let values = blob.data::<f64>().expect("doubles");
-            values
-                .iter()
-                .flat_map(|v| (*v as f32).to_le_bytes())
-                .collect()
+            values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()
         }
         (other, _) => panic!("{}: Caffe has no {other}", entry.name()),
     };
@@ -70,11 +61,7 @@ fn check_row(checkpoint: &Checkpoint, entry: &Entry, row: &[String]) {
             assert_eq!(crc_as(checkpoint, diff, &row[5]), expected, "{at}: diff");
             let pair = checkpoint.load_pair(entry).expect("the pair loads");
             assert!(pair.has_diff());
-            assert_eq!(
-                crc(&pair.diff_bytes().expect("bytes")),
-                expected,
-                "{at}: pair"
-            );
+            assert_eq!(crc(&pair.diff_bytes().expect("bytes")), expected, "{at}: pair");
         }
     }
 }
@@ -99,12 +86,7 @@ fn check_table(table: &Path, folder: &Path) -> (usize, usize) {
             .entries()
             .iter()
             .filter(|e| e.kind() == Kind::Data)
-            .filter(|e| {
-                !mixed
-                    || rows
-                        .iter()
-                        .any(|r| e.name().starts_with(&format!("{}/", r[2])))
-            })
+            .filter(|e| !mixed || rows.iter().any(|r| e.name().starts_with(&format!("{}/", r[2]))))
             .collect();
         assert_eq!(entries.len(), rows.len(), "{file}: number of blobs");
         for (entry, row) in entries.iter().zip(rows) {
@@ -138,20 +120,13 @@ fn nets_have_the_parameters_that_caffe_reads() {
 fn names_follow_layers_and_positions() {
     let names = |file: &str| -> Vec<String> {
         let checkpoint = Checkpoint::open(data("caffe/net").join(file)).expect("opens");
-        checkpoint
-            .entries()
-            .iter()
-            .map(|e| e.name().to_owned())
-            .collect()
+        checkpoint.entries().iter().map(|e| e.name().to_owned()).collect()
     };
     let twice = names("duplicate_layer_name.caffemodel");
     assert_eq!(twice[0], "conv1/0");
     assert_eq!(twice[12..], ["conv1@10/0", "conv1@10/1"]);
     let diffs = names("f32_v2_diff.caffemodel");
-    assert_eq!(
-        diffs[..4],
-        ["conv1/0", "conv1/0.diff", "conv1/1", "conv1/1.diff"]
-    );
+    assert_eq!(diffs[..4], ["conv1/0", "conv1/0.diff", "conv1/1", "conv1/1.diff"]);
     assert!(names("slash_name.caffemodel")[0].ends_with("/0"));
 }
 
@@ -173,10 +148,7 @@ fn broken_and_odd_nets_say_what_they_are() {
     let v0 = open("v0.caffemodel").expect("V0");
     assert_eq!(v0.dialect(), "V0 layers");
     assert_eq!(open("v1.caffemodel").expect("V1").dialect(), "V1 layers");
-    assert_eq!(
-        open("v0.upgraded.caffemodel").expect("V2").dialect(),
-        "V2 layers"
-    );
+    assert_eq!(open("v0.upgraded.caffemodel").expect("V2").dialect(), "V2 layers");
 }
 
 #[test]
@@ -184,30 +156,15 @@ fn vectors_datums_and_solver_states_are_read() {
     let open = |file: &str| Checkpoint::open(data("caffe/misc").join(file)).expect("opens");
     let vector = open("vector3.blobprotovector");
     assert_eq!(vector.format(), Format::BlobProtoVector);
-    let listed: Vec<_> = vector
-        .entries()
-        .iter()
-        .map(|e| (e.name(), e.shape().dims().to_vec()))
-        .collect();
-    assert_eq!(
-        listed,
-        [
-            ("@0", vec![1, 2]),
-            ("@1", vec![3]),
-            ("@1.diff", vec![3]),
-            ("@2", vec![3, 2])
-        ]
-    );
+    let listed: Vec<_> = vector.entries().iter().map(|e| (e.name(), e.shape().dims().to_vec())).collect();
+    assert_eq!(listed, [("@0", vec![1, 2]), ("@1", vec![3]), ("@1.diff", vec![3]), ("@2", vec![3, 2])]);
     assert_eq!(vector.entries()[1].dtype(), Some(DType::F64));
     let state = open("state.solverstate");
     assert_eq!(state.format(), Format::SolverState);
     assert!(state.metadata().iter().any(|(k, _)| k == "iter"));
     assert!(!state.entries().is_empty());
     let bytes = open("u8.datum");
-    assert_eq!(
-        (bytes.format(), bytes.entries()[0].dtype()),
-        (Format::Datum, Some(DType::U8))
-    );
+    assert_eq!((bytes.format(), bytes.entries()[0].dtype()), (Format::Datum, Some(DType::U8)));
     let floats = open("float.datum");
     let blob = floats.load(&floats.entries()[0]).expect("loads");
     let values = blob.data::<f32>().expect("floats");

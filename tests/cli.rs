@@ -22,16 +22,8 @@ fn a_file_alone_is_info() {
     let info = blob(&[NET]);
     assert_eq!(info.code, Some(0), "{info:?}");
     assert_eq!(info.out, blob(&["info", NET]).out);
-    assert!(
-        info.out
-            .starts_with("caffe/net/v1.caffemodel   Caffe NetParameter, V1 layers\n"),
-        "{info:?}"
-    );
-    for line in [
-        "  tensors     4, f32\n",
-        "  parameters  371 in 1.45 KiB\n",
-        "ip/0  1×1×7×36  1008 B (67.9 %)",
-    ] {
+    assert!(info.out.starts_with("caffe/net/v1.caffemodel   Caffe NetParameter, V1 layers\n"), "{info:?}");
+    for line in ["  tensors     4, f32\n", "  parameters  371 in 1.45 KiB\n", "ip/0  1×1×7×36  1008 B (67.9 %)"] {
         assert!(info.out.contains(line), "{line} in {}", info.out);
     }
 }
@@ -66,10 +58,7 @@ fn info_in_json_has_the_documented_fields() {
     assert_eq!(fields(info.out.lines().next().unwrap()), documented);
     let both = info.json();
     assert_eq!(both[0]["schema"], "blob.info/1");
-    assert_eq!(
-        (&both[0]["tensors"], &both[0]["parameters"]),
-        (&4.into(), &371.into())
-    );
+    assert_eq!((&both[0]["tensors"], &both[0]["parameters"]), (&4.into(), &371.into()));
     assert_eq!(both[1]["format"], "datum");
 }
 
@@ -82,33 +71,18 @@ fn ls_to_a_pipe_prints_stable_lines() {
     assert_eq!(ls.out, expected);
     assert_eq!(ls.err, "");
     let long = blob(&["ls", "-l", NET, "#0"]);
-    assert_eq!(
-        long.out,
-        "conv1/0\tf32\t4x3x3x3\t432\t65\tdata\tConvolution\t1\t-\n"
-    );
+    assert_eq!(long.out, "conv1/0\tf32\t4x3x3x3\t432\t65\tdata\tConvolution\t1\t-\n");
 }
 
 #[test]
 fn ls_in_json_has_the_documented_fields() {
     let ls = blob(&["ls", "--json", NET, "ip/*"]);
-    let documented = [
-        "schema",
-        "file",
-        "format",
-        "dialect",
-        "file_bytes",
-        "tensors_in_file",
-        "warnings",
-        "tensors",
-        "bytes_read",
-    ];
+    let documented =
+        ["schema", "file", "format", "dialect", "file_bytes", "tensors_in_file", "warnings", "tensors", "bytes_read"];
     let listing = &ls.json()[0];
     assert_eq!(listing["schema"], "blob.ls/1");
     assert_eq!(ls.out.find("\"schema\""), Some(1));
-    assert!(
-        documented.iter().all(|f| listing.get(f).is_some()),
-        "{listing}"
-    );
+    assert!(documented.iter().all(|f| listing.get(f).is_some()), "{listing}");
     assert_eq!(listing.as_object().unwrap().len(), documented.len());
     let tensor = &listing["tensors"][0];
     let documented = [
@@ -127,45 +101,26 @@ fn ls_in_json_has_the_documented_fields() {
         "error",
     ];
     assert_eq!(tensor.as_object().unwrap().len(), documented.len());
-    assert!(
-        documented.iter().all(|f| tensor.get(f).is_some()),
-        "{tensor}"
-    );
+    assert!(documented.iter().all(|f| tensor.get(f).is_some()), "{tensor}");
     assert_eq!(tensor["shape"], serde_json::json!([1, 1, 7, 36]));
-    assert_eq!(
-        (&tensor["index"], &tensor["offset"]),
-        (&2.into(), &579.into())
-    );
+    assert_eq!((&tensor["index"], &tensor["offset"]), (&2.into(), &579.into()));
 }
 
 #[test]
 fn tensors_are_selected_by_name_glob_expression_and_index() {
     let names = |args: &[&str]| -> Vec<String> {
         let ls = blob(&[&["ls", NET], args].concat());
-        ls.out
-            .lines()
-            .map(|l| l.split('\t').next().unwrap().to_owned())
-            .collect()
+        ls.out.lines().map(|l| l.split('\t').next().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&["ip*"]), ["ip/0", "ip/1"]);
     assert_eq!(names(&["*1", "ip/0"]), ["conv1/1", "ip/0", "ip/1"]);
     assert_eq!(names(&["#3"]), ["ip/1"]);
     assert_eq!(names(&["--regex", "^[ci].*/0$"]), ["conv1/0", "ip/0"]);
-    assert_eq!(
-        names(&["--sort", "size"]),
-        ["ip/0", "conv1/0", "ip/1", "conv1/1"]
-    );
-    assert_eq!(
-        names(&["--sort", "name"]),
-        ["conv1/0", "conv1/1", "ip/0", "ip/1"]
-    );
+    assert_eq!(names(&["--sort", "size"]), ["ip/0", "conv1/0", "ip/1", "conv1/1"]);
+    assert_eq!(names(&["--sort", "name"]), ["conv1/0", "conv1/1", "ip/0", "ip/1"]);
     let none = blob(&["ls", NET, "convv1/0"]);
     assert_eq!((none.code, none.out.as_str()), (Some(1), ""));
-    assert!(
-        none.err
-            .contains("no tensor of caffe/net/v1.caffemodel matches \"convv1/0\""),
-        "{none:?}"
-    );
+    assert!(none.err.contains("no tensor of caffe/net/v1.caffemodel matches \"convv1/0\""), "{none:?}");
     assert!(none.err.contains("did you mean \"conv1/0\"?"), "{none:?}");
 }
 
@@ -191,15 +146,8 @@ fn a_broken_file_is_trouble_for_all_but_verify() {
     ] {
         let ran = blob(&args);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(
-            ran.err
-                .starts_with("error: caffe/net/truncated.caffemodel: "),
-            "{ran:?}"
-        );
-        assert!(
-            ran.err.contains("at byte 2732") && ran.err.contains("\n  help: "),
-            "{ran:?}"
-        );
+        assert!(ran.err.starts_with("error: caffe/net/truncated.caffemodel: "), "{ran:?}");
+        assert!(ran.err.contains("at byte 2732") && ran.err.contains("\n  help: "), "{ran:?}");
         // What can be listed of it stands before the error.
         let lists = matches!(args[0], "ls" | "info");
         assert_eq!(ran.out.is_empty(), !lists, "{ran:?}");
@@ -209,22 +157,10 @@ fn a_broken_file_is_trouble_for_all_but_verify() {
 #[test]
 fn an_array_that_is_broken_is_listed_and_told() {
     let ls = blob(&["ls", "caffe/blobproto/count_short.binaryproto"]);
-    assert_eq!(
-        (ls.code, ls.out.as_str()),
-        (Some(2), "@0\terror\t-\t0\t-\n"),
-        "{ls:?}"
-    );
-    assert!(
-        ls.err
-            .contains("array \"@0\": at byte 2: data: expected 6 values"),
-        "{ls:?}"
-    );
+    assert_eq!((ls.code, ls.out.as_str()), (Some(2), "@0\terror\t-\t0\t-\n"), "{ls:?}");
+    assert!(ls.err.contains("array \"@0\": at byte 2: data: expected 6 values"), "{ls:?}");
     let json = &blob(&["ls", "--json", "caffe/blobproto/count_short.binaryproto"]).json()[0];
-    assert!(
-        json["tensors"][0]["error"]["message"]
-            .as_str()
-            .is_some_and(|e| e.contains("found 5"))
-    );
+    assert!(json["tensors"][0]["error"]["message"].as_str().is_some_and(|e| e.contains("found 5")));
 }
 
 #[test]
@@ -232,21 +168,12 @@ fn what_is_no_model_is_called_by_its_name() {
     let page = b"<!DOCTYPE html><html><body>404 Not Found</body></html>";
     let html = blob_with(&["info", "-"], page);
     assert_eq!(html.code, Some(2));
-    assert!(
-        html.err
-            .contains("standard input is an HTML page, not a model"),
-        "{html:?}"
-    );
+    assert!(html.err.contains("standard input is an HTML page, not a model"), "{html:?}");
     let empty = blob(&["ls", "caffe/net/empty.caffemodel"]);
     assert!(empty.err.contains("is empty (0 bytes)"), "{empty:?}");
     let missing = blob(&["ls", "no/such.params"]);
     assert_eq!(missing.code, Some(2));
-    assert!(
-        missing
-            .err
-            .starts_with("error: no/such.params: cannot open: "),
-        "{missing:?}"
-    );
+    assert!(missing.err.starts_with("error: no/such.params: cannot open: "), "{missing:?}");
 }
 
 #[test]
@@ -267,10 +194,7 @@ fn typos_get_a_suggestion_and_help_has_examples() {
     assert!(flag.err.contains("--json"), "{flag:?}");
     for args in [&["-h"][..], &["ls", "-h"], &["convert", "--help"]] {
         let help = blob(args);
-        assert!(
-            help.code == Some(0) && help.out.starts_with("Examples:\n  blob "),
-            "{help:?}"
-        );
+        assert!(help.code == Some(0) && help.out.starts_with("Examples:\n  blob "), "{help:?}");
     }
     assert_eq!(blob(&[]).code, Some(2));
     assert!(blob(&["--version"]).out.starts_with("blob 0."));
@@ -281,10 +205,7 @@ fn shapes_are_ascii_where_the_locale_is() {
     let mut in_c = command(&["info", NET]);
     in_c.env("LC_ALL", "C");
     let info = ran(in_c, b"");
-    assert!(
-        info.out.contains("1x1x7x36") && info.out.is_ascii(),
-        "{info:?}"
-    );
+    assert!(info.out.contains("1x1x7x36") && info.out.is_ascii(), "{info:?}");
     assert!(blob(&["info", "--ascii", NET]).out.is_ascii());
 }
 
@@ -316,16 +237,10 @@ fn no_name_reaches_the_terminal_as_a_command() {
     ] {
         let ran = blob_with(args, &net);
         let unsafe_char = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}';
-        assert!(
-            !ran.out.contains(unsafe_char) && !ran.err.contains(unsafe_char),
-            "{ran:?}"
-        );
+        assert!(!ran.out.contains(unsafe_char) && !ran.err.contains(unsafe_char), "{ran:?}");
     }
     let ls = blob_with(&["ls", "-"], &net);
-    assert!(
-        ls.out.starts_with(r"a\x1b[31m\n\t\u{9b}2J\u{202e}\x7f/0"),
-        "{ls:?}"
-    );
+    assert!(ls.out.starts_with(r"a\x1b[31m\n\t\u{9b}2J\u{202e}\x7f/0"), "{ls:?}");
     let json = blob_with(&["ls", "--json", "-"], &net);
     assert_eq!(json.json()[0]["tensors"][0]["name"], format!("{name}/0"));
 }
@@ -344,9 +259,7 @@ fn every_golden_is_listed_and_verified() {
     let (mut listed, mut broken) = (0, 0);
     for folder in folders {
         let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".h5", ".txt"];
-        let paths = files(&data(folder), |name| {
-            !skip.iter().any(|s| name.ends_with(s))
-        });
+        let paths = files(&data(folder), |name| !skip.iter().any(|s| name.ends_with(s)));
         let paths: Vec<&str> = paths.iter().map(|p| p.to_str().unwrap()).collect();
         let verdicts = blob(&[&["verify", "--json"], &paths[..]].concat()).json();
         assert_eq!(verdicts.len(), paths.len());
@@ -355,9 +268,7 @@ fn every_golden_is_listed_and_verified() {
             match (ls.code, verdict["ok"].as_bool()) {
                 (Some(0), Some(true)) => listed += 1,
                 // A sparse array whose indices do not fit: that is in its values, which `ls` does not read.
-                (Some(0), Some(false)) if path.contains("/csr_") || path.contains("/rsp_") => {
-                    broken += 1
-                }
+                (Some(0), Some(false)) if path.contains("/csr_") || path.contains("/rsp_") => broken += 1,
                 (Some(2), Some(false)) => broken += 1,
                 // Sound, as far as one can tell, and not read.
                 (Some(2), None) if verdict["schema"] == "blob.error/1" => {
@@ -366,18 +277,10 @@ fn every_golden_is_listed_and_verified() {
                 }
                 code => panic!("{path}: {code:?}"),
             }
-            let tensors = ls
-                .json()
-                .first()
-                .and_then(|l| l["tensors"].as_array().map(Vec::len));
+            let tensors = ls.json().first().and_then(|l| l["tensors"].as_array().map(Vec::len));
             assert_eq!(verdict["tensors"], tensors.unwrap_or(0), "{path}");
         }
     }
-    assert!(
-        listed > 100 && broken > 20,
-        "{listed} listed, {broken} broken"
-    );
-    report(&format!(
-        "cli: {listed} golden files listed and verified, {broken} refused"
-    ));
+    assert!(listed > 100 && broken > 20, "{listed} listed, {broken} broken");
+    report(&format!("cli: {listed} golden files listed and verified, {broken} refused"));
 }

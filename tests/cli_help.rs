@@ -11,26 +11,12 @@ fn help_is_a_command_too() {
     assert_eq!(blob(&["help", "ls"]).out, blob(&["ls", "--help"]).out);
     assert!(blob(&["help", "ls"]).out.contains("Usage: blob ls"));
     let two = blob(&["ls", "caffe/net/v1.caffemodel", "caffe/net/v0.caffemodel"]);
-    assert!(
-        two.code == Some(1) && two.err.contains("this command takes one file"),
-        "{two:?}"
-    );
+    assert!(two.code == Some(1) && two.err.contains("this command takes one file"), "{two:?}");
 }
 
 #[test]
 fn completions_and_manuals_know_every_command() {
-    let commands = [
-        "info",
-        "ls",
-        "show",
-        "stats",
-        "verify",
-        "convert",
-        "extract",
-        "formats",
-        "completions",
-        "man",
-    ];
+    let commands = ["info", "ls", "show", "stats", "verify", "convert", "extract", "formats", "completions", "man"];
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = blob(&["completions", shell]);
         assert_eq!(script.code, Some(0));
@@ -42,47 +28,27 @@ fn completions_and_manuals_know_every_command() {
         assert!(commands.iter().all(|c| offered.out.contains(c)), "{shell}");
     }
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(
-        blob(&["man", "-o", folder.path().to_str().unwrap()]).code,
-        Some(0)
-    );
-    for name in commands
-        .iter()
-        .map(|c| format!("blob-{c}.1"))
-        .chain(["blob.1".to_owned()])
-    {
+    assert_eq!(blob(&["man", "-o", folder.path().to_str().unwrap()]).code, Some(0));
+    for name in commands.iter().map(|c| format!("blob-{c}.1")).chain(["blob.1".to_owned()]) {
         let page = fs::read_to_string(folder.path().join(&name)).unwrap();
         assert!(page.contains(".SH NAME"), "{name}");
     }
     assert!(blob(&["man"]).out.contains(".TH blob 1"));
     let formats = blob(&["formats", "--json"]);
-    assert_eq!(
-        formats.json()[0]["formats"].as_array().map(Vec::len),
-        Some(blob_io::Format::ALL.len())
-    );
+    assert_eq!(formats.json()[0]["formats"].as_array().map(Vec::len), Some(blob_io::Format::ALL.len()));
 }
 
 #[test]
 fn every_option_of_every_manual_page_is_described() {
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(
-        blob(&["man", "-o", folder.path().to_str().unwrap()]).code,
-        Some(0)
-    );
+    assert_eq!(blob(&["man", "-o", folder.path().to_str().unwrap()]).code, Some(0));
     let mut pages = 0;
     for page in fs::read_dir(folder.path()).unwrap() {
         let path = page.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
-        for section in [
-            "NAME",
-            "SYNOPSIS",
-            "DESCRIPTION",
-            "OPTIONS",
-            "\"EXIT STATUS\"",
-            "ENVIRONMENT",
-            "\"SEE ALSO\"",
-        ] {
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "\"EXIT STATUS\"", "ENVIRONMENT", "\"SEE ALSO\""]
+        {
             let bare = section.trim_matches('"');
             let has = |s: &str| text.lines().any(|line| line == format!(".SH {s}"));
             assert!(has(section) || has(bare), "{name} has no {section}");
@@ -90,33 +56,15 @@ fn every_option_of_every_manual_page_is_described() {
         let lines: Vec<&str> = text.lines().collect();
         for (i, line) in lines.iter().enumerate().filter(|(_, line)| **line == ".TP") {
             let body = lines.get(i + 2).copied().unwrap_or_default();
-            assert!(
-                body.len() > 5 && !body.starts_with(".TP"),
-                "{name}, line {i}: {line} {}",
-                lines[i + 1]
-            );
+            assert!(body.len() > 5 && !body.starts_with(".TP"), "{name}, line {i}: {line} {}", lines[i + 1]);
         }
         let command = name.strip_prefix("blob-").unwrap_or("");
-        let help = if command.is_empty() {
-            blob(&["--help"])
-        } else {
-            blob(&[command, "--help"])
-        }
-        .out;
-        for flag in help
-            .split_whitespace()
-            .filter(|word| word.starts_with("--") && word.len() > 4)
-        {
-            let flag = flag
-                .trim_end_matches(|c: char| !c.is_ascii_lowercase())
-                .replace('-', "\\-");
+        let help = if command.is_empty() { blob(&["--help"]) } else { blob(&[command, "--help"]) }.out;
+        for flag in help.split_whitespace().filter(|word| word.starts_with("--") && word.len() > 4) {
+            let flag = flag.trim_end_matches(|c: char| !c.is_ascii_lowercase()).replace('-', "\\-");
             assert!(text.contains(&flag), "{name} does not say {flag}");
         }
-        assert_eq!(
-            help.starts_with("Examples:"),
-            text.contains(".SH EXAMPLES"),
-            "{name}"
-        );
+        assert_eq!(help.starts_with("Examples:"), text.contains(".SH EXAMPLES"), "{name}");
         pages += 1;
     }
     assert_eq!(pages, 11);
@@ -131,15 +79,9 @@ fn shown_without_warnings(folder: &std::path::Path) {
     }
     for page in fs::read_dir(folder).unwrap() {
         let mut man = Command::new("man");
-        man.env("LC_ALL", "C.UTF-8")
-            .env("MANWIDTH", "80")
-            .args(["--warnings", "-l"])
-            .arg(page.unwrap().path());
+        man.env("LC_ALL", "C.UTF-8").env("MANWIDTH", "80").args(["--warnings", "-l"]).arg(page.unwrap().path());
         let shown = ran(man, b"");
-        assert!(
-            shown.code == Some(0) && shown.err.is_empty() && shown.out.contains("NAME"),
-            "{shown:?}"
-        );
+        assert!(shown.code == Some(0) && shown.err.is_empty() && shown.out.contains("NAME"), "{shown:?}");
     }
 }
 
@@ -151,16 +93,10 @@ fn offered(words: &[&str], typed: &str) -> Vec<String> {
         tool().display()
     );
     let mut bash = Command::new("bash");
-    bash.current_dir(data(""))
-        .args(["--norc", "-c", &script, "bash", typed])
-        .args(words);
+    bash.current_dir(data("")).args(["--norc", "-c", &script, "bash", typed]).args(words);
     let ran = ran(bash, b"");
     assert_eq!(ran.err, "", "{typed}");
-    ran.out
-        .lines()
-        .filter(|l| !l.is_empty())
-        .map(str::to_owned)
-        .collect()
+    ran.out.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
@@ -168,82 +104,41 @@ fn bash_completes_files_then_tensors() {
     if Command::new("bash").arg("--version").output().is_err() {
         return report("NOT TESTED: completion (no bash)");
     }
-    for typed in [
-        "blob ls ",
-        "blob ls caf",
-        "blob info x ",
-        "blob show ",
-        "blob convert a -o ",
-    ] {
+    for typed in ["blob ls ", "blob ls caf", "blob info x ", "blob show ", "blob convert a -o "] {
         let words: Vec<&str> = typed.split(' ').collect();
         assert_eq!(offered(&words, typed), [""; 0], "{typed}: bash's own files");
     }
     let net = "caffe/net/v1.caffemodel";
     let show = format!("blob show {net} conv");
-    assert_eq!(
-        offered(&["blob", "show", net, "conv"], &show),
-        ["conv1/0", "conv1/1"]
-    );
-    assert_eq!(
-        offered(&["blob", "ls", net, ""], &format!("blob ls {net} ")).len(),
-        4
-    );
-    assert_eq!(
-        offered(&["blob", "ls", net, "no"], &format!("blob ls {net} no")),
-        [""; 0]
-    );
+    assert_eq!(offered(&["blob", "show", net, "conv"], &show), ["conv1/0", "conv1/1"]);
+    assert_eq!(offered(&["blob", "ls", net, ""], &format!("blob ls {net} ")).len(), 4);
+    assert_eq!(offered(&["blob", "ls", net, "no"], &format!("blob ls {net} no")), [""; 0]);
     assert!(offered(&["blob", "ls", "-"], "blob ls -").contains(&"--tree".to_owned()));
     assert_eq!(offered(&["blob", "sta"], "blob sta"), ["stats"]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("with colons.safetensors");
     let header = br#"{"arg:fc w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"arg:fc2":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}"#;
-    fs::write(
-        &path,
-        [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0]].concat(),
-    )
-    .unwrap();
+    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header, &[0, 0]].concat()).unwrap();
     let path = path.to_str().unwrap().replace(' ', "\\ ");
     // Bash breaks words at colons, and puts in only what stands behind the last one.
     let typed = format!("blob ls {path} arg:f");
-    assert_eq!(
-        offered(&["blob", "ls", &path, "arg", ":", "f"], &typed),
-        ["fc\\ w", "fc2"]
-    );
+    assert_eq!(offered(&["blob", "ls", &path, "arg", ":", "f"], &typed), ["fc\\ w", "fc2"]);
     let broken = "blob ls caffe/net/truncated.caffemodel c";
-    assert_eq!(
-        offered(
-            &["blob", "ls", "caffe/net/truncated.caffemodel", "c"],
-            broken
-        ),
-        [""; 0]
-    );
+    assert_eq!(offered(&["blob", "ls", "caffe/net/truncated.caffemodel", "c"], broken), [""; 0]);
 }
 
 /// A tab in an interactive bash, on a terminal.
 #[test]
 fn a_tab_completes_in_an_interactive_bash() {
-    let line = format!(
-        "source <('{0}' completions bash); alias blob='{0}'; blob() {{ '{0}' \"$@\"; }}\n",
-        tool().display()
-    );
+    let line =
+        format!("source <('{0}' completions bash); alias blob='{0}'; blob() {{ '{0}' \"$@\"; }}\n", tool().display());
     let folder = tempfile::tempdir().unwrap();
     let rc = folder.path().join("rc");
-    let path = format!(
-        "PATH={}:$PATH\nPS1='> '\n",
-        tool().parent().unwrap().display()
-    );
-    fs::write(
-        &rc,
-        format!("{path}{}", line.replace("alias blob=", "alias unused=")),
-    )
-    .unwrap();
+    let path = format!("PATH={}:$PATH\nPS1='> '\n", tool().parent().unwrap().display());
+    fs::write(&rc, format!("{path}{}", line.replace("alias blob=", "alias unused="))).unwrap();
     let mut script = Command::new("script");
     let bash = format!("bash --noprofile --rcfile '{}' -i", rc.display());
-    script
-        .current_dir(data(""))
-        .env("TERM", "dumb")
-        .env("LC_ALL", "C.UTF-8")
-        .args(["-qec", &bash, "/dev/null"]);
+    script.current_dir(data("")).env("TERM", "dumb").env("LC_ALL", "C.UTF-8").args(["-qec", &bash, "/dev/null"]);
     if Command::new("script").arg("--version").output().is_err() {
         return report("NOT TESTED: completion in an interactive bash (no `script`)");
     }
@@ -266,17 +161,11 @@ fn a_signal_leaves_no_half_bar() {
     let file = fs::OpenOptions::new().write(true).open(&source).unwrap();
     file.set_len(128 + (4 << 30)).unwrap();
     let first = "(sleep 1.5; kill -INT $$) & true";
-    let Some(shown) = on_terminal_after(
-        first,
-        80,
-        &format!("stats '{}'", source.display()),
-        &[("NO_COLOR", "1")],
-    ) else {
+    let Some(shown) = on_terminal_after(first, 80, &format!("stats '{}'", source.display()), &[("NO_COLOR", "1")])
+    else {
         return report("NOT TESTED: a signal on a terminal (no `script`)");
     };
-    let (before, last) = shown
-        .rsplit_once("\x1b[2K")
-        .unwrap_or_else(|| panic!("no bar in {shown:?}"));
+    let (before, last) = shown.rsplit_once("\x1b[2K").unwrap_or_else(|| panic!("no bar in {shown:?}"));
     assert!(before.contains("of 4.00 GiB"), "{shown:?}");
     assert_eq!(last, "interrupted\n", "{shown:?}");
 }

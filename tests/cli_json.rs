@@ -12,17 +12,10 @@ const TWO: &str = "other/two.safetensors";
 /// An npz of three arrays, whose second one is a deflate stream that breaks.
 fn second_broken() -> (tempfile::TempDir, String) {
     let content = npy("'<f4'", "(2, 3)", &[7; 24]);
-    let members: [(&str, &[u8]); 3] = [
-        ("a.npy", &content),
-        ("b.npy", &content),
-        ("c.npy", &content),
-    ];
+    let members: [(&str, &[u8]); 3] = [("a.npy", &content), ("b.npy", &content), ("c.npy", &content)];
     let mut bytes = theirs(Deflated, &members);
     let headers = bytes.windows(4).enumerate();
-    let local: Vec<usize> = headers
-        .filter(|(_, w)| w == b"PK\x03\x04")
-        .map(|(i, _)| i)
-        .collect();
+    let local: Vec<usize> = headers.filter(|(_, w)| w == b"PK\x03\x04").map(|(i, _)| i).collect();
     let stream = local[1] + 30 + "b.npy".len();
     let end = bytes[stream..local[2]].len();
     // Behind the npy header, of which the first bytes of the stream are.
@@ -87,16 +80,9 @@ fn what_is_wrong_with_a_file_whose_arrays_can_all_be_had_is_a_finding() {
     let ran = blob(&["verify", "--json", path]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let finding = &ran.json()[0]["findings"][0];
-    assert_eq!(
-        (&finding["offset"], &finding["reason"]),
-        (&json!(end), &json!("malformed"))
-    );
+    assert_eq!((&finding["offset"], &finding["reason"]), (&json!(end), &json!("malformed")));
     let text = blob(&["verify", path]);
-    assert!(
-        text.out
-            .contains(&format!("at byte {end} of {}: ", end + 4)),
-        "{text:?}"
-    );
+    assert!(text.out.contains(&format!("at byte {end} of {}: ", end + 4)), "{text:?}");
 }
 
 #[test]
@@ -105,14 +91,8 @@ fn a_tensor_without_the_axis_is_skipped_and_said() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let stats = &ran.json()[0];
     assert_eq!(stats["tensors"].as_array().map(Vec::len), Some(3));
-    assert_eq!(
-        stats["skipped"],
-        json!([{"name": "b", "shape": [1], "reason": "no-axis"}])
-    );
-    assert!(
-        ran.err
-            .contains("1 tensor without an axis 1: \"b\" (skipped)")
-    );
+    assert_eq!(stats["skipped"], json!([{"name": "b", "shape": [1], "reason": "no-axis"}]));
+    assert!(ran.err.contains("1 tensor without an axis 1: \"b\" (skipped)"));
     let table = blob(&["stats", "--per-channel", "1", TWO]);
     assert_eq!(table.code, Some(0), "{table:?}");
     assert_eq!(table.out.lines().count(), 4, "{table:?}");
@@ -126,18 +106,12 @@ fn a_tensor_without_the_axis_is_skipped_and_said() {
 #[test]
 fn a_tensor_that_cannot_be_measured_is_an_error_in_its_place() {
     let (_folder, path) = second_broken();
-    for args in [
-        &["stats", "--json", &path][..],
-        &["stats", "--json", "--hist", "--per-channel", "0", &path],
-    ] {
+    for args in [&["stats", "--json", &path][..], &["stats", "--json", "--hist", "--per-channel", "0", &path]] {
         let ran = blob(args);
         assert_eq!(ran.code, Some(2), "{ran:?}");
         let stats = &ran.json()[0];
         let tensors = stats["tensors"].as_array().unwrap();
-        let broken: Vec<&Value> = tensors
-            .iter()
-            .filter(|t| t.get("error").is_some())
-            .collect();
+        let broken: Vec<&Value> = tensors.iter().filter(|t| t.get("error").is_some()).collect();
         assert_eq!(broken.len(), 1, "{ran:?}");
         assert_eq!(broken[0]["name"], "b");
         assert_eq!(tensors.last().unwrap()["name"], "c");
@@ -168,10 +142,7 @@ fn a_file_that_cannot_be_read_is_a_line_for_every_command() {
     let files = [
         (write("empty.npy", b""), "empty"),
         (write("page.npy", b"<!DOCTYPE html><html></html>"), "html"),
-        (
-            write("lfs.npy", b"version https://git-lfs.github.com/spec/v1\n"),
-            "lfs-pointer",
-        ),
+        (write("lfs.npy", b"version https://git-lfs.github.com/spec/v1\n"), "lfs-pointer"),
         (write("h5.npy", b"\x89HDF\r\n\x1A\n0123"), "unsupported"),
         ("no/such.npy".to_owned(), "missing"),
     ];
@@ -198,10 +169,7 @@ fn a_file_that_cannot_be_read_is_a_line_for_every_command() {
         let line = &verify.json()[0];
         match *reason {
             "unsupported" | "missing" => {
-                assert_eq!(
-                    (verify.code, &line["error"]["reason"]),
-                    (Some(2), &json!(reason))
-                );
+                assert_eq!((verify.code, &line["error"]["reason"]), (Some(2), &json!(reason)));
             }
             _ => {
                 let found = &line["findings"][0]["reason"];
@@ -221,10 +189,7 @@ fn many_files_have_a_line_each_in_their_order() {
     assert_eq!(files, [NET, "nosuch", broken, TWO]);
     assert_eq!(lines[2]["errors"][0]["offset"], 2);
     // A message about an array names its file.
-    assert!(
-        ran.err
-            .contains(&format!("error: {broken}: array \"@0\": at byte 2: "))
-    );
+    assert!(ran.err.contains(&format!("error: {broken}: array \"@0\": at byte 2: ")));
 }
 
 #[test]
@@ -243,10 +208,7 @@ fn verify_sums_up_many_files_and_can_leave_out_the_good_ones() {
     let cut = "caffe/net/truncated.caffemodel";
     let ran = blob(&["verify", NET, TWO, cut, "nosuch"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(
-        ran.out.ends_with("\n2 ok, 1 failed, 1 not read\n"),
-        "{ran:?}"
-    );
+    assert!(ran.out.ends_with("\n2 ok, 1 failed, 1 not read\n"), "{ran:?}");
     let ran = blob(&["verify", NET, TWO]);
     assert!(ran.out.ends_with("\n2 ok\n"), "{ran:?}");
     let ran = blob(&["verify", "--failed-only", NET, TWO, cut]);
@@ -345,17 +307,7 @@ fn a_histogram_leaves_out_what_is_not_finite_and_says_so() {
     assert!(near(&row["histogram"]["min"], min), "{row}");
     assert!(near(&row["histogram"]["max"], max), "{row}");
     let table = blob(&["stats", "--hist", path]);
-    let row: Vec<&str> = table
-        .out
-        .lines()
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .filter(|w| !w.is_empty())
-        .collect();
+    let row: Vec<&str> = table.out.lines().nth(1).unwrap().split(' ').filter(|w| !w.is_empty()).collect();
     let not_finite: u64 = row[10..12].iter().map(|n| n.parse::<u64>().unwrap()).sum();
-    assert!(
-        not_finite == 3 && row[12..].concat().contains('█'),
-        "{table:?}"
-    );
+    assert!(not_finite == 3 && row[12..].concat().contains('█'), "{table:?}");
 }

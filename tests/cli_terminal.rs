@@ -11,39 +11,21 @@ const NET: &str = "caffe/net/v1.caffemodel";
 #[test]
 fn a_reader_that_leaves_is_no_error() {
     let many = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
-    let mut child = command(&["ls", "--json", many])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command(&["ls", "--json", many]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let mut err = String::new();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut err)
-        .unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
     assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(0), ""));
     let mut sh = Command::new("sh");
-    sh.current_dir(data(""))
-        .args(["-c", "\"$0\" ls \"$1\" >&-"])
-        .arg(tool())
-        .arg(NET);
+    sh.current_dir(data("")).args(["-c", "\"$0\" ls \"$1\" >&-"]).arg(tool()).arg(NET);
     assert!(ran(sh, b"").code.is_some());
     if !std::path::Path::new("/dev/full").exists() {
         return report("NOT TESTED: a full disk behind standard output (no /dev/full)");
     }
     let mut sh = Command::new("sh");
-    sh.current_dir(data(""))
-        .args(["-c", "\"$0\" ls \"$1\" >/dev/full"])
-        .arg(tool())
-        .arg(NET);
+    sh.current_dir(data("")).args(["-c", "\"$0\" ls \"$1\" >/dev/full"]).arg(tool()).arg(NET);
     let full = ran(sh, b"");
-    assert!(
-        full.code == Some(2) && full.err.contains("cannot write to standard output"),
-        "{full:?}"
-    );
+    assert!(full.code == Some(2) && full.err.contains("cannot write to standard output"), "{full:?}");
 }
 
 #[test]
@@ -52,22 +34,9 @@ fn a_terminal_gets_a_table_and_colour() {
         return report("NOT TESTED: the tool on a terminal (no `script`)");
     };
     assert!(ls.starts_with("\x1b[1m#  NAME"), "{ls:?}");
-    assert!(
-        ls.contains("LAYER TYPE") && ls.contains("1×1×7×36"),
-        "{ls:?}"
-    );
-    assert!(
-        ls.lines()
-            .last()
-            .unwrap()
-            .starts_with("2 of 4 tensors, 1.01 KiB  (read "),
-        "{ls:?}"
-    );
-    for (args, environment) in [
-        ("--color never", &[][..]),
-        ("", &[("NO_COLOR", "1")]),
-        ("", &[("TERM", "dumb")]),
-    ] {
+    assert!(ls.contains("LAYER TYPE") && ls.contains("1×1×7×36"), "{ls:?}");
+    assert!(ls.lines().last().unwrap().starts_with("2 of 4 tensors, 1.01 KiB  (read "), "{ls:?}");
+    for (args, environment) in [("--color never", &[][..]), ("", &[("NO_COLOR", "1")]), ("", &[("TERM", "dumb")])] {
         let plain = on_terminal(80, &format!("ls {args} {NET}"), environment).unwrap();
         assert!(!plain.contains('\x1b'), "{args} {environment:?}: {plain:?}");
     }
@@ -92,37 +61,17 @@ fn a_signal_stops_the_work_and_leaves_nothing() {
     file.set_len(128 + (4 << 30)).unwrap();
     for signal in ["-INT", "-TERM"] {
         let out = folder.path().join("out.npz");
-        let args = [
-            "convert",
-            source.to_str().unwrap(),
-            "--sha256",
-            "-o",
-            out.to_str().unwrap(),
-        ];
+        let args = ["convert", source.to_str().unwrap(), "--sha256", "-o", out.to_str().unwrap()];
         let mut child = command(&args).stderr(Stdio::piped()).spawn().unwrap();
         let begun = || fs::read_dir(folder.path()).unwrap().count() > 1;
         while !begun() && child.try_wait().unwrap().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        let sent = Command::new("kill")
-            .args([signal, &child.id().to_string()])
-            .status();
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(sent.unwrap().success());
         let mut err = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut err)
-            .unwrap();
-        assert_eq!(
-            (child.wait().unwrap().code(), err.as_str()),
-            (Some(130), "interrupted\n")
-        );
-        assert_eq!(
-            fs::read_dir(folder.path()).unwrap().count(),
-            1,
-            "only the source is left"
-        );
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        assert_eq!((child.wait().unwrap().code(), err.as_str()), (Some(130), "interrupted\n"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the source is left");
     }
 }

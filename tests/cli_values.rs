@@ -21,53 +21,25 @@ fn show_prints_what_the_file_holds() {
     }
     let csv = blob(&["show", path, "@0", "--csv"]).out;
     assert_eq!(csv.lines().count(), 24);
-    let numbers: Vec<f32> = csv
-        .split([',', '\n'])
-        .filter(|s| !s.is_empty())
-        .map(|s| s.parse().unwrap())
-        .collect();
+    let numbers: Vec<f32> = csv.split([',', '\n']).filter(|s| !s.is_empty()).map(|s| s.parse().unwrap()).collect();
     assert_eq!(numbers, *values);
     let slice = &blob(&["show", path, "--json", "--slice", "1,:,-1,::2"]).json()[0];
     assert_eq!(slice["shape"], serde_json::json!([3, 3]));
-    assert_eq!(
-        slice["values"][2][1].as_f64().map(|v| v as f32),
-        Some(values[60 + 40 + 15 + 2])
-    );
+    assert_eq!(slice["values"][2][1].as_f64().map(|v| v as f32), Some(values[60 + 40 + 15 + 2]));
     let head = &blob(&["show", path, "--json", "--head", "7"]).json()[0];
     assert_eq!(head["values"].as_array().map(Vec::len), Some(7));
 }
 
 #[test]
 fn show_looks_like_numpy() {
-    let corners = blob(&[
-        "show",
-        "caffe/blobproto/f32_2x3x4x5.binaryproto",
-        "--slice",
-        "0,0,:2,:2",
-    ]);
-    assert_eq!(
-        corners.out,
-        "@0[0,0,:2,:2]  f32  2×2 of 2×3×4×5\n[[0.3994 1.4747]\n [1.5774 2.2641]]\n"
-    );
-    let refused = blob(&[
-        "show",
-        "caffe/blobproto/f32_2x3x4x5.binaryproto",
-        "--slice",
-        "9",
-    ]);
+    let corners = blob(&["show", "caffe/blobproto/f32_2x3x4x5.binaryproto", "--slice", "0,0,:2,:2"]);
+    assert_eq!(corners.out, "@0[0,0,:2,:2]  f32  2×2 of 2×3×4×5\n[[0.3994 1.4747]\n [1.5774 2.2641]]\n");
+    let refused = blob(&["show", "caffe/blobproto/f32_2x3x4x5.binaryproto", "--slice", "9"]);
     assert_eq!(refused.code, Some(2));
-    assert!(
-        refused
-            .err
-            .contains("index 9 is out of axis 0, which has 2"),
-        "{refused:?}"
-    );
+    assert!(refused.err.contains("index 9 is out of axis 0, which has 2"), "{refused:?}");
     let several = blob(&["show", NET]);
     assert_eq!(several.code, Some(2));
-    assert!(
-        several.err.contains("holds 4 tensors; name one of them"),
-        "{several:?}"
-    );
+    assert!(several.err.contains("holds 4 tensors; name one of them"), "{several:?}");
 }
 
 #[test]
@@ -75,67 +47,33 @@ fn stats_agree_with_a_naive_sum() {
     let path = "caffe/blobproto/f32_2x3x4x5.binaryproto";
     let file = Checkpoint::open(data(path)).unwrap();
     let blob_of = file.load(&file.entries()[0]).unwrap();
-    let values: Vec<f64> = blob_of
-        .data::<f32>()
-        .unwrap()
-        .iter()
-        .map(|v| f64::from(*v))
-        .collect();
+    let values: Vec<f64> = blob_of.data::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect();
     let stats = &blob(&["stats", path, "--json", "--hist"]).json()[0];
     assert_eq!(stats["schema"], "blob.stats/1");
     let tensor = &stats["tensors"][0];
     let near = |field: &str, expected: f64| {
         let found = tensor[field].as_f64().unwrap();
-        assert!(
-            (found - expected).abs() <= 1e-12 * expected.abs().max(1.0),
-            "{field}: {found}, {expected}"
-        );
+        assert!((found - expected).abs() <= 1e-12 * expected.abs().max(1.0), "{field}: {found}, {expected}");
     };
     let mean = values.iter().sum::<f64>() / 120.0;
     near("min", values.iter().copied().fold(f64::INFINITY, f64::min));
-    near(
-        "max",
-        values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-    );
+    near("max", values.iter().copied().fold(f64::NEG_INFINITY, f64::max));
     near("mean", mean);
-    near(
-        "std",
-        (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 120.0).sqrt(),
-    );
+    near("std", (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / 120.0).sqrt());
     near("l1", values.iter().map(|v| v.abs()).sum());
     near("l2", values.iter().map(|v| v * v).sum::<f64>().sqrt());
-    let bins: u64 = tensor["histogram"]["counts"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(Value::as_u64)
-        .sum();
+    let bins: u64 = tensor["histogram"]["counts"].as_array().unwrap().iter().filter_map(Value::as_u64).sum();
     assert_eq!((bins, &tensor["count"]), (120, &120.into()));
     let channels = &blob(&["stats", path, "--json", "--per-channel", "-3"]).json()[0];
-    let sums: f64 = channels["tensors"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter_map(|c| c["l1"].as_f64())
-        .sum();
+    let sums: f64 = channels["tensors"].as_array().unwrap().iter().filter_map(|c| c["l1"].as_f64()).sum();
     assert_eq!(channels["tensors"].as_array().map(Vec::len), Some(3));
     assert!((sums - tensor["l1"].as_f64().unwrap()).abs() < 1e-9);
 }
 
 #[test]
 fn stats_name_what_is_not_finite() {
-    let stats = blob(&[
-        "stats",
-        "caffe/blobproto/f32_special.binaryproto",
-        "--ascii",
-    ]);
-    let cells: Vec<&str> = stats
-        .out
-        .lines()
-        .nth(1)
-        .unwrap()
-        .split_whitespace()
-        .collect();
+    let stats = blob(&["stats", "caffe/blobproto/f32_special.binaryproto", "--ascii"]);
+    let cells: Vec<&str> = stats.out.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(cells[..5], ["@0", "12", "f32", "-inf", "inf"]);
     assert_eq!(cells[cells.len() - 2..], ["1", "2"]);
 }

@@ -13,20 +13,12 @@ const MANY: &str = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
 fn named(path: &Path, names: &[String]) {
     let tensor = |(i, name): (usize, &String)| {
         let name = serde_json::to_string(name).unwrap();
-        format!(
-            "{name}:{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[{},{}]}}",
-            4 * i,
-            4 * i + 4
-        )
+        format!("{name}:{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[{},{}]}}", 4 * i, 4 * i + 4)
     };
     let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
     let header = format!("{{{}}}", tensors.join(","));
     let length = (header.len() as u64).to_le_bytes();
-    fs::write(
-        path,
-        [&length[..], header.as_bytes(), &vec![0; 4 * names.len()]].concat(),
-    )
-    .unwrap();
+    fs::write(path, [&length[..], header.as_bytes(), &vec![0; 4 * names.len()]].concat()).unwrap();
 }
 
 /// Columns of a line of names that are letters, boxes and `…`.
@@ -38,37 +30,23 @@ fn columns(line: &str) -> usize {
 fn no_line_is_wider_than_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.safetensors");
-    let names = [
-        "arg:rf_c2_lateral_bn_gamma",
-        "a/b/c/d/e/f/g/h",
-        &"n".repeat(65_000),
-        "w",
-    ];
+    let names = ["arg:rf_c2_lateral_bn_gamma", "a/b/c/d/e/f/g/h", &"n".repeat(65_000), "w"];
     named(&path, &names.map(str::to_owned));
     let long = path.to_str().unwrap();
     for file in [NET, MANY, long, "caffe/net/v0.caffemodel"] {
-        for command in [
-            "ls",
-            "ls -l",
-            "ls --tree",
-            "stats",
-            "stats --hist",
-            "info",
-            "formats",
-            "convert -n -o x.safetensors",
-        ] {
+        for command in
+            ["ls", "ls -l", "ls --tree", "stats", "stats --hist", "info", "formats", "convert -n -o x.safetensors"]
+        {
             for width in [60, 80, 120] {
                 let file = if command == "formats" { "" } else { file };
-                let Some(shown) =
-                    on_terminal(width, &format!("{command} {file} --color never"), &[])
-                else {
+                let Some(shown) = on_terminal(width, &format!("{command} {file} --color never"), &[]) else {
                     return report("NOT TESTED: the width of a terminal (no `script`)");
                 };
                 // Paths and messages are shown whole.
-                for line in shown.lines().filter(|l| {
-                    !l.contains(['/', '"', ':', ';']) && !l.starts_with("would")
-                        || l.starts_with(' ')
-                }) {
+                for line in shown
+                    .lines()
+                    .filter(|l| !l.contains(['/', '"', ':', ';']) && !l.starts_with("would") || l.starts_with(' '))
+                {
                     assert!(columns(line) <= width, "{command} at {width}: {line}");
                 }
                 assert!(shown.lines().count() > 2, "{command}: {shown}");
@@ -76,20 +54,10 @@ fn no_line_is_wider_than_the_terminal() {
         }
     }
     let shown = on_terminal(60, &format!("ls {long}"), &[("COLUMNS", "40")]).unwrap();
-    assert!(
-        shown
-            .lines()
-            .filter(|l| !l.contains('\x1b'))
-            .all(|line| columns(line) <= 40),
-        "{shown}"
-    );
+    assert!(shown.lines().filter(|l| !l.contains('\x1b')).all(|line| columns(line) <= 40), "{shown}");
     assert!(shown.contains("arg:rf_c2_la…al_bn_gamma"), "{shown}");
     let wide = on_terminal(60, &format!("ls --wide {long}"), &[]).unwrap();
-    assert!(
-        wide.contains("arg:rf_c2_lateral_bn_gamma") && wide.contains("OFFSET"),
-        "{}",
-        wide.len()
-    );
+    assert!(wide.contains("arg:rf_c2_lateral_bn_gamma") && wide.contains("OFFSET"), "{}", wide.len());
     assert!(wide.contains(&"n".repeat(65_000)));
 }
 
@@ -120,12 +88,7 @@ fn columns_leave_in_the_order_that_the_help_states() {
             let shown = ran(narrow, b"").out;
             let header = shown.lines().next().unwrap();
             let hidden = titles.iter().filter(|title| !header.contains(**title));
-            left.extend(
-                hidden
-                    .filter(|t| !left.contains(*t))
-                    .copied()
-                    .collect::<Vec<_>>(),
-            );
+            left.extend(hidden.filter(|t| !left.contains(*t)).copied().collect::<Vec<_>>());
         }
         assert_eq!(left, titles, "{name}");
         // What is not in the list never leaves.
@@ -143,17 +106,11 @@ fn columns_leave_in_the_order_that_the_help_states() {
 fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
     assert!(blob(&["ls", NET]).out.starts_with("conv1/0\tf32\t"));
     let table = blob(&["ls", "--table", NET]);
-    assert!(
-        table.out.starts_with("#  NAME     LAYER TYPE") && !table.out.contains('\t'),
-        "{table:?}"
-    );
+    assert!(table.out.starts_with("#  NAME     LAYER TYPE") && !table.out.contains('\t'), "{table:?}");
     let mut narrow = command(&["stats", "--table", NET]);
     narrow.env("COLUMNS", "50");
     let narrow = ran(narrow, b"");
-    assert!(
-        narrow.out.lines().all(|line| columns(line) <= 50),
-        "{narrow:?}"
-    );
+    assert!(narrow.out.lines().all(|line| columns(line) <= 50), "{narrow:?}");
     // Nothing is cut without a terminal, whatever COLUMNS says.
     let mut whole = command(&["stats", NET]);
     whole.env("COLUMNS", "50");
@@ -174,47 +131,20 @@ fn a_long_name_costs_neither_memory_nor_output() {
         named(&path, &names);
         let len = fs::metadata(&path).unwrap().len() as usize;
         let limit = (16 << 10) + short / 4 + threads * (3 << 10);
-        for args in [
-            "ls",
-            "stats",
-            "info",
-            "ls --table",
-            "ls --table --wide",
-            "ls --tree",
-        ] {
-            let line = format!(
-                "ulimit -d {limit}; exec '{}' {args} '{}'",
-                tool().display(),
-                path.display()
-            );
+        for args in ["ls", "stats", "info", "ls --table", "ls --table --wide", "ls --tree"] {
+            let line = format!("ulimit -d {limit}; exec '{}' {args} '{}'", tool().display(), path.display());
             let mut sh = Command::new("sh");
-            sh.current_dir(data(""))
-                .env("LC_ALL", "C.UTF-8")
-                .args(["-c", &line]);
+            sh.current_dir(data("")).env("LC_ALL", "C.UTF-8").args(["-c", &line]);
             let shown = ran(sh, b"");
             assert_eq!(shown.code, Some(0), "{args} of {short}: {}", shown.err);
-            assert!(
-                shown.out.len() < 3 * len,
-                "{args} of {short}: {} bytes",
-                shown.out.len()
-            );
+            assert!(shown.out.len() < 3 * len, "{args} of {short}: {} bytes", shown.out.len());
             let limited = format!("ulimit -d {limit}");
-            let Some(shown) =
-                on_terminal_after(&limited, 80, &format!("{args} '{}'", path.display()), &[])
-            else {
+            let Some(shown) = on_terminal_after(&limited, 80, &format!("{args} '{}'", path.display()), &[]) else {
                 return report("NOT TESTED: memory on a terminal (no `script`)");
             };
             // A wide table has the names whole, the others lines of at most 80 columns.
-            let most = if args.contains("wide") {
-                3 * len
-            } else {
-                90 * (short + 10)
-            };
-            assert!(
-                shown.len() < most && shown.lines().count() > 3,
-                "{args} of {short}: {}",
-                shown.len()
-            );
+            let most = if args.contains("wide") { 3 * len } else { 90 * (short + 10) };
+            assert!(shown.len() < most && shown.lines().count() > 3, "{args} of {short}: {}", shown.len());
         }
     }
 }
@@ -222,16 +152,9 @@ fn a_long_name_costs_neither_memory_nor_output() {
 /// Names that could be taken for each other, from files made for this.
 #[test]
 fn names_that_look_alike_are_told_apart() {
-    for (file, names) in [
-        ("other/escape-collision.safetensors", 2),
-        ("other/zw.safetensors", 3),
-    ] {
+    for (file, names) in [("other/escape-collision.safetensors", 2), ("other/zw.safetensors", 3)] {
         let listed = blob(&["ls", file]);
-        let mut shown: Vec<&str> = listed
-            .out
-            .lines()
-            .filter_map(|l| l.split('\t').next())
-            .collect();
+        let mut shown: Vec<&str> = listed.out.lines().filter_map(|l| l.split('\t').next()).collect();
         assert!(shown.len() >= names, "{listed:?}");
         shown.sort_unstable();
         shown.dedup();

@@ -10,63 +10,19 @@ const NET: &str = "caffe/net/v1.caffemodel";
 
 /// Arguments, exit code, and what is said on standard output.
 const VERDICTS: &[(&[&str], i32, &str)] = &[
-    (
-        &[NET],
-        0,
-        "OK   Caffe NetParameter, V1 layers: 4 tensors, 371 values",
-    ),
+    (&[NET], 0, "OK   Caffe NetParameter, V1 layers: 4 tensors, 371 values"),
     (&[NET, "--finite"], 0, "all values finite"),
-    (
-        &["caffe/net/truncated.caffemodel"],
-        1,
-        "at byte 2,732 of 2,767 in layer #9 \"loss\": ",
-    ),
+    (&["caffe/net/truncated.caffemodel"], 1, "at byte 2,732 of 2,767 in layer #9 \"loss\": "),
     (&["caffe/net/truncated.caffemodel"], 1, "are whole"),
-    (
-        &["caffe/net/empty.caffemodel"],
-        1,
-        "this is empty (0 bytes)",
-    ),
-    (
-        &["caffe/blobproto/count_short.binaryproto"],
-        1,
-        "at byte 2 of 28 in array \"@0\": data: expected 6",
-    ),
-    (
-        &["caffe/blobproto/f32_special.binaryproto", "--finite"],
-        1,
-        "1 NaN and 2 Inf among 12 values, the first at [0]",
-    ),
+    (&["caffe/net/empty.caffemodel"], 1, "this is empty (0 bytes)"),
+    (&["caffe/blobproto/count_short.binaryproto"], 1, "at byte 2 of 28 in array \"@0\": data: expected 6"),
+    (&["caffe/blobproto/f32_special.binaryproto", "--finite"], 1, "1 NaN and 2 Inf among 12 values, the first at [0]"),
     (&["caffe/blobproto/f32_special.binaryproto"], 0, "OK"),
-    (
-        &["caffe/blobproto/float_and_double.binaryproto"],
-        0,
-        "note: ",
-    ),
-    (
-        &["caffe/blobproto/float_and_double.binaryproto", "--strict"],
-        1,
-        "stored more than once",
-    ),
-    (
-        &[
-            NET,
-            "--sha256",
-            "0000000000000000000000000000000000000000000000000000000000000000",
-        ],
-        1,
-        "expected 0000",
-    ),
-    (
-        &[NET, "--against", "caffe/net/v0.caffemodel"],
-        0,
-        "4 tensors bit for bit as in",
-    ),
-    (
-        &[NET, "--against", "caffe/net/f32_v2.caffemodel"],
-        1,
-        "\"bn1/0\" is missing from caffe/net/v1.caffemodel",
-    ),
+    (&["caffe/blobproto/float_and_double.binaryproto"], 0, "note: "),
+    (&["caffe/blobproto/float_and_double.binaryproto", "--strict"], 1, "stored more than once"),
+    (&[NET, "--sha256", "0000000000000000000000000000000000000000000000000000000000000000"], 1, "expected 0000"),
+    (&[NET, "--against", "caffe/net/v0.caffemodel"], 0, "4 tensors bit for bit as in"),
+    (&[NET, "--against", "caffe/net/f32_v2.caffemodel"], 1, "\"bn1/0\" is missing from caffe/net/v1.caffemodel"),
     (&[NET, "--against", NET], 0, "4 tensors bit for bit as in"),
     (&["no/such.file"], 2, ""),
     (&[NET, "--sha256", "12"], 2, ""),
@@ -80,19 +36,9 @@ fn verify_answers_with_its_exit_code() {
         assert_eq!(verify.code, Some(*code), "{args:?}: {verify:?}");
         assert!(verify.out.contains(words), "{args:?}: {verify:?}");
     }
-    let several = blob(&[
-        "verify",
-        "--json",
-        NET,
-        "caffe/net/empty.caffemodel",
-        "no/such.file",
-    ]);
+    let several = blob(&["verify", "--json", NET, "caffe/net/empty.caffemodel", "no/such.file"]);
     assert_eq!((several.code, several.out.lines().count()), (Some(2), 3));
-    let verdicts: Vec<bool> = several
-        .json()
-        .iter()
-        .filter_map(|v| v["ok"].as_bool())
-        .collect();
+    let verdicts: Vec<bool> = several.json().iter().filter_map(|v| v["ok"].as_bool()).collect();
     assert_eq!(verdicts, [true, false]);
 }
 
@@ -110,12 +56,7 @@ fn the_digest_that_is_expected_is_found() {
 fn every_golden_converts_and_proves_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut count = 0;
-    for from in [
-        "caffe/net",
-        "caffe/blobproto",
-        "caffe/misc",
-        "mxnet/golden/mxnet-1.9.1",
-    ] {
+    for from in ["caffe/net", "caffe/blobproto", "caffe/misc", "mxnet/golden/mxnet-1.9.1"] {
         let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".h5", ".txt"];
         for path in files(&data(from), |name| !skip.iter().any(|s| name.ends_with(s))) {
             let path = path.to_str().unwrap();
@@ -127,10 +68,7 @@ fn every_golden_converts_and_proves_it() {
                 let out = out.to_str().unwrap();
                 let convert = blob(&["convert", path, "-o", out, "--force"]);
                 assert_eq!(convert.code, Some(0), "{path}: {convert:?}");
-                assert!(
-                    convert.err.contains("✔ ") && convert.out.is_empty(),
-                    "{convert:?}"
-                );
+                assert!(convert.err.contains("✔ ") && convert.out.is_empty(), "{convert:?}");
                 let verify = blob(&["verify", out, "--against", path]);
                 assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
                 count += 1;
@@ -162,20 +100,11 @@ fn an_existing_file_is_kept_unless_forced() {
     let out = path.to_str().unwrap();
     fs::write(&path, "mine").unwrap();
     let refused = blob(&["convert", NET, "-o", out]);
-    assert_eq!(
-        (refused.code, fs::read(&path).unwrap()),
-        (Some(2), b"mine".to_vec())
-    );
+    assert_eq!((refused.code, fs::read(&path).unwrap()), (Some(2), b"mine".to_vec()));
     assert!(refused.err.contains("--force"), "{refused:?}");
     let dry = blob(&["convert", NET, "-o", out, "--force", "-n"]);
-    assert_eq!(
-        (dry.code, fs::read(&path).unwrap()),
-        (Some(0), b"mine".to_vec())
-    );
-    assert!(
-        dry.out.contains("conv1/0") && dry.err.contains("would write 4 tensors"),
-        "{dry:?}"
-    );
+    assert_eq!((dry.code, fs::read(&path).unwrap()), (Some(0), b"mine".to_vec()));
+    assert!(dry.out.contains("conv1/0") && dry.err.contains("would write 4 tensors"), "{dry:?}");
     let forced = blob(&["convert", NET, "-o", out, "--force", "--json", "--sha256"]);
     let facts = &forced.json()[0];
     assert_eq!(forced.out.find("\"schema\":\"blob.convert/1\""), Some(1));
@@ -199,10 +128,7 @@ fn a_folder_and_a_pipe_are_targets_too() {
     assert_eq!(verify.code, Some(0), "{verify:?}");
     for (out, help) in [("x.foo", "--to"), ("-", "formats: npy"), ("x.npy", "npz")] {
         let refused = blob(&["convert", NET, "-o", out]);
-        assert!(
-            refused.code == Some(2) && refused.err.contains(help),
-            "{refused:?}"
-        );
+        assert!(refused.code == Some(2) && refused.err.contains(help), "{refused:?}");
     }
 }
 
@@ -216,31 +142,21 @@ fn a_tensor_is_extracted_in_each_format() {
         let extract = blob(&["extract", NET, "conv1/0", "-o", path.to_str().unwrap()]);
         assert_eq!(extract.code, Some(0), "{extract:?}");
         let bytes = fs::read(&path).unwrap();
-        let piped = command(&["extract", NET, "#0", "-o", "-", "--to", to])
-            .output()
-            .unwrap();
+        let piped = command(&["extract", NET, "#0", "-o", "-", "--to", to]).output().unwrap();
         assert_eq!(piped.stdout, bytes);
         let values = match to {
             "csv" => {
                 let text = String::from_utf8(bytes).unwrap();
                 assert_eq!(text.lines().count(), 36);
                 let numbers = text.split([',', '\n']).filter(|s| !s.is_empty());
-                numbers
-                    .flat_map(|n| n.parse::<f32>().unwrap().to_le_bytes())
-                    .collect()
+                numbers.flat_map(|n| n.parse::<f32>().unwrap().to_le_bytes()).collect()
             }
             "npy" => bytes[bytes.len() - expected.len()..].to_vec(),
             _ => bytes,
         };
         assert_eq!(values, *expected, "{to}");
     }
-    let again = blob(&[
-        "extract",
-        NET,
-        "conv1/0",
-        "-o",
-        folder.path().join("x.npy").to_str().unwrap(),
-    ]);
+    let again = blob(&["extract", NET, "conv1/0", "-o", folder.path().join("x.npy").to_str().unwrap()]);
     assert_eq!(again.code, Some(2), "{again:?}");
 }
 
@@ -248,11 +164,7 @@ fn a_tensor_is_extracted_in_each_format() {
 fn receipts_do_not_grow_from_conversion_to_conversion() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |i: usize| {
-        let extension = if i.is_multiple_of(2) {
-            "npz"
-        } else {
-            "safetensors"
-        };
+        let extension = if i.is_multiple_of(2) { "npz" } else { "safetensors" };
         let path = folder.path().join(format!("{i}.{extension}"));
         path.to_str().expect("UTF-8").to_owned()
     };
@@ -272,18 +184,9 @@ fn receipts_do_not_grow_from_conversion_to_conversion() {
     assert_eq!(history[0]["blake3"], first.to_hex().to_string());
     assert_eq!(history[0]["name"], "v1.caffemodel");
     assert_eq!(history[1]["format"], "npz");
-    assert!(
-        history[18]["tool"]
-            .as_str()
-            .expect("words")
-            .starts_with("blob ")
-    );
+    assert!(history[18]["tool"].as_str().expect("words").starts_with("blob "));
     assert_eq!(receipt["source"]["name"], "18.npz");
-    assert!(
-        receipt["source"]["metadata"]
-            .get(blob_convert::RECEIPT_KEY)
-            .is_none()
-    );
+    assert!(receipt["source"]["metadata"].get(blob_convert::RECEIPT_KEY).is_none());
     let info = blob(&["info", &from]);
     assert!(info.out.contains("from 18.npz (npz, "), "{info:?}");
 }
@@ -335,9 +238,7 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
     assert!(null.status.success() && !String::from_utf8_lossy(&null.stderr).contains("prove it"));
     let odd = path("o\nn'.npz");
     let said = convert(NET, &odd);
-    let line = said
-        .lines()
-        .find_map(|line| line.split_once("prove it:  blob "));
+    let line = said.lines().find_map(|line| line.split_once("prove it:  blob "));
     let line = line.expect("offered").1;
     assert!(line.contains("$'"), "{line}");
     // A shell takes the words for the files.
@@ -351,9 +252,6 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
     }
     let npy = path("x.npy");
     let extract = blob(&["extract", NET, "conv1/0", "-o", &npy]);
-    assert!(
-        extract.err.contains("conv1/0") && extract.err.contains("x.npy"),
-        "{extract:?}"
-    );
+    assert!(extract.err.contains("conv1/0") && extract.err.contains("x.npy"), "{extract:?}");
     assert_eq!(extract.err.lines().count(), 1);
 }

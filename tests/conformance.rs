@@ -22,11 +22,7 @@ fn every_mode_of_the_loopback_conforms() {
         let device = Loopback::new(mode);
         assert_eq!(conformance::run(&*device), Ok(17), "{mode:?}");
         assert_eq!(device.misuses(), [""; 0], "{mode:?}");
-        assert_eq!(
-            (device.live_blocks(), device.bytes_in_use()),
-            (0, 0),
-            "{mode:?}"
-        );
+        assert_eq!((device.live_blocks(), device.bytes_in_use()), (0, 0), "{mode:?}");
     }
 }
 
@@ -34,11 +30,7 @@ fn every_mode_of_the_loopback_conforms() {
 fn siblings_and_foreign_loopbacks_conform_in_pairs() {
     for mode in modes() {
         let device = Loopback::new(mode);
-        for other in [
-            device.sibling(),
-            Loopback::new(mode),
-            Loopback::new(Mode::Deferred),
-        ] {
+        for other in [device.sibling(), Loopback::new(mode), Loopback::new(Mode::Deferred)] {
             assert_eq!(conformance::run_pair(&*device, &*other), Ok(4), "{mode:?}");
             assert_eq!(device.misuses(), [""; 0]);
             assert_eq!(other.misuses(), [""; 0]);
@@ -70,11 +62,7 @@ fn paired(lie: Lie) -> Result<usize, Failure> {
 fn assert_found(promise: u8, lies: &[(Lie, &str)], run: fn(Lie) -> Result<usize, Failure>) {
     for (lie, check) in lies {
         let failure = run(*lie).expect_err(&format!("{lie:?} passes"));
-        assert_eq!(
-            (failure.promise(), failure.check()),
-            (promise, *check),
-            "{lie:?}: {failure}"
-        );
+        assert_eq!((failure.promise(), failure.check()), (promise, *check), "{lie:?}: {failure}");
     }
 }
 
@@ -125,11 +113,8 @@ fn inexact_transfers_are_found() {
 
 #[test]
 fn touched_host_bytes_are_found() {
-    let lies = [
-        (Lie::LateUpload, "host bytes"),
-        (Lie::SecondDownload, "host bytes"),
-        (Lie::ScribblingUpload, "host bytes"),
-    ];
+    let lies =
+        [(Lie::LateUpload, "host bytes"), (Lie::SecondDownload, "host bytes"), (Lie::ScribblingUpload, "host bytes")];
     assert_found(6, &lies, alone);
 }
 
@@ -146,11 +131,7 @@ fn broken_allocation_is_found() {
 
 #[test]
 fn damaging_errors_are_found() {
-    let lies = [
-        (Lie::DamagingError, "errors"),
-        (Lie::PanickingError, "errors"),
-        (Lie::ForeignError, "errors"),
-    ];
+    let lies = [(Lie::DamagingError, "errors"), (Lie::PanickingError, "errors"), (Lie::ForeignError, "errors")];
     assert_found(8, &lies, alone);
 }
 
@@ -168,9 +149,6 @@ fn broken_ways_are_found() {
 #[test]
 fn a_failure_says_what_was_seen() {
     let failure = alone(Lie::NoSynchronize).expect_err("it does not synchronise");
-    assert_eq!(
-        failure.to_string(),
-        format!("promise 4, check `synchronize`: {}", failure.message())
-    );
+    assert_eq!(failure.to_string(), format!("promise 4, check `synchronize`: {}", failure.message()));
     assert!(failure.message().contains("is 0xee, not 0x01"), "{failure}");
 }

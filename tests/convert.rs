@@ -25,9 +25,7 @@ pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
 }
 
 pub(crate) fn folders() -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = ["caffe/net", "caffe/misc", "caffe/blobproto"]
-        .map(data)
-        .into();
+    let mut folders: Vec<PathBuf> = ["caffe/net", "caffe/misc", "caffe/blobproto"].map(data).into();
     let golden = std::fs::read_dir(data("mxnet/golden")).expect("a folder");
     for version in golden.map(|entry| entry.expect("an entry").path()) {
         for sub in ["", "checkpoints", "npz"] {
@@ -58,10 +56,7 @@ fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> 
 
 pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Result<(), Error> {
     let plan = plan(checkpoint, &Options::new(to))?;
-    let target = Target::File {
-        path,
-        overwrite: false,
-    };
+    let target = Target::File { path, overwrite: false };
     let summary = run(checkpoint, &plan, &target, &Silent)?;
     let len = path.metadata().expect("written").len();
     assert_eq!((summary.bytes_out(), plan.output_len()), (len, len));
@@ -71,12 +66,8 @@ pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Resul
 /// What the `safetensors` crate makes of a file.
 pub(crate) fn by_safetensors(path: &Path) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
     let bytes = std::fs::read(path).expect("readable");
-    let file =
-        safetensors::SafeTensors::deserialize(&bytes).expect("the safetensors crate reads it");
-    file.tensors()
-        .into_iter()
-        .map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec())))
-        .collect()
+    let file = safetensors::SafeTensors::deserialize(&bytes).expect("the safetensors crate reads it");
+    file.tensors().into_iter().map(|(name, view)| (name, (view.shape().to_vec(), view.data().to_vec()))).collect()
 }
 
 #[test]
@@ -98,10 +89,7 @@ fn every_readable_file_converts_bit_for_bit() {
         std::fs::remove_file(&npz).expect("removable");
     }
     assert!(files.len() > 250, "{}", files.len());
-    report(&format!(
-        "convert: {} files, {tensors} tensors, to safetensors and npz",
-        files.len()
-    ));
+    report(&format!("convert: {} files, {tensors} tensors, to safetensors and npz", files.len()));
 }
 
 pub(crate) fn lenet() -> Checkpoint {
@@ -114,28 +102,18 @@ fn the_receipt_names_source_and_digests() {
     let path = folder.path().join("out.safetensors");
     let checkpoint = lenet();
     let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true)).expect("a plan");
-    let target = Target::File {
-        path: &path,
-        overwrite: false,
-    };
+    let target = Target::File { path: &path, overwrite: false };
     run(&checkpoint, &plan, &target, &Silent).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
     let metadata = header.metadata().as_ref().expect("metadata");
-    let receipt: serde_json::Value =
-        serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
+    let receipt: serde_json::Value = serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
     let source = std::fs::read(data("caffe/net/f32_v2_diff.caffemodel")).expect("readable");
     use sha2::Digest;
-    let sha256: String = sha2::Sha256::digest(&source)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let sha256: String = sha2::Sha256::digest(&source).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(receipt["schema"], "blob.receipt/1");
     assert_eq!(receipt["source"]["sha256"], sha256);
-    assert_eq!(
-        receipt["source"]["blake3"],
-        blake3::hash(&source).to_hex().to_string()
-    );
+    assert_eq!(receipt["source"]["blake3"], blake3::hash(&source).to_hex().to_string());
     assert_eq!(receipt["source"]["bytes"], source.len());
     assert_eq!(receipt["source"]["format"], "caffemodel");
     assert_eq!(receipt["source"]["name"], "f32_v2_diff.caffemodel");
@@ -159,17 +137,10 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
         });
         let checkpoint = lenet();
         let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
-        let target = Target::File {
-            path: &pipe,
-            overwrite: true,
-        };
+        let target = Target::File { path: &pipe, overwrite: true };
         run(&checkpoint, &plan, &target, &Silent).expect("converts");
         let through = reader.join().expect("the reader ends");
-        assert!(
-            through == std::fs::read(&file).expect("readable"),
-            "{}",
-            to.name()
-        );
+        assert!(through == std::fs::read(&file).expect("readable"), "{}", to.name());
     }
 }
 
@@ -181,10 +152,7 @@ fn an_existing_file_stays_unless_it_may_be_replaced() {
     let error = convert(&lenet(), Format::Safetensors, &path).expect_err("refused");
     assert!(error.to_string().contains("--force"), "{error}");
     assert_eq!(std::fs::read(&path).expect("readable"), b"precious");
-    assert_eq!(
-        std::fs::read_dir(folder.path()).expect("a folder").count(),
-        1
-    );
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }
 
 /// Stops after so many bytes.
@@ -207,17 +175,11 @@ fn a_stopped_conversion_leaves_nothing_behind() {
     let path = folder.path().join("out.npz");
     let checkpoint = lenet();
     let plan = plan(&checkpoint, &Options::new(Format::Npz)).expect("a plan");
-    let target = Target::File {
-        path: &path,
-        overwrite: false,
-    };
+    let target = Target::File { path: &path, overwrite: false };
     let stop = StopAfter(AtomicU64::new(0));
     let error = run(&checkpoint, &plan, &target, &stop).expect_err("stopped");
     assert!(matches!(error, Error::Interrupted), "{error}");
-    assert_eq!(
-        std::fs::read_dir(folder.path()).expect("a folder").count(),
-        0
-    );
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
 /// A NetParameter of one layer with one blob of one float, under any name.
@@ -250,18 +212,14 @@ fn hostile_names_stay_within_the_target() {
     let mut file = Vec::new();
     names.iter().for_each(|name| file.extend(named(name)));
     file.extend(named(b"upper/UPPER"));
-    let checkpoint =
-        Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
     assert_eq!(checkpoint.entries().len(), 12);
     let outer = tempfile::tempdir().expect("a folder");
     let inner = outer.path().join("a/b/c");
     std::fs::create_dir_all(&inner).expect("a folder");
     let path = inner.join("out");
     let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
-    let target = Target::Folder {
-        path: &path,
-        overwrite: false,
-    };
+    let target = Target::Folder { path: &path, overwrite: false };
     run(&checkpoint, &plan, &target, &Silent).expect("converts");
     let mut found = Vec::new();
     let mut todo = vec![outer.path().to_owned()];
@@ -275,10 +233,7 @@ fn hostile_names_stay_within_the_target() {
     }
     assert!(found.iter().all(|f| f.starts_with(&path)), "{found:?}");
     assert_eq!(found.len(), 13, "12 arrays and the receipt: {found:?}");
-    for file in found
-        .iter()
-        .filter(|f| f.extension().is_some_and(|e| e == "npy"))
-    {
+    for file in found.iter().filter(|f| f.extension().is_some_and(|e| e == "npy")) {
         let back = Checkpoint::open(file).expect("an npy");
         let blob = back.load(&back.entries()[0]).expect("loads");
         assert_eq!(*blob.data::<f32>().expect("floats"), [1.0]);
@@ -290,21 +245,13 @@ fn hostile_names_stay_within_the_target() {
 
 #[test]
 fn an_array_called_like_the_receipt_stands_beside_it() {
-    let names: [&[u8]; 3] = [
-        b"blob.receipt.json",
-        b"Blob.Receipt.JSON/x",
-        b".blob-lock/x",
-    ];
+    let names: [&[u8]; 3] = [b"blob.receipt.json", b"Blob.Receipt.JSON/x", b".blob-lock/x"];
     let file = names.map(named).concat();
-    let checkpoint =
-        Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
     let outer = tempfile::tempdir().expect("a folder");
     let path = outer.path().join("out");
     let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
-    let target = Target::Folder {
-        path: &path,
-        overwrite: false,
-    };
+    let target = Target::Folder { path: &path, overwrite: false };
     run(&checkpoint, &plan, &target, &Silent).expect("converts");
     assert!(path.join("blob.receipt.json").is_file());
     assert_eq!(std::fs::read_dir(&path).expect("a folder").count(), 4);

@@ -105,19 +105,12 @@ fn values(blob: &AnyBlob, part: Part) -> Vec<f64> {
 
 fn near(got: f64, want: f64, tolerance: f64, what: &dyn Debug) {
     let off = (got - want).abs();
-    assert!(
-        off <= tolerance * want.abs(),
-        "{what:?}: {got:e}, want {want:e}, off by {off:e}"
-    );
+    assert!(off <= tolerance * want.abs(), "{what:?}: {got:e}, want {want:e}, off by {off:e}");
 }
 
 /// The sum against the truth, and against Caffe's within what its sums were measured to be off by.
 fn check_sums(blob: &AnyBlob, part: Part, caffe: [&str; 2], row: &[String]) {
-    let caffe_error = if blob.dtype() == DType::F32 {
-        3e-7
-    } else {
-        6e-16
-    };
+    let caffe_error = if blob.dtype() == DType::F32 { 3e-7 } else { 6e-16 };
     let values = values(blob, part);
     let asum = blob_ops::asum(blob, part).expect("asum").as_f64();
     let sumsq = blob_ops::sumsq(blob, part).expect("sumsq").as_f64();
@@ -132,13 +125,7 @@ fn check_sums(blob: &AnyBlob, part: Part, caffe: [&str; 2], row: &[String]) {
 fn first_words(blob: &AnyBlob) -> String {
     let bytes = blob.data_bytes().expect("data");
     let words = bytes.chunks(blob.dtype().size()).take(8);
-    let word = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .rev()
-            .map(|b| format!("{b:02x}"))
-            .collect::<String>()
-    };
+    let word = |bytes: &[u8]| bytes.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
     match words.map(word).collect::<Vec<_>>().join(",") {
         none if none.is_empty() => "-".to_string(),
         words => words,
@@ -151,16 +138,9 @@ fn scale_and_update_are_caffes_bit_for_bit() {
     let mut words = 0;
     for row in &rows {
         // The name column of this table is empty.
-        let row: Vec<String> = row
-            .iter()
-            .filter(|cell| !cell.is_empty())
-            .cloned()
-            .collect();
+        let row: Vec<String> = row.iter().filter(|cell| !cell.is_empty()).cloned().collect();
         let dtype: DType = row[0].parse().expect("a dtype");
-        let (seed, count) = (
-            row[1].parse().expect("a seed"),
-            row[2].parse().expect("a count"),
-        );
+        let (seed, count) = (row[1].parse().expect("a seed"), row[2].parse().expect("a count"));
         let mut blob = random_blob(dtype, seed, count);
         check_sums(&blob, Part::Data, [&row[3], &row[5]], &row);
         check_sums(&blob, Part::Diff, [&row[4], &row[6]], &row);
@@ -177,10 +157,7 @@ fn scale_and_update_are_caffes_bit_for_bit() {
         words += count.min(8);
     }
     assert!(rows.len() > 100 && words > 500, "{} rows", rows.len());
-    report(&format!(
-        "caffe math: {} rows, {words} words bit for bit",
-        rows.len()
-    ));
+    report(&format!("caffe math: {} rows, {words} words bit for bit", rows.len()));
 }
 
 /// What a row of `special.tsv` records.
@@ -196,47 +173,19 @@ fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
     use Special::{Asum, Scaled, Sumsq};
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     vec![
-        (
-            "nan",
-            vec![1.0, nan, 2.0],
-            vec![Asum("nan"), Sumsq("nan"), Scaled(2.0, "2 nan 4")],
-        ),
-        (
-            "inf",
-            vec![1.0, inf, -inf],
-            vec![Asum("inf"), Sumsq("inf"), Scaled(2.0, "2 inf -inf")],
-        ),
+        ("nan", vec![1.0, nan, 2.0], vec![Asum("nan"), Sumsq("nan"), Scaled(2.0, "2 nan 4")]),
+        ("inf", vec![1.0, inf, -inf], vec![Asum("inf"), Sumsq("inf"), Scaled(2.0, "2 inf -inf")]),
         // OpenBLAS writes 0 for alpha = 0; IEEE 754 says NaN.
-        (
-            "nan_times_0",
-            vec![nan, inf, -inf, 1.0],
-            vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "nan nan nan 0")],
-        ),
-        (
-            "nan64_times_0",
-            vec![nan; 64],
-            vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "")],
-        ),
+        ("nan_times_0", vec![nan, inf, -inf, 1.0], vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "nan nan nan 0")]),
+        ("nan64_times_0", vec![nan; 64], vec![Asum("nan"), Sumsq("nan"), Scaled(0.0, "")]),
         // Sums are f64, where these squares and these sums are numbers.
         (
             "denorm",
             vec![1e-40, -1e-40],
-            vec![
-                Asum("1.99999e-40"),
-                Sumsq("1.99998e-80"),
-                Scaled(2.0, "1.99999e-40 -1.99999e-40"),
-            ],
+            vec![Asum("1.99999e-40"), Sumsq("1.99998e-80"), Scaled(2.0, "1.99999e-40 -1.99999e-40")],
         ),
-        (
-            "overflow",
-            vec![3e38, 3e38],
-            vec![Asum("6e38"), Sumsq("1.8e77"), Scaled(2.0, "inf inf")],
-        ),
-        (
-            "negzero",
-            vec![-0.0, 0.0],
-            vec![Asum("0"), Sumsq("0"), Scaled(-1.0, "0 -0")],
-        ),
+        ("overflow", vec![3e38, 3e38], vec![Asum("6e38"), Sumsq("1.8e77"), Scaled(2.0, "inf inf")]),
+        ("negzero", vec![-0.0, 0.0], vec![Asum("0"), Sumsq("0"), Scaled(-1.0, "0 -0")]),
     ]
 }
 
@@ -252,27 +201,16 @@ pub(crate) fn of_f32(values: &[f32]) -> AnyBlob {
 fn alike(got: f64, text: &str) -> bool {
     let want: f64 = text.parse().expect("a number");
     let near = want.is_finite() && (got - want).abs() <= 1e-5 * want.abs();
-    got.is_nan() && want.is_nan()
-        || (got == want || near) && got.is_sign_negative() == want.is_sign_negative()
+    got.is_nan() && want.is_nan() || (got == want || near) && got.is_sign_negative() == want.is_sign_negative()
 }
 
 /// What the table says of `case`, and what we say of it.
 fn check_special(case: &str, theirs: &str, ours: &str, got: &[f64], apart: &mut Vec<String>) {
-    let ours = if ours.is_empty() {
-        "nan ".repeat(got.len())
-    } else {
-        ours.to_string()
-    };
+    let ours = if ours.is_empty() { "nan ".repeat(got.len()) } else { ours.to_string() };
     let numbers: Vec<&str> = ours.split_whitespace().collect();
     assert_eq!(numbers.len(), got.len(), "{case}");
-    assert!(
-        got.iter().zip(&numbers).all(|(x, text)| alike(*x, text)),
-        "{case}: {got:?}"
-    );
-    let same = theirs
-        .split_whitespace()
-        .zip(got)
-        .all(|(text, x)| alike(*x, text));
+    assert!(got.iter().zip(&numbers).all(|(x, text)| alike(*x, text)), "{case}: {got:?}");
+    let same = theirs.split_whitespace().zip(got).all(|(text, x)| alike(*x, text));
     if !same {
         apart.push(case.to_string());
     }
@@ -284,8 +222,7 @@ fn special_numbers_are_caffes_or_documented() {
     let count = rows.len();
     let mut take = |case: &str| {
         let at = rows.iter().position(|row| row[0] == case);
-        rows.remove(at.unwrap_or_else(|| panic!("no row {case}")))
-            .remove(1)
+        rows.remove(at.unwrap_or_else(|| panic!("no row {case}"))).remove(1)
     };
     let mut apart = Vec::new();
     for (name, input, specials) in special_cases() {
@@ -302,29 +239,18 @@ fn special_numbers_are_caffes_or_documented() {
                 }
                 Special::Scaled(alpha, ours) => {
                     blob_ops::scale(&mut blob, alpha, Part::Data).expect("scale");
-                    (
-                        format!("{name} scaled_by_{alpha}"),
-                        ours,
-                        values(&blob, Part::Data),
-                    )
+                    (format!("{name} scaled_by_{alpha}"), ours, values(&blob, Part::Data))
                 }
             };
             check_special(&case, &take(&case), ours, &got, &mut apart);
         }
     }
-    let wanted = [
-        "nan_times_0 scaled_by_0",
-        "nan64_times_0 scaled_by_0",
-        "denorm sumsq",
-        "overflow asum",
-        "overflow sumsq",
-    ];
+    let wanted =
+        ["nan_times_0 scaled_by_0", "nan64_times_0 scaled_by_0", "denorm sumsq", "overflow asum", "overflow sumsq"];
     assert_eq!(apart, wanted);
     let apart = apart.len() + check_counts(&mut take);
     assert_eq!(rows.len(), 0, "{rows:?}");
-    report(&format!(
-        "caffe special numbers: {count} rows, {apart} of them answered our way"
-    ));
+    report(&format!("caffe special numbers: {count} rows, {apart} of them answered our way"));
 }
 
 /// Sums of ones, which f32 cannot hold; the number of rows in which Caffe is off.
@@ -340,10 +266,7 @@ fn check_counts(take: &mut impl FnMut(&str) -> String) -> usize {
     assert_eq!(take("sumsq_2^20ones"), "1048576.0");
     assert_eq!(squares(&ones), Scalar::F(1_048_576.0));
     ones.data_mut::<f32>().expect("f32")[0] = 16_777_216.0;
-    assert_eq!(
-        take("asum_2^24+(2^20-1)ones (exact 17825791)"),
-        "17825784.0"
-    );
+    assert_eq!(take("asum_2^24+(2^20-1)ones (exact 17825791)"), "17825784.0");
     assert_eq!(sum(&ones), Scalar::F(17_825_791.0));
     2
 }

@@ -23,8 +23,7 @@ fn cell(seed: u64, i: u64, integer: bool) -> [u8; 4] {
 
 fn dims(value: &Value) -> Vec<usize> {
     let dims = value.as_array().expect("a list").iter();
-    dims.map(|x| x.as_u64().expect("an extent") as usize)
-        .collect()
+    dims.map(|x| x.as_u64().expect("an extent") as usize).collect()
 }
 
 /// The input blob `i` of a row.
@@ -42,19 +41,14 @@ fn check_output(blob: &AnyBlob, row: &Value) {
     let out = &row["out"];
     assert_eq!(blob.shape().dims(), dims(&out["dims"]), "{row}");
     let bytes = blob.data_bytes().expect("data");
-    let words: Vec<u32> = bytes
-        .chunks(4)
-        .map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes")))
-        .collect();
+    let words: Vec<u32> =
+        bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes"))).collect();
     if let Some(cells) = out["cells"].as_str() {
         let text: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
         assert_eq!(text.join(" "), cells, "{row}");
     }
     let little: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let hash: String = Sha256::digest(&little)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash: String = Sha256::digest(&little).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(hash, out["sha256"].as_str().expect("a hash"), "{row}");
 }
 
@@ -96,9 +90,7 @@ fn add_clear_and_fill_are_neomls_bit_for_bit() {
         }
     }
     assert_eq!((adds, objects, sizes), (47, 37, 38));
-    report(&format!(
-        "neoml element-wise: {adds} sums, {objects} objects, {sizes} sizes bit for bit"
-    ));
+    report(&format!("neoml element-wise: {adds} sums, {objects} objects, {sizes} sizes bit for bit"));
 }
 
 /// The number of objects and their size, seen from outside: what `fill_object` takes and what it fills.
@@ -128,12 +120,7 @@ fn flushed_sums_are_the_processors() {
             let of = |i: usize| of_f32(&vec![f32::from_bits(bits(i)); repeat]);
             let mut y = of(0);
             blob_ops::add_flush_subnormals(&mut y, &of(1), Part::Data).expect("two alike");
-            let got: Vec<u32> = y
-                .data::<f32>()
-                .expect("f32")
-                .iter()
-                .map(|x| x.to_bits())
-                .collect();
+            let got: Vec<u32> = y.data::<f32>().expect("f32").iter().map(|x| x.to_bits()).collect();
             assert_eq!(got, vec![bits(2); repeat], "{row:?}");
         }
         let mut y = of_f32(&[f32::from_bits(bits(0))]);
@@ -143,15 +130,12 @@ fn flushed_sums_are_the_processors() {
     }
     assert_eq!(rows.len(), 144);
     assert!(differ > 20, "IEEE 754 is another sum in {differ} rows only");
-    report(&format!(
-        "sums under DAZ and FTZ: 144 rows, {differ} of them not IEEE 754's"
-    ));
+    report(&format!("sums under DAZ and FTZ: 144 rows, {differ} of them not IEEE 754's"));
 }
 
 /// A blob of three objects of two cells.
 fn small(dtype: DType) -> AnyBlob {
-    let mut blob =
-        AnyBlob::new(Shape::new([3, 1, 1, 2, 1, 1, 1]).expect("a shape"), dtype).expect("a blob");
+    let mut blob = AnyBlob::new(Shape::new([3, 1, 1, 2, 1, 1, 1]).expect("a shape"), dtype).expect("a blob");
     blob_ops::fill(&mut blob, 5, Part::Data).expect("fill");
     blob
 }
@@ -187,38 +171,17 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
         }
         "add: types differ" => {
             let result = blob_ops::add(y, &small(DType::I32), Part::Data);
-            matches!(
-                result,
-                Err(Error::UnlikeDTypes {
-                    wanted: DType::F32,
-                    got: DType::I32,
-                    ..
-                })
-            )
+            matches!(result, Err(Error::UnlikeDTypes { wanted: DType::F32, got: DType::I32, .. }))
         }
         "fill<float> of an int blob" => {
             let mut ints = small(DType::I32);
             let result = blob_ops::fill(&mut ints, 0.5, Part::Data);
             assert_eq!(*ints.data::<i32>().expect("i32"), [5; 6]);
-            matches!(
-                result,
-                Err(Error::Value {
-                    dtype: DType::I32,
-                    value: Scalar::F(0.5),
-                    ..
-                })
-            )
+            matches!(result, Err(Error::Value { dtype: DType::I32, value: Scalar::F(0.5), .. }))
         }
         "clear_object: num = object count" => {
             let result = blob_ops::clear_object(y, 3, Part::Data);
-            matches!(
-                result,
-                Err(Error::ObjectOutOfRange {
-                    object: 3,
-                    objects: 3,
-                    ..
-                })
-            )
+            matches!(result, Err(Error::ObjectOutOfRange { object: 3, objects: 3, .. }))
         }
         // A negative number cannot be said; what it wraps to is refused.
         "clear_object: num = -1" => {
@@ -229,14 +192,7 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
         "create: product overflows int to 0 (65536 x 65536), then ClearObject(5)" => {
             let mut huge = blob([1, 1, 1, 65_536, 65_536, 1, 1], DType::F32);
             let result = blob_ops::clear_object(&mut huge, 5, Part::Data);
-            matches!(
-                result,
-                Err(Error::ObjectOutOfRange {
-                    object: 5,
-                    objects: 1,
-                    ..
-                })
-            )
+            matches!(result, Err(Error::ObjectOutOfRange { object: 5, objects: 1, .. }))
         }
         _ => return None,
     })

@@ -16,8 +16,8 @@ const RECEIPT: &str = "blob.receipt.json";
 /// Begins a folder whose files all hold the writer's number.
 fn begin(target: &Path, writer: usize, overwrite: bool) -> Result<OutputDir, Error> {
     let dir = OutputDir::create(target, overwrite)?;
-    let listed = ["a/0.npy", "a/1.npy", "b.npy"]
-        .map(|file| format!(r#"{{"name":"n","file":"{file}","file_bytes":1}}"#));
+    let listed =
+        ["a/0.npy", "a/1.npy", "b.npy"].map(|file| format!(r#"{{"name":"n","file":"{file}","file_bytes":1}}"#));
     let receipt = format!(r#"{{"contents":[{}],"by":"{writer}"}}"#, listed.join(","));
     for path in ["a/0.npy", "a/1.npy", "b.npy", RECEIPT] {
         let mut file = dir.file(path)?;
@@ -40,29 +40,21 @@ fn race(target: &Path, overwrite: bool) -> Vec<Result<(), Error>> {
             wait.wait();
             dir?.finish()
         };
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| scope.spawn(move || write(writer)))
-            .collect();
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
         writers.into_iter().map(|w| w.join().unwrap()).collect()
     })
 }
 
 /// The writer whose files stand in the folder, all of one, beside no other file.
 fn owner(home: &Path, target: &Path) -> usize {
-    let there: Vec<PathBuf> = std::fs::read_dir(home)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .collect();
+    let there: Vec<PathBuf> = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(there, [target]);
     let files = ["a/0.npy", "a/1.npy", "b.npy"];
     let owners = files.map(|file| std::fs::read(target.join(file)).unwrap());
     assert!(owners.iter().all(|owner| *owner == owners[0]), "{owners:?}");
     let owner = usize::from(owners[0][0]);
     let receipt = std::fs::read_to_string(target.join(RECEIPT)).unwrap();
-    assert!(
-        receipt.ends_with(&format!(r#""by":"{owner}"}}"#)),
-        "{receipt}"
-    );
+    assert!(receipt.ends_with(&format!(r#""by":"{owner}"}}"#)), "{receipt}");
     owner
 }
 
@@ -113,15 +105,9 @@ fn processes_that_write_one_folder_do_not_disturb_each_other() {
         };
         let all: Vec<_> = (0..WRITERS).map(|_| start()).collect();
         let all = all.into_iter().map(|one| one.wait_with_output().unwrap());
-        let failed: Vec<String> = all
-            .filter(|one| !one.status.success())
-            .map(|one| String::from_utf8(one.stderr).unwrap())
-            .collect();
-        assert_eq!(
-            failed.len(),
-            if force { 0 } else { WRITERS - 1 },
-            "{failed:?}"
-        );
+        let failed: Vec<String> =
+            all.filter(|one| !one.status.success()).map(|one| String::from_utf8(one.stderr).unwrap()).collect();
+        assert_eq!(failed.len(), if force { 0 } else { WRITERS - 1 }, "{failed:?}");
         assert!(failed.iter().all(|e| e.contains("exists")), "{failed:?}");
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
         assert!(target.join(RECEIPT).is_file());
@@ -135,9 +121,7 @@ fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
     let target = home.path().join("out");
     // A process that is killed leaves its temporary, without the lock; what is in it does not count.
     for (at, file) in ["a/0.npy", RECEIPT].iter().enumerate() {
-        let left = home
-            .path()
-            .join(format!(".out.blob-tmp-000000000000000{at}"));
+        let left = home.path().join(format!(".out.blob-tmp-000000000000000{at}"));
         std::fs::create_dir_all(left.join(file)).unwrap();
     }
     let first = begin(&target, 1, false).unwrap();
@@ -158,10 +142,7 @@ fn the_current_folder_is_not_replaced() {
         let mut convert = command(&["convert", source.to_str().unwrap(), "--force", "-o", to]);
         let output = convert.current_dir(&here).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            !output.status.success() && said.contains("folder"),
-            "{to}: {said}"
-        );
+        assert!(!output.status.success() && said.contains("folder"), "{to}: {said}");
         assert_eq!(std::fs::read_dir(&here).unwrap().count(), 0);
         std::fs::remove_dir(&here).unwrap();
     }
@@ -181,22 +162,12 @@ fn a_folder_that_was_written_is_read_like_a_file() {
     let home = tempfile::tempdir().unwrap();
     let source = "mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params";
     let wts = converted(source, home.path());
-    let (folder, file) = (
-        Checkpoint::open(&wts).unwrap(),
-        Checkpoint::open(data(source)).unwrap(),
-    );
-    let names = |of: &Checkpoint| -> Vec<String> {
-        of.entries().iter().map(|e| e.name().to_owned()).collect()
-    };
+    let (folder, file) = (Checkpoint::open(&wts).unwrap(), Checkpoint::open(data(source)).unwrap());
+    let names = |of: &Checkpoint| -> Vec<String> { of.entries().iter().map(|e| e.name().to_owned()).collect() };
     assert_eq!(names(&folder), names(&file));
     for (a, b) in folder.entries().iter().zip(file.entries()) {
         assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()));
-        assert_eq!(
-            folder.view(a).unwrap(),
-            file.view(b).unwrap(),
-            "{}",
-            a.name()
-        );
+        assert_eq!(folder.view(a).unwrap(), file.view(b).unwrap(), "{}", a.name());
     }
     for args in [
         &["verify", &wts][..],
@@ -211,10 +182,7 @@ fn a_folder_that_was_written_is_read_like_a_file() {
         assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
     }
     let verify = blob(&["verify", &wts]);
-    assert!(
-        verify.out.contains(" digests as in the receipt"),
-        "{verify:?}"
-    );
+    assert!(verify.out.contains(" digests as in the receipt"), "{verify:?}");
     for to in ["npz", "safetensors"] {
         let out = format!("{}/back.{to}", home.path().display());
         assert_eq!(blob(&["convert", &wts, "-o", &out]).code, Some(0));
@@ -236,10 +204,7 @@ fn a_file_of_a_folder_that_is_wrong_is_named() {
     let verify = |words: &str| {
         let ran = blob(&["verify", &wts]);
         assert_eq!(ran.code, Some(1), "{ran:?}");
-        assert!(
-            ran.out.contains("ip/0") && ran.out.contains(words),
-            "{ran:?}"
-        );
+        assert!(ran.out.contains("ip/0") && ran.out.contains(words), "{ran:?}");
         assert_eq!(blob(&["show", &wts, "conv1/0"]).code, Some(0), "{words}");
     };
     let mut other = whole.clone();
@@ -248,17 +213,10 @@ fn a_file_of_a_folder_that_is_wrong_is_named() {
     verify("has other bytes than were written");
     // The same length, and yet somebody's work: it stays.
     for extra in [&[][..], &["-n"]] {
-        let args = [
-            &["convert", "caffe/net/v1.caffemodel", "--force", "-o", &wts],
-            extra,
-        ]
-        .concat();
+        let args = [&["convert", "caffe/net/v1.caffemodel", "--force", "-o", &wts], extra].concat();
         let refused = blob(&args);
         assert_eq!(refused.code, Some(2), "{refused:?}");
-        assert!(
-            refused.err.contains("changed since they were written") && refused.err.contains("ip/0"),
-            "{refused:?}"
-        );
+        assert!(refused.err.contains("changed since they were written") && refused.err.contains("ip/0"), "{refused:?}");
         assert_eq!(std::fs::read(&file).unwrap(), other);
     }
     std::fs::write(&file, &whole[..whole.len() - 1]).unwrap();
@@ -282,22 +240,13 @@ fn nothing_outside_of_a_folder_is_read() {
     let refused = || {
         let ran = blob(&["show", &wts, "ip/0"]);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(
-            ran.err.contains("no ordinary file within the folder"),
-            "{ran:?}"
-        );
+        assert!(ran.err.contains("no ordinary file within the folder"), "{ran:?}");
     };
     std::fs::remove_file(folder.join("ip/0.npy")).unwrap();
     std::os::unix::fs::symlink(outside.join("0.npy"), folder.join("ip/0.npy")).unwrap();
     refused();
     std::fs::remove_file(folder.join("ip/0.npy")).unwrap();
-    assert!(
-        std::process::Command::new("mkfifo")
-            .arg(folder.join("ip/0.npy"))
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(std::process::Command::new("mkfifo").arg(folder.join("ip/0.npy")).status().unwrap().success());
     refused();
     std::fs::remove_dir_all(folder.join("ip")).unwrap();
     std::os::unix::fs::symlink(&outside, folder.join("ip")).unwrap();
@@ -308,27 +257,15 @@ fn nothing_outside_of_a_folder_is_read() {
         std::fs::write(&receipt, text.replace("ip/0.npy", path)).unwrap();
         let ran = blob(&["ls", &wts]);
         assert_eq!(ran.code, Some(2), "{ran:?}");
-        assert!(
-            ran.err.contains("blob.receipt.json: at byte ") && ran.err.contains(path),
-            "{ran:?}"
-        );
+        assert!(ran.err.contains("blob.receipt.json: at byte ") && ran.err.contains(path), "{ran:?}");
     }
-    for text in [
-        "{}",
-        "",
-        "[]",
-        "{\"contents\":[{\"file\":1}]}",
-        "{\"contents\":[",
-    ] {
+    for text in ["{}", "", "[]", "{\"contents\":[{\"file\":1}]}", "{\"contents\":["] {
         std::fs::write(&receipt, text).unwrap();
         assert_eq!(blob(&["ls", &wts]).code, Some(2), "{text}");
     }
     std::fs::remove_file(&receipt).unwrap();
     let ran = blob(&["ls", &wts]);
-    assert!(
-        ran.err.contains("no blob.receipt.json") && ran.err.contains("help: "),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("no blob.receipt.json") && ran.err.contains("help: "), "{ran:?}");
 }
 
 #[test]
@@ -340,17 +277,7 @@ fn force_loses_nothing_that_it_did_not_write() {
     std::fs::write(folder.join("mywork/train.py"), "1").unwrap();
     std::fs::write(folder.join("NOTES.md"), "notes").unwrap();
     for extra in [&[][..], &["-n"]] {
-        let args = [
-            &[
-                "convert",
-                "caffe/net/f32_v2.caffemodel",
-                "--force",
-                "-o",
-                &wts,
-            ],
-            extra,
-        ]
-        .concat();
+        let args = [&["convert", "caffe/net/f32_v2.caffemodel", "--force", "-o", &wts], extra].concat();
         let refused = blob(&args);
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.err.contains("NOTES.md, mywork/"), "{refused:?}");
@@ -359,13 +286,7 @@ fn force_loses_nothing_that_it_did_not_write() {
     }
     std::fs::remove_dir_all(folder.join("mywork")).unwrap();
     std::fs::remove_file(folder.join("NOTES.md")).unwrap();
-    let ran = blob(&[
-        "convert",
-        "caffe/net/f32_v2.caffemodel",
-        "--force",
-        "-o",
-        &wts,
-    ]);
+    let ran = blob(&["convert", "caffe/net/f32_v2.caffemodel", "--force", "-o", &wts]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }

@@ -16,9 +16,7 @@ use crate::alloc::peak;
 use crate::support::{blob, blob_with, command, data, ran, report};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let mut file = GzBuilder::new()
-        .filename("inside")
-        .write(Vec::new(), Compression::default());
+    let mut file = GzBuilder::new().filename("inside").write(Vec::new(), Compression::default());
     file.write_all(bytes).expect("written");
     file.finish().expect("finished")
 }
@@ -61,11 +59,7 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
         if bytes.len() > 4 << 20 {
             continue;
         }
-        let name = path
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let packed = open(&format!("{name}.gz"), gzip(&bytes));
         match (open(&name, bytes), packed) {
             (Ok(plain), Ok(packed)) => {
@@ -87,9 +81,7 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
         }
     }
     assert!(opened > 100, "{opened}");
-    report(&format!(
-        "gzip: {opened} goldens as plain, {refused} refused alike"
-    ));
+    report(&format!("gzip: {opened} goldens as plain, {refused} refused alike"));
 }
 
 fn golden() -> (Vec<u8>, Vec<u8>) {
@@ -102,33 +94,20 @@ fn golden() -> (Vec<u8>, Vec<u8>) {
 fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let (plain, packed) = golden();
-    let (source, other) = (
-        folder.path().join("net.caffemodel.gz"),
-        folder.path().join("plain"),
-    );
+    let (source, other) = (folder.path().join("net.caffemodel.gz"), folder.path().join("plain"));
     fs::write(&source, &packed).expect("written");
     fs::write(&other, &plain).expect("written");
     for to in [Format::Safetensors, Format::Npz] {
         let target = folder.path().join(format!("net.{}", to.name()));
         let file = Checkpoint::open(&source).expect("opens");
         let plan = plan(&file, &Options::new(to).sha256(true)).expect("a plan");
-        let path = Target::File {
-            path: &target,
-            overwrite: false,
-        };
+        let path = Target::File { path: &target, overwrite: false };
         run(&file, &plan, &path, &Silent).expect("converts");
         let written = Checkpoint::open(&target).expect("opens");
-        let receipt = written
-            .metadata()
-            .iter()
-            .find(|(key, _)| key == "blob.receipt");
-        let receipt: serde_json::Value =
-            serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");
+        let receipt = written.metadata().iter().find(|(key, _)| key == "blob.receipt");
+        let receipt: serde_json::Value = serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");
         let from = &receipt["source"];
-        let sha256: String = sha2::Sha256::digest(&packed)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
+        let sha256: String = sha2::Sha256::digest(&packed).iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(from["name"], "net.caffemodel.gz");
         assert_eq!(from["compression"], "gzip");
         assert_eq!(from["bytes"], packed.len());
@@ -154,11 +133,7 @@ fn every_cut_of_a_gzip_file_is_an_error() {
         let error = open("net.caffemodel.gz", packed[..cut].to_vec()).expect_err("a cut file");
         if cut >= 3 {
             assert_eq!(error.reason(), Reason::Truncated, "{cut}: {error}");
-            assert_eq!(
-                error.offset().map(|at| at <= cut as u64),
-                Some(true),
-                "{error}"
-            );
+            assert_eq!(error.offset().map(|at| at <= cut as u64), Some(true), "{error}");
         }
     }
 }
@@ -187,10 +162,7 @@ fn members_follow_one_another_and_nothing_else_does() {
     let (a, b) = plain.split_at(1000);
     let members = [gzip(a), gzip(b""), gzip(b)].concat();
     let file = open("net.caffemodel.gz", members.clone()).expect("three members");
-    assert_eq!(
-        contents(&file),
-        contents(&open("net.caffemodel", plain).expect("opens"))
-    );
+    assert_eq!(contents(&file), contents(&open("net.caffemodel", plain).expect("opens")));
     for rest in [&b"rest"[..], &[0; 512], b"\x1F\x8B\x07"] {
         let bytes = [members.as_slice(), rest].concat();
         let error = open("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
@@ -213,11 +185,7 @@ fn a_trailer_that_disagrees_is_said_with_both_numbers() {
             true => crc32fast::hash(&plain),
             false => plain.len() as u32,
         };
-        for word in [
-            field,
-            &format!("{right:#010x}"),
-            &format!("{:#010x}", right ^ 1),
-        ] {
+        for word in [field, &format!("{right:#010x}"), &format!("{:#010x}", right ^ 1)] {
             assert!(error.to_string().contains(word), "{error}");
         }
     }
@@ -238,10 +206,7 @@ fn bomb(begin: &[u8]) -> Vec<u8> {
 fn a_bomb_ends_at_the_limit_in_bounded_memory() {
     let begin = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (268435456,), }\n";
     let limits = Limits::default().max_spool(64 << 20);
-    for (name, begin, reason) in [
-        ("zeros.gz", &b""[..], Reason::Unknown),
-        ("zeros.npy.gz", begin, Reason::Limit),
-    ] {
+    for (name, begin, reason) in [("zeros.gz", &b""[..], Reason::Unknown), ("zeros.npy.gz", begin, Reason::Limit)] {
         let file = bomb(begin);
         let mut error = None;
         let options = OpenOptions::new().limits(limits.clone());
@@ -258,24 +223,9 @@ fn what_is_inside_is_named() {
     let mut tar = vec![0; 10_240];
     tar[257..262].copy_from_slice(b"ustar");
     for (name, bytes, words, reason) in [
-        (
-            "a.tar.gz",
-            tar,
-            "a gzip file; unpacked, it is a tar archive",
-            Reason::Archive,
-        ),
-        (
-            "a.gz",
-            Vec::new(),
-            "a gzip file; unpacked, it is empty",
-            Reason::Empty,
-        ),
-        (
-            "a.gz.gz",
-            gzip(b"x"),
-            "a gzip file; unpacked, it is a gzip file",
-            Reason::Compressed,
-        ),
+        ("a.tar.gz", tar, "a gzip file; unpacked, it is a tar archive", Reason::Archive),
+        ("a.gz", Vec::new(), "a gzip file; unpacked, it is empty", Reason::Empty),
+        ("a.gz.gz", gzip(b"x"), "a gzip file; unpacked, it is a gzip file", Reason::Compressed),
     ] {
         let error = open(name, gzip(&bytes)).expect_err(name);
         assert!(error.to_string().contains(words), "{error}");
@@ -288,17 +238,8 @@ fn info_says_that_it_is_gzip_and_whose_the_offsets_are() {
     let (plain, packed) = golden();
     let ran = blob_with(&["info", "-"], &packed);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(
-        ran.out.contains("gzip of Caffe NetParameter"),
-        "{}",
-        ran.out
-    );
-    assert!(
-        ran.out
-            .contains("all offsets are those of what it unpacks to"),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.contains("gzip of Caffe NetParameter"), "{}", ran.out);
+    assert!(ran.out.contains("all offsets are those of what it unpacks to"), "{}", ran.out);
     let line = &blob_with(&["info", "--json", "-"], &packed).json()[0];
     assert_eq!(line["gzip_bytes"], packed.len());
     assert_eq!(line["file_bytes"], plain.len());
@@ -311,10 +252,7 @@ fn a_stream_without_an_end_is_refused_at_once_or_at_the_limit() {
     let begun = Instant::now();
     let zero = blob(&["info", "/dev/zero"]);
     assert_eq!(zero.code, Some(2), "{zero:?}");
-    assert!(
-        zero.err.contains("of no format that blob knows"),
-        "{zero:?}"
-    );
+    assert!(zero.err.contains("of no format that blob knows"), "{zero:?}");
     assert!(begun.elapsed().as_secs() < 60);
     // An npy header, then zeros for ever.
     let mut stream = endless();
@@ -346,9 +284,5 @@ fn a_temporary_folder_without_room_is_named() {
     command.env("TMPDIR", "/dev/null/nowhere");
     let ran = ran(command, &long);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(
-        ran.err
-            .contains("standard input: cannot keep it in the temporary folder /dev/null/nowhere"),
-        "{ran:?}"
-    );
+    assert!(ran.err.contains("standard input: cannot keep it in the temporary folder /dev/null/nowhere"), "{ran:?}");
 }

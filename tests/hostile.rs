@@ -39,10 +39,7 @@ fn goldens(folders: &[&str], limit: u64) -> Vec<Golden> {
         }
         let bytes = std::fs::read(&path).expect("readable");
         if seen.insert(bytes.clone()) {
-            found.push(Golden {
-                name: file_name(&path),
-                bytes,
-            });
+            found.push(Golden { name: file_name(&path), bytes });
         }
     }
     assert!(!found.is_empty(), "{folders:?}");
@@ -51,10 +48,7 @@ fn goldens(folders: &[&str], limit: u64) -> Vec<Golden> {
 }
 
 fn file_name(path: &Path) -> String {
-    path.file_name()
-        .expect("a name")
-        .to_string_lossy()
-        .into_owned()
+    path.file_name().expect("a name").to_string_lossy().into_owned()
 }
 
 /// Opens, lists and loads; checks memory and errors. Returns whether everything was read.
@@ -62,32 +56,27 @@ fn exercise(name: &str, bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let source: Arc<[u8]> = bytes.into();
     let (mut arrays, mut payload, mut whole) = (0, 0, true);
-    let used = peak(
-        || match Checkpoint::from_source(name, Box::new(Bytes::new(source))) {
-            Err(error) => {
-                check_error(name, len, &error);
-                whole = false;
-            }
-            Ok(checkpoint) => {
-                for entry in checkpoint.entries() {
-                    arrays += 1;
-                    payload = payload.max(entry.byte_len());
-                    if entry.dtype().is_none() && entry.fault().is_none() {
-                        continue;
-                    }
-                    if let Err(error) = checkpoint.load(entry) {
-                        check_error(name, len, &error);
-                        whole = false;
-                    }
+    let used = peak(|| match Checkpoint::from_source(name, Box::new(Bytes::new(source))) {
+        Err(error) => {
+            check_error(name, len, &error);
+            whole = false;
+        }
+        Ok(checkpoint) => {
+            for entry in checkpoint.entries() {
+                arrays += 1;
+                payload = payload.max(entry.byte_len());
+                if entry.dtype().is_none() && entry.fault().is_none() {
+                    continue;
+                }
+                if let Err(error) = checkpoint.load(entry) {
+                    check_error(name, len, &error);
+                    whole = false;
                 }
             }
-        },
-    );
+        }
+    });
     let allowed = payload + BASE + PER_ARRAY * arrays;
-    assert!(
-        used <= allowed,
-        "{name}: {used} bytes of memory, {allowed} allowed"
-    );
+    assert!(used <= allowed, "{name}: {used} bytes of memory, {allowed} allowed");
     whole
 }
 
@@ -124,10 +113,7 @@ fn prefixes(family: usize) {
             cut += 1;
         }
     }
-    report(&format!(
-        "hostile {name}: {} goldens cut at {cut} places",
-        goldens.len()
-    ));
+    report(&format!("hostile {name}: {} goldens cut at {cut} places", goldens.len()));
 }
 
 fn changes(family: usize) {
@@ -138,11 +124,8 @@ fn changes(family: usize) {
         let mut bytes = golden.bytes;
         for at in 0..bytes.len() {
             let old = bytes[at];
-            let changed: Vec<u8> = if all {
-                (0..=255).filter(|b| *b != old).collect()
-            } else {
-                vec![0x00, 0xFF, old ^ 0x01, old ^ 0x80]
-            };
+            let changed: Vec<u8> =
+                if all { (0..=255).filter(|b| *b != old).collect() } else { vec![0x00, 0xFF, old ^ 0x01, old ^ 0x80] };
             for new in changed {
                 bytes[at] = new;
                 exercise(&golden.name, &bytes);
@@ -156,25 +139,13 @@ fn changes(family: usize) {
 
 fn extremes(family: usize) {
     let (name, folders) = FAMILIES[family];
-    let values: [u64; 8] = [
-        u64::MAX,
-        i64::MAX as u64,
-        1 << 63,
-        u64::from(u32::MAX),
-        i32::MAX as u64,
-        1 << 31,
-        1 << 40,
-        0,
-    ];
+    let values: [u64; 8] =
+        [u64::MAX, i64::MAX as u64, 1 << 63, u64::from(u32::MAX), i32::MAX as u64, 1 << 31, 1 << 40, 0];
     let mut tried = 0;
     for golden in goldens(folders, 1 << 10) {
         for at in 0..golden.bytes.len() {
             for value in values {
-                for field in [
-                    value.to_le_bytes().to_vec(),
-                    (value as u32).to_le_bytes().to_vec(),
-                    varint(value),
-                ] {
+                for field in [value.to_le_bytes().to_vec(), (value as u32).to_le_bytes().to_vec(), varint(value)] {
                     let mut bytes = golden.bytes.clone();
                     let end = (at + field.len()).min(bytes.len());
                     bytes[at..end].copy_from_slice(&field[..end - at]);
@@ -184,9 +155,7 @@ fn extremes(family: usize) {
             }
         }
     }
-    report(&format!(
-        "hostile {name}: {tried} lengths replaced by extremes"
-    ));
+    report(&format!("hostile {name}: {tried} lengths replaced by extremes"));
 }
 
 #[test]
@@ -246,10 +215,7 @@ fn a_million_arrays_stay_within_their_bound() {
     }
     file.push(len as u8);
     file.extend(&blobs);
-    assert!(
-        !exercise("million.caffemodel", &file),
-        "each of them lacks its value"
-    );
+    assert!(!exercise("million.caffemodel", &file), "each of them lacks its value");
     // One more is one too many.
     file.extend([0xA2, 0x06, 0x02, 0x3A, 0x00]);
     let source = Box::new(Bytes::new(file));
@@ -275,10 +241,7 @@ fn one_long_name_many_times_is_refused() {
     exercise("names.caffemodel", &file);
     let source = Box::new(Bytes::new(file));
     let error = Checkpoint::from_source("names.caffemodel", source).expect_err("too long");
-    assert!(
-        error.to_string().contains("the bytes of all names"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the bytes of all names"), "{error}");
 }
 
 #[test]
@@ -293,8 +256,7 @@ fn a_million_tensors_in_a_json_header_stay_within_their_bound() {
     let mut file = (json.len() as u64).to_le_bytes().to_vec();
     file.extend(json.as_bytes());
     assert!(!exercise("million.safetensors", &file));
-    let file = Checkpoint::from_source("million.safetensors", Box::new(Bytes::new(file)))
-        .expect("it holds together");
+    let file = Checkpoint::from_source("million.safetensors", Box::new(Bytes::new(file))).expect("it holds together");
     assert_eq!(file.entries().len(), 1 << 20);
 }
 
@@ -329,7 +291,6 @@ fn a_million_members_of_a_zip_stay_within_their_bound() {
     file.extend([0xFF; 12]);
     file.extend([0, 0]);
     assert!(!exercise("million.npz", &file));
-    let file = Checkpoint::from_source("million.npz", Box::new(Bytes::new(file)))
-        .expect("it holds together");
+    let file = Checkpoint::from_source("million.npz", Box::new(Bytes::new(file))).expect("it holds together");
     assert_eq!(file.entries().len() as u64, count);
 }

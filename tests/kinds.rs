@@ -28,17 +28,10 @@ fn files_of_other_frameworks_are_named() {
     let core_ml = [vec![0x08, 1], field(2, &input), vec![0xA2, 0x1F, 0]].concat();
     let meta = field(1, &field(2, &field(1, b"op")));
     let saved = [vec![0x08, 1], field(2, &meta)].concat();
-    let floats: Vec<u8> = (1..40)
-        .flat_map(|i| (i as f32 * 0.1).to_le_bytes())
-        .collect();
+    let floats: Vec<u8> = (1..40).flat_map(|i| (i as f32 * 0.1).to_le_bytes()).collect();
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
     let darknet = [words(&[0, 2, 0, 64, 0]), floats.clone()].concat();
-    let paddle = [
-        words(&[0, 0, 0, 0, 4]),
-        vec![0x08, 5, 0x10, 3],
-        floats.clone(),
-    ]
-    .concat();
+    let paddle = [words(&[0, 0, 0, 0, 4]), vec![0x08, 5, 0x10, 3], floats.clone()].concat();
     let torch = [words(&[3, 1, 2, 2, 4]), b"bias".to_vec()].concat();
     let xml = b"<?xml version=\"1.0\"?><net name=\"a\"><layers></layers></net>";
     use Reason::{NotTensors, Unsupported};
@@ -47,39 +40,14 @@ fn files_of_other_frameworks_are_named() {
         ("x", &field(1, &node), Unsupported, "TensorFlow graph"),
         ("x", &saved, Unsupported, "SavedModel"),
         ("x", &core_ml, Unsupported, "Core ML"),
-        (
-            "x.tflite",
-            b"\x1C\0\0\0TFL3\0\0",
-            Unsupported,
-            "TensorFlow Lite",
-        ),
+        ("x.tflite", b"\x1C\0\0\0TFL3\0\0", Unsupported, "TensorFlow Lite"),
         ("yolo.weights", &darknet, Unsupported, "Darknet"),
         ("x.pdiparams", &paddle, Unsupported, "PaddlePaddle"),
         ("x.t7", &torch, Unsupported, "Torch7"),
-        (
-            "x.t7",
-            b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1\x0D",
-            Unsupported,
-            "Torch7",
-        ),
-        (
-            "x.bin",
-            &[words(&[0x0130_6B47]), floats.clone()].concat(),
-            Unsupported,
-            "ncnn",
-        ),
-        (
-            "x.bin",
-            &[words(&[0]), floats.clone()].concat(),
-            Unsupported,
-            "ncnn",
-        ),
-        (
-            "x.param",
-            b"7767517\n1 1\nInput data 0 1 data\n",
-            NotTensors,
-            "ncnn",
-        ),
+        ("x.t7", b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1\x0D", Unsupported, "Torch7"),
+        ("x.bin", &[words(&[0x0130_6B47]), floats.clone()].concat(), Unsupported, "ncnn"),
+        ("x.bin", &[words(&[0]), floats.clone()].concat(), Unsupported, "ncnn"),
+        ("x.param", b"7767517\n1 1\nInput data 0 1 data\n", NotTensors, "ncnn"),
         ("x.xml", xml, NotTensors, "OpenVINO"),
     ] {
         let (found, text) = refused(name, bytes);
@@ -92,11 +60,7 @@ fn files_of_other_frameworks_are_named() {
 fn matlab_and_hdf5_files_are_named() {
     let files: [(&str, &[u8], &str); 3] = [
         ("x.mat", b"MATLAB 5.0 MAT-file, GLNXA64", "MATLAB file (v5)"),
-        (
-            "x.mat",
-            b"MATLAB 7.3 MAT-file, GLNXA64",
-            "MATLAB file (v7.3",
-        ),
+        ("x.mat", b"MATLAB 7.3 MAT-file, GLNXA64", "MATLAB file (v7.3"),
         ("x.h5", b"\x89HDF\r\n\x1A\n\0\0", "HDF5"),
     ];
     for (name, bytes, what) in files {
@@ -114,9 +78,7 @@ fn text_and_noise_are_no_caffe_messages() {
     }
     let mut state = 7_u64;
     let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as u8
     };
     let mut opened = Vec::new();
@@ -141,28 +103,16 @@ fn a_bare_message_of_caffe_needs_a_value_or_its_extension() {
     // Values without a shape: a scalar's where the name says so.
     let scalar = b"\x2D\0\0\x80\x3F";
     assert!(open("x", scalar).is_err());
-    assert_eq!(
-        open("x.binaryproto", scalar).unwrap().format(),
-        Format::BlobProto
-    );
+    assert_eq!(open("x.binaryproto", scalar).unwrap().format(), Format::BlobProto);
     let named = field(1, b"a net's name");
     assert!(open("x", &named).is_err());
-    assert_eq!(
-        open("x.caffemodel", &named).unwrap().format(),
-        Format::CaffeModel
-    );
+    assert_eq!(open("x.caffemodel", &named).unwrap().format(), Format::CaffeModel);
     let vector = [field(1, blob), field(1, blob)].concat();
-    assert_eq!(
-        open("x", &vector).unwrap().format(),
-        Format::BlobProtoVector
-    );
+    assert_eq!(open("x", &vector).unwrap().format(), Format::BlobProtoVector);
     let state = [vec![0x08, 9], field(2, b"net.caffemodel"), field(3, blob)].concat();
     assert_eq!(open("x", &state).unwrap().format(), Format::SolverState);
     assert!(open("x", &[0x08, 9]).is_err());
-    assert_eq!(
-        open("x.solverstate", &[0x08, 9]).unwrap().format(),
-        Format::SolverState
-    );
+    assert_eq!(open("x.solverstate", &[0x08, 9]).unwrap().format(), Format::SolverState);
 }
 
 #[test]
@@ -173,19 +123,11 @@ fn what_the_reference_readers_refuse_is_a_finding() {
     let file = open("x", &whole).unwrap();
     let fault = &file.faults()[0];
     assert_eq!(fault.offset(), whole.len() as u64 - 4);
-    assert!(
-        fault.message().contains("found 4 bytes behind them"),
-        "{fault}"
-    );
+    assert!(fault.message().contains("found 4 bytes behind them"), "{fault}");
     // A V0 layer, and a blob in the V1 layer around it that is no message.
     let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
     // Field 50, length-delimited.
-    let nested = [
-        field(1, b"ip"),
-        vec![0x92, 0x03, blob.len() as u8],
-        blob.to_vec(),
-    ]
-    .concat();
+    let nested = [field(1, b"ip"), vec![0x92, 0x03, blob.len() as u8], blob.to_vec()].concat();
     let net = field(2, &[field(1, &nested), field(6, &[0x07])].concat());
     let file = open("x", &net).unwrap();
     assert_eq!(file.entries().len(), 1);
@@ -210,17 +152,9 @@ fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
     let entry = &file.entries()[0];
     assert_eq!(entry.fault(), None, "{dtype}");
     assert_eq!(entry.foreign_dtype(), Some(dtype));
-    assert_eq!(
-        (entry.dtype(), entry.shape().dims()),
-        (None, dims),
-        "{dtype}"
-    );
+    assert_eq!((entry.dtype(), entry.shape().dims()), (None, dims), "{dtype}");
     assert_eq!(entry.byte_len(), len, "{dtype}");
-    let loaded = [
-        file.load(entry).map(drop),
-        file.view(entry).map(drop),
-        file.stream(entry, 8, &mut |_| Ok(())),
-    ];
+    let loaded = [file.load(entry).map(drop), file.view(entry).map(drop), file.stream(entry, 8, &mut |_| Ok(()))];
     for outcome in loaded {
         let error = outcome.expect_err(dtype);
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
@@ -246,23 +180,15 @@ fn dtypes_that_blobs_do_not_have_are_listed() {
         ("C64", 64),
     ] {
         let len = 4 * bits / 8;
-        let header =
-            format!(r#"{{"a":{{"dtype":"{dtype}","shape":[2,2],"data_offsets":[0,{len}]}}}}"#);
+        let header = format!(r#"{{"a":{{"dtype":"{dtype}","shape":[2,2],"data_offsets":[0,{len}]}}}}"#);
         let prefix = (header.len() as u64).to_le_bytes();
         let bytes = [&prefix[..], header.as_bytes(), &vec![0; len]].concat();
         safetensors::SafeTensors::deserialize(&bytes).expect("sound");
         listed("x", &bytes, dtype, &[2, 2], len as u64);
     }
-    for (descr, size) in [
-        ("<c8", 8),
-        (">c16", 16),
-        ("<f16", 16),
-        ("|S5", 5),
-        ("<U3", 12),
-        ("<M8[ns]", 8),
-        ("<m8[s]", 8),
-        ("|V7", 7),
-    ] {
+    for (descr, size) in
+        [("<c8", 8), (">c16", 16), ("<f16", 16), ("|S5", 5), ("<U3", 12), ("<M8[ns]", 8), ("<m8[s]", 8), ("|V7", 7)]
+    {
         let bytes = npy(&format!("'{descr}'"), "(2, 2)", &vec![0; 4 * size]);
         listed("x.npy", &bytes, descr, &[2, 2], 4 * size as u64);
         let zip = crate::npz::theirs(zip::CompressionMethod::Deflated, &[("a.npy", &bytes)]);

@@ -43,18 +43,9 @@ fn hostile_top_levels_of_a_net_are_refused() {
         (preceded_by(b"\x1F\x8B\x01\x00"), "a gzip file"),
         (preceded_by(b"\x89HDF\r\n\x1A\n"), "HDF5"),
         (b"<!DOCTYPE html><html>404</html>".to_vec(), "an HTML page"),
-        (
-            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(),
-            "a Git LFS pointer",
-        ),
-        (
-            b"layer { name: \"a\" type: \"ReLU\" }".to_vec(),
-            "a prototxt",
-        ),
-        (
-            b"{\"nodes\": [], \"arg_nodes\": []}".to_vec(),
-            "symbol.json",
-        ),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(), "a Git LFS pointer"),
+        (b"layer { name: \"a\" type: \"ReLU\" }".to_vec(), "a prototxt"),
+        (b"{\"nodes\": [], \"arg_nodes\": []}".to_vec(), "symbol.json"),
         (b"\x80\x02}q\x00.".to_vec(), "a Python pickle"),
         (Vec::new(), "empty (0 bytes)"),
     ] {
@@ -111,11 +102,7 @@ fn layer(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
 /// Names and bytes of a file's tensors.
 fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
     let view = |e| checkpoint.view(e).expect("views").into_owned();
-    let mut all: Vec<_> = checkpoint
-        .entries()
-        .iter()
-        .map(|e| (e.name().to_owned(), view(e)))
-        .collect();
+    let mut all: Vec<_> = checkpoint.entries().iter().map(|e| (e.name().to_owned(), view(e))).collect();
     all.sort();
     all
 }
@@ -125,12 +112,7 @@ fn a_model_of_many_pieces_converts() {
     // Over five MiB, so that tensors begin, end and lie across what is read at once, one of them in mixed chunks.
     let mut file = Vec::new();
     let mut expected = Vec::new();
-    for (name, n, chunks) in [
-        ("a", 3, 1),
-        ("b", 700_001, 5),
-        ("c", 1, 1),
-        ("d", 77_777, 3),
-    ] {
+    for (name, n, chunks) in [("a", 3, 1), ("b", 700_001, 5), ("c", 1, 1), ("d", 77_777, 3)] {
         let (layer, data, diff) = layer(name, n, chunks);
         file.extend(layer);
         expected.push((format!("{name}/0"), data));
@@ -142,10 +124,7 @@ fn a_model_of_many_pieces_converts() {
     for to in [Format::Safetensors, Format::Npz] {
         let path = folder.path().join("out");
         let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
-        let target = Target::File {
-            path: &path,
-            overwrite: true,
-        };
+        let target = Target::File { path: &path, overwrite: true };
         run(&checkpoint, &plan, &target, &Silent).expect("converts");
         assert_eq!(contents(&Checkpoint::open(&path).expect("opens")), expected);
         if to == Format::Npz {
@@ -160,10 +139,7 @@ fn a_model_of_many_pieces_converts() {
     }
     let path = folder.path().join("dir");
     let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
-    let target = Target::Folder {
-        path: &path,
-        overwrite: false,
-    };
+    let target = Target::Folder { path: &path, overwrite: false };
     run(&checkpoint, &plan, &target, &Silent).expect("converts");
     for (name, bytes) in expected {
         let npy = Checkpoint::open(path.join(format!("{name}.npy"))).expect("opens");

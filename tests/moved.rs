@@ -42,11 +42,7 @@ impl Watch {
             let (now, seen) = (of(&now), of(&self.seen));
             (now.count() - seen.count(), now.bytes() - seen.bytes())
         };
-        let moved = [
-            since(Stats::uploads),
-            since(Stats::downloads),
-            since(Stats::device_copies),
-        ];
+        let moved = [since(Stats::uploads), since(Stats::downloads), since(Stats::device_copies)];
         self.seen = now;
         moved
     }
@@ -64,19 +60,14 @@ fn machine() -> (Arc<Loopback>, Arc<dyn Queue>) {
 
 /// Cells of a kernel's argument.
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes
-        .chunks(4)
-        .map(|cell| f32::from_ne_bytes(cell.try_into().unwrap()))
+    bytes.chunks(4).map(|cell| f32::from_ne_bytes(cell.try_into().unwrap()))
 }
 
 /// Work on the device: puts a function of each cell of `from` and `to` into `to`.
 fn compute(queue: &Arc<dyn Queue>, from: Arg<'_>, to: Arg<'_>, f: fn(f32, f32) -> f32) {
     loopback::launch(&**queue, [from, to], move |args| {
         let (from, to) = args.split_at_mut(1);
-        let cells: Vec<f32> = floats(from[0].bytes())
-            .zip(floats(to[0].bytes()))
-            .map(|(a, b)| f(a, b))
-            .collect();
+        let cells: Vec<f32> = floats(from[0].bytes()).zip(floats(to[0].bytes())).map(|(a, b)| f(a, b)).collect();
         let bytes: Vec<u8> = cells.into_iter().flat_map(f32::to_ne_bytes).collect();
         to[0].bytes_mut().copy_from_slice(&bytes);
     })
@@ -99,10 +90,7 @@ fn set(queue: &Arc<dyn Queue>, to: Arg<'_>, value: f32) {
 fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     let (device, queue) = machine();
     let (mut bottom, mut top) = (blob(&[4, 25]), blob(&[4, 25]));
-    let (mut bottom_watch, mut top_watch) = (
-        Watch::on(bottom.data_memory()),
-        Watch::on(top.data_memory()),
-    );
+    let (mut bottom_watch, mut top_watch) = (Watch::on(bottom.data_memory()), Watch::on(top.data_memory()));
     for batch in 1..=3 {
         bottom.data_overwrite::<f32>().unwrap().fill(batch as f32);
         {
@@ -110,32 +98,17 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
             let mut to = top.data_device_overwrite(&queue).unwrap();
             compute(&queue, from.arg(), to.arg_mut(), |from, _| from * 2.0);
         }
-        assert_eq!(
-            (bottom_watch.moved(), top_watch.moved()),
-            (up(400), NOTHING)
-        );
+        assert_eq!((bottom_watch.moved(), top_watch.moved()), (up(400), NOTHING));
         // Another layer reads both; nothing is left to move.
-        drop((
-            bottom.data_device(&queue).unwrap(),
-            top.data_device(&queue).unwrap(),
-        ));
+        drop((bottom.data_device(&queue).unwrap(), top.data_device(&queue).unwrap()));
         assert_eq!(*top.data::<f32>().unwrap(), [2.0 * batch as f32; 100]);
         assert_eq!(*bottom.data::<f32>().unwrap(), [batch as f32; 100]);
-        assert_eq!(
-            (bottom_watch.moved(), top_watch.moved()),
-            (NOTHING, down(400))
-        );
+        assert_eq!((bottom_watch.moved(), top_watch.moved()), (NOTHING, down(400)));
         assert_eq!(top.data::<f32>().unwrap()[99], 2.0 * batch as f32);
         assert_eq!(top_watch.moved(), NOTHING);
     }
     assert!(!bottom.has_diff() && !top.has_diff());
-    assert_eq!(
-        (
-            device.calls(Operation::Upload),
-            device.calls(Operation::Download)
-        ),
-        (3, 3)
-    );
+    assert_eq!((device.calls(Operation::Upload), device.calls(Operation::Download)), (3, 3));
     // Nobody had to clear what was overwritten. Caffe clears each buffer on its first touch.
     assert_eq!(device.calls(Operation::Fill), 0);
     assert_eq!(device.meter().stats().uploads().bytes(), 1200);
@@ -147,21 +120,12 @@ fn an_update_on_the_device_moves_nothing() {
     let (_device, queue) = machine();
     let mut param = blob(&[10, 10]);
     param.data_overwrite::<f32>().unwrap().fill(50.0);
-    let (mut data, mut diff) = (
-        Watch::on(param.data_memory()),
-        Watch::on(param.diff_memory()),
-    );
+    let (mut data, mut diff) = (Watch::on(param.data_memory()), Watch::on(param.diff_memory()));
     for iteration in 0..5 {
-        set(
-            &queue,
-            param.diff_device_overwrite(&queue).unwrap().arg_mut(),
-            3.0,
-        );
+        set(&queue, param.diff_device_overwrite(&queue).unwrap().arg_mut(), 3.0);
         let gradient = param.diff_memory().device(&queue, 0..400).unwrap();
         let mut values = param.data_device_mut(&queue).unwrap();
-        compute(&queue, gradient.arg(), values.arg_mut(), |diff, data| {
-            data - diff
-        });
+        compute(&queue, gradient.arg(), values.arg_mut(), |diff, data| data - diff);
         let expected = if iteration == 0 { up(400) } else { NOTHING };
         assert_eq!((data.moved(), diff.moved()), (expected, NOTHING));
     }
@@ -177,16 +141,9 @@ fn shared_parameters_move_once() {
     owner.data_mut::<f32>().unwrap().fill(1.0);
     sharer.share_data(&owner).unwrap();
     let mut watch = Watch::on(owner.data_memory());
-    drop((
-        owner.data_device(&queue).unwrap(),
-        sharer.data_device(&queue).unwrap(),
-    ));
+    drop((owner.data_device(&queue).unwrap(), sharer.data_device(&queue).unwrap()));
     assert_eq!(watch.moved(), up(160));
-    set(
-        &queue,
-        sharer.data_device_overwrite(&queue).unwrap().arg_mut(),
-        4.0,
-    );
+    set(&queue, sharer.data_device_overwrite(&queue).unwrap().arg_mut(), 4.0);
     assert_eq!(*owner.data::<f32>().unwrap(), [4.0; 40]);
     assert_eq!(sharer.data::<f32>().unwrap()[39], 4.0);
     assert_eq!(watch.moved(), down(160));
@@ -198,22 +155,12 @@ fn a_copy_moves_nothing_between_the_sides() {
     let (_device, queue) = machine();
     let (mut source, mut copy) = (blob(&[30]), blob(&[30]));
     source.data_overwrite::<f32>().unwrap().fill(1.0);
-    let (mut from, mut to) = (
-        Watch::on(source.data_memory()),
-        Watch::on(copy.data_memory()),
-    );
+    let (mut from, mut to) = (Watch::on(source.data_memory()), Watch::on(copy.data_memory()));
     copy.copy_from(&source, Parts::Data).unwrap();
     assert_eq!((from.moved(), to.moved()), (NOTHING, NOTHING));
-    set(
-        &queue,
-        source.data_device_overwrite(&queue).unwrap().arg_mut(),
-        2.0,
-    );
+    set(&queue, source.data_device_overwrite(&queue).unwrap().arg_mut(), 2.0);
     copy.copy_from(&source, Parts::Data).unwrap();
-    assert_eq!(
-        (from.moved(), to.moved()),
-        (NOTHING, [(0, 0), (0, 0), (1, 120)])
-    );
+    assert_eq!((from.moved(), to.moved()), (NOTHING, [(0, 0), (0, 0), (1, 120)]));
     assert_eq!(*copy.data::<f32>().unwrap(), [2.0; 30]);
     assert_eq!((from.moved(), to.moved()), (NOTHING, down(120)));
 }
@@ -228,11 +175,7 @@ fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
     let mut watch = Watch::on(batch.data_memory());
     drop(batch.data_device(&queue).unwrap());
     assert_eq!(watch.moved(), up(40));
-    set(
-        &queue,
-        batch.data_device_mut(&queue).unwrap().arg_mut(),
-        8.0,
-    );
+    set(&queue, batch.data_device_mut(&queue).unwrap().arg_mut(), 8.0);
     assert_eq!(*batch.data::<f32>().unwrap(), [8.0; 10]);
     assert_eq!(watch.moved(), down(40));
     // Grown back within the capacity: the tail is still there, and only it has to go up.

@@ -36,8 +36,7 @@ fn dtype(row: &Value) -> DType {
 
 fn extents(dims: &Value) -> Vec<usize> {
     let dims = dims.as_array().expect("extents").iter();
-    dims.map(|n| n.as_u64().expect("an extent") as usize)
-        .collect()
+    dims.map(|n| n.as_u64().expect("an extent") as usize).collect()
 }
 
 fn input(dims: &[usize], seed: u64, dtype: DType) -> AnyBlob {
@@ -53,9 +52,7 @@ fn input(dims: &[usize], seed: u64, dtype: DType) -> AnyBlob {
 fn inputs(row: &Value) -> Vec<AnyBlob> {
     let (dims, seeds) = (row["in"].as_array(), row["seeds"].as_array());
     let pairs = dims.expect("inputs").iter().zip(seeds.expect("seeds"));
-    pairs
-        .map(|(dims, seed)| input(&extents(dims), seed.as_u64().expect("a seed"), dtype(row)))
-        .collect()
+    pairs.map(|(dims, seed)| input(&extents(dims), seed.as_u64().expect("a seed"), dtype(row))).collect()
 }
 
 #[track_caller]
@@ -63,10 +60,7 @@ fn expect(got: &AnyBlob, want: &Value, row: &Value) {
     assert_eq!(got.shape().dims(), extents(&want["dims"]), "{row}");
     let bytes = got.data_bytes().expect("bytes");
     let little: Vec<u8> = bytes.chunks(4).flat_map(little).collect();
-    let hash: String = Sha256::digest(&little)
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
+    let hash: String = Sha256::digest(&little).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(Some(hash.as_str()), want["sha256"].as_str(), "{row}");
 }
 
@@ -86,21 +80,13 @@ fn check(row: &Value) -> bool {
     let axis = |name: &str| row[name].as_u64().expect("an axis") as usize;
     match row["op"].as_str().expect("an operation") {
         "merge" | "concat" => {
-            expect(
-                &blob_ops::merge(&parts, axis("d")).expect("merged"),
-                &row["out"],
-                row,
-            );
+            expect(&blob_ops::merge(&parts, axis("d")).expect("merged"), &row["out"], row);
             let mut out = zeros(&row["out"]["dims"], dtype(row));
             blob_ops::merge_into(&parts, axis("d"), &mut out).expect("merged");
             expect(&out, &row["out"], row);
         }
         "merge_object" | "concat_object" => {
-            expect(
-                &blob_ops::merge_objects(&parts).expect("merged"),
-                &row["out"],
-                row,
-            );
+            expect(&blob_ops::merge_objects(&parts).expect("merged"), &row["out"], row);
             let mut out = zeros(&row["out"]["dims"], dtype(row));
             blob_ops::merge_objects_into(&parts, &mut out).expect("merged");
             expect(&out, &row["out"], row);
@@ -109,11 +95,7 @@ fn check(row: &Value) -> bool {
         "split_object" => check_split_objects(row, &blobs[0]),
         "transpose" => {
             let (d1, d2) = (axis("d1"), axis("d2"));
-            expect(
-                &blob_ops::transpose(&blobs[0], d1, d2).expect("transposed"),
-                &row["out"],
-                row,
-            );
+            expect(&blob_ops::transpose(&blobs[0], d1, d2).expect("transposed"), &row["out"], row);
             let mut out = zeros(&row["out"]["dims"], dtype(row));
             blob_ops::transpose_into(&blobs[0], d1, d2, &mut out).expect("transposed");
             expect(&out, &row["out"], row);
@@ -127,10 +109,7 @@ fn check_split(row: &Value, blob: &AnyBlob, axis: usize) {
     let outs = row["outs"].as_array().expect("outputs");
     let lens: Vec<usize> = outs.iter().map(|out| extents(&out["dims"])[axis]).collect();
     let parts = blob_ops::split(blob, axis, &lens).expect("split");
-    let mut again: Vec<_> = outs
-        .iter()
-        .map(|out| zeros(&out["dims"], dtype(row)))
-        .collect();
+    let mut again: Vec<_> = outs.iter().map(|out| zeros(&out["dims"], dtype(row))).collect();
     let mut slots: Vec<&mut AnyBlob> = again.iter_mut().collect();
     blob_ops::split_into(blob, axis, &mut slots).expect("split");
     for ((part, again), want) in parts.iter().zip(&again).zip(outs) {
@@ -141,10 +120,7 @@ fn check_split(row: &Value, blob: &AnyBlob, axis: usize) {
 
 fn check_split_objects(row: &Value, blob: &AnyBlob) {
     let outs = row["outs"].as_array().expect("outputs");
-    let mut parts: Vec<_> = outs
-        .iter()
-        .map(|out| zeros(&out["dims"], dtype(row)))
-        .collect();
+    let mut parts: Vec<_> = outs.iter().map(|out| zeros(&out["dims"], dtype(row))).collect();
     let mut slots: Vec<&mut AnyBlob> = parts.iter_mut().collect();
     blob_ops::split_objects_into(blob, &mut slots).expect("split");
     for (part, want) in parts.iter().zip(outs) {
@@ -152,16 +128,8 @@ fn check_split_objects(row: &Value, blob: &AnyBlob) {
     }
     let size = |part: &AnyBlob| part.shape().dims()[3..].iter().product();
     let sizes: Vec<usize> = parts.iter().map(size).collect();
-    for (flat, part) in blob_ops::split_objects(blob, &sizes)
-        .expect("split")
-        .iter()
-        .zip(&parts)
-    {
-        assert_eq!(
-            *flat.data_bytes().expect("bytes"),
-            *part.data_bytes().expect("bytes"),
-            "{row}"
-        );
+    for (flat, part) in blob_ops::split_objects(blob, &sizes).expect("split").iter().zip(&parts) {
+        assert_eq!(*flat.data_bytes().expect("bytes"), *part.data_bytes().expect("bytes"), "{row}");
     }
 }
 

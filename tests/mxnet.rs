@@ -22,28 +22,14 @@ fn sha256(bytes: &[u8]) -> String {
 /// The files with a sidecar of an MXNet record: (file, sidecar).
 fn goldens() -> Vec<(PathBuf, Value)> {
     let mut found = Vec::new();
-    for writer in [
-        "0.9.5-2",
-        "0.11.0",
-        "1.0.0",
-        "1.5.0",
-        "1.6.0",
-        "1.9.1",
-        "2.0.0beta1",
-    ] {
-        for folder in [
-            format!("mxnet-{writer}"),
-            format!("mxnet-{writer}/checkpoints"),
-        ] {
+    for writer in ["0.9.5-2", "0.11.0", "1.0.0", "1.5.0", "1.6.0", "1.9.1", "2.0.0beta1"] {
+        for folder in [format!("mxnet-{writer}"), format!("mxnet-{writer}/checkpoints")] {
             let folder = data("mxnet/golden").join(folder);
             if !folder.is_dir() {
                 continue;
             }
-            for json in files(&folder, |name| {
-                name.ends_with(".json") && !name.ends_with("-symbol.json")
-            }) {
-                let sidecar: Value =
-                    serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+            for json in files(&folder, |name| name.ends_with(".json") && !name.ends_with("-symbol.json")) {
+                let sidecar: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
                 // A null version is a zip of npy files.
                 if !sidecar["record_version"].is_null() {
                     found.push((json.with_extension(""), sidecar));
@@ -72,12 +58,7 @@ fn dims(value: &Value) -> Vec<usize> {
 /// numpy's name of a dtype as ours.
 fn dtype(value: &Value) -> String {
     let name = value.as_str().unwrap();
-    let short = [
-        ("bfloat", "bf"),
-        ("float", "f"),
-        ("uint", "u"),
-        ("int", "i"),
-    ];
+    let short = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
     match short.iter().find(|(long, _)| name.starts_with(long)) {
         Some((long, short)) => name.replacen(long, short, 1),
         None => name.to_owned(),
@@ -90,20 +71,12 @@ fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Va
     assert_eq!(entry.kind(), kind, "{at}");
     assert!(entry.fault().is_none(), "{at}");
     assert_eq!(entry.shape().dims(), dims(shape), "{at}");
-    assert_eq!(
-        entry.dtype().unwrap().name(),
-        dtype(&truth["dtype"]),
-        "{at}"
-    );
+    assert_eq!(entry.dtype().unwrap().name(), dtype(&truth["dtype"]), "{at}");
     assert_eq!(entry.byte_len(), truth["nbytes"].as_u64().unwrap(), "{at}");
     let view = file.view(entry).unwrap();
     assert_eq!(sha256(&view), truth["sha256"].as_str().unwrap(), "{at}");
     let blob = file.load(entry).unwrap();
-    assert_eq!(
-        (blob.shape(), blob.dtype()),
-        (entry.shape(), entry.dtype().unwrap()),
-        "{at}"
-    );
+    assert_eq!((blob.shape(), blob.dtype()), (entry.shape(), entry.dtype().unwrap()), "{at}");
     if cfg!(target_endian = "little") {
         assert!(*blob.data_bytes().unwrap() == *view, "{at}");
     }
@@ -111,9 +84,7 @@ fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Va
 
 /// One array of a sidecar against its entries; returns how many they are.
 fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -> usize {
-    let name = truth["name"]
-        .as_str()
-        .map_or(format!("@{position}"), str::to_owned);
+    let name = truth["name"].as_str().map_or(format!("@{position}"), str::to_owned);
     assert_eq!(entries[0].position(), position);
     if truth["none"] == true {
         assert_eq!((entries[0].name(), entries[0].kind()), (&*name, Kind::None));
@@ -126,40 +97,22 @@ fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -
         return 1;
     };
     assert_eq!(entries[0].name(), format!("{name}#values"));
-    check(
-        file,
-        &entries[0],
-        Kind::Values,
-        &truth["storage_shape"],
-        truth,
-    );
+    check(file, &entries[0], Kind::Values, &truth["storage_shape"], truth);
     for (entry, truth) in entries[1..].iter().zip(aux) {
         let part = truth["name"].as_str().unwrap();
-        let kind = if part == "indptr" {
-            Kind::Indptr
-        } else {
-            Kind::Indices
-        };
+        let kind = if part == "indptr" { Kind::Indptr } else { Kind::Indices };
         assert_eq!(entry.name(), format!("{name}#{part}"));
         check(file, entry, kind, &truth["shape"], truth);
     }
     let parts = 1 + aux.len();
     for entry in &entries[..parts] {
         let sparse = entry.sparse().unwrap();
-        assert_eq!(
-            (sparse.name(), sparse.kind().name()),
-            (&*name, truth["stype"].as_str().unwrap())
-        );
+        assert_eq!((sparse.name(), sparse.kind().name()), (&*name, truth["stype"].as_str().unwrap()));
         assert_eq!(sparse.shape().dims(), dims(&truth["shape"]));
         if let Some(dense) = truth["dense_sha256"].as_str() {
             let blob = file.load_dense(entry).unwrap();
             assert_eq!(blob.shape(), sparse.shape());
-            assert_eq!(
-                sha256(&blob.data_bytes().unwrap()),
-                dense,
-                "{}: {name}",
-                file.name()
-            );
+            assert_eq!(sha256(&blob.data_bytes().unwrap()), dense, "{}: {name}", file.name());
         }
     }
     parts
@@ -173,15 +126,7 @@ fn every_golden_array_equals_what_its_writer_was_given() {
         let file = open(path, sidecar);
         let at = path.display();
         let bare = path.ends_with("raw_record.bin");
-        assert_eq!(
-            file.format(),
-            if bare {
-                Format::MxnetRecord
-            } else {
-                Format::MxnetList
-            },
-            "{at}"
-        );
+        assert_eq!(file.format(), if bare { Format::MxnetRecord } else { Format::MxnetList }, "{at}");
         assert_eq!(file.file_len(), sidecar["bytes"].as_u64().unwrap(), "{at}");
         let truth = sidecar["arrays"].as_array().unwrap();
         assert_eq!(file.positions(), truth.len(), "{at}");
@@ -202,36 +147,22 @@ fn every_golden_array_equals_what_its_writer_was_given() {
         }
         assert_eq!(next, file.entries().len(), "{at}");
     }
-    report(&format!(
-        "mxnet: {} files, {arrays} arrays, {sparse} of them sparse ({dense} made dense)",
-        goldens.len()
-    ));
-    assert!(
-        goldens.len() > 200 && dense > 0,
-        "the golden files are missing"
-    );
+    report(&format!("mxnet: {} files, {arrays} arrays, {sparse} of them sparse ({dense} made dense)", goldens.len()));
+    assert!(goldens.len() > 200 && dense > 0, "the golden files are missing");
 }
 
 #[test]
 fn opening_reads_headers_only() {
     let path = data("mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params");
     let file = Checkpoint::open(path).unwrap();
-    assert!(
-        file.bytes_read() < file.file_len() / 4,
-        "{} bytes",
-        file.bytes_read()
-    );
+    assert!(file.bytes_read() < file.file_len() / 4, "{} bytes", file.bytes_read());
 }
 
 #[test]
 fn oddities_are_told_and_devices_are_not_obeyed() {
     let golden = |name: &str| Checkpoint::open(data("mxnet/golden").join(name)).unwrap();
     let warnings = |file: &Checkpoint| -> Vec<String> {
-        file.entries()
-            .iter()
-            .flat_map(Entry::warnings)
-            .map(|w| w.text().to_owned())
-            .collect()
+        file.entries().iter().flat_map(Entry::warnings).map(|w| w.text().to_owned()).collect()
     };
     let stale = warnings(&golden("mxnet-1.9.1/sparse_stale_storage_shape.nd"));
     assert_eq!(stale.len(), 1);
@@ -240,10 +171,7 @@ fn oddities_are_told_and_devices_are_not_obeyed() {
     assert!(scalar[0].contains("recovered"));
     assert_eq!(golden("mxnet-1.9.1/ctx_cpu3.nd").metadata(), []);
     let shared = golden("mxnet-1.9.1/ctx_cpu_shared.nd");
-    assert_eq!(
-        shared.metadata(),
-        [("context".to_owned(), "cpu_shared(0)".to_owned())]
-    );
+    assert_eq!(shared.metadata(), [("context".to_owned(), "cpu_shared(0)".to_owned())]);
 }
 
 /// Every prefix of a list is an error, of the same kind wherever it is cut.
@@ -254,9 +182,7 @@ fn a_list_cut_anywhere_is_an_error_with_its_place() {
         for cut in 1..bytes.len() {
             let source = Bytes::new(bytes[..cut].to_vec());
             let error = Checkpoint::from_source("cut.nd", Box::new(source)).unwrap_err();
-            let offset = error
-                .offset()
-                .unwrap_or_else(|| panic!("{name} cut at {cut}: {error}"));
+            let offset = error.offset().unwrap_or_else(|| panic!("{name} cut at {cut}: {error}"));
             assert!(offset <= cut as u64, "{name} cut at {cut}: {error}");
         }
     }
@@ -285,9 +211,7 @@ fn real_files_are_what_their_manifest_says() {
 
 /// One real file against its row: name, size, …, versions, dtypes, count, notes.
 fn real_file(file: &Checkpoint, row: &[String]) {
-    let [name, bytes, .., versions, dtypes, count, notes] = row else {
-        panic!("{row:?}")
-    };
+    let [name, bytes, .., versions, dtypes, count, notes] = row else { panic!("{row:?}") };
     assert_eq!(file.file_len().to_string(), *bytes, "{name}");
     assert_eq!(file.dialect(), format!("{versions} records"), "{name}");
     assert_eq!(file.positions().to_string(), *count, "{name}");
@@ -297,9 +221,7 @@ fn real_file(file: &Checkpoint, row: &[String]) {
         let whole = |e: &&Entry| matches!(e.kind(), Kind::Data | Kind::Values);
         file.entries().iter().filter(whole)
     };
-    let floats = arrays()
-        .filter(|e| e.dtype() == Some(blob_core::DType::F32))
-        .count();
+    let floats = arrays().filter(|e| e.dtype() == Some(blob_core::DType::F32)).count();
     assert_eq!(format!("float32x{floats}"), *dtypes, "{name}");
     let sparse = arrays().any(|e| e.sparse().is_some());
     assert_eq!(sparse, notes.contains("row_sparse"), "{name}");

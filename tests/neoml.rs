@@ -10,16 +10,12 @@ use crate::support::data;
 pub(crate) fn table(name: &str) -> Vec<Value> {
     let path = data("neoml/cpp").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}")))
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}"))).collect()
 }
 
 /// Cell `index` of the blob with this seed, as the README of the tables makes it.
 fn cell(seed: u64, index: usize, dtype: DType) -> u32 {
-    let mut z = seed
-        .wrapping_mul(0x100_0000_01B3)
-        .wrapping_add(index as u64);
+    let mut z = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(index as u64);
     z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -83,43 +83,17 @@ fn outcome(case: &str) -> Option<Outcome> {
 fn copies(case: &str) -> Option<Outcome> {
     Some(match case {
         "copy_from: different dims, same size" => Refused(
-            || {
-                counting(&[2, 3])
-                    .copy_from(&counting(&[3, 2]), Parts::Data)
-                    .unwrap_err()
-            },
+            || counting(&[2, 3]).copy_from(&counting(&[3, 2]), Parts::Data).unwrap_err(),
             |e| matches!(e, Error::ShapeMismatch { axis: 0, wanted, got, .. } if wanted.dims() == [2, 3] && got.dims() == [3, 2]),
         ),
         "copy_from: types differ" => Refused(
-            || {
-                counting(&[2])
-                    .copy_from(&ints(&[2]), Parts::Data)
-                    .unwrap_err()
-            },
-            |e| {
-                matches!(
-                    e,
-                    Error::WrongDType {
-                        wanted: DType::F32,
-                        got: DType::I32,
-                        ..
-                    }
-                )
-            },
+            || counting(&[2]).copy_from(&ints(&[2]), Parts::Data).unwrap_err(),
+            |e| matches!(e, Error::WrongDType { wanted: DType::F32, got: DType::I32, .. }),
         ),
         "copy_from: null" | "copy_from a null pointer of data" => Impossible(REFERENCE),
         "copy_to<int> of a float blob" => Refused(
             || counting(&[2]).data::<i32>().unwrap_err(),
-            |e| {
-                matches!(
-                    e,
-                    Error::WrongDType {
-                        wanted: DType::I32,
-                        got: DType::F32,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::WrongDType { wanted: DType::I32, got: DType::F32, .. }),
         ),
         "copy_to with a size greater than the blob" => Refused(
             || counting(&[2]).read::<f32>(0..3).unwrap_err(),
@@ -132,10 +106,7 @@ fn copies(case: &str) -> Option<Outcome> {
                 let (mut to, from) = (blob.make_window(8).unwrap(), blob.make_window(8).unwrap());
                 to.set_pos(1).unwrap();
                 let error = to.copy_from(from.view(), Parts::Data).unwrap_err();
-                assert_eq!(
-                    *blob.data::<f32>().unwrap(),
-                    *counting(&[10, 4]).data::<f32>().unwrap()
-                );
+                assert_eq!(*blob.data::<f32>().unwrap(), *counting(&[10, 4]).data::<f32>().unwrap());
                 error
             },
             is_conflict,
@@ -160,11 +131,7 @@ fn reinterpreting_and_moving(case: &str) -> Option<Outcome> {
 }
 
 fn across_devices() {
-    let queues = [
-        Loopback::new(Mode::Deferred),
-        Loopback::new(Mode::Immediate),
-    ]
-    .map(|device| device.queue().unwrap());
+    let queues = [Loopback::new(Mode::Deferred), Loopback::new(Mode::Immediate)].map(|device| device.queue().unwrap());
     let (mut source, mut copy) = (counting(&[5]), counting(&[5]));
     drop(source.data_device_mut(&queues[0]).unwrap());
     drop(copy.data_device_mut(&queues[1]).unwrap());
@@ -176,32 +143,12 @@ fn indices(case: &str) -> Option<Outcome> {
     Some(match case {
         "get_data({0,5}) where BatchWidth is 3 but the flat offset is inside" => Refused(
             || counting(&[2, 3, 4]).data_at::<f32>(&[0, 5]).unwrap_err(),
-            |e| {
-                matches!(
-                    e,
-                    Error::IndexOutOfRange {
-                        axis: 1,
-                        index: 5,
-                        extent: 3,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::IndexOutOfRange { axis: 1, index: 5, extent: 3, .. }),
         ),
         "get_data({0,0,0,0,0,0,-5})" | "clear_object: num = -1" => Impossible(UNSIGNED),
         "get_data({2})" => Refused(
             || counting(&[2, 3]).data_at::<f32>(&[2]).unwrap_err(),
-            |e| {
-                matches!(
-                    e,
-                    Error::IndexOutOfRange {
-                        axis: 0,
-                        index: 2,
-                        extent: 2,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::IndexOutOfRange { axis: 0, index: 2, extent: 2, .. }),
         ),
         "get_data of eight positions" => Refused(
             || counting(&[1; 7]).data_at::<f32>(&[0; 8]).unwrap_err(),
@@ -216,23 +163,10 @@ fn indices(case: &str) -> Option<Outcome> {
                 let mut blob = counting(&[1, 2, 3, 1, 1, 1, 2]);
                 let objects = blob.shape().collapse(..3).unwrap();
                 blob.reinterpret(objects).unwrap();
-                assert_eq!(
-                    *blob.window(5..6).unwrap().data::<f32>().unwrap(),
-                    [10.0, 11.0]
-                );
+                assert_eq!(*blob.window(5..6).unwrap().data::<f32>().unwrap(), [10.0, 11.0]);
                 blob.window(6..7).unwrap_err()
             },
-            |e| {
-                matches!(
-                    e,
-                    Error::StepsOutOfRange {
-                        start: 6,
-                        end: 7,
-                        extent: 6,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::StepsOutOfRange { start: 6, end: 7, extent: 6, .. }),
         ),
         _ => return None,
     })
@@ -245,10 +179,7 @@ fn refused_buffers(case: &str) -> Option<Outcome> {
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 2, .. } if *range == (1..3)),
         ),
         "get_buffer: pos = -1" => Impossible(UNSIGNED),
-        #[expect(
-            clippy::reversed_empty_ranges,
-            reason = "the least that a range can be"
-        )]
+        #[expect(clippy::reversed_empty_ranges, reason = "the least that a range can be")]
         "get_buffer: negative size" => Refused(
             || counting(&[9]).read::<f32>(5..4).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 9, .. } if *range == (5..4)),
@@ -259,16 +190,7 @@ fn refused_buffers(case: &str) -> Option<Outcome> {
         ),
         "get_buffer<double> of a float blob (no type check)" => Refused(
             || counting(&[2]).read::<f64>(0..1).unwrap_err(),
-            |e| {
-                matches!(
-                    e,
-                    Error::WrongDType {
-                        wanted: DType::F64,
-                        got: DType::F32,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::WrongDType { wanted: DType::F64, got: DType::F32, .. }),
         ),
         "CDnnBlobBuffer: range outside the blob gives a null buffer, then destroyed" => Refused(
             || counting(&[2]).read_diff::<f32>(3..4).unwrap_err(),
@@ -285,17 +207,13 @@ fn ordinary_buffers(case: &str) -> Option<Outcome> {
     Some(match case {
         "two buffers released in FIFO order (cpu)" => Ordinary(|| {
             let blob = counting(&[2, 2]);
-            let (first, second) = (
-                blob.read::<f32>(0..3).unwrap(),
-                blob.read::<f32>(2..4).unwrap(),
-            );
+            let (first, second) = (blob.read::<f32>(0..3).unwrap(), blob.read::<f32>(2..4).unwrap());
             drop(first);
             assert_eq!(*second, [2.0, 3.0]);
             let (mut a, mut b) = (blob.make_window(1).unwrap(), blob.make_window(1).unwrap());
             drop(second);
             b.set_pos(1).unwrap();
-            let (mut first, mut second) =
-                (a.data_mut::<f32>().unwrap(), b.data_mut::<f32>().unwrap());
+            let (mut first, mut second) = (a.data_mut::<f32>().unwrap(), b.data_mut::<f32>().unwrap());
             first[1] = 8.0;
             drop(first);
             second[0] = 9.0;
@@ -305,9 +223,7 @@ fn ordinary_buffers(case: &str) -> Option<Outcome> {
         "write-only buffer, exchange=false, released with exchange=false: are the writes kept? (cpu)" => {
             Ordinary(|| {
                 let mut blob = counting(&[2]);
-                blob.write::<f32>(0..2)
-                    .unwrap()
-                    .copy_from_slice(&[42.0, 43.0]);
+                blob.write::<f32>(0..2).unwrap().copy_from_slice(&[42.0, 43.0]);
                 let queue = Loopback::new(Mode::Deferred).queue().unwrap();
                 drop(blob.data_device_mut(&queue).unwrap());
                 assert_eq!(*blob.data::<f32>().unwrap(), [42.0, 43.0]);
@@ -328,8 +244,7 @@ fn every_misuse_is_impossible_refused_or_ordinary() {
     let [mut impossible, mut refused, mut ordinary, mut others] = [0; 4];
     for row in &rows {
         let case = row["case"].as_str().unwrap();
-        let ours =
-            SUBJECTS.iter().any(|subject| case.starts_with(subject)) || OTHERS.contains(&case);
+        let ours = SUBJECTS.iter().any(|subject| case.starts_with(subject)) || OTHERS.contains(&case);
         let outcome = outcome(case);
         assert_eq!(outcome.is_some(), ours, "{case}");
         match outcome {
@@ -350,10 +265,7 @@ fn every_misuse_is_impossible_refused_or_ordinary() {
             }
         }
     }
-    assert_eq!(
-        (rows.len(), impossible, refused, ordinary, others),
-        (113, 17, 20, 12, 64)
-    );
+    assert_eq!((rows.len(), impossible, refused, ordinary, others), (113, 17, 20, 12, 64));
     report(&format!(
         "neoml misuse of windows, buffers, indices and copies: {impossible} cannot be written, {refused} are errors that \
          name what was wanted and got, {ordinary} ordinary ({others} rows are about other things)"

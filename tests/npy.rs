@@ -32,9 +32,7 @@ pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
     assert_eq!(file.entries().len(), arrays.len(), "{name}");
     for (i, array) in arrays.iter().enumerate() {
         // By name: a dict's order is not the file's.
-        let wanted = array["name"]
-            .as_str()
-            .map_or("@0".to_owned(), str::to_owned);
+        let wanted = array["name"].as_str().map_or("@0".to_owned(), str::to_owned);
         let entry = file.entries().iter().find(|e| e.name() == wanted);
         let entry = entry.unwrap_or_else(|| panic!("{name}: no {wanted} ({i})"));
         let dtype = array["dtype"].as_str().unwrap();
@@ -43,11 +41,7 @@ pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
         assert_eq!(entry.dtype().unwrap().name(), dtype, "{name}: {wanted}");
         let dims: Vec<u64> = entry.shape().dims().iter().map(|d| *d as u64).collect();
         assert_eq!(serde_json::json!(dims), array["shape"], "{name}: {wanted}");
-        assert_eq!(
-            sha256(&file.view(entry).unwrap()),
-            array["sha256"],
-            "{name}: {wanted}"
-        );
+        assert_eq!(sha256(&file.view(entry).unwrap()), array["sha256"], "{name}: {wanted}");
         assert!(entry.is_plain() && entry.warnings().next().is_none());
     }
     assert!(file.warnings().is_empty(), "{:?}", file.warnings());
@@ -68,18 +62,10 @@ fn every_golden_npy_is_what_its_writer_was_given() {
 }
 
 /// Bytes of an npy as `npyz` writes it: any order, any byte order.
-fn by_npyz<T: npyz::AutoSerialize + Copy>(
-    descr: &str,
-    order: npyz::Order,
-    shape: &[u64],
-    values: &[T],
-) -> Vec<u8> {
+fn by_npyz<T: npyz::AutoSerialize + Copy>(descr: &str, order: npyz::Order, shape: &[u64], values: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let dtype = npyz::DType::Plain(descr.parse().unwrap());
-    let options = npyz::WriteOptions::new()
-        .dtype(dtype)
-        .shape(shape)
-        .order(order);
+    let options = npyz::WriteOptions::new().dtype(dtype).shape(shape).order(order);
     let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
     writer.extend(values.iter().copied()).unwrap();
     writer.finish().unwrap();
@@ -142,42 +128,12 @@ fn npy(version: u8, dict: &str, data: usize) -> Vec<u8> {
 
 /// Version, dict, bytes of data; the shape.
 const ODD: &[(u8, &str, usize, &[usize])] = &[
-    (
-        1,
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n",
-        24,
-        &[2, 3],
-    ),
-    (
-        2,
-        "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":True}",
-        24,
-        &[2, 3],
-    ),
-    (
-        3,
-        "  { 'fortran_order' : False , 'descr' : '>f4' , 'shape' : ( 3 , ) }  ",
-        12,
-        &[3],
-    ),
-    (
-        1,
-        "{'descr': '|b1', 'fortran_order': False, 'shape': ()}",
-        1,
-        &[],
-    ),
-    (
-        1,
-        "{'descr': '=u1', 'fortran_order': False, 'shape': (2L, 3L)}",
-        6,
-        &[2, 3],
-    ),
-    (
-        1,
-        "{'descr': [('bfloat16', '<u2')], 'fortran_order': False, 'shape': (0, 3)}",
-        0,
-        &[0, 3],
-    ),
+    (1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24, &[2, 3]),
+    (2, "{\"shape\":(2,3),\"descr\":\"<f4\",\"fortran_order\":True}", 24, &[2, 3]),
+    (3, "  { 'fortran_order' : False , 'descr' : '>f4' , 'shape' : ( 3 , ) }  ", 12, &[3]),
+    (1, "{'descr': '|b1', 'fortran_order': False, 'shape': ()}", 1, &[]),
+    (1, "{'descr': '=u1', 'fortran_order': False, 'shape': (2L, 3L)}", 6, &[2, 3]),
+    (1, "{'descr': [('bfloat16', '<u2')], 'fortran_order': False, 'shape': (0, 3)}", 0, &[0, 3]),
 ];
 
 #[test]
@@ -202,74 +158,29 @@ fn headers_of_npy_that_are_odd_have_one_meaning() {
 
 /// The dict; the message.
 const BROKEN: &[(&str, &str)] = &[
-    (
-        "",
-        "at byte 10: expected a Python dict, found the header's end",
-    ),
-    (
-        "{",
-        "at byte 11: expected a string in quotes, found the header's end",
-    ),
-    (
-        "{'descr': '<f4', 'shape': (2,)}",
-        "at byte 10: expected 'fortran_order', found a header without it",
-    ),
+    ("", "at byte 10: expected a Python dict, found the header's end"),
+    ("{", "at byte 11: expected a string in quotes, found the header's end"),
+    ("{'descr': '<f4', 'shape': (2,)}", "at byte 10: expected 'fortran_order', found a header without it"),
     (
         "{'descr': '<f4', 'descr': '<f4'}",
         "at byte 27: expected descr, fortran_order and shape, each once, found \"descr\"",
     ),
-    (
-        "{'other': 1}",
-        "at byte 11: expected descr, fortran_order and shape, each once, found \"other\"",
-    ),
-    (
-        "{'descr' '<f4'}",
-        "at byte 19: expected a colon, found '\\''",
-    ),
-    (
-        "{'descr': '<f4' 'shape'",
-        "at byte 26: expected a comma or a closing brace, found '\\''",
-    ),
-    (
-        "{'descr': '<f\\x34'}",
-        "at byte 20: expected a short plain string, found another",
-    ),
-    (
-        "{'fortran_order': 1}",
-        "at byte 28: expected True or False, found \"\"",
-    ),
-    (
-        "{'shape': 3}",
-        "at byte 20: expected a tuple of numbers, found '3'",
-    ),
-    (
-        "{'shape': (3)}",
-        "at byte 20: expected a tuple, found a number in parentheses",
-    ),
-    (
-        "{'shape': (-1,)}",
-        "at byte 21: expected a number, found '-'",
-    ),
-    (
-        "{'shape': (3.0,)}",
-        "at byte 22: expected a comma or the end of the list, found '.'",
-    ),
-    (
-        "{'shape': (99999999999999999999,)}",
-        "at byte 21: expected a number, found one over 64 bits",
-    ),
+    ("{'other': 1}", "at byte 11: expected descr, fortran_order and shape, each once, found \"other\""),
+    ("{'descr' '<f4'}", "at byte 19: expected a colon, found '\\''"),
+    ("{'descr': '<f4' 'shape'", "at byte 26: expected a comma or a closing brace, found '\\''"),
+    ("{'descr': '<f\\x34'}", "at byte 20: expected a short plain string, found another"),
+    ("{'fortran_order': 1}", "at byte 28: expected True or False, found \"\""),
+    ("{'shape': 3}", "at byte 20: expected a tuple of numbers, found '3'"),
+    ("{'shape': (3)}", "at byte 20: expected a tuple, found a number in parentheses"),
+    ("{'shape': (-1,)}", "at byte 21: expected a number, found '-'"),
+    ("{'shape': (3.0,)}", "at byte 22: expected a comma or the end of the list, found '.'"),
+    ("{'shape': (99999999999999999999,)}", "at byte 21: expected a number, found one over 64 bits"),
     (
         "{'descr': '<f4', 'fortran_order': False, 'shape': ()} x",
         "at byte 64: expected blanks after the dict, found 'x'",
     ),
-    (
-        "{'descr': '|s3{'descr': '<i8'",
-        "at byte 26: expected a comma or a closing brace, found 'd'",
-    ),
-    (
-        "{'descr': [('a', '<f4'}",
-        "at byte 32: expected a list of fields, found '}'",
-    ),
+    ("{'descr': '|s3{'descr': '<i8'", "at byte 26: expected a comma or a closing brace, found 'd'"),
+    ("{'descr': [('a', '<f4'}", "at byte 32: expected a list of fields, found '}'"),
 ];
 
 #[test]
@@ -278,58 +189,32 @@ fn broken_headers_of_npy_are_named_with_their_place() {
         let found = message("x", &npy(1, dict, 64));
         assert_eq!(found, format!("x: {expected}"), "{dict}");
     }
-    let whole = npy(
-        1,
-        "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
-        4,
-    );
+    let whole = npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", 4);
     for len in 6..63 {
         assert!(message("x.npy", &whole[..len]).contains("needs"), "{len}");
     }
     let mut version = whole.clone();
     version[6] = 4;
-    assert_eq!(
-        message("x", &version),
-        "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0"
-    );
+    assert_eq!(message("x", &version), "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0");
     let long = message("x", &npy(2, &" ".repeat(65_537), 4));
-    assert_eq!(
-        long,
-        "x: at byte 12: the header's length: expected at most 65536, found 65537"
-    );
+    assert_eq!(long, "x: at byte 12: the header's length: expected at most 65536, found 65537");
 }
 
 #[test]
 fn an_npy_of_another_dtype_or_size_is_listed_with_its_fault() {
     let many = format!("({})", "1, ".repeat(33));
     for (descr, shape, expected) in [
-        (
-            "'|O'",
-            "(2, 3)",
-            "at byte 20: expected a descr of numbers, text or times, found \"|O\"",
-        ),
+        ("'|O'", "(2, 3)", "at byte 20: expected a descr of numbers, text or times, found \"|O\""),
         ("'<c9'", "(2, 3)", "found \"<c9\""),
         ("''", "(2, 3)", "found \"\""),
-        (
-            "'<U3'",
-            "(2, 3)",
-            "the array's data needs 72 bytes, but 64 are left",
-        ),
-        (
-            "'<f4'",
-            "(2, 40)",
-            "at byte 68: the array's data needs 320 bytes, but 64 are left",
-        ),
+        ("'<U3'", "(2, 3)", "the array's data needs 72 bytes, but 64 are left"),
+        ("'<f4'", "(2, 40)", "at byte 68: the array's data needs 320 bytes, but 64 are left"),
         (
             "'<f4'",
             "(4294967296, 4294967296)",
             "at byte 60: expected a shape whose size fits 63 bits, found 2 axes whose product does not",
         ),
-        (
-            "'<f8'",
-            "(4611686018427387904,)",
-            "found 1 axes whose product does not",
-        ),
+        ("'<f8'", "(4611686018427387904,)", "found 1 axes whose product does not"),
         ("'<f4'", &many, "expected at most 32 axes, found 33"),
     ] {
         let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");

@@ -65,15 +65,9 @@ impl Zip {
         self.bytes.extend(name.as_bytes());
         self.bytes.extend(content);
         self.bytes.extend(b"PK\x07\x08");
-        self.bytes
-            .extend([crc, len, len].map(u32::to_le_bytes).concat());
-        self.central
-            .extend(b"PK\x01\x02\0\0\0\0\x08\x08\0\0\0\0\0\0");
-        self.central.extend(
-            [crc, len, len, name.len() as u32]
-                .map(u32::to_le_bytes)
-                .concat(),
-        );
+        self.bytes.extend([crc, len, len].map(u32::to_le_bytes).concat());
+        self.central.extend(b"PK\x01\x02\0\0\0\0\x08\x08\0\0\0\0\0\0");
+        self.central.extend([crc, len, len, name.len() as u32].map(u32::to_le_bytes).concat());
         self.central.extend([0; 10]);
         self.central.extend(offset.to_le_bytes());
         self.central.extend(name.as_bytes());
@@ -85,10 +79,8 @@ impl Zip {
         let (offset, len) = (self.bytes.len() as u32, self.central.len() as u32);
         self.bytes.append(&mut self.central);
         self.bytes.extend(b"PK\x05\x06\0\0\0\0");
-        self.bytes
-            .extend([self.count, self.count].map(u16::to_le_bytes).concat());
-        self.bytes
-            .extend([len, offset].map(u32::to_le_bytes).concat());
+        self.bytes.extend([self.count, self.count].map(u16::to_le_bytes).concat());
+        self.bytes.extend([len, offset].map(u32::to_le_bytes).concat());
         self.bytes.extend([0, 0]);
         self.bytes
     }
@@ -107,10 +99,7 @@ pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Ve
 
 /// The broken header that MXNet 2 gives `format.npy`: one dict begins within another.
 fn broken_format(format: &str) -> Vec<u8> {
-    let dict = format!(
-        "{{'descr': '|s{}{{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }}\n",
-        format.len()
-    );
+    let dict = format!("{{'descr': '|s{}{{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }}\n", format.len());
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((dict.len() as u16).to_le_bytes());
     bytes.extend(dict.as_bytes());
@@ -131,18 +120,12 @@ fn sparse_arrays_of_mxnet_are_their_parts() {
         .add("m/data.npy", &flat)
         .add("m/indices.npy", &ints(&[0, 1]))
         .add("m/indptr.npy", &ints(&[0, 1, 2]))
-        .add(
-            "m/shape.npy",
-            &npy("'<i4'", "(2,)", &[2, 0, 0, 0, 5, 0, 0, 0]),
-        )
+        .add("m/shape.npy", &npy("'<i4'", "(2,)", &[2, 0, 0, 0, 5, 0, 0, 0]))
         .add("m/format.npy", &broken_format("csr"))
         .end();
     let file = open("x.params", &bytes).unwrap();
-    let found: Vec<(&str, Kind, usize, usize)> = file
-        .entries()
-        .iter()
-        .map(|e| (e.name(), e.kind(), e.position(), e.index()))
-        .collect();
+    let found: Vec<(&str, Kind, usize, usize)> =
+        file.entries().iter().map(|e| (e.name(), e.kind(), e.position(), e.index())).collect();
     assert_eq!(
         found,
         [
@@ -154,27 +137,14 @@ fn sparse_arrays_of_mxnet_are_their_parts() {
             ("m#indptr", Kind::Indptr, 2, 2),
         ]
     );
-    for (i, kind, name, dims) in [
-        (1, SparseKind::RowSparse, "net/emb", [10, 3]),
-        (5, SparseKind::Csr, "m", [2, 5]),
-    ] {
+    for (i, kind, name, dims) in [(1, SparseKind::RowSparse, "net/emb", [10, 3]), (5, SparseKind::Csr, "m", [2, 5])] {
         let sparse = file.entries()[i].sparse().unwrap();
-        assert_eq!(
-            (sparse.kind(), sparse.name(), sparse.shape().dims()),
-            (kind, name, &dims[..])
-        );
+        assert_eq!((sparse.kind(), sparse.name(), sparse.shape().dims()), (kind, name, &dims[..]));
         let warning = file.entries()[i].warnings().next().unwrap();
         assert!(warning.text().contains("format.npy is broken"), "{warning}");
     }
     assert_eq!(file.entries()[1].shape().dims(), [2, 3]);
-    assert_eq!(
-        *file
-            .load(&file.entries()[2])
-            .unwrap()
-            .data::<i64>()
-            .unwrap(),
-        [1, 4]
-    );
+    assert_eq!(*file.load(&file.entries()[2]).unwrap().data::<i64>().unwrap(), [1, 4]);
 }
 
 #[test]
@@ -201,10 +171,7 @@ fn sparse_arrays_of_scipy_are_their_parts_and_others_their_members() {
     let wide: Vec<u8> = b"csr".iter().flat_map(|b| [*b, 0, 0, 0]).collect();
     let mut unicode = rest(b"");
     unicode[2].1 = npy("'<U3'", "()", &wide);
-    assert_eq!(
-        open("x", &zip(&unicode)).unwrap().entries()[0].name(),
-        "#values"
-    );
+    assert_eq!(open("x", &zip(&unicode)).unwrap().entries()[0].name(), "#values");
     // csc has no meaning in MXNet; neither has a csr without indptr, nor a shape of floats, nor half a folder.
     let mut without = rest(b"csr");
     without.remove(1);
@@ -212,27 +179,14 @@ fn sparse_arrays_of_scipy_are_their_parts_and_others_their_members() {
     floats[3].1 = npy("'<f8'", "(2,)", &[0; 16]);
     let mut negative = rest(b"csr");
     negative[3].1 = ints(&[2, -5]);
-    for (parts, warned) in [
-        (rest(b"csc"), true),
-        (without, true),
-        (floats, true),
-        (negative, true),
-        (rest(b"csr")[..3].to_vec(), false),
-    ] {
+    for (parts, warned) in
+        [(rest(b"csc"), true), (without, true), (floats, true), (negative, true), (rest(b"csr")[..3].to_vec(), false)]
+    {
         let file = open("x", &zip(&parts)).unwrap();
         assert_eq!(file.entries().len(), parts.len());
-        assert!(
-            file.entries()
-                .iter()
-                .all(|e| e.sparse().is_none() && e.kind() == Kind::Data)
-        );
+        assert!(file.entries().iter().all(|e| e.sparse().is_none() && e.kind() == Kind::Data));
         assert!(file.entries().iter().any(|e| e.name() == "indices"));
-        assert_eq!(
-            file.warnings().len(),
-            usize::from(warned),
-            "{:?}",
-            file.warnings()
-        );
+        assert_eq!(file.warnings().len(), usize::from(warned), "{:?}", file.warnings());
     }
 }
 
@@ -291,10 +245,7 @@ fn what_is_no_npz_is_called_by_its_name() {
             &[("archive/data.pkl", &b"x"[..]), ("archive/data/0", b"x")][..],
             "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
         ),
-        (
-            &[("readme.md", b"x")],
-            "a zip archive without npy files in it",
-        ),
+        (&[("readme.md", b"x")], "a zip archive without npy files in it"),
     ] {
         let refused = open("x.npz", &theirs(CompressionMethod::Stored, members)).unwrap_err();
         assert_eq!(refused.to_string(), format!("x.npz is {expected}"));
@@ -304,10 +255,7 @@ fn what_is_no_npz_is_called_by_its_name() {
     assert_eq!((empty.format(), empty.entries().len()), (Format::Npz, 0));
     let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
     let receipt = open("x", &written(Format::Npz, &[], &metadata)).unwrap();
-    assert_eq!(
-        (receipt.format(), receipt.metadata()),
-        (Format::Npz, &metadata[..])
-    );
+    assert_eq!((receipt.format(), receipt.metadata()), (Format::Npz, &metadata[..]));
     let mut members = vec![
         ("folder/", &b""[..]),
         ("a.md", b""),
@@ -318,14 +266,8 @@ fn what_is_no_npz_is_called_by_its_name() {
     let array = npy("'|u1'", "(0,)", &[]);
     members.push(("x.npy", &array));
     let file = open("x", &theirs(CompressionMethod::Deflated, &members)).unwrap();
-    let expected = [
-        ("good", "yes"),
-        ("members without arrays", "a.md, big.txt, bad.txt"),
-    ];
-    assert_eq!(
-        file.metadata(),
-        expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
-    );
+    let expected = [("good", "yes"), ("members without arrays", "a.md, big.txt, bad.txt")];
+    assert_eq!(file.metadata(), expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
 }
 
 #[test]
@@ -338,26 +280,14 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
     // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last mark.
     let end = json + 21;
     assert_eq!(&bytes[end - 1..end], b"}");
-    for (at, warned) in [
-        (mark, 0),
-        (mark + 16, 0),
-        (mark + 23, 0),
-        (json, 1),
-        (end - 1, 1),
-        (end, 0),
-        (end + 7, 0),
-        (end + 8, 0),
-    ] {
+    for (at, warned) in
+        [(mark, 0), (mark + 16, 0), (mark + 23, 0), (json, 1), (end - 1, 1), (end, 0), (end + 7, 0), (end + 8, 0)]
+    {
         let mut broken = bytes.clone();
         broken[at] ^= 0x20;
         let file = open("x.npz", &broken).unwrap();
         assert_eq!(&*file.view(&file.entries()[0]).unwrap(), &[1, 2, 3]);
-        assert_eq!(
-            (file.metadata(), file.warnings().len()),
-            (&[][..], warned),
-            "{}",
-            at - mark
-        );
+        assert_eq!((file.metadata(), file.warnings().len()), (&[][..], warned), "{}", at - mark);
     }
     // An array that ends like metadata is an array.
     let data = &bytes[mark..end + 24];

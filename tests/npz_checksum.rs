@@ -29,9 +29,7 @@ fn find(bytes: &[u8], text: &[u8]) -> usize {
 
 #[test]
 fn goldens_have_their_checksums() {
-    for path in files(&data("mxnet/golden/mxnet-2.0.0beta1/npz"), |n| {
-        n.ends_with(".npz")
-    }) {
+    for path in files(&data("mxnet/golden/mxnet-2.0.0beta1/npz"), |n| n.ends_with(".npz")) {
         let file = Checkpoint::open(&path).unwrap();
         assert!(file.entries().iter().any(|e| e.checked_len().is_some()));
         verify::arrays(&file, &Silent, &mut |found| panic!("{found:?}")).unwrap();
@@ -45,11 +43,7 @@ fn a_bit_in_a_stored_member_is_found() {
     assert_eq!(findings(&bytes), []);
     let begin = find(&bytes, &content);
     // The header, the first value, the last one.
-    for at in [
-        find(&content, b", }"),
-        content.len() - 700_000,
-        content.len() - 1,
-    ] {
+    for at in [find(&content, b", }"), content.len() - 700_000, content.len() - 1] {
         let mut broken = bytes.clone();
         match at < 100 {
             // Still a header: a comma and a blank change places.
@@ -81,11 +75,7 @@ fn the_tool_names_the_array_and_both_checksums() {
     std::fs::write(&path, &bytes).unwrap();
     let ran = blob(&["verify", path.to_str().unwrap()]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(
-        ran.out
-            .contains("in array \"w\": expected a member of the CRC-32"),
-        "{ran:?}"
-    );
+    assert!(ran.out.contains("in array \"w\": expected a member of the CRC-32"), "{ran:?}");
 }
 
 #[test]
@@ -106,10 +96,7 @@ fn a_deflated_member_ends_where_the_zip_says() {
     assert!(with(16, 1).ends_with("in place of 0x00000001"));
     assert!(with(20, packed - 1).contains("a deflate stream that ends within the member"));
     let size = content.len() as u32;
-    assert!(with(24, size + 1).ends_with(&format!(
-        "the member's length: expected {}, found {size}",
-        size + 1
-    )));
+    assert!(with(24, size + 1).ends_with(&format!("the member's length: expected {}, found {size}", size + 1)));
     // One byte more than the stream, of what follows it.
     let mut longer = bytes.clone();
     longer.insert(record, 0);
@@ -118,25 +105,15 @@ fn a_deflated_member_ends_where_the_zip_says() {
     longer[end..end + 4].copy_from_slice(&(record as u32 + 1).to_le_bytes());
     let (_, message) = findings(&longer).remove(0);
     assert!(
-        message.ends_with(&format!(
-            "the deflate stream's length: expected {}, found {packed}",
-            packed + 1
-        )),
+        message.ends_with(&format!("the deflate stream's length: expected {}, found {packed}", packed + 1)),
         "{message}"
     );
 }
 
 #[test]
 fn the_parts_of_sparse_arrays_are_checked() {
-    let format = npy(
-        "'<U10'",
-        "()",
-        "row_sparse"
-            .chars()
-            .flat_map(|c| [c as u8, 0, 0, 0])
-            .collect::<Vec<_>>()
-            .as_slice(),
-    );
+    let format =
+        npy("'<U10'", "()", "row_sparse".chars().flat_map(|c| [c as u8, 0, 0, 0]).collect::<Vec<_>>().as_slice());
     let members: [(&str, &[u8]); 4] = [
         ("e/data.npy", &npy("'|u1'", "(2, 3)", b"valued")),
         ("e/indices.npy", &ints(&[1, 4])),
@@ -145,12 +122,7 @@ fn the_parts_of_sparse_arrays_are_checked() {
     ];
     let bytes = theirs(Stored, &members);
     assert_eq!(findings(&bytes), []);
-    for (member, name) in [
-        (0, "e#values"),
-        (1, "e#indices"),
-        (2, "e/shape"),
-        (3, "e/format"),
-    ] {
+    for (member, name) in [(0, "e#values"), (1, "e#indices"), (2, "e/shape"), (3, "e/format")] {
         let mut broken = bytes.clone();
         let (_, content) = members[member];
         let last = find(&bytes, content) + content.len() - if member == 0 { 1 } else { 8 };
@@ -162,22 +134,13 @@ fn the_parts_of_sparse_arrays_are_checked() {
 
 #[test]
 fn a_damaged_note_is_not_taken_for_what_it_was() {
-    let mut bytes = Zip::default()
-        .add("a.npy", &ints(&[1]))
-        .add("note.txt", b"eleven")
-        .end();
+    let mut bytes = Zip::default().add("a.npy", &ints(&[1])).add("note.txt", b"eleven").end();
     assert_eq!(open("x.npz", &bytes).unwrap().metadata().len(), 1);
     let at = find(&bytes, b"eleven");
     bytes[at] = b'E';
     let file = open("x.npz", &bytes).unwrap();
-    assert_eq!(
-        file.metadata()[0],
-        ("members without arrays".to_owned(), "note.txt".to_owned())
-    );
-    assert_eq!(
-        file.warnings()[0].text(),
-        "a note in the archive cannot be read"
-    );
+    assert_eq!(file.metadata()[0], ("members without arrays".to_owned(), "note.txt".to_owned()));
+    assert_eq!(file.warnings()[0].text(), "a note in the archive cannot be read");
 }
 
 /// An npy with a header of this length, deflated to a hundred bytes or so.
@@ -194,28 +157,16 @@ fn blanks(header: usize) -> Vec<u8> {
 #[test]
 fn deflated_headers_are_bounded_one_by_one_and_together() {
     let over = theirs(Deflated, &[("a.npy", &blanks(10_241))]);
-    let fault = open("x.npz", &over).unwrap().entries()[0]
-        .fault()
-        .unwrap()
-        .to_string();
-    assert!(
-        fault.ends_with("the length of a deflated header: expected at most 10240, found 10241"),
-        "{fault}"
-    );
+    let fault = open("x.npz", &over).unwrap().entries()[0].fault().unwrap().to_string();
+    assert!(fault.ends_with("the length of a deflated header: expected at most 10240, found 10241"), "{fault}");
     let stored = theirs(Stored, &[("a.npy", &blanks(10_241))]);
-    assert!(
-        open("x.npz", &stored).unwrap().entries()[0]
-            .fault()
-            .is_none()
-    );
+    assert!(open("x.npz", &stored).unwrap().entries()[0].fault().is_none());
     let content = blanks(10_240);
     let two = theirs(Deflated, &[("a.npy", &content), ("b.npy", &content)]);
     for (most, faults) in [(20_480, 0), (20_479, 1), (10_239, 2)] {
         let limits = Limits::default().max_alloc(most);
         let source = Box::new(Bytes::new(two.clone()));
-        let file = OpenOptions::new()
-            .limits(limits)
-            .open_source("x.npz", source);
+        let file = OpenOptions::new().limits(limits).open_source("x.npz", source);
         let file = file.unwrap();
         let with = file.entries().iter().filter(|e| e.fault().is_some());
         assert_eq!(with.count(), faults, "{most}");
@@ -224,10 +175,7 @@ fn deflated_headers_are_bounded_one_by_one_and_together() {
 
 #[test]
 fn a_check_stops_where_its_step_says() {
-    let bytes = theirs(
-        Deflated,
-        &[("a.npy", &npy("'|u1'", "(4000000,)", &[5; 4_000_000]))],
-    );
+    let bytes = theirs(Deflated, &[("a.npy", &npy("'|u1'", "(4000000,)", &[5; 4_000_000]))]);
     let file = open("x.npz", &bytes).unwrap();
     let mut seen = 0;
     let outcome = file.check(&file.entries()[0], &mut |len| {

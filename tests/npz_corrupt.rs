@@ -25,10 +25,8 @@ fn other_crc(mut bytes: Vec<u8>) -> Vec<u8> {
 fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();
-    let sources: [Box<dyn Source>; 2] = [
-        Box::new(Bytes::new(bytes.to_vec())),
-        Box::new(FileSource::new(file).unwrap()),
-    ];
+    let sources: [Box<dyn Source>; 2] =
+        [Box::new(Bytes::new(bytes.to_vec())), Box::new(FileSource::new(file).unwrap())];
     let open = |source| OpenOptions::new().open_source("x.npz", source).unwrap();
     sources.into_iter().map(open).collect()
 }
@@ -36,10 +34,7 @@ fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
 /// Why each way to the bytes of the file's first array fails; `None` where it does not.
 fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let entry = &file.entries()[0];
-    let (dir, options) = (
-        tempfile::tempdir().unwrap(),
-        Options::new(Format::Safetensors),
-    );
+    let (dir, options) = (tempfile::tempdir().unwrap(), Options::new(Format::Safetensors));
     let path = dir.path().join("out.safetensors");
     let converted = || {
         let plan = plan(file, &options)?;
@@ -61,9 +56,7 @@ fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
 
 #[test]
 fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
-    let values: Vec<u8> = (0..600_000_u32)
-        .map(|i| (i.wrapping_mul(i) >> 7) as u8)
-        .collect();
+    let values: Vec<u8> = (0..600_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let plain = npy("'<f4'", "(150000,)", &values);
     let swapped = npy("'>f4'", "(150000,)", &values);
     let mut columns = npy("'<f4'", "(300, 500)", &values);
@@ -90,10 +83,7 @@ fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
             }
         }
         let mut tab = good.clone();
-        let begin = tab
-            .windows(content.len())
-            .position(|w| w == content)
-            .unwrap();
+        let begin = tab.windows(content.len()).position(|w| w == content).unwrap();
         tab[begin + header] = b'\t';
         if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes::new(tab)))
             && file.entries()[0].fault().is_none()
@@ -108,10 +98,7 @@ fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
     let values = npy("'<i8'", "(3,)", &[7; 24]);
     let zip = Zip::default()
         .add("w/data.npy", &values)
-        .add(
-            "w/format.npy",
-            &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"),
-        )
+        .add("w/format.npy", &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"))
         .add("w/indices.npy", &ints(&[0, 2, 1]))
         .add("w/indptr.npy", &ints(&[0, 2, 3]))
         .add("w/shape.npy", &ints(&[2, 3]))
@@ -124,10 +111,7 @@ fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
     };
     assert_eq!(dense(zip.clone()), Ok(()));
     let last = values.len() - 1;
-    assert_eq!(
-        dense(flipped(zip.clone(), &values, last)),
-        Err(Reason::Checksum)
-    );
+    assert_eq!(dense(flipped(zip.clone(), &values, last)), Err(Reason::Checksum));
     // An index of 2 becomes 3, out of range; one that stays within it is found by its checksum alone.
     let columns = ints(&[0, 2, 1]);
     let at = columns.len() - 8;

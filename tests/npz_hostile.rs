@@ -21,10 +21,7 @@ impl Source for Sparse {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        if offset
-            .checked_add(buf.len() as u64)
-            .is_none_or(|end| end > self.len)
-        {
+        if offset.checked_add(buf.len() as u64).is_none_or(|end| end > self.len) {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         buf.fill(0);
@@ -65,8 +62,7 @@ impl std::io::Seek for Stream {
 
 #[test]
 fn members_and_places_over_4_gib_take_64_bits() {
-    let spec =
-        |name: &str, dims: &[usize]| TensorSpec::new(name, DType::F32, Shape::new(dims).unwrap());
+    let spec = |name: &str, dims: &[usize]| TensorSpec::new(name, DType::F32, Shape::new(dims).unwrap());
     let specs = [
         spec("small", &[1]),
         spec("large", &[5 << 28]),
@@ -77,38 +73,21 @@ fn members_and_places_over_4_gib_take_64_bits() {
     let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
     let layout = Layout::npz(&specs, &metadata).unwrap();
     assert!(layout.len() > 11 << 30);
-    let source = || Sparse {
-        len: layout.len(),
-        parts: layout
-            .frame(&metadata, &[0, 0, 0, crc32fast::hash(&[0; 12])])
-            .unwrap(),
-    };
+    let source =
+        || Sparse { len: layout.len(), parts: layout.frame(&metadata, &[0, 0, 0, crc32fast::hash(&[0; 12])]).unwrap() };
     let file = Checkpoint::from_source("x.npz", Box::new(source())).unwrap();
     let offsets: Vec<_> = file.entries().iter().map(|e| e.offset().unwrap()).collect();
     let planned: Vec<_> = layout.places().iter().map(|p| p.offset()).collect();
     assert_eq!(offsets, planned);
     assert_eq!(file.entries()[1].byte_len(), 5 << 30);
     assert_eq!(file.entries()[2].byte_len(), 6 << 30);
-    assert_eq!(
-        *file
-            .load(&file.entries()[3])
-            .unwrap()
-            .data::<f32>()
-            .unwrap(),
-        [0.0; 3]
-    );
+    assert_eq!(*file.load(&file.entries()[3]).unwrap().data::<f32>().unwrap(), [0.0; 3]);
     assert_eq!(file.metadata(), metadata);
     let mut archive = ZipArchive::new(Stream(source(), 0)).unwrap();
     assert_eq!(archive.len(), 4);
-    assert_eq!(
-        archive.by_name("large.npy").unwrap().size(),
-        (5 << 30) + 128
-    );
+    assert_eq!(archive.by_name("large.npy").unwrap().size(), (5 << 30) + 128);
     // Members whose data begin aligned: the npy header is 128 bytes.
-    assert_eq!(
-        archive.by_name("far.npy").unwrap().data_start(),
-        Some(planned[3] - 128)
-    );
+    assert_eq!(archive.by_name("far.npy").unwrap().data_start(), Some(planned[3] - 128));
     for place in planned {
         assert_eq!(place % 64, 0);
     }
@@ -116,52 +95,30 @@ fn members_and_places_over_4_gib_take_64_bits() {
 
 #[test]
 fn more_members_than_16_bits_count() {
-    let specs: Vec<TensorSpec> = (0..70_000)
-        .map(|i| TensorSpec::new(format!("t{i}"), DType::U8, Shape::new([0]).unwrap()))
-        .collect();
+    let specs: Vec<TensorSpec> =
+        (0..70_000).map(|i| TensorSpec::new(format!("t{i}"), DType::U8, Shape::new([0]).unwrap())).collect();
     let layout = Layout::npz(&specs, &[]).unwrap();
     let source = || Sparse {
         len: layout.len(),
         // As one, because each read looks at all.
-        parts: vec![(
-            0,
-            layout
-                .frame(&[], &vec![0; specs.len()])
-                .unwrap()
-                .into_iter()
-                .flat_map(|(_, b)| b)
-                .collect(),
-        )],
+        parts: vec![(0, layout.frame(&[], &vec![0; specs.len()]).unwrap().into_iter().flat_map(|(_, b)| b).collect())],
     };
     let file = Checkpoint::from_source("x.npz", Box::new(source())).unwrap();
     assert_eq!(file.entries().len(), 70_000);
     assert_eq!(file.entries()[69_999].name(), "t69999");
     assert_eq!(ZipArchive::new(Stream(source(), 0)).unwrap().len(), 70_000);
     let limits = Limits::default().max_arrays(69_999);
-    let refused = OpenOptions::new()
-        .limits(limits)
-        .open_source("x", Box::new(source()))
-        .unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .contains("the number of arrays: expected at most 69999, found 70000"),
-        "{refused}"
-    );
+    let refused = OpenOptions::new().limits(limits).open_source("x", Box::new(source())).unwrap_err();
+    assert!(refused.to_string().contains("the number of arrays: expected at most 69999, found 70000"), "{refused}");
 }
 
 fn small() -> Zip {
-    Zip::default()
-        .add("a.npy", &npy("'<f4'", "(2,)", &[1; 8]))
-        .add("b.npy", &npy("'<f4'", "(3,)", &[2; 12]))
+    Zip::default().add("a.npy", &npy("'<f4'", "(2,)", &[1; 8])).add("b.npy", &npy("'<f4'", "(3,)", &[2; 12]))
 }
 
 /// Where the nth record of the central directory begins.
 fn record(bytes: &[u8], n: usize) -> usize {
-    let mut found = bytes
-        .windows(4)
-        .enumerate()
-        .filter(|(_, w)| *w == b"PK\x01\x02");
+    let mut found = bytes.windows(4).enumerate().filter(|(_, w)| *w == b"PK\x01\x02");
     found.nth(n).unwrap().0
 }
 
@@ -172,39 +129,21 @@ fn a_broken_member_is_its_own_fault_alone() {
     let central = record(&fresh, 1);
     let local = u32::from_le_bytes(fresh[central + 42..central + 46].try_into().unwrap()) as usize;
     let cases: [(usize, &[u8], &str); 9] = [
-        (
-            central + 8,
-            &[1],
-            "expected a member without encryption, found an encrypted one",
-        ),
-        (
-            central + 10,
-            &[12],
-            "expected a stored or deflated member, found compression method 12",
-        ),
+        (central + 8, &[1], "expected a member without encryption, found an encrypted one"),
+        (central + 10, &[12], "expected a stored or deflated member, found compression method 12"),
         (central + 10, &[8], "expected npy's magic"),
-        (
-            central + 20,
-            &[1],
-            "the packed size of a stored member: expected",
-        ),
+        (central + 20, &[1], "the packed size of a stored member: expected"),
         (local, b"XX", "a member's local header: expected 67324752"),
         (local + 26, &[0xFF, 0xFF], "a member's name needs"),
         (local + 35, b"x", "expected npy's magic"),
-        (
-            local + 41,
-            &[9],
-            "expected npy version 1.0, 2.0 or 3.0, found 9.0",
-        ),
+        (local + 41, &[9], "expected npy version 1.0, 2.0 or 3.0, found 9.0"),
         (local + 45, b"(", "expected a Python dict, found '('"),
     ];
     for (at, change, expected) in cases {
         let mut bytes = fresh.clone();
         bytes[at..at + change.len()].copy_from_slice(change);
         let file = open("x", &bytes).unwrap();
-        let [a, b] = file.entries() else {
-            panic!("{expected}")
-        };
+        let [a, b] = file.entries() else { panic!("{expected}") };
         assert!(file.load(a).is_ok(), "{expected}");
         let fault = b.fault().expect(expected).to_string();
         assert!(fault.contains(expected), "{fault}");
@@ -213,23 +152,14 @@ fn a_broken_member_is_its_own_fault_alone() {
     // A shorter array than its member is odd; a longer one is broken, but known.
     for (shape, warned) in [("(2,)", true), ("(4,)", false)] {
         let mut bytes = fresh.clone();
-        let at = local
-            + bytes[local..]
-                .windows(4)
-                .position(|w| w == b"(3,)")
-                .unwrap();
+        let at = local + bytes[local..].windows(4).position(|w| w == b"(3,)").unwrap();
         bytes[at..at + 4].copy_from_slice(shape.as_bytes());
         let file = open("x", &bytes).unwrap();
         assert_eq!(file.warnings().len(), usize::from(warned));
         let fault = file.entries()[1].fault().map(ToString::to_string);
         assert_eq!(fault.is_some(), !warned, "{fault:?}");
-        assert!(
-            fault.is_none_or(|f| f.contains("the array's data needs 16 bytes, but 12 are left"))
-        );
-        assert_eq!(
-            file.entries()[1].shape().dims(),
-            if warned { [2] } else { [4] }
-        );
+        assert!(fault.is_none_or(|f| f.contains("the array's data needs 16 bytes, but 12 are left")));
+        assert_eq!(file.entries()[1].shape().dims(), if warned { [2] } else { [4] });
     }
 }
 
@@ -241,17 +171,9 @@ fn a_deflated_member_that_lies_is_a_fault() {
     assert_eq!(file.view(&file.entries()[0]).unwrap().len(), 80_000);
     let limits = Limits::default().max_alloc(79_999);
     let source = Box::new(blob_io::Bytes::new(good.clone()));
-    let limited = OpenOptions::new()
-        .limits(limits)
-        .open_source("x", source)
-        .unwrap();
+    let limited = OpenOptions::new().limits(limits).open_source("x", source).unwrap();
     let error = limited.load(&limited.entries()[0]).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("expected at most 79999, found 80000"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("expected at most 79999, found 80000"), "{error}");
     // The directory promises more than the stream holds.
     let longer = npy("'<f4'", "(20001,)", &[1; 80_000]);
     let mut bytes = theirs(CompressionMethod::Deflated, &[("a.npy", &longer)]);
@@ -260,13 +182,7 @@ fn a_deflated_member_that_lies_is_a_fault() {
     let file = open("x", &bytes).unwrap();
     assert!(file.entries()[0].fault().is_none());
     let error = file.load(&file.entries()[0]).unwrap_err().to_string();
-    assert!(
-        error.contains(&format!(
-            "the member's length: expected {}",
-            longer.len() + 4
-        )),
-        "{error}"
-    );
+    assert!(error.contains(&format!("the member's length: expected {}", longer.len() + 4)), "{error}");
 }
 
 #[test]
@@ -274,59 +190,31 @@ fn an_archive_that_does_not_hold_together_is_refused_with_the_place() {
     let fresh = small().end();
     let (first, second, end) = (record(&fresh, 0), record(&fresh, 1), fresh.len() - 22);
     let cases: [(usize, &[u8], String); 9] = [
-        (
-            second,
-            b"XX",
-            format!("at byte {second}: a record of the zip's central directory: expected 33639248"),
-        ),
+        (second, b"XX", format!("at byte {second}: a record of the zip's central directory: expected 33639248")),
         (
             end + 8,
             &[1, 0, 1],
-            format!(
-                "at byte {second}: the number of members in the zip's central directory: expected 1, found 2"
-            ),
+            format!("at byte {second}: the number of members in the zip's central directory: expected 1, found 2"),
         ),
         (
             end + 8,
             &[3, 0, 3],
-            format!(
-                "at byte {end}: the number of members in the zip's central directory: expected 3, found 2"
-            ),
+            format!("at byte {end}: the number of members in the zip's central directory: expected 3, found 2"),
         ),
-        (
-            end + 12,
-            &[0xFF; 3],
-            format!("at byte {end}: the zip's central directory needs 16777215 bytes"),
-        ),
+        (end + 12, &[0xFF; 3], format!("at byte {end}: the zip's central directory needs 16777215 bytes")),
         (
             end + 12,
             &[60],
-            format!(
-                "at byte {}: a record of the zip's central directory needs 46 bytes, but 9 are left",
-                second
-            ),
+            format!("at byte {}: a record of the zip's central directory needs 46 bytes, but 9 are left", second),
         ),
-        (
-            end + 16,
-            &[0xFE; 4],
-            format!("at byte {end}: the zip's central directory needs"),
-        ),
+        (end + 16, &[0xFE; 4], format!("at byte {end}: the zip's central directory needs")),
         (
             second + 42,
             &[0; 4],
-            "at byte 0: expected members that do not overlap, found one that begins within another"
-                .to_owned(),
+            "at byte 0: expected members that do not overlap, found one that begins within another".to_owned(),
         ),
-        (
-            second + 42,
-            &[0, 0, 0, 0x7F],
-            format!("at byte {second}: a member needs"),
-        ),
-        (
-            first + 20,
-            &[0xFF, 0xFF, 0xFF, 0x7F],
-            format!("at byte {first}: a member needs 2147483647 bytes"),
-        ),
+        (second + 42, &[0, 0, 0, 0x7F], format!("at byte {second}: a member needs")),
+        (first + 20, &[0xFF, 0xFF, 0xFF, 0x7F], format!("at byte {first}: a member needs 2147483647 bytes")),
     ];
     for (at, change, expected) in cases {
         let mut bytes = fresh.clone();
@@ -342,21 +230,13 @@ fn what_is_cut_off_is_said_to_be_and_what_follows_is_a_warning() {
     let end = fresh.len() - 22;
     for len in [4, 100, fresh.len() - 1] {
         let error = open("x.npz", &fresh[..len]).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("the zip's end record needs 22 bytes, but 0 are left"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("the zip's end record needs 22 bytes, but 0 are left"), "{error}");
         assert!(error.help().is_some_and(|help| help.contains("cut off")));
     }
     let mut trailing = fresh.clone();
     trailing.extend(b"rest");
     let file = open("x", &trailing).unwrap();
-    assert_eq!(
-        file.warnings()[0].to_string(),
-        format!("at byte {}: 4 bytes follow the archive", fresh.len())
-    );
+    assert_eq!(file.warnings()[0].to_string(), format!("at byte {}: 4 bytes follow the archive", fresh.len()));
     let mut comment = fresh.clone();
     comment[end + 20] = 4;
     comment.extend(b"PK\x05\x06");

@@ -17,9 +17,7 @@ fn python() -> Option<String> {
     let asked = asked.args(["-c", "import numpy"]).output();
     let found = asked.is_ok_and(|output| output.status.success());
     if !found {
-        report(
-            "NOT TESTED: npz files read by NumPy (no python3 with numpy; BLOB_PYTHON names one)",
-        );
+        report("NOT TESTED: npz files read by NumPy (no python3 with numpy; BLOB_PYTHON names one)");
     }
     found.then_some(python)
 }
@@ -34,20 +32,11 @@ for path in sys.argv[1:]:
 ";
 
 fn by_numpy(python: &str, paths: &[String]) -> Vec<Value> {
-    let run = Command::new(python)
-        .args(["-c", SCRIPT])
-        .args(paths)
-        .output();
+    let run = Command::new(python).args(["-c", SCRIPT]).args(paths).output();
     let run = run.expect("python runs");
-    assert!(
-        run.status.success(),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let text = String::from_utf8(run.stdout).expect("UTF-8");
-    let lines = text
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
     lines.collect()
 }
 
@@ -76,10 +65,7 @@ fn the_recipe_for_mxnet_works_as_it_is_written() {
     let found = by_numpy(&python, &[net]);
     let source = Checkpoint::open(data(source)).expect("opens");
     let names: Vec<&str> = source.entries().iter().map(|e| e.name()).collect();
-    assert!(
-        names.contains(&"arg:mobilenet0_25_conv0_weight"),
-        "{names:?}"
-    );
+    assert!(names.contains(&"arg:mobilenet0_25_conv0_weight"), "{names:?}");
     assert!(names.iter().all(|name| found[0].get(name).is_some()));
     assert_eq!(found, [expected(&source)]);
 }
@@ -99,12 +85,8 @@ fn numpy_reads_every_npz_that_we_write() {
             }
             let npz = folder.path().join(format!("{}.npz", paths.len()));
             let npz = npz.to_str().expect("UTF-8").to_owned();
-            let plan =
-                blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz));
-            let target = blob_convert::Target::File {
-                path: npz.as_ref(),
-                overwrite: false,
-            };
+            let plan = blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz));
+            let target = blob_convert::Target::File { path: npz.as_ref(), overwrite: false };
             let plan = plan.expect("a plan");
             blob_convert::run(&source, &plan, &target, &blob_convert::Silent).expect("converts");
             wanted.push(expected(&source));
@@ -112,14 +94,11 @@ fn numpy_reads_every_npz_that_we_write() {
         }
     }
     let odd = [
-        "arg:w", "conv1/0", "", "100%", "w:0", "a b", "größe", "../../x", "/x", "a\\b", "a\0b\n",
-        "W", "w", "w.npy", "%2Fx",
+        "arg:w", "conv1/0", "", "100%", "w:0", "a b", "größe", "../../x", "/x", "a\\b", "a\0b\n", "W", "w", "w.npy",
+        "%2Fx",
     ];
-    let tensors: Vec<Tensor> = odd
-        .iter()
-        .zip(1..)
-        .map(|(name, i)| Tensor::new(name, blob_core::DType::U8, &[1], &[i]))
-        .collect();
+    let tensors: Vec<Tensor> =
+        odd.iter().zip(1..).map(|(name, i)| Tensor::new(name, blob_core::DType::U8, &[1], &[i])).collect();
     let receipt = [("blob.receipt".to_owned(), "{}".to_owned())];
     let odd = folder.path().join("odd.npz");
     let bytes = crate::written::written(blob_io::Format::Npz, &tensors, &receipt);

@@ -34,12 +34,7 @@ fn what_is_wrong_with_a_file_has_a_code() {
     let pickle = theirs(Stored, &[("archive/data.pkl", b"\x80\x02.")]);
     let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
     let tar = [&[b'a'; 257][..], b"ustar", &[0; 250]].concat();
-    let mat = [
-        &b"MATLAB 7.3 MAT-file, Platform: GLNXA64"[..],
-        &[b' '; 600],
-        b"\x89HDF\r\n\x1A\n",
-    ]
-    .concat();
+    let mat = [&b"MATLAB 7.3 MAT-file, Platform: GLNXA64"[..], &[b' '; 600], b"\x89HDF\r\n\x1A\n"].concat();
     for (name, bytes, expected) in [
         ("x", &b""[..], "empty"),
         ("x", b"<!DOCTYPE html><html>404</html>", "html"),
@@ -74,11 +69,7 @@ fn what_the_system_and_the_caller_do_has_a_code() {
     let of = |path: &std::path::Path| Checkpoint::open(path).unwrap_err().reason();
     assert_eq!(of(&folder.path().join("none")), Reason::Missing);
     assert_eq!(of(folder.path()), Reason::Directory);
-    let io = |kind: std::io::ErrorKind| Error::Io {
-        file: "x".into(),
-        action: "open".into(),
-        source: kind.into(),
-    };
+    let io = |kind: std::io::ErrorKind| Error::Io { file: "x".into(), action: "open".into(), source: kind.into() };
     use std::io::ErrorKind;
     assert_eq!(io(ErrorKind::PermissionDenied).reason(), Reason::Denied);
     assert_eq!(io(ErrorKind::StorageFull).reason(), Reason::Io);

@@ -49,8 +49,7 @@ fn the_digests_are_those_of_the_bytes_that_other_readers_find() {
         let bytes = std::fs::read(&safe).expect("readable");
         let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
         let metadata = header.metadata().as_ref().expect("metadata");
-        let receipt: serde_json::Value =
-            serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
+        let receipt: serde_json::Value = serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
         let theirs = by_safetensors(&safe);
         let contents = receipt["contents"].as_array().expect("a list");
         assert_eq!(contents.len(), theirs.len(), "{}", path.display());
@@ -62,12 +61,7 @@ fn the_digests_are_those_of_the_bytes_that_other_readers_find() {
         let npz = folder.path().join(format!("{i}.npz"));
         convert(checkpoint, Format::Npz, &npz).unwrap_or_else(|e| panic!("{e}"));
         let count = theirs.len() as u64;
-        assert_eq!(
-            against_receipt(&npz),
-            (Some(count), vec![]),
-            "{}",
-            path.display()
-        );
+        assert_eq!(against_receipt(&npz), (Some(count), vec![]), "{}", path.display());
     }
 }
 
@@ -81,21 +75,9 @@ fn a_receipt_of_other_tensors_is_found() {
     let bytes = std::fs::read(&path).expect("readable");
     for (from, to, what) in [
         // The header, then the receipt, which is escaped in it.
-        (
-            r#""b/0":{"dtype""#,
-            r#""c/0":{"dtype""#,
-            "c/0: is not in the receipt|b/0: is missing",
-        ),
-        (
-            r#"\"shape\":[1]"#,
-            r#"\"shape\":[2]"#,
-            "and was written as f32 2",
-        ),
-        (
-            r#"\"dtype\":\"f32\""#,
-            r#"\"dtype\":\"i32\""#,
-            "and was written as i32 1",
-        ),
+        (r#""b/0":{"dtype""#, r#""c/0":{"dtype""#, "c/0: is not in the receipt|b/0: is missing"),
+        (r#"\"shape\":[1]"#, r#"\"shape\":[2]"#, "and was written as f32 2"),
+        (r#"\"dtype\":\"f32\""#, r#"\"dtype\":\"i32\""#, "and was written as i32 1"),
     ] {
         let at = bytes.windows(from.len()).position(|w| w == from.as_bytes());
         let at = at.unwrap_or_else(|| panic!("{from}"));

@@ -7,12 +7,7 @@ use crate::support::varint;
 
 /// A length-delimited field.
 fn len(number: u64, bytes: &[u8]) -> Vec<u8> {
-    [
-        varint(number << 3 | 2),
-        varint(bytes.len() as u64),
-        bytes.to_vec(),
-    ]
-    .concat()
+    [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
 /// A varint field.
@@ -31,10 +26,7 @@ fn floats(values: &[f32]) -> Vec<u8> {
 }
 
 fn layer(name: &str, blob: &[u8]) -> Vec<u8> {
-    len(
-        100,
-        &[len(1, name.as_bytes()), len(2, b"X"), len(7, blob)].concat(),
-    )
+    len(100, &[len(1, name.as_bytes()), len(2, b"X"), len(7, blob)].concat())
 }
 
 fn open(name: &str, bytes: Vec<u8>) -> Result<Checkpoint, blob_io::Error> {
@@ -43,27 +35,21 @@ fn open(name: &str, bytes: Vec<u8>) -> Result<Checkpoint, blob_io::Error> {
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
     let entries = checkpoint.entries().iter();
-    entries
-        .flat_map(|e| e.warnings().map(|w| w.text().to_owned()))
-        .collect()
+    entries.flat_map(|e| e.warnings().map(|w| w.text().to_owned())).collect()
 }
 
 #[test]
 fn arrays_in_many_pieces_stay_within_the_file_s_bound() {
     let pieces = floats(&[1.0, 2.0]).repeat(60_000);
     let blob = [shape(&[120_000]), pieces].concat();
-    let file: Vec<u8> = (0..60)
-        .flat_map(|i| layer(&format!("l{i}"), &blob))
-        .collect();
+    let file: Vec<u8> = (0..60).flat_map(|i| layer(&format!("l{i}"), &blob)).collect();
     let mut checkpoint = None;
     let used = peak(|| checkpoint = Some(open("pieces.caffemodel", file).expect("opens")));
     let checkpoint = checkpoint.expect("opened");
     assert!(used < (16 << 20) + 256 * 60, "{used}");
     // The first two fit; what is beyond the bound is listed with what is wrong.
     assert!(checkpoint.load(&checkpoint.entries()[1]).is_ok());
-    let error = checkpoint
-        .load(&checkpoint.entries()[59])
-        .expect_err("too many pieces");
+    let error = checkpoint.load(&checkpoint.entries()[59]).expect_err("too many pieces");
     assert!(error.to_string().contains("separate runs"), "{error}");
 }
 
@@ -81,11 +67,7 @@ fn a_million_faults_stay_within_their_bound() {
 #[test]
 fn an_entry_of_another_file_is_an_error() {
     let small = open("a.binaryproto", [floats(&[1.0]), shape(&[1])].concat()).expect("opens");
-    let big = open(
-        "b.binaryproto",
-        [floats(&[1.0; 1000]), shape(&[1000])].concat(),
-    )
-    .expect("opens");
+    let big = open("b.binaryproto", [floats(&[1.0; 1000]), shape(&[1000])].concat()).expect("opens");
     assert!(small.view(&big.entries()[0]).is_err());
     assert!(small.load(&big.entries()[0]).is_err());
 }
@@ -115,35 +97,12 @@ fn weights_around_a_v0_layer_are_told() {
 #[test]
 fn names_in_a_solver_state_make_no_onnx_model() {
     let blob = [floats(&[1.0]), shape(&[1])].concat();
-    let state = [
-        var(1, 10),
-        len(2, b"mxnet/lenet_iter_10.caffemodel"),
-        len(3, &blob),
-    ]
-    .concat();
-    assert_eq!(
-        open("x", state).expect("opens").format(),
-        Format::SolverState
-    );
-    let legacy = [
-        var(1, 1),
-        shape(&[1, 1, 1, 2]),
-        var(2, 1),
-        var(3, 1),
-        var(4, 2),
-        floats(&[1.0, 2.0]),
-    ];
-    assert_eq!(
-        open("x", legacy.concat()).expect("opens").format(),
-        Format::BlobProto
-    );
+    let state = [var(1, 10), len(2, b"mxnet/lenet_iter_10.caffemodel"), len(3, &blob)].concat();
+    assert_eq!(open("x", state).expect("opens").format(), Format::SolverState);
+    let legacy = [var(1, 1), shape(&[1, 1, 1, 2]), var(2, 1), var(3, 1), var(4, 2), floats(&[1.0, 2.0])];
+    assert_eq!(open("x", legacy.concat()).expect("opens").format(), Format::BlobProto);
     let onnx = [var(1, 7), len(2, b"pytorch"), len(7, b""), len(8, b"")].concat();
-    assert!(
-        open("x", onnx)
-            .expect_err("ONNX")
-            .to_string()
-            .contains("ONNX")
-    );
+    assert!(open("x", onnx).expect_err("ONNX").to_string().contains("ONNX"));
 }
 
 #[test]
@@ -165,9 +124,7 @@ fn interleaved_doubles_are_two_runs() {
         }
     }
     let checkpoint = open("a.binaryproto", blob).expect("opens");
-    let pair = checkpoint
-        .load_pair(&checkpoint.entries()[0])
-        .expect("loads");
+    let pair = checkpoint.load_pair(&checkpoint.entries()[0]).expect("loads");
     assert_eq!(pair.data::<f64>().expect("doubles")[69_999], 69_999.0);
     assert_eq!(pair.diff::<f64>().expect("doubles")[69_999], -69_999.0);
     assert_eq!(checkpoint.entries()[1].kind(), Kind::Diff);

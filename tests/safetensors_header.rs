@@ -25,122 +25,43 @@ fn headers_of_safetensors_that_are_odd_have_one_meaning() {
     assert_eq!(positions, [0, 1, 2]);
     assert_eq!(file.metadata(), [("k\n".to_owned(), "v".to_owned())]);
     assert_eq!(*file.view(&file.entries()[2]).unwrap(), [7; 4]);
-    assert!(
-        open("x", &safetensors("{}", 0))
-            .unwrap()
-            .entries()
-            .is_empty()
-    );
+    assert!(open("x", &safetensors("{}", 0)).unwrap().entries().is_empty());
     let one = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#;
     let trailing = open("x", &safetensors(one, 5)).unwrap();
     assert_eq!(
         trailing.faults()[0].to_string(),
         "at byte 63: expected a file that ends with its tensors, found 3 bytes behind them"
     );
-    let huge = format!(
-        r#"{{"__metadata__":{{"a":"{}","b":"kept"}}}}"#,
-        "x".repeat(5 << 20)
-    );
+    let huge = format!(r#"{{"__metadata__":{{"a":"{}","b":"kept"}}}}"#, "x".repeat(5 << 20));
     let file = open("x", &safetensors(&huge, 0)).unwrap();
     assert_eq!(file.metadata(), [("b".to_owned(), "kept".to_owned())]);
-    assert_eq!(
-        file.warnings()[0].text(),
-        "metadata beyond 4 MiB are left out"
-    );
+    assert_eq!(file.warnings()[0].text(), "metadata beyond 4 MiB are left out");
 }
 
 /// A header; the message.
 const BROKEN: &[(&str, &str)] = &[
-    (
-        r#"{"a"#,
-        "at byte 11: the header needs 1 bytes, but 0 are left",
-    ),
-    (
-        r#"{"a":1}"#,
-        "at byte 13: expected a JSON object, found '1'",
-    ),
-    (
-        r#"{"a":{}}"#,
-        "at byte 9: expected a dtype, found a tensor without it",
-    ),
-    (
-        r#"{"a":{"dtype":"F32","dtype":"F32"}}"#,
-        "at byte 28: expected each key once, found \"dtype\" again",
-    ),
-    (
-        r#"{"a":{"extra":[1,}}"#,
-        "at byte 25: expected a JSON value, found '}'",
-    ),
-    (
-        r#"{"__metadata__":{"a":1}}"#,
-        "at byte 29: expected a JSON string, found '1'",
-    ),
-    (
-        r#"{"__metadata__":{},"__metadata__":{}}"#,
-        "at byte 27: expected each key once, found \"__metadata__\" again",
-    ),
-    (
-        "{\"a\n\":{}}",
-        "at byte 11: expected a JSON string, found a control character",
-    ),
-    (
-        r#"{"\ud83d":{}}"#,
-        "at byte 10: expected a character, found half a surrogate pair",
-    ),
-    (
-        r#"{"\x":{}}"#,
-        "at byte 10: expected a JSON escape, found \\x",
-    ),
-    (
-        r#"{"a":{},}"#,
-        "at byte 9: expected a dtype, found a tensor without it",
-    ),
+    (r#"{"a"#, "at byte 11: the header needs 1 bytes, but 0 are left"),
+    (r#"{"a":1}"#, "at byte 13: expected a JSON object, found '1'"),
+    (r#"{"a":{}}"#, "at byte 9: expected a dtype, found a tensor without it"),
+    (r#"{"a":{"dtype":"F32","dtype":"F32"}}"#, "at byte 28: expected each key once, found \"dtype\" again"),
+    (r#"{"a":{"extra":[1,}}"#, "at byte 25: expected a JSON value, found '}'"),
+    (r#"{"__metadata__":{"a":1}}"#, "at byte 29: expected a JSON string, found '1'"),
+    (r#"{"__metadata__":{},"__metadata__":{}}"#, "at byte 27: expected each key once, found \"__metadata__\" again"),
+    ("{\"a\n\":{}}", "at byte 11: expected a JSON string, found a control character"),
+    (r#"{"\ud83d":{}}"#, "at byte 10: expected a character, found half a surrogate pair"),
+    (r#"{"\x":{}}"#, "at byte 10: expected a JSON escape, found \\x"),
+    (r#"{"a":{},}"#, "at byte 9: expected a dtype, found a tensor without it"),
 ];
 
 /// The shape and the offsets of a u8 tensor, what follows the JSON; the message.
 const BROKEN_TENSORS: &[(&str, &str, &str, &str)] = &[
-    (
-        "[8]",
-        "[0,8]",
-        " x",
-        "at byte 62: expected blanks after the header, found 'x'",
-    ),
-    (
-        "[8]",
-        "[0,8,9]",
-        "",
-        "at byte 54: data_offsets: expected 2, found 3",
-    ),
-    (
-        "[8,]",
-        "[0,8]",
-        "",
-        "at byte 38: expected a number, found ']'",
-    ),
-    (
-        "[08]",
-        "[0,8]",
-        "",
-        "at byte 36: expected a number, found a leading zero",
-    ),
-    (
-        "[-8]",
-        "[0,8]",
-        "",
-        "at byte 36: expected a number, found '-'",
-    ),
-    (
-        "[8]",
-        "[8,0]",
-        "",
-        "at byte 54: expected data_offsets in order, found 8 and then 0",
-    ),
-    (
-        "[8]",
-        "[0,9]",
-        "",
-        "at byte 54: the tensors' data needs 9 bytes, but 8 are left",
-    ),
+    ("[8]", "[0,8]", " x", "at byte 62: expected blanks after the header, found 'x'"),
+    ("[8]", "[0,8,9]", "", "at byte 54: data_offsets: expected 2, found 3"),
+    ("[8,]", "[0,8]", "", "at byte 38: expected a number, found ']'"),
+    ("[08]", "[0,8]", "", "at byte 36: expected a number, found a leading zero"),
+    ("[-8]", "[0,8]", "", "at byte 36: expected a number, found '-'"),
+    ("[8]", "[8,0]", "", "at byte 54: expected data_offsets in order, found 8 and then 0"),
+    ("[8]", "[0,9]", "", "at byte 54: the tensors' data needs 9 bytes, but 8 are left"),
     (
         "[7]",
         "[1,8]",
@@ -151,28 +72,21 @@ const BROKEN_TENSORS: &[(&str, &str, &str, &str)] = &[
 
 #[test]
 fn broken_headers_of_safetensors_are_named_with_their_place() {
-    let texts = BROKEN
-        .iter()
-        .map(|(json, expected)| ((*json).to_owned(), expected));
-    let tensors = BROKEN_TENSORS
-        .iter()
-        .map(|(shape, offsets, rest, expected)| {
-            let json = format!(
-                r#"{{"a":{{"dtype":"U8","shape":{shape},"data_offsets":{offsets}}}}}{rest}"#
-            );
-            (json, expected)
-        });
+    let texts = BROKEN.iter().map(|(json, expected)| ((*json).to_owned(), expected));
+    let tensors = BROKEN_TENSORS.iter().map(|(shape, offsets, rest, expected)| {
+        let json = format!(r#"{{"a":{{"dtype":"U8","shape":{shape},"data_offsets":{offsets}}}}}{rest}"#);
+        (json, expected)
+    });
     for (json, expected) in texts.chain(tensors) {
         let found = message("x.safetensors", &safetensors(&json, 8));
         assert_eq!(found, format!("x.safetensors: {expected}"), "{json}");
     }
-    let overlap = r#"{"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
+    let overlap =
+        r#"{"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
     assert!(message("x", &safetensors(overlap, 8)).contains("expected 5, found 4"));
-    let twice = r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
-    assert!(
-        message("x", &safetensors(twice, 8))
-            .ends_with("at byte 61: expected each key once, found \"a\" again")
-    );
+    let twice =
+        r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
+    assert!(message("x", &safetensors(twice, 8)).ends_with("at byte 61: expected each key once, found \"a\" again"));
 }
 
 #[test]
@@ -180,20 +94,15 @@ fn a_header_of_another_length_or_encoding_is_refused() {
     let mut long = safetensors("{}", 0);
     long[..8].copy_from_slice(&100_000_001u64.to_le_bytes());
     assert!(
-        message("x.safetensors", &long).ends_with(
-            "at byte 0: the header's length: expected at most 100000000, found 100000001"
-        )
+        message("x.safetensors", &long)
+            .ends_with("at byte 0: the header's length: expected at most 100000000, found 100000001")
     );
     long[..8].copy_from_slice(&3u64.to_le_bytes());
-    assert!(
-        message("x.safetensors", &long)
-            .ends_with("at byte 8: the header needs 3 bytes, but 2 are left")
-    );
+    assert!(message("x.safetensors", &long).ends_with("at byte 8: the header needs 3 bytes, but 2 are left"));
     let mut not_text = safetensors("{\"_\":{}}", 0);
     not_text[10] = 0xFF;
     assert!(
-        message("x.safetensors", &not_text)
-            .ends_with("at byte 10: expected a JSON string in UTF-8, found other bytes")
+        message("x.safetensors", &not_text).ends_with("at byte 10: expected a JSON string in UTF-8, found other bytes")
     );
 }
 
@@ -201,37 +110,13 @@ fn a_header_of_another_length_or_encoding_is_refused() {
 fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
     let many = format!("[{}1]", "1,".repeat(40));
     for (dtype, shape, expected) in [
-        (
-            "f32",
-            "[2]",
-            "at byte 22: expected a dtype of safetensors 0.8, found f32",
-        ),
+        ("f32", "[2]", "at byte 22: expected a dtype of safetensors 0.8, found f32"),
         ("F4", "[3]", "found 12 bits"),
-        (
-            "F8_E4M3",
-            "[9]",
-            "the bytes between data_offsets: expected 9, found 8",
-        ),
-        (
-            "F32",
-            "[3]",
-            "at byte 55: the bytes between data_offsets: expected 12, found 8",
-        ),
-        (
-            "F32",
-            "[1]",
-            "at byte 55: the bytes between data_offsets: expected 4, found 8",
-        ),
-        (
-            "U8",
-            "[9223372036854775807,9223372036854775807]",
-            "found 2 axes whose product does not",
-        ),
-        (
-            "F64",
-            "[9223372036854775807]",
-            "found 1 axes whose product does not",
-        ),
+        ("F8_E4M3", "[9]", "the bytes between data_offsets: expected 9, found 8"),
+        ("F32", "[3]", "at byte 55: the bytes between data_offsets: expected 12, found 8"),
+        ("F32", "[1]", "at byte 55: the bytes between data_offsets: expected 4, found 8"),
+        ("U8", "[9223372036854775807,9223372036854775807]", "found 2 axes whose product does not"),
+        ("F64", "[9223372036854775807]", "found 1 axes whose product does not"),
         ("U8", &many, "expected at most 32 axes, found 41"),
     ] {
         let json = format!(r#"{{"a":{{"dtype":"{dtype}","shape":{shape},"data_offsets":[0,8]}}}}"#);
@@ -246,12 +131,9 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
 fn what_the_reference_passes_over_is_a_warning() {
     let beyond = "a tensor has keys beside dtype, shape and data_offsets; they are passed over";
     let null = "the metadata are null; read as none";
-    let tensor =
-        |more: &str| format!(r#"{{"a":{{{more}"dtype":"U8","shape":[2],"data_offsets":[0,2]}}}}"#);
-    let mut cases = vec![(
-        r#"{"__metadata__": null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#.to_owned(),
-        null,
-    )];
+    let tensor = |more: &str| format!(r#"{{"a":{{{more}"dtype":"U8","shape":[2],"data_offsets":[0,2]}}}}"#);
+    let mut cases =
+        vec![(r#"{"__metadata__": null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}"#.to_owned(), null)];
     let long = format!("\"{}\":0,", "k".repeat(100));
     for more in [
         r#""x":null,"#,
@@ -271,16 +153,9 @@ fn what_the_reference_passes_over_is_a_warning() {
         assert_eq!(*ours.view(&ours.entries()[0]).unwrap(), *tensor.data());
     }
     let deep = format!("\"x\":{}{},", "[".repeat(200), "]".repeat(200));
-    for more in [
-        r#""x":01,"#,
-        r#""x":.5,"#,
-        r#""x":1.,"#,
-        r#""x":nul,"#,
-        r#""x":[1,],"#,
-        r#""x":{"a"},"#,
-        r#""x":'a',"#,
-        &deep,
-    ] {
+    for more in
+        [r#""x":01,"#, r#""x":.5,"#, r#""x":1.,"#, r#""x":nul,"#, r#""x":[1,],"#, r#""x":{"a"},"#, r#""x":'a',"#, &deep]
+    {
         let bytes = safetensors(&tensor(more), 2);
         assert!(safetensors::SafeTensors::deserialize(&bytes).is_err());
         assert!(open("x.safetensors", &bytes).is_err(), "{more}");

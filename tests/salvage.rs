@@ -36,10 +36,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
     let bytes = read(path);
     let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
     whole.whole().expect("not cut");
-    let (strict, salvage) = (
-        OpenOptions::new().from(format),
-        OpenOptions::new().from(format).salvage(),
-    );
+    let (strict, salvage) = (OpenOptions::new().from(format), OpenOptions::new().from(format).salvage());
     let mut listed = 0;
     for len in 0..bytes.len() {
         let cut = &bytes[..len];
@@ -53,11 +50,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
         let n = file.entries().len();
         assert!(n > 0, "{len}");
         listed += 1;
-        assert_eq!(
-            arrays(&file, n, has_names),
-            arrays(&whole, n, has_names),
-            "{len}"
-        );
+        assert_eq!(arrays(&file, n, has_names), arrays(&whole, n, has_names), "{len}");
         let broken = file.whole().expect_err("cut");
         assert_eq!(broken.to_string(), expected.to_string());
         let planned = plan(&file, &Options::new(Format::Npz)).expect_err("not whole");
@@ -105,19 +98,12 @@ fn the_tool_lists_what_is_whole_and_then_fails() {
     let path = path.to_str().unwrap();
     let ls = blob(&["ls", path]);
     assert_eq!(ls.code, Some(2), "{ls:?}");
-    let names: Vec<_> = ls
-        .out
-        .lines()
-        .filter_map(|l| l.split('\t').next())
-        .collect();
+    let names: Vec<_> = ls.out.lines().filter_map(|l| l.split('\t').next()).collect();
     assert_eq!(names, ["conv1/0", "conv1/1"]);
     assert!(ls.err.contains("layer #1 \"ip\": at byte "), "{ls:?}");
     let info = blob(&["info", path]);
     assert_eq!(info.code, Some(2), "{info:?}");
-    assert!(
-        info.out.contains("2, f32") && info.out.contains("breaks off"),
-        "{info:?}"
-    );
+    assert!(info.out.contains("2, f32") && info.out.contains("breaks off"), "{info:?}");
     // A tensor behind the break is not one that the file does not have.
     assert_eq!(blob(&["ls", path, "ip/0"]).code, Some(2));
     let json = blob(&["ls", "--json", path]);

@@ -41,9 +41,7 @@ fn scarce(command: &Command) -> Command {
 /// Whether the limit binds here, and such a user may run what we built. Else it is said what is not tested.
 fn binds(what: &str) -> bool {
     let why = |why: &str| {
-        report(&format!(
-            "NOT TESTED: {what} where no threads start ({why})"
-        ));
+        report(&format!("NOT TESTED: {what} where no threads start ({why})"));
         false
     };
     let mut another = Command::new("sh");
@@ -52,9 +50,7 @@ fn binds(what: &str) -> bool {
     ours.arg("--list");
     match (scarce(&another).output(), scarce(&ours).output()) {
         (Err(error), _) | (_, Err(error)) => why(&format!("prlimit: {error}")),
-        (Ok(another), _) if another.stdout.starts_with(b"another") => {
-            why("a limit of processes does not bind")
-        }
+        (Ok(another), _) if another.stdout.starts_with(b"another") => why("a limit of processes does not bind"),
         (_, Ok(ours)) if !ours.status.success() => why("another user may not run what is built"),
         _ => true,
     }
@@ -63,9 +59,7 @@ fn binds(what: &str) -> bool {
 /// Bytes of all kinds of work that threads share, more than one piece of each.
 fn results() -> String {
     let shape = Shape::new([1024, 1024]).expect("a shape");
-    let bytes: Vec<u8> = (0..4u32 << 20)
-        .map(|i| (i.wrapping_mul(i) % 251) as u8 % 127)
-        .collect();
+    let bytes: Vec<u8> = (0..4u32 << 20).map(|i| (i.wrapping_mul(i) % 251) as u8 % 127).collect();
     let blob = AnyBlob::from_vec(shape, DType::F32, bytes).expect("whole elements");
     let halves = blob_ops::split(&blob, 1, &[500, 524]).expect("parts");
     let turned = blob_ops::transpose(&blob, 0, 1).expect("turned");
@@ -98,9 +92,7 @@ fn operations_go_on_alone_with_the_same_bits() {
     }
     let mut asked = Command::new(std::env::current_exe().expect("a running test has a file"));
     asked.args(["--exact", "scarce::answers_where_it_is_asked"]);
-    asked
-        .args(["--nocapture", "--test-threads=1"])
-        .env(ASKED, "1");
+    asked.args(["--nocapture", "--test-threads=1"]).env(ASKED, "1");
     let ran = ran(scarce(&asked), b"");
     let want = format!("another thread: false, {}", results());
     assert!(ran.out.lines().any(|line| line == want), "{want}, {ran:?}");
@@ -122,20 +114,13 @@ fn the_tool_goes_on_alone() {
         let (stats, want) = (alone(&["stats", file]), blob(&["stats", file]));
         assert_eq!((stats.code, &stats.err), (Some(0), &want.err), "{stats:?}");
         assert_eq!(stats.out, want.out, "{file}");
-        let [one, many] =
-            ["one", "many"].map(|name| folder.path().join(format!("{index}-{name}.npz")));
+        let [one, many] = ["one", "many"].map(|name| folder.path().join(format!("{index}-{name}.npz")));
         let [one, many] = [&one, &many].map(|path| path.to_str().expect("UTF-8"));
         let converted = alone(&["convert", file, "-o", one]);
         assert_eq!(converted.code, Some(0), "{converted:?}");
         assert_eq!(blob(&["convert", file, "-o", many]).code, Some(0));
         assert_eq!(alone(&["verify", one, "--against", file]).code, Some(0));
-        assert!(
-            fs::read(one).expect("written") == fs::read(many).expect("written"),
-            "{file}"
-        );
+        assert!(fs::read(one).expect("written") == fs::read(many).expect("written"), "{file}");
     }
-    report(&format!(
-        "scarce threads: stats, convert and verify of {} files",
-        files.len()
-    ));
+    report(&format!("scarce threads: stats, convert and verify of {} files", files.len()));
 }

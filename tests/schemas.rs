@@ -16,10 +16,7 @@ use crate::support::{blob, tool};
 fn schemas() -> &'static HashMap<String, Value> {
     static SCHEMAS: OnceLock<HashMap<String, Value>> = OnceLock::new();
     SCHEMAS.get_or_init(|| {
-        let ran = std::process::Command::new(tool())
-            .args(["schemas", "--json"])
-            .output()
-            .expect("the tool runs");
+        let ran = std::process::Command::new(tool()).args(["schemas", "--json"]).output().expect("the tool runs");
         let text = String::from_utf8(ran.stdout).expect("schemas are UTF-8");
         let schema = |line: &str| {
             let schema: Value = serde_json::from_str(line).expect("a schema is JSON");
@@ -33,9 +30,7 @@ fn schemas() -> &'static HashMap<String, Value> {
 /// Fails where a line of the tool is not what its schema says.
 pub(crate) fn check(line: &Value) {
     let name = line["schema"].as_str().unwrap_or_default();
-    let schema = schemas()
-        .get(name)
-        .unwrap_or_else(|| panic!("no schema is called {name:?}: {line}"));
+    let schema = schemas().get(name).unwrap_or_else(|| panic!("no schema is called {name:?}: {line}"));
     if let Err(why) = fits(line, schema, "$") {
         panic!("{name}: {why} in {line}");
     }
@@ -131,10 +126,7 @@ fn the_written_schemas_are_those_of_the_tool() {
         fs::write(&path, &printed.out).expect("docs/json.md can be written");
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == printed.out,
-        "docs/json.md is stale: run with BLOB_WRITE_DOCS=1"
-    );
+    assert!(written == printed.out, "docs/json.md is stale: run with BLOB_WRITE_DOCS=1");
 }
 
 #[test]

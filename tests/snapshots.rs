@@ -10,55 +10,15 @@ use crate::support::{command, on_terminal, ran, report};
 
 /// A file of snapshots for each, with the arguments whose output it shows.
 const SHOWN: &[(&str, &[&str])] = &[
-    (
-        "info",
-        &[
-            "info caffe/net/v1.caffemodel other/mxnet2_row_sparse.npz",
-            "caffe/net/f32_v2.caffemodel",
-        ],
-    ),
-    (
-        "ls",
-        &[
-            "ls caffe/net/f32_v2.caffemodel",
-            "ls other/zw.safetensors",
-            "ls other/escape-collision.safetensors",
-        ],
-    ),
-    (
-        "ls-long",
-        &[
-            "ls -l caffe/net/f32_v2.caffemodel",
-            "ls -l other/mxnet2_row_sparse.npz",
-        ],
-    ),
+    ("info", &["info caffe/net/v1.caffemodel other/mxnet2_row_sparse.npz", "caffe/net/f32_v2.caffemodel"]),
+    ("ls", &["ls caffe/net/f32_v2.caffemodel", "ls other/zw.safetensors", "ls other/escape-collision.safetensors"]),
+    ("ls-long", &["ls -l caffe/net/f32_v2.caffemodel", "ls -l other/mxnet2_row_sparse.npz"]),
     ("ls-tree", &["ls --tree caffe/net/f32_v2.caffemodel"]),
-    (
-        "stats",
-        &[
-            "stats caffe/net/f32_v2.caffemodel",
-            "stats caffe/net/v1.caffemodel conv1/0 --per-channel 0",
-        ],
-    ),
+    ("stats", &["stats caffe/net/f32_v2.caffemodel", "stats caffe/net/v1.caffemodel conv1/0 --per-channel 0"]),
     ("stats-hist", &["stats --hist caffe/net/f32_v2.caffemodel"]),
-    (
-        "show",
-        &[
-            "show caffe/net/v1.caffemodel ip/0 --slice 0,0,:3",
-            "show caffe/blobproto/f32_special.binaryproto",
-        ],
-    ),
-    (
-        "verify",
-        &[
-            "verify caffe/net/v1.caffemodel",
-            "verify caffe/net/truncated.caffemodel",
-        ],
-    ),
-    (
-        "convert",
-        &["convert -n caffe/net/v1.caffemodel -o x.safetensors"],
-    ),
+    ("show", &["show caffe/net/v1.caffemodel ip/0 --slice 0,0,:3", "show caffe/blobproto/f32_special.binaryproto"]),
+    ("verify", &["verify caffe/net/v1.caffemodel", "verify caffe/net/truncated.caffemodel"]),
+    ("convert", &["convert -n caffe/net/v1.caffemodel -o x.safetensors"]),
     ("formats", &["formats"]),
     (
         "errors",
@@ -100,22 +60,16 @@ fn snapshot(lines: &[&str]) -> Option<String> {
     let mut text = String::new();
     for line in lines {
         let mut shown = Vec::new();
-        for (title, columns, flags) in [
-            ("60 columns", 60, ""),
-            ("80", 80, ""),
-            ("120", 120, ""),
-            ("80 with --ascii", 80, " --ascii"),
-        ] {
+        for (title, columns, flags) in
+            [("60 columns", 60, ""), ("80", 80, ""), ("120", 120, ""), ("80 with --ascii", 80, " --ascii")]
+        {
             let out = on_terminal(columns, &format!("{line}{flags}"), &[("NO_COLOR", "1")])?;
             shown.push((title, masked(&out)));
         }
         let mut piped = command(&line.split(' ').collect::<Vec<_>>());
         piped.env("NO_COLOR", "1");
         let piped = ran(piped, b"");
-        shown.push((
-            "a pipe",
-            format!("{}{}", masked(&piped.out), masked(&piped.err)),
-        ));
+        shown.push(("a pipe", format!("{}{}", masked(&piped.out), masked(&piped.err))));
         for alike in shown.chunk_by(|a, b| a.1 == b.1) {
             let titles: Vec<&str> = alike.iter().map(|(title, _)| *title).collect();
             text += &format!("$ blob {line}   # {}\n{}\n", titles.join(", "), alike[0].1);
@@ -149,19 +103,13 @@ fn the_tool_looks_as_it_did() {
     }
     match write {
         true => println!("{differences}"),
-        false => assert!(
-            differences.is_empty(),
-            "BLOB_SNAPSHOTS=write writes them anew:\n{differences}"
-        ),
+        false => assert!(differences.is_empty(), "BLOB_SNAPSHOTS=write writes them anew:\n{differences}"),
     }
 }
 
 #[test]
 fn only_durations_are_masked() {
     let line = "4 tensors, 1.45 KiB  (read 1.64 KiB of 1.64 KiB in 0.3 ms)";
-    assert_eq!(
-        masked(line),
-        "4 tensors, 1.45 KiB  (read 1.64 KiB of 1.64 KiB in TIME)\n"
-    );
+    assert_eq!(masked(line), "4 tensors, 1.45 KiB  (read 1.64 KiB of 1.64 KiB in TIME)\n");
     assert_eq!(masked("0.4 ms)\n"), "TIME)\n");
 }

@@ -8,9 +8,7 @@ use std::sync::OnceLock;
 
 /// A file or folder under `tests/data`.
 pub(crate) fn data(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("data")
-        .join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(path)
 }
 
 /// A file or folder of the data that stay outside the repository (`caffe/real`, …), where they are at hand.
@@ -25,14 +23,7 @@ pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> 
     let mut found: Vec<PathBuf> = listing
         .map(|entry| entry.expect("a folder can be listed").path())
         .filter(|path| path.is_file())
-        .filter(|path| {
-            take(
-                &path
-                    .file_name()
-                    .expect("a file has a name")
-                    .to_string_lossy(),
-            )
-        })
+        .filter(|path| take(&path.file_name().expect("a file has a name").to_string_lossy()))
         .collect();
     found.sort();
     found
@@ -43,11 +34,7 @@ pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> 
 pub(crate) fn report(line: &str) {
     println!("{line}");
     if let Some(path) = std::env::var_os("BLOB_TEST_REPORT") {
-        let mut file = fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the report can be written");
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(path).expect("the report can be written");
         writeln!(file, "{line}").expect("the report can be written");
     }
 }
@@ -87,23 +74,15 @@ pub(crate) fn tool() -> &'static Path {
     TOOL.get_or_init(|| {
         // `<target>/<profile>/deps/it-…`
         let tests = std::env::current_exe().expect("a running test has a file");
-        let profile = tests
-            .parent()
-            .and_then(Path::parent)
-            .expect("tests lie in deps");
+        let profile = tests.parent().and_then(Path::parent).expect("tests lie in deps");
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "-q", "-p", "blob-cli", "--bin", "blob"]);
         if profile.ends_with("release") {
             cargo.arg("--release");
         }
-        cargo
-            .arg("--target-dir")
-            .arg(profile.parent().expect("a profile lies in a target"));
+        cargo.arg("--target-dir").arg(profile.parent().expect("a profile lies in a target"));
         let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).status();
-        assert!(
-            built.expect("cargo runs").success(),
-            "the tool cannot be built"
-        );
+        assert!(built.expect("cargo runs").success(), "the tool cannot be built");
         profile.join(format!("blob{}", std::env::consts::EXE_SUFFIX))
     })
 }
@@ -112,15 +91,7 @@ pub(crate) fn tool() -> &'static Path {
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(tool());
     command.args(args).current_dir(data(""));
-    for name in [
-        "CI",
-        "NO_COLOR",
-        "CLICOLOR",
-        "CLICOLOR_FORCE",
-        "COLUMNS",
-        "LANG",
-        "LC_CTYPE",
-    ] {
+    for name in ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LANG", "LC_CTYPE"] {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C.UTF-8");
@@ -138,11 +109,7 @@ pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
 }
 
 /// What the tool prints on a terminal of so many columns, which `script` provides; without `script` there is none.
-pub(crate) fn on_terminal(
-    columns: usize,
-    args: &str,
-    environment: &[(&str, &str)],
-) -> Option<String> {
+pub(crate) fn on_terminal(columns: usize, args: &str, environment: &[(&str, &str)]) -> Option<String> {
     on_terminal_after(":", columns, args, environment)
 }
 
@@ -155,19 +122,10 @@ pub(crate) fn on_terminal_after(
 ) -> Option<String> {
     let mut script = Command::new("script");
     // The shell sets COLUMNS itself when it has run `stty`.
-    let set: Vec<String> = environment
-        .iter()
-        .map(|(name, value)| format!("{name}='{value}'"))
-        .collect();
-    let line = format!(
-        "{first}; stty cols {columns} rows 50; exec env {} '{}' {args}",
-        set.join(" "),
-        tool().display()
-    );
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .current_dir(data(""))
-        .stdin(Stdio::null());
+    let set: Vec<String> = environment.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+    let line =
+        format!("{first}; stty cols {columns} rows 50; exec env {} '{}' {args}", set.join(" "), tool().display());
+    script.args(["-qec", &line, "/dev/null"]).current_dir(data("")).stdin(Stdio::null());
     script
         .env("LC_ALL", "C.UTF-8")
         .env("TERM", "xterm")
@@ -176,19 +134,12 @@ pub(crate) fn on_terminal_after(
         .env_remove("NO_COLOR")
         .env_remove("COLUMNS");
     let output = script.output().ok()?;
-    Some(
-        String::from_utf8(output.stdout)
-            .expect("output is UTF-8")
-            .replace('\r', ""),
-    )
+    Some(String::from_utf8(output.stdout).expect("output is UTF-8").replace('\r', ""))
 }
 
 /// Runs any command to its end. It must not panic.
 pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
-    let piped = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the command starts");
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let output = std::thread::scope(|scope| {
@@ -197,11 +148,7 @@ pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
         child.wait_with_output().expect("the command ends")
     });
     let text = |bytes| String::from_utf8(bytes).expect("output is UTF-8");
-    let ran = Ran {
-        code: output.status.code(),
-        out: text(output.stdout),
-        err: text(output.stderr),
-    };
+    let ran = Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
     assert!(!ran.err.contains("panicked"), "{ran:?}");
     ran
 }

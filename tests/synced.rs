@@ -102,19 +102,10 @@ struct Row {
     bytes: [Option<u8>; 2],
 }
 
-const HEADS: [&str; 5] = [
-    "UNINITIALIZED",
-    "HEAD_AT_CPU",
-    "HEAD_AT_GPU",
-    "SYNCED",
-    "(destroyed)",
-];
+const HEADS: [&str; 5] = ["UNINITIALIZED", "HEAD_AT_CPU", "HEAD_AT_GPU", "SYNCED", "(destroyed)"];
 
 fn head_name(cell: &str) -> &'static str {
-    HEADS
-        .into_iter()
-        .find(|head| *head == cell)
-        .expect("a head")
+    HEADS.into_iter().find(|head| *head == cell).expect("a head")
 }
 
 fn read(file: &str) -> Vec<Row> {
@@ -123,10 +114,7 @@ fn read(file: &str) -> Vec<Row> {
 }
 
 fn row_of(file: &str, row: &[String]) -> Row {
-    let n: Vec<u64> = row[5..15]
-        .iter()
-        .map(|cell| cell.parse().expect("a count"))
-        .collect();
+    let n: Vec<u64> = row[5..15].iter().map(|cell| cell.parse().expect("a count")).collect();
     let costs = Costs {
         host_blocks: n[0] + n[1],
         device_blocks: n[2],
@@ -143,11 +131,7 @@ fn row_of(file: &str, row: &[String]) -> Row {
         state: row[1].clone(),
         before: head_name(&row[2]),
         op: row[3].clone(),
-        caffe: Outcome {
-            head: head_name(&row[4]),
-            costs,
-            error: (row[19] != "-").then_some("DIE"),
-        },
+        caffe: Outcome { head: head_name(&row[4]), costs, error: (row[19] != "-").then_some("DIE") },
         bytes: [row[17].parse().ok(), row[18].parse().ok()],
     }
 }
@@ -163,20 +147,14 @@ impl Row {
 
     fn unchanged(&self, error: Option<&'static str>) -> Outcome {
         let costs = Costs::default();
-        Outcome {
-            head: self.before,
-            costs,
-            error,
-        }
+        Outcome { head: self.before, costs, error }
     }
 
     /// What we do, and why where it is not what Caffe does.
     fn ours(&self) -> (Outcome, Option<Why>) {
         let different = |outcome, why| (outcome, Some(why));
         match self.op.as_str() {
-            "set_cpu_data(NULL)" | "set_gpu_data(NULL)" => {
-                different(self.unchanged(Some("WrongLength")), Why::NoNull)
-            }
+            "set_cpu_data(NULL)" | "set_gpu_data(NULL)" => different(self.unchanged(Some("WrongLength")), Why::NoNull),
             "cpu_data when malloc fails" if self.died() => {
                 different(self.unchanged(Some("OutOfMemory")), Why::OutOfMemory)
             }
@@ -184,9 +162,7 @@ impl Row {
                 different(self.unchanged(Some("DeviceOutOfMemory")), Why::OutOfMemory)
             }
             "async_gpu_push" if self.died() => different(self.pushed(), Why::PushFromAnywhere),
-            "cpu_data on another device" if self.died() => {
-                different(self.read_on_host(), Why::HostHasNoDevice)
-            }
+            "cpu_data on another device" if self.died() => different(self.read_on_host(), Why::HostHasNoDevice),
             "mutable_gpu_data on another device" => match self.written_on_another_device() {
                 outcome if outcome == self.caffe => (outcome, None),
                 outcome => different(outcome, Why::EachDeviceItsCopy),
@@ -202,8 +178,7 @@ impl Row {
 
     /// Whether the state was made by an upload that nobody has waited for.
     fn is_uploaded(&self) -> bool {
-        ["SYNCED from CPU", "async pushed", "GPU with stale CPU copy"]
-            .contains(&self.state.as_str())
+        ["SYNCED from CPU", "async pushed", "GPU with stale CPU copy"].contains(&self.state.as_str())
     }
 
     fn pushed(&self) -> Outcome {
@@ -250,12 +225,7 @@ fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
     let error = error.as_ref().map(rig::error_name);
     let (head, costs) = (rig.head(), rig.costs());
     let (expected, why) = row.ours();
-    assert_eq!(
-        Outcome { head, costs, error },
-        expected,
-        "{} ({why:?})",
-        row.at
-    );
+    assert_eq!(Outcome { head, costs, error }, expected, "{} ({why:?})", row.at);
     let bus = costs.uploads + costs.downloads;
     let caffes = row.caffe.costs.uploads + row.caffe.costs.downloads;
     assert!(row.died() || bus <= caffes, "{}: more transfers", row.at);
@@ -270,11 +240,7 @@ fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
 /// The memory's counters and its events tell the same.
 fn check_counters(row: &Row, rig: &mut Rig, before: [u64; 4]) {
     let after = Costs::from_stats(&rig.memory().stats());
-    let counted: Vec<u64> = after
-        .iter()
-        .zip(before)
-        .map(|(after, before)| after - before)
-        .collect();
+    let counted: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     assert_eq!(counted, rig.costs().as_stats(), "{}", row.at);
 }
 
@@ -294,20 +260,10 @@ fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
         }
     }
     let bus = |costs: Costs| (costs.uploads, costs.downloads, costs.other_copies);
-    assert_eq!(
-        bus(rig.costs()),
-        bus(costs),
-        "{}: reading moved bytes",
-        row.at
-    );
+    assert_eq!(bus(rig.costs()), bus(costs), "{}: reading moved bytes", row.at);
     if why == Some(Why::FreedWhenRead) {
         rig.memory().shrink();
-        assert_eq!(
-            rig.costs().host_frees,
-            row.caffe.costs.host_frees,
-            "{}",
-            row.at
-        );
+        assert_eq!(rig.costs().host_frees, row.caffe.costs.host_frees, "{}", row.at);
     }
 }
 

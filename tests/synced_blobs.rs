@@ -62,12 +62,7 @@ fn row_of(row: &[String]) -> Row {
         data: head(&row[1]),
         diff: head(&row[2]),
         op: row[3].clone(),
-        caffe: Outcome {
-            data: head(&row[4]),
-            diff: head(&row[5]),
-            costs,
-            other: row[10].strip_prefix("c=").map(head),
-        },
+        caffe: Outcome { data: head(&row[4]), diff: head(&row[5]), costs, other: row[10].strip_prefix("c=").map(head) },
         result: row[10].clone(),
     }
 }
@@ -93,12 +88,7 @@ impl Row {
     fn unchanged(&self) -> Outcome {
         let (data, diff) = (self.data, self.diff);
         let (costs, other) = ([0; 4], None);
-        Outcome {
-            data,
-            diff,
-            costs,
-            other,
-        }
+        Outcome { data, diff, costs, other }
     }
 
     /// To an untouched blob, from a part whose head is this.
@@ -177,12 +167,8 @@ fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> 
             let element = b.data_at(&[1]).expect("an element");
             assert_eq!(format!("{element:.6}"), row.result, "{}", row.at);
         }
-        "Reshape bigger" => b
-            .reshape(Shape::new([7]).expect("a shape"))
-            .expect("a shape"),
-        "Reshape smaller" => b
-            .reshape(Shape::new([2]).expect("a shape"))
-            .expect("a shape"),
+        "Reshape bigger" => b.reshape(Shape::new([7]).expect("a shape")).expect("a shape"),
+        "Reshape smaller" => b.reshape(Shape::new([2]).expect("a shape")).expect("a shape"),
         _ => return None,
     }
     Some(other)
@@ -202,19 +188,10 @@ fn check(row: &Row, mode: Mode) -> Option<Option<Why>> {
     let costs = std::array::from_fn(|i| after[i] - before[i]);
     let (data, diff) = heads(&b);
     let (expected, why) = row.ours();
-    let outcome = Outcome {
-        data,
-        diff,
-        costs,
-        other,
-    };
+    let outcome = Outcome { data, diff, costs, other };
     assert_eq!(outcome, expected, "{} ({why:?})", row.at);
     let bus = |costs: [u64; 4]| costs[1] + costs[2];
-    assert!(
-        bus(costs) <= bus(row.caffe.costs),
-        "{}: more transfers",
-        row.at
-    );
+    assert!(bus(costs) <= bus(row.caffe.costs), "{}: more transfers", row.at);
     check_elements(row, &b, &c);
     assert_eq!(device.misuses(), [""; 0], "{}", row.at);
     Some(why)
@@ -262,11 +239,7 @@ fn every_operation_on_blobs_costs_what_it_costs_caffe_or_less() {
         "caffe blobs on a device: {} rows, {equal} equal, {different} better by design: {reasons:?}, {elsewhere} of other crates",
         table.len()
     ));
-    let expected = [
-        (Why::WhereTheBytesAre, 33),
-        (Why::OntoItself, 19),
-        (Why::Untouched, 11),
-    ];
+    let expected = [(Why::WhereTheBytesAre, 33), (Why::OntoItself, 19), (Why::Untouched, 11)];
     assert_eq!((equal, elsewhere), (117, 236));
     assert_eq!(reasons, BTreeMap::from(expected));
 }

@@ -33,10 +33,7 @@ fn upstream_init_window_blob() {
     let blob = counting(&[5, 3, 2]);
     let before = blob.data_memory().stats();
     let whole = blob.make_window(5).unwrap();
-    assert_eq!(
-        whole.data::<f32>().unwrap().as_ptr(),
-        blob.data::<f32>().unwrap().as_ptr()
-    );
+    assert_eq!(whole.data::<f32>().unwrap().as_ptr(), blob.data::<f32>().unwrap().as_ptr());
     assert_eq!(*whole.data::<f32>().unwrap(), *blob.data::<f32>().unwrap());
     let mut window = blob.make_window(1).unwrap();
     for step in 0..5 {
@@ -46,10 +43,7 @@ fn upstream_init_window_blob() {
         assert_eq!(*data, all[step * 6..][..6]);
     }
     let after = blob.data_memory().stats();
-    assert_eq!(
-        (after.allocations(), after.host_copies()),
-        (before.allocations(), before.host_copies())
-    );
+    assert_eq!((after.allocations(), after.host_copies()), (before.allocations(), before.host_copies()));
     assert!(!blob.has_diff() && !window.owner().has_diff());
 }
 
@@ -59,10 +53,7 @@ fn upstream_buffer_test() {
     let mut written = counting(&[3, 4]);
     written.write::<f32>(0..12).unwrap().fill(0.0);
     let cleared = AnyBlob::new(shape(&[3, 4]), DType::F32).unwrap();
-    assert_eq!(
-        *written.data::<f32>().unwrap(),
-        *cleared.data::<f32>().unwrap()
-    );
+    assert_eq!(*written.data::<f32>().unwrap(), *cleared.data::<f32>().unwrap());
 }
 
 /// `DnnCtcTest` and every recurrent layer: step t − 1 is read while step t is written, on either side.
@@ -78,9 +69,7 @@ fn a_step_is_read_while_the_next_is_written() {
             step.shift(1).unwrap();
             advance(&last, &mut step, queue.as_ref());
         }
-        let expected: Vec<f32> = (0..6)
-            .flat_map(|t| [1.0 + t as f32, 5.0 + t as f32])
-            .collect();
+        let expected: Vec<f32> = (0..6).flat_map(|t| [1.0 + t as f32, 5.0 + t as f32]).collect();
         assert_eq!(*blob.data::<f32>().unwrap(), expected[..]);
     }
 }
@@ -88,23 +77,15 @@ fn a_step_is_read_while_the_next_is_written() {
 /// Writes the last step plus one, with both borrowed at once.
 fn advance(last: &Window, step: &mut Window, queue: Option<&Arc<dyn Queue>>) {
     let Some(queue) = queue else {
-        let (from, mut to) = (
-            last.data::<f32>().unwrap(),
-            step.data_overwrite::<f32>().unwrap(),
-        );
-        to.iter_mut()
-            .zip(&*from)
-            .for_each(|(to, from)| *to = from + 1.0);
+        let (from, mut to) = (last.data::<f32>().unwrap(), step.data_overwrite::<f32>().unwrap());
+        to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from + 1.0);
         return;
     };
     let from = last.data_device(queue).unwrap();
     let mut to = step.data_device_overwrite(queue).unwrap();
     loopback::launch(&**queue, [from.arg(), to.arg_mut()], |args| {
         let (from, to) = args.split_at_mut(1);
-        let cells = to[0]
-            .bytes_mut()
-            .chunks_mut(4)
-            .zip(from[0].bytes().chunks(4));
+        let cells = to[0].bytes_mut().chunks_mut(4).zip(from[0].bytes().chunks(4));
         for (to, from) in cells {
             let value = f32::from_ne_bytes(from.try_into().unwrap()) + 1.0;
             to.copy_from_slice(&value.to_ne_bytes());
@@ -126,10 +107,7 @@ fn windows_that_overlap_conflict_and_others_do_not() {
             assert!(b.data::<i64>().is_ok());
             // The diff is another memory.
             assert!(b.diff_mut::<i64>().is_ok());
-            let conflict = matches!(
-                b.data_mut::<i64>(),
-                Err(Error::Memory(synced_mem::Error::Conflict { .. }))
-            );
+            let conflict = matches!(b.data_mut::<i64>(), Err(Error::Memory(synced_mem::Error::Conflict { .. })));
             assert_eq!(conflict, overlap, "{pos_a} {pos_b}");
         }
         let _writing = a.data_mut::<i64>().unwrap();
@@ -152,10 +130,7 @@ fn a_window_in_a_window_moves_along_at_any_depth() {
         chain[0].shift(by).unwrap();
         let innermost = chain.last().unwrap();
         assert_eq!(innermost.owner_pos(), chain[0].pos() + inside);
-        assert_eq!(
-            innermost.data::<f32>().unwrap()[0] as usize,
-            innermost.owner_pos()
-        );
+        assert_eq!(innermost.data::<f32>().unwrap()[0] as usize, innermost.owner_pos());
     }
     // What moves in the middle moves what lies in it, and nothing around it.
     let before = chain[9].owner_pos();
@@ -202,39 +177,23 @@ fn positions_out_of_range_are_errors_that_name_them_and_move_nothing() {
     ];
     for (result, from, to) in cases {
         match result {
-            Err(Error::StepsOutOfRange {
-                start, end, extent, ..
-            }) => {
+            Err(Error::StepsOutOfRange { start, end, extent, .. }) => {
                 assert_eq!((start, end, extent), (from, to, 5));
             }
             other => panic!("{from}..{to}: {other:?}"),
         }
     }
     let message = window.shift(-4).unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "steps -1..1 of the outermost axis out of range; there are 5"
-    );
+    assert_eq!(message, "steps -1..1 of the outermost axis out of range; there are 5");
     assert_eq!((window.pos(), window.owner_pos()), (3, 3));
     let inner = window.make_window(3).unwrap_err();
-    assert!(matches!(
-        inner,
-        Error::StepsOutOfRange {
-            start: 0,
-            end: 3,
-            extent: 2,
-            ..
-        }
-    ));
+    assert!(matches!(inner, Error::StepsOutOfRange { start: 0, end: 3, extent: 2, .. }));
 }
 
 #[test]
 fn scalars_have_no_windows_and_empty_blobs_have_ordinary_ones() {
     let mut scalar = counting(&[]);
-    assert!(matches!(
-        scalar.window(0..1),
-        Err(Error::AxisOutOfRange { .. })
-    ));
+    assert!(matches!(scalar.window(0..1), Err(Error::AxisOutOfRange { .. })));
     assert!(scalar.window_mut(0..0).is_err() && scalar.windows(1).is_err());
     assert!(scalar.make_window(1).is_err());
     for dims in [&[0][..], &[0, 3], &[4, 0], &[3, 2]] {
@@ -250,14 +209,7 @@ fn scalars_have_no_windows_and_empty_blobs_have_ordinary_ones() {
     }
     let queue = queue(Mode::Deferred);
     let empty = counting(&[4, 0]);
-    assert!(
-        empty
-            .window(1..3)
-            .unwrap()
-            .data_device(&queue)
-            .unwrap()
-            .is_empty()
-    );
+    assert!(empty.window(1..3).unwrap().data_device(&queue).unwrap().is_empty());
 }
 
 #[test]
@@ -288,14 +240,8 @@ fn a_window_over_a_shrunk_blob_sees_its_steps_only() {
 #[test]
 fn copies_between_windows_need_the_same_shape_and_dtype() {
     let (source, mut target) = (counting(&[4, 3]), counting(&[5, 3]));
-    target
-        .window_mut(2..4)
-        .unwrap()
-        .copy_from(source.window(0..2).unwrap(), Parts::Data)
-        .unwrap();
-    let expected = [
-        0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5., 12., 13., 14.,
-    ];
+    target.window_mut(2..4).unwrap().copy_from(source.window(0..2).unwrap(), Parts::Data).unwrap();
+    let expected = [0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5., 12., 13., 14.];
     assert_eq!(*target.data::<f32>().unwrap(), expected);
     assert!(!target.has_diff());
     let mut window = target.window_mut(0..2).unwrap();
@@ -306,12 +252,7 @@ fn copies_between_windows_need_the_same_shape_and_dtype() {
     assert!(matches!(other, Err(Error::WrongDType { .. })));
     let mut source = source;
     source.diff_mut::<f32>().unwrap().fill(8.0);
-    window
-        .copy_from(source.window(2..4).unwrap(), Parts::Diff)
-        .unwrap();
-    assert_eq!(
-        *target.diff::<f32>().unwrap(),
-        [[8.0; 6].as_slice(), &[0.0; 9]].concat()
-    );
+    window.copy_from(source.window(2..4).unwrap(), Parts::Diff).unwrap();
+    assert_eq!(*target.diff::<f32>().unwrap(), [[8.0; 6].as_slice(), &[0.0; 9]].concat());
     assert_eq!(target.data::<f32>().unwrap()[..6], expected[..6]);
 }

@@ -25,12 +25,7 @@ pub(crate) struct Tensor {
 
 impl Tensor {
     pub(crate) fn new(name: &str, dtype: DType, dims: &[usize], bytes: &[u8]) -> Self {
-        Self {
-            name: name.to_owned(),
-            dtype,
-            dims: dims.to_vec(),
-            bytes: bytes.to_vec(),
-        }
+        Self { name: name.to_owned(), dtype, dims: dims.to_vec(), bytes: bytes.to_vec() }
     }
 
     fn blob(&self) -> AnyBlob {
@@ -44,30 +39,14 @@ fn tensor() -> impl Strategy<Value = Tensor> {
     let dims = vec(select(vec![0usize, 1, 2, 3, 5, 8]), 0..4);
     (select(DType::ALL.to_vec()), dims).prop_flat_map(|(dtype, dims)| {
         let len = dims.iter().product::<usize>() * dtype.size();
-        let byte = if dtype == DType::Bool {
-            0..=1u8
-        } else {
-            0..=255
-        };
+        let byte = if dtype == DType::Bool { 0..=1u8 } else { 0..=255 };
         vec(byte, len).prop_map(move |bytes| Tensor::new("@0", dtype, &dims, &bytes))
     })
 }
 
 /// Some tensors with names of all kinds, each once.
 pub(crate) fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
-    let odd = [
-        "",
-        ".",
-        "..",
-        "../x",
-        "/x",
-        "a\\b",
-        "C:\\x",
-        "\u{0}",
-        "\"quoted\"\n",
-        "aux",
-        "%41",
-    ];
+    let odd = ["", ".", "..", "../x", "/x", "a\\b", "C:\\x", "\u{0}", "\"quoted\"\n", "aux", "%41"];
     let name = prop_oneof![
         "[a-z]{1,6}(/[0-9])?",
         "(arg|aux):[a-z]{1,4}\\.[a-zA-Z]{1,4}",
@@ -84,11 +63,7 @@ pub(crate) fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
 }
 
 /// Writes to a file and returns its bytes.
-pub(crate) fn written(
-    format: Format,
-    tensors: &[Tensor],
-    metadata: &[(String, String)],
-) -> Vec<u8> {
+pub(crate) fn written(format: Format, tensors: &[Tensor], metadata: &[(String, String)]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     write(&path, format, tensors, metadata);
@@ -103,11 +78,7 @@ fn write(path: &Path, format: Format, tensors: &[Tensor], metadata: &[(String, S
 }
 
 /// Whether an open file holds exactly these, as they are; bf16 as `bf16` says.
-pub(crate) fn check_identity(
-    file: &Checkpoint,
-    tensors: &[Tensor],
-    bf16: DType,
-) -> Result<(), TestCaseError> {
+pub(crate) fn check_identity(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -> Result<(), TestCaseError> {
     for entry in file.entries() {
         prop_assert!(entry.is_plain() && entry.warnings().next().is_none());
     }
@@ -115,21 +86,13 @@ pub(crate) fn check_identity(
 }
 
 /// Whether an open file holds exactly these, in whatever way.
-pub(crate) fn check_values(
-    file: &Checkpoint,
-    tensors: &[Tensor],
-    bf16: DType,
-) -> Result<(), TestCaseError> {
+pub(crate) fn check_values(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -> Result<(), TestCaseError> {
     prop_assert_eq!(file.entries().len(), tensors.len());
     prop_assert!(file.warnings().is_empty(), "{:?}", file.warnings());
     for tensor in tensors {
         let entry = file.entries().iter().find(|e| e.name() == tensor.name);
         let entry = entry.ok_or_else(|| TestCaseError::fail(format!("no {:?}", tensor.name)))?;
-        let dtype = if tensor.dtype == DType::BF16 {
-            bf16
-        } else {
-            tensor.dtype
-        };
+        let dtype = if tensor.dtype == DType::BF16 { bf16 } else { tensor.dtype };
         prop_assert_eq!(entry.dtype(), Some(dtype));
         prop_assert_eq!(entry.shape().dims(), &tensor.dims[..]);
         prop_assert_eq!(&*file.view(entry).unwrap(), &tensor.bytes[..]);
@@ -237,10 +200,7 @@ fn spec(name: &str, dtype: DType, dims: &[usize]) -> TensorSpec {
 }
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    pairs
-        .iter()
-        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-        .collect()
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
 }
 
 #[test]
@@ -256,15 +216,8 @@ fn safetensors_are_laid_out_by_element_size_without_holes() {
     let layout = Layout::safetensors(&specs, &[]).unwrap();
     let start = layout.places()[2].offset();
     assert_eq!(start % 64, 0);
-    let places: Vec<(u64, u64)> = layout
-        .places()
-        .iter()
-        .map(|p| (p.offset() - start, p.len()))
-        .collect();
-    assert_eq!(
-        places,
-        [(38, 3), (24, 4), (0, 16), (28, 10), (16, 8), (24, 0)]
-    );
+    let places: Vec<(u64, u64)> = layout.places().iter().map(|p| (p.offset() - start, p.len())).collect();
+    assert_eq!(places, [(38, 3), (24, 4), (0, 16), (28, 10), (16, 8), (24, 0)]);
     assert_eq!(layout.len(), start + 41);
     assert!(!layout.wants_crc());
     let frame = layout.frame(&[], &[]).unwrap();
@@ -276,21 +229,13 @@ fn safetensors_are_laid_out_by_element_size_without_holes() {
 fn a_frame_takes_the_length_that_was_planned() {
     let specs = [spec("a", DType::U8, &[1])];
     let planned = pairs(&[("blob.receipt", "0000")]);
-    for (layout, crcs) in [
-        (Layout::safetensors(&specs, &planned).unwrap(), &[][..]),
-        (Layout::npz(&specs, &planned).unwrap(), &[0]),
-    ] {
-        assert!(
-            layout
-                .frame(&pairs(&[("blob.receipt", "12ab")]), crcs)
-                .is_ok()
-        );
-        for other in [
-            &[("blob.receipt", "12abc")][..],
-            &[("other", "12ab")],
-            &[],
-            &[("blob.receipt", "0000"), ("x", "")],
-        ] {
+    for (layout, crcs) in
+        [(Layout::safetensors(&specs, &planned).unwrap(), &[][..]), (Layout::npz(&specs, &planned).unwrap(), &[0])]
+    {
+        assert!(layout.frame(&pairs(&[("blob.receipt", "12ab")]), crcs).is_ok());
+        for other in
+            [&[("blob.receipt", "12abc")][..], &[("other", "12ab")], &[], &[("blob.receipt", "0000"), ("x", "")]]
+        {
             let refused = layout.frame(&pairs(other), crcs).unwrap_err();
             assert!(matches!(refused, Error::Request { .. }), "{refused}");
         }
@@ -344,10 +289,7 @@ fn through_a_pipe_come_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
     for format in [Format::Safetensors, Format::Npz] {
         let pipe = folder.path().join(format.name());
-        let made = std::process::Command::new("mkfifo")
-            .arg(&pipe)
-            .status()
-            .unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
         let reader = std::thread::spawn({
             let pipe = pipe.clone();

@@ -8,18 +8,7 @@ const A: [usize; 7] = [8, 8, 8, 16, 16, 8, 64];
 const B: [usize; 7] = [4, 16, 4, 64, 64, 16, 4];
 
 /// The axes that are transposed in both.
-const PAIRS: [(usize, usize); 10] = [
-    (5, 6),
-    (4, 6),
-    (3, 6),
-    (0, 6),
-    (1, 6),
-    (3, 4),
-    (0, 1),
-    (2, 3),
-    (0, 5),
-    (1, 4),
-];
+const PAIRS: [(usize, usize); 10] = [(5, 6), (4, 6), (3, 6), (0, 6), (1, 6), (3, 4), (0, 1), (2, 3), (0, 5), (1, 4)];
 
 /// What is done to a tensor `x`. Element-wise operations write into `y`, which begins as a copy of `x`.
 #[derive(Clone, Debug)]
@@ -57,12 +46,7 @@ pub(crate) struct Case {
 impl Case {
     fn new(name: impl Into<String>, op: Op, dims: &[usize], bar: Option<f64>) -> Self {
         let (name, dims) = (name.into(), dims.to_vec());
-        Self {
-            name,
-            op,
-            dims,
-            bar,
-        }
+        Self { name, op, dims, bar }
     }
 }
 
@@ -98,36 +82,11 @@ pub(crate) fn large(mib: usize) -> Vec<Case> {
         Case::new(name, Op::Permute(order.to_vec()), dims, Some(bar))
     };
     all.extend([
-        order(
-            "transpose 4096x4096",
-            &[scale(4), 4096, 4096],
-            &[0, 2, 1],
-            1.5,
-        ),
-        order(
-            "transpose 4000x4000",
-            &[scale(4), 4000, 4000],
-            &[0, 2, 1],
-            1.15,
-        ),
-        order(
-            "permute nchw-nhwc [64,3,224,224]",
-            &[scale(64), 3, 224, 224],
-            &[0, 2, 3, 1],
-            1.3,
-        ),
-        order(
-            "permute nhwc-nchw [64,224,224,3]",
-            &[scale(64), 224, 224, 3],
-            &[0, 3, 1, 2],
-            1.3,
-        ),
-        order(
-            "permute oihw-hwio [512,512,3,3]",
-            &[512, 512, 3, 3],
-            &[2, 3, 1, 0],
-            2.5,
-        ),
+        order("transpose 4096x4096", &[scale(4), 4096, 4096], &[0, 2, 1], 1.5),
+        order("transpose 4000x4000", &[scale(4), 4000, 4000], &[0, 2, 1], 1.15),
+        order("permute nchw-nhwc [64,3,224,224]", &[scale(64), 3, 224, 224], &[0, 2, 3, 1], 1.3),
+        order("permute nhwc-nchw [64,224,224,3]", &[scale(64), 224, 224, 3], &[0, 3, 1, 2], 1.3),
+        order("permute oihw-hwio [512,512,3,3]", &[512, 512, 3, 3], &[2, 3, 1, 0], 2.5),
     ]);
     all.extend(elements(&scaled(&A)));
     all
@@ -159,25 +118,16 @@ pub(crate) fn small(kib: usize) -> Vec<Case> {
     let merge = |axis, parts| Op::Merge { axis, parts };
     let split = |axis, parts| Op::Split { axis, parts };
     let permute = |order: &[usize]| Op::Permute(order.to_vec());
-    let case =
-        |name: &str, op, dims: &[usize]| Case::new(format!("{name}, {kib} KiB"), op, dims, None);
+    let case = |name: &str, op, dims: &[usize]| Case::new(format!("{name}, {kib} KiB"), op, dims, None);
     vec![
         case("merge 2 parts at axis 0", merge(0, 2), &lines),
         case("merge runs of 64 B", merge(1, 4), &lines),
         case("split runs of 64 B", split(1, 4), &lines),
         case("merge runs of 4 B", merge(1, 4), &fours),
         case("split runs of 4 B", split(1, 4), &fours),
-        case(
-            &format!("transpose {side}x{side}"),
-            permute(&[1, 0]),
-            &[side, side],
-        ),
+        case(&format!("transpose {side}x{side}"), permute(&[1, 0]), &[side, side]),
         case("transpose 127x129", permute(&[0, 2, 1]), &ragged),
-        case(
-            "permute nchw-nhwc",
-            permute(&[0, 2, 3, 1]),
-            &[images, 3, plane, plane],
-        ),
+        case("permute nchw-nhwc", permute(&[0, 2, 3, 1]), &[images, 3, plane, plane]),
         case("add", Op::Add, &[count]),
         case("scale", Op::Scale, &[count]),
         case("asum", Op::Asum, &[count]),
@@ -192,18 +142,8 @@ fn merges(name: &str, dims: &[usize]) -> impl Iterator<Item = Case> {
         let run: usize = dims[axis..].iter().product::<usize>() / parts * 4;
         let bar = Some(if run >= 64 { 1.1 } else { 1.6 });
         let fits = dims[axis].is_multiple_of(parts);
-        let case = |verb: &str, op| {
-            Case::new(
-                format!("{verb} {name} d={axis} parts={parts}"),
-                op,
-                dims,
-                bar,
-            )
-        };
-        let both = [
-            case("merge", Op::Merge { axis, parts }),
-            case("split", Op::Split { axis, parts }),
-        ];
+        let case = |verb: &str, op| Case::new(format!("{verb} {name} d={axis} parts={parts}"), op, dims, bar);
+        let both = [case("merge", Op::Merge { axis, parts }), case("split", Op::Split { axis, parts })];
         both.into_iter().filter(move |_| fits)
     })
 }
@@ -218,11 +158,6 @@ fn swaps(name: &str, dims: &[usize]) -> impl Iterator<Item = Case> {
             _ if other != 6 && inner >= 256 => Some(1.15),
             _ => None,
         };
-        Case::new(
-            format!("transpose {name} ({one}, {other})"),
-            Op::Permute(order),
-            dims,
-            bar,
-        )
+        Case::new(format!("transpose {name} ({one}, {other})"), Op::Permute(order), dims, bar)
     })
 }

@@ -89,10 +89,7 @@ impl Bench {
                     (ours, time(runs, || memcpy(&mut copy, &bytes)))
                 })
             });
-            Round {
-                op: both.map(|(op, _)| op),
-                memcpy: both.map(|(_, memcpy)| memcpy),
-            }
+            Round { op: both.map(|(op, _)| op), memcpy: both.map(|(_, memcpy)| memcpy) }
         };
         round();
         ((0..self.rounds).map(|_| round()).collect(), runs)
@@ -132,10 +129,6 @@ pub(crate) fn memory() -> String {
 /// MiB of this process on transparent huge pages; 0 where the system does not say.
 fn huge_mib() -> i64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let kib = smaps.lines().find_map(|line| {
-        line.strip_prefix("AnonHugePages:")?
-            .split_whitespace()
-            .next()
-    });
+    let kib = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")?.split_whitespace().next());
     kib.and_then(|kib| kib.parse().ok()).unwrap_or(0) >> 10
 }

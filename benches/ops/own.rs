@@ -39,38 +39,21 @@ pub(crate) struct Line {
 
 impl From<Case> for Line {
     fn from(case: Case) -> Self {
-        Self {
-            what: What::Shared(case.op),
-            name: case.name,
-            dims: case.dims,
-            dtype: DType::F32,
-            bar: case.bar,
-        }
+        Self { what: What::Shared(case.op), name: case.name, dims: case.dims, dtype: DType::F32, bar: case.bar }
     }
 }
 
 /// A line without a bar.
 fn line(name: String, what: What, dims: &[usize], dtype: DType) -> Line {
     let (dims, bar) = (dims.to_vec(), None);
-    Line {
-        name,
-        what,
-        dims,
-        dtype,
-        bar,
-    }
+    Line { name, what, dims, dtype, bar }
 }
 
 /// In the cache, `kib` KiB.
 pub(crate) fn small(kib: usize) -> Vec<Line> {
     let side = (kib * 256).isqrt();
     let name = format!("transpose in place {side}x{side}, {kib} KiB");
-    vec![line(
-        name,
-        What::TransposeInPlace,
-        &[side, side],
-        DType::F32,
-    )]
+    vec![line(name, What::TransposeInPlace, &[side, side], DType::F32)]
 }
 
 /// About `mib` MiB each; of two dtypes, the greater is that long.
@@ -101,12 +84,7 @@ pub(crate) fn large(mib: usize) -> Vec<Line> {
 }
 
 fn convert(from: DType, to: DType, dims: &[usize]) -> Line {
-    line(
-        format!("convert {from} to {to}"),
-        What::Convert(to),
-        dims,
-        from,
-    )
+    line(format!("convert {from} to {to}"), What::Convert(to), dims, from)
 }
 
 fn convert_checked(from: DType, to: DType, dims: &[usize]) -> Line {

@@ -98,12 +98,8 @@ fn shared<'a>(op: &'a Op, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
 fn in_place<'a>(what: &What, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a> {
     let mut y = like(whole);
     match what {
-        What::TransposeInPlace => {
-            Box::new(move || blob_ops::transpose_in_place(&mut y).expect("square"))
-        }
-        What::Axpy => {
-            Box::new(move || blob_ops::axpy(&mut y, 2, whole, Part::Data).expect("added"))
-        }
+        What::TransposeInPlace => Box::new(move || blob_ops::transpose_in_place(&mut y).expect("square")),
+        What::Axpy => Box::new(move || blob_ops::axpy(&mut y, 2, whole, Part::Data).expect("added")),
         What::AddFlushed => Box::new(move || {
             blob_ops::add_flush_subnormals(&mut y, whole, Part::Data).expect("added");
         }),

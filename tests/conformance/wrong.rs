@@ -138,9 +138,7 @@ unsafe impl Device for WrongDevice {
         };
         let lanes = [queue, self.inner.queue()?, self.inner.queue()?];
         let device = Arc::clone(&self.inner);
-        Ok(Arc::new(WrongQueue::new(
-            self.lie, id, device, front, lanes,
-        )))
+        Ok(Arc::new(WrongQueue::new(self.lie, id, device, front, lanes)))
     }
 
     fn meter(&self) -> &Meter {

@@ -74,9 +74,7 @@ fn access(
             cell.copy_from_slice(&value.to_ne_bytes());
         }
     };
-    loopback::launch(&**queue, [token.arg_mut()], move |args| {
-        fill(args[0].bytes_mut())
-    })?;
+    loopback::launch(&**queue, [token.arg_mut()], move |args| fill(args[0].bytes_mut()))?;
     Ok(())
 }
 

@@ -10,14 +10,8 @@ use super::{NOTHING, Watch, blob, compute, down, machine, set, up};
 fn recurrent_steps_move_step_by_step() {
     let (_device, queue) = machine();
     let (input, output) = (blob(&[6, 4, 5]), blob(&[6, 4, 5]));
-    let (mut input_watch, mut output_watch) = (
-        Watch::on(input.data_memory()),
-        Watch::on(output.data_memory()),
-    );
-    let (mut x, mut y) = (
-        input.make_window(1).unwrap(),
-        output.make_window(1).unwrap(),
-    );
+    let (mut input_watch, mut output_watch) = (Watch::on(input.data_memory()), Watch::on(output.data_memory()));
+    let (mut x, mut y) = (input.make_window(1).unwrap(), output.make_window(1).unwrap());
     let mut last = output.make_window(1).unwrap();
     for t in 0..6 {
         x.set_pos(t).unwrap();
@@ -34,28 +28,13 @@ fn recurrent_steps_move_step_by_step() {
             let mut to = y.data_device_mut(&queue).unwrap();
             compute(&queue, before.arg(), to.arg_mut(), |last, y| last + y);
         }
-        assert_eq!(
-            (input_watch.moved(), output_watch.moved()),
-            (up(80), NOTHING)
-        );
+        assert_eq!((input_watch.moved(), output_watch.moved()), (up(80), NOTHING));
         assert_eq!(*y.data::<f32>().unwrap(), [t as f32 + 1.0; 20]);
-        assert_eq!(
-            (input_watch.moved(), output_watch.moved()),
-            (NOTHING, down(80))
-        );
+        assert_eq!((input_watch.moved(), output_watch.moved()), (NOTHING, down(80)));
     }
-    drop((
-        input.data_device(&queue).unwrap(),
-        output.data::<f32>().unwrap(),
-    ));
-    assert_eq!(
-        (input_watch.moved(), output_watch.moved()),
-        (NOTHING, NOTHING)
-    );
-    assert_eq!(
-        input.data_memory().stats().fills().bytes() + output.data_memory().stats().fills().bytes(),
-        0
-    );
+    drop((input.data_device(&queue).unwrap(), output.data::<f32>().unwrap()));
+    assert_eq!((input_watch.moved(), output_watch.moved()), (NOTHING, NOTHING));
+    assert_eq!(input.data_memory().stats().fills().bytes() + output.data_memory().stats().fills().bytes(), 0);
 }
 
 /// The backward pass: the diff of each step is added up on the device, from the last to the first; one clearing of the
@@ -64,10 +43,7 @@ fn recurrent_steps_move_step_by_step() {
 fn a_backward_pass_through_time_stays_on_the_device() {
     let (device, queue) = machine();
     let states = blob(&[5, 10]);
-    let (mut step, mut next) = (
-        states.make_window(1).unwrap(),
-        states.make_window(1).unwrap(),
-    );
+    let (mut step, mut next) = (states.make_window(1).unwrap(), states.make_window(1).unwrap());
     let mut watch = Watch::on(states.diff_memory());
     drop(states.diff_device(&queue).unwrap());
     for t in (0..5).rev() {
@@ -76,12 +52,7 @@ fn a_backward_pass_through_time_stays_on_the_device() {
         if t < 4 {
             next.set_pos(t + 1).unwrap();
             let from = next.diff_device(&queue).unwrap();
-            compute(
-                &queue,
-                from.arg(),
-                step.diff_device_mut(&queue).unwrap().arg_mut(),
-                |next, own| next + own,
-            );
+            compute(&queue, from.arg(), step.diff_device_mut(&queue).unwrap().arg_mut(), |next, own| next + own);
         }
     }
     assert_eq!((watch.moved(), device.calls(Operation::Fill)), (NOTHING, 1));
@@ -97,11 +68,7 @@ fn a_backward_pass_through_time_stays_on_the_device() {
 fn buffers_move_their_range_and_honour_their_offset() {
     let (_device, queue) = machine();
     let mut blob = blob(&[4, 25]);
-    blob.data_mut::<f32>()
-        .unwrap()
-        .iter_mut()
-        .enumerate()
-        .for_each(|(i, x)| *x = i as f32);
+    blob.data_mut::<f32>().unwrap().iter_mut().enumerate().for_each(|(i, x)| *x = i as f32);
     drop(blob.data_device_mut(&queue).unwrap());
     let mut watch = Watch::on(blob.data_memory());
     watch.moved();
@@ -127,10 +94,7 @@ fn buffers_move_their_range_and_honour_their_offset() {
         73 => 73.5,
         _ => i as f32,
     };
-    assert_eq!(
-        *blob.data::<f32>().unwrap(),
-        (0..100).map(expected).collect::<Vec<_>>()[..]
-    );
+    assert_eq!(*blob.data::<f32>().unwrap(), (0..100).map(expected).collect::<Vec<_>>()[..]);
     // 10, 10 and 20 of the 100 elements are on the host already, in three ranges: the four between are not.
     assert_eq!(watch.moved(), [(0, 0), (4, 240), (0, 0)]);
     assert!(!blob.has_diff());
@@ -145,20 +109,11 @@ fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
     drop(blob.data_device(&queue).unwrap());
     let mut watch = Watch::on(blob.data_memory());
     let mut window = blob.make_window(1).unwrap();
-    for (pos, before) in [
-        (40_000, NOTHING),
-        (40_001, NOTHING),
-        (0, NOTHING),
-        (65_535, NOTHING),
-    ] {
+    for (pos, before) in [(40_000, NOTHING), (40_001, NOTHING), (0, NOTHING), (65_535, NOTHING)] {
         window.set_pos(pos).unwrap();
         window.data_overwrite::<f32>().unwrap().fill(1.0);
         assert_eq!(watch.moved(), before);
-        assert!(
-            !blob
-                .data_memory()
-                .valid_on(Place::Device(queue.device().id()))
-        );
+        assert!(!blob.data_memory().valid_on(Place::Device(queue.device().id())));
         drop(blob.data_device(&queue).unwrap());
         assert_eq!(watch.moved(), up(4096));
     }

@@ -22,22 +22,11 @@ fn no_axis(error: &Error) -> bool {
 }
 
 fn conflict(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Memory {
-            argument: Argument::Out,
-            ..
-        }
-    )
+    matches!(error, Error::Memory { argument: Argument::Out, .. })
 }
 
 /// Splits into `out` and another part, of which no byte changes either.
-fn split_in_two(
-    blob: &AnyBlob,
-    axis: usize,
-    out: &mut AnyBlob,
-    mut other: AnyBlob,
-) -> Result<(), Error> {
+fn split_in_two(blob: &AnyBlob, axis: usize, out: &mut AnyBlob, mut other: AnyBlob) -> Result<(), Error> {
     let before = other.data_bytes()?.to_vec();
     let refused = blob_ops::split_into(blob, axis, &mut [out, &mut other]);
     assert_eq!(*other.data_bytes()?, before, "{refused:?}");
@@ -61,14 +50,7 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             let (a, b) = (blob(&[2, 3, 1, 1, 1, 1, 1]), blob(&[2, 4, 1, 1, 1, 1, 1]));
             blob_ops::merge_into(&[&a, &b], 0, out)
         },
-        unfit!(
-            Argument::Part(1),
-            Extent {
-                axis: 1,
-                wanted: 3,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Part(1), Extent { axis: 1, wanted: 3, got: 4 }),
     ),
     (
         "merge: other dim differs along Channels",
@@ -76,44 +58,19 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             let (a, b) = (blob(&[1, 64, 1, 1, 1, 1, 1]), blob(&[1, 2, 1, 1, 1, 1, 1]));
             blob_ops::merge_into(&[&a, &b], 6, out)
         },
-        unfit!(
-            Argument::Part(1),
-            Extent {
-                axis: 1,
-                wanted: 64,
-                got: 2
-            }
-        ),
+        unfit!(Argument::Part(1), Extent { axis: 1, wanted: 64, got: 2 }),
     ),
     (
         "merge: sum of the parts greater",
         |out| blob_ops::merge_into(&[&long(3), &long(3)], 0, out),
-        unfit!(
-            Argument::Out,
-            Extent {
-                axis: 0,
-                wanted: 6,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Out, Extent { axis: 0, wanted: 6, got: 4 }),
     ),
     (
         "merge: sum of the parts less",
         |out| blob_ops::merge_into(&[&long(1), &long(1)], 0, out),
-        unfit!(
-            Argument::Out,
-            Extent {
-                axis: 0,
-                wanted: 2,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
     ),
-    (
-        "merge: no parts at all",
-        |out| blob_ops::merge_into(&[], 0, out),
-        |error| matches!(error, Error::NoParts { .. }),
-    ),
+    ("merge: no parts at all", |out| blob_ops::merge_into(&[], 0, out), |error| matches!(error, Error::NoParts { .. })),
     (
         "merge: float part into int",
         |out| {
@@ -123,35 +80,15 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             assert_eq!(*result.data_bytes()?, before);
             refused
         },
-        unfit!(
-            Argument::Out,
-            DType {
-                wanted: DType::F32,
-                got: DType::I32
-            }
-        ),
+        unfit!(Argument::Out, DType { wanted: DType::F32, got: DType::I32 }),
     ),
     (
         "merge: int part into float",
         |out| blob_ops::merge_into(&[&ints(4)], 0, out),
-        unfit!(
-            Argument::Out,
-            DType {
-                wanted: DType::I32,
-                got: DType::F32
-            }
-        ),
+        unfit!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
     ),
-    (
-        "merge: dim 7",
-        |out| blob_ops::merge_into(&[&long(4)], 7, out),
-        no_axis,
-    ),
-    (
-        "merge: dim -1",
-        |out| blob_ops::merge_into(&[&long(4)], -8, out),
-        no_axis,
-    ),
+    ("merge: dim 7", |out| blob_ops::merge_into(&[&long(4)], 7, out), no_axis),
+    ("merge: dim -1", |out| blob_ops::merge_into(&[&long(4)], -8, out), no_axis),
     (
         "merge: the result is also a part",
         |out| {
@@ -164,54 +101,22 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "split: parts add up to more",
         |out| split_in_two(&long(5), 0, out, long(2)),
-        |error| {
-            matches!(
-                error,
-                Error::PartsSum {
-                    wanted: 5,
-                    got: Some(6),
-                    ..
-                }
-            )
-        },
+        |error| matches!(error, Error::PartsSum { wanted: 5, got: Some(6), .. }),
     ),
     (
         "split: parts add up to less",
         |out| split_in_two(&long(7), 0, out, long(2)),
-        |error| {
-            matches!(
-                error,
-                Error::PartsSum {
-                    wanted: 7,
-                    got: Some(6),
-                    ..
-                }
-            )
-        },
+        |error| matches!(error, Error::PartsSum { wanted: 7, got: Some(6), .. }),
     ),
     (
         "split: a part with a smaller outer dim",
         |out| split_in_two(&blob(&[8, 1, 1, 1, 1, 1, 2]), 6, out, long(8)),
-        unfit!(
-            Argument::Part(0),
-            Extent {
-                axis: 0,
-                wanted: 8,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Part(0), Extent { axis: 0, wanted: 8, got: 4 }),
     ),
     (
         "split: zero-sized source dim",
         |out| blob_ops::split_into(&blob(&[0, 1, 1, 1, 1, 1, 2]), 6, &mut [out]),
-        unfit!(
-            Argument::Part(0),
-            Extent {
-                axis: 0,
-                wanted: 0,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Part(0), Extent { axis: 0, wanted: 0, got: 4 }),
     ),
     (
         "merge_object: object counts differ",
@@ -221,53 +126,21 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "transpose_from: result has the right size but",
         |out| blob_ops::transpose_into(&long(4), 0, 1, out),
-        unfit!(
-            Argument::Out,
-            Extent {
-                axis: 0,
-                wanted: 1,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Out, Extent { axis: 0, wanted: 1, got: 4 }),
     ),
     (
         "transpose_from: other dims differ",
         |out| blob_ops::transpose_into(&blob(&[1, 2, 2, 1, 1, 1, 1]), 0, 1, out),
-        unfit!(
-            Argument::Out,
-            Extent {
-                axis: 0,
-                wanted: 2,
-                got: 4
-            }
-        ),
+        unfit!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
     ),
     (
         "transpose_from: types differ",
         |out| blob_ops::transpose_into(&ints(4), 1, 2, out),
-        unfit!(
-            Argument::Out,
-            DType {
-                wanted: DType::I32,
-                got: DType::F32
-            }
-        ),
+        unfit!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
     ),
-    (
-        "transpose_from: d2 = 7",
-        |out| blob_ops::transpose_into(&long(4), 0, 7, out),
-        no_axis,
-    ),
-    (
-        "get_transposed: d2 = 7",
-        |_| blob_ops::transpose(&long(4), 5, 7).map(|_| ()),
-        no_axis,
-    ),
-    (
-        "get_transposed: d1 = -1",
-        |_| blob_ops::transpose(&long(4), -8, 1).map(|_| ()),
-        no_axis,
-    ),
+    ("transpose_from: d2 = 7", |out| blob_ops::transpose_into(&long(4), 0, 7, out), no_axis),
+    ("get_transposed: d2 = 7", |_| blob_ops::transpose(&long(4), 5, 7).map(|_| ()), no_axis),
+    ("get_transposed: d1 = -1", |_| blob_ops::transpose(&long(4), -8, 1).map(|_| ()), no_axis),
     (
         "transpose_from: itself",
         |out| {
@@ -293,18 +166,8 @@ fn misuse_is_an_error_before_a_byte_moves() {
     let merged = blob_ops::merge(&many.iter().collect::<Vec<_>>(), 0).expect("33 parts");
     assert_eq!(merged.count(), 33);
     let rows = table("cpp/malformed_release.jsonl");
-    let ours = [
-        "merge",
-        "split",
-        "transpose_from",
-        "get_transposed",
-        "two engines: merge",
-    ];
-    let elsewhere = [
-        "merge: a null part",
-        "merge: 33 parts",
-        "two engines: merge",
-    ];
+    let ours = ["merge", "split", "transpose_from", "get_transposed", "two engines: merge"];
+    let elsewhere = ["merge: a null part", "merge: 33 parts", "two engines: merge"];
     let mut asserted = 0;
     for case in rows.iter().filter_map(|row| row["case"].as_str()) {
         if ours.iter().any(|name| case.starts_with(name)) {
@@ -315,7 +178,5 @@ fn misuse_is_an_error_before_a_byte_moves() {
         }
     }
     assert_eq!(asserted, MISUSES.len());
-    report(&format!(
-        "neoml moves misused: {asserted} rows refused, 4 that have no counterpart"
-    ));
+    report(&format!("neoml moves misused: {asserted} rows refused, 4 that have no counterpart"));
 }

@@ -9,66 +9,23 @@ pub(super) fn refused(case: &str) -> Option<Outcome> {
     Some(match case {
         "window: longer than the parent" => Refused(
             || counting(&[3, 2]).make_window(4).unwrap_err(),
-            |e| {
-                matches!(
-                    e,
-                    Error::StepsOutOfRange {
-                        start: 0,
-                        end: 4,
-                        extent: 3,
-                        ..
-                    }
-                )
-            },
+            |e| matches!(e, Error::StepsOutOfRange { start: 0, end: 4, extent: 3, .. }),
         ),
         "window: SetParentPos past the end" => Refused(
-            || {
-                counting(&[3, 2])
-                    .make_window(2)
-                    .unwrap()
-                    .set_pos(2)
-                    .unwrap_err()
-            },
-            |e| {
-                matches!(
-                    e,
-                    Error::StepsOutOfRange {
-                        start: 2,
-                        end: 4,
-                        extent: 3,
-                        ..
-                    }
-                )
-            },
+            || counting(&[3, 2]).make_window(2).unwrap().set_pos(2).unwrap_err(),
+            |e| matches!(e, Error::StepsOutOfRange { start: 2, end: 4, extent: 3, .. }),
         ),
         "window: SetParentPos(-1), then read" | "window: SetParentPos(-1), then write" => Refused(
-            || {
-                counting(&[3, 2])
-                    .make_window(2)
-                    .unwrap()
-                    .shift(-1)
-                    .unwrap_err()
-            },
-            |e| {
-                matches!(
-                    e,
-                    Error::StepsOutOfRange {
-                        start: -1,
-                        end: 1,
-                        extent: 3,
-                        ..
-                    }
-                )
-            },
+            || counting(&[3, 2]).make_window(2).unwrap().shift(-1).unwrap_err(),
+            |e| matches!(e, Error::StepsOutOfRange { start: -1, end: 1, extent: 3, .. }),
         ),
         "window: size -1" => Impossible(UNSIGNED),
         "window: of a null parent" => Impossible(REFERENCE),
-        "window: GetParentPos of a blob that is no window"
-        | "window: SetParentPos of a blob that is no window" => Impossible(METHOD),
-        "window: ReinterpretDimensions" => Impossible("a window has no such method; its copy does"),
-        "window: Serialize (store)" => {
-            Impossible("what writes files takes blobs; a window's copy is one")
+        "window: GetParentPos of a blob that is no window" | "window: SetParentPos of a blob that is no window" => {
+            Impossible(METHOD)
         }
+        "window: ReinterpretDimensions" => Impossible("a window has no such method; its copy does"),
+        "window: Serialize (store)" => Impossible("what writes files takes blobs; a window's copy is one"),
         _ => return None,
     })
 }
@@ -77,10 +34,7 @@ pub(super) fn ordinary(case: &str) -> Option<Outcome> {
     Some(Ordinary(match case {
         "window: size 0" => || {
             let window = counting(&[3, 2]).make_window(0).unwrap();
-            assert_eq!(
-                (window.shape().dims(), window.to_blob().unwrap().count()),
-                (&[0, 2][..], 0)
-            );
+            assert_eq!((window.shape().dims(), window.to_blob().unwrap().count()), (&[0, 2][..], 0));
         },
         "window: kept after the last pointer to the parent is gone" => || {
             let window = counting(&[3, 2]).make_window(2).unwrap();
@@ -101,14 +55,12 @@ pub(super) fn ordinary(case: &str) -> Option<Outcome> {
             drop(Box::new(blob));
             assert_eq!(*window.data::<f32>().unwrap(), [0.0, 1.0]);
         },
-        "window of window: outer shifted after the inner was made, inner stays where it was" => {
-            || {
-                let mut outer = counting(&[10]).make_window(4).unwrap();
-                let inner = outer.make_window(1).unwrap();
-                outer.shift(3).unwrap();
-                assert_eq!(*inner.data::<f32>().unwrap(), [3.0]);
-            }
-        }
+        "window of window: outer shifted after the inner was made, inner stays where it was" => || {
+            let mut outer = counting(&[10]).make_window(4).unwrap();
+            let inner = outer.make_window(1).unwrap();
+            outer.shift(3).unwrap();
+            assert_eq!(*inner.data::<f32>().unwrap(), [3.0]);
+        },
         "window: parent reinterpreted to one step, then the window moved" => || {
             let mut blob = counting(&[3, 2]);
             let mut window = blob.make_window(2).unwrap();

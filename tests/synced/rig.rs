@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{
-    Device, DeviceMut, DeviceRef, Error, Event, Head, Observer, Place, Queue, SharedMem, Stats,
-    SyncedMem,
+    Device, DeviceMut, DeviceRef, Error, Event, Head, Observer, Place, Queue, SharedMem, Stats, SyncedMem,
 };
 
 use super::Costs;
@@ -129,19 +128,10 @@ impl Rig {
         let costs = Arc::new(Mutex::new(Costs::default()));
         let counted = Arc::clone(&costs);
         let observer = move |event: &Event| {
-            counted
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .add(event);
+            counted.lock().unwrap_or_else(PoisonError::into_inner).add(event);
         };
         let memory = Some(Memory::new(shell, Arc::new(observer)));
-        Self {
-            device,
-            queue,
-            other_queue,
-            memory,
-            costs,
-        }
+        Self { device, queue, other_queue, memory, costs }
     }
 
     pub(super) fn memory(&mut self) -> &mut Memory {
@@ -181,9 +171,7 @@ impl Rig {
     fn device_fill(&mut self, byte: u8) -> Result<(), Error> {
         let queue = Arc::clone(&self.queue);
         let mut token = self.memory().device_mut(&queue)?;
-        launch(&*queue, [token.arg_mut()], move |args| {
-            args[0].bytes_mut().fill(byte)
-        })
+        launch(&*queue, [token.arg_mut()], move |args| args[0].bytes_mut().fill(byte))
     }
 
     fn adopt_host(&mut self, byte: u8, len: usize) -> Result<(), Error> {
@@ -280,9 +268,7 @@ impl Rig {
         let memory = self.memory();
         let on_host = memory.valid_on(Place::Host);
         let host = on_host.then(|| memory.host().expect("bytes"));
-        let mut holds = queues
-            .iter()
-            .filter(|q| memory.valid_on(Place::Device(q.device().id())));
+        let mut holds = queues.iter().filter(|q| memory.valid_on(Place::Device(q.device().id())));
         let device = holds.next().map(|queue| device_byte(memory, queue));
         [host, device]
     }

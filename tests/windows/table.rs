@@ -51,15 +51,8 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
         window.set_pos(number(&step["pos"])).unwrap();
         assert_eq!(window.shape().dims(), dims(&step["window"]["dims"]));
         let copy = window.to_blob().unwrap();
-        assert_eq!(
-            sha256(&copy.data_bytes().unwrap()),
-            step["window"]["sha256"],
-            "{row}"
-        );
-        assert_eq!(
-            window.data::<T>().unwrap()[..],
-            copy.data::<T>().unwrap()[..]
-        );
+        assert_eq!(sha256(&copy.data_bytes().unwrap()), step["window"]["sha256"], "{row}");
+        assert_eq!(window.data::<T>().unwrap()[..], copy.data::<T>().unwrap()[..]);
     }
     window.set_pos(number(&row["fill_pos"])).unwrap();
     window.data_mut::<T>().unwrap().fill(T::FILLS[0]);
@@ -69,11 +62,7 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
     }
     let after = &row["parent_after"];
     assert_eq!(blob.shape().dims(), dims(&after["dims"]));
-    assert_eq!(
-        sha256(&blob.data_bytes().unwrap()),
-        after["sha256"],
-        "{row}"
-    );
+    assert_eq!(sha256(&blob.data_bytes().unwrap()), after["sha256"], "{row}");
     (steps.len(), usize::from(!nested.is_null()))
 }
 
@@ -81,16 +70,8 @@ fn fill_nested<T: Cell>(window: &Window, row: &Value) {
     let mut inner = window.make_window(number(&row["size"])).unwrap();
     inner.set_pos(number(&row["pos"])).unwrap();
     inner.data_overwrite::<T>().unwrap().fill(T::FILLS[1]);
-    assert_eq!(
-        inner.parent().is_some(),
-        row["parent_is_window"].as_bool().unwrap()
-    );
+    assert_eq!(inner.parent().is_some(), row["parent_is_window"].as_bool().unwrap());
     assert!(row["owner_is_root"].as_bool().unwrap() && window.parent().is_none());
-    assert!(
-        inner
-            .owner()
-            .data_memory()
-            .ptr_eq(window.owner().data_memory())
-    );
+    assert!(inner.owner().data_memory().ptr_eq(window.owner().data_memory()));
     assert_eq!(inner.owner_pos(), window.pos() + inner.pos());
 }

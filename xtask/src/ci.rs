@@ -34,11 +34,7 @@ struct Step {
 
 enum Work {
     Command(Command),
-    Task(
-        &'static str,
-        fn(&[&str]) -> Result<()>,
-        &'static [&'static str],
-    ),
+    Task(&'static str, fn(&[&str]) -> Result<()>, &'static [&'static str]),
     /// What this machine cannot do, and why: said in its place, so that nothing is left out in silence.
     Absent(&'static str),
 }
@@ -62,18 +58,11 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let (machine, mut gaps) = Machine::find()?;
     std::fs::write(&machine.report, "").context("cannot create the tests' report")?;
     let durations = perform(steps(&machine))?;
-    println!(
-        "\n== all {} steps passed\n{}",
-        durations.len(),
-        table(&durations)
-    );
+    println!("\n== all {} steps passed\n{}", durations.len(), table(&durations));
     let report = std::fs::read_to_string(&machine.report).context("the tests' report is gone")?;
     let (promises, more) = read_report(&report);
     gaps.extend(more);
-    println!(
-        "{}",
-        list("tested", &promises, "no test reported what it covered")
-    );
+    println!("{}", list("tested", &promises, "no test reported what it covered"));
     println!("{}", list("not tested", &gaps, "nothing that we know of"));
     Ok(())
 }
@@ -86,8 +75,7 @@ fn perform(steps: Vec<Step>) -> Result<Vec<(String, Duration)>> {
         let number = index + 1;
         println!("\n== {number}/{count} {name}: {}", work.line());
         let start = Instant::now();
-        work.run()
-            .with_context(|| format!("step {number} of {count}, {name}, failed"))?;
+        work.run().with_context(|| format!("step {number} of {count}, {name}, failed"))?;
         durations.push((name, start.elapsed()));
     }
     Ok(durations)
@@ -100,10 +88,7 @@ impl Machine {
         let target = shell::target_directory()?;
         std::fs::create_dir_all(&target)?;
         let mut gaps = Vec::new();
-        let real_data = real_data(
-            std::env::var_os("BLOB_REAL_DATA"),
-            &std::env::current_dir()?,
-        );
+        let real_data = real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?);
         let real_data = real_data.map_err(|gap| gaps.push(gap)).ok();
         let has_other_target = shell::has_target(OTHER_TARGET)?;
         if !has_other_target {
@@ -112,10 +97,7 @@ impl Machine {
         let compiler = shell::read(Command::new("rustc").arg("--version"))?;
         let promised = promised_rust(&metadata);
         if !compiler.contains(&format!("rustc {promised}.")) {
-            gaps.push(format!(
-                "Rust {promised}, the oldest promised: this was {}",
-                compiler.trim()
-            ));
+            gaps.push(format!("Rust {promised}, the oldest promised: this was {}", compiler.trim()));
         }
         let machine = Machine {
             libraries: libraries(&metadata),
@@ -135,14 +117,9 @@ fn real_data(variable: Option<OsString>, here: &Path) -> std::result::Result<Pat
     };
     let folder = here.join(folder);
     if !folder.is_dir() {
-        return Err(format!(
-            "real files: BLOB_REAL_DATA is {}, which is no folder",
-            folder.display()
-        ));
+        return Err(format!("real files: BLOB_REAL_DATA is {}, which is no folder", folder.display()));
     }
-    folder
-        .canonicalize()
-        .map_err(|error| format!("real files: {}: {error}", folder.display()))
+    folder.canonicalize().map_err(|error| format!("real files: {}: {error}", folder.display()))
 }
 
 fn promised_rust(metadata: &serde_json::Value) -> String {
@@ -166,28 +143,16 @@ fn libraries(metadata: &serde_json::Value) -> Vec<String> {
 fn steps(machine: &Machine) -> Vec<Step> {
     let mut steps = vec![
         step("format", cargo("fmt --all --check")),
-        step(
-            "clippy",
-            cargo("clippy --workspace --all-targets --all-features -- -D warnings"),
-        ),
-        Step {
-            name: "tidy".to_string(),
-            work: Work::Task("tidy", tidy::run, &[]),
-        },
-        Step {
-            name: "codegen".to_string(),
-            work: Work::Task("codegen", codegen::run, &["--check"]),
-        },
+        step("clippy", cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
+        Step { name: "tidy".to_string(), work: Work::Task("tidy", tidy::run, &[]) },
+        Step { name: "codegen".to_string(), work: Work::Task("codegen", codegen::run, &["--check"]) },
         step("tests", tests_command(machine)),
         step("loom", loom_command(machine)),
         step("soak", soak_command(machine)),
     ];
     for (name, arguments) in [
         ("documentation", "doc --workspace --no-deps"),
-        (
-            "documentation, all features",
-            "doc --workspace --no-deps --all-features",
-        ),
+        ("documentation, all features", "doc --workspace --no-deps --all-features"),
     ] {
         let mut command = cargo(arguments);
         command.env("RUSTDOCFLAGS", "-D warnings");
@@ -195,19 +160,14 @@ fn steps(machine: &Machine) -> Vec<Step> {
     }
     for library in &machine.libraries {
         let mut alone = cargo(&format!("check -p {library}"));
-        alone
-            .env("CC", NO_PROGRAM)
-            .env("CXX", NO_PROGRAM)
-            .env("NVCC", NO_PROGRAM);
+        alone.env("CC", NO_PROGRAM).env("CXX", NO_PROGRAM).env("NVCC", NO_PROGRAM);
         steps.push(step(&format!("{library} alone"), alone));
         let all = cargo(&format!("check -p {library} --all-features"));
         steps.push(step(&format!("{library} alone, all features"), all));
     }
     steps.push(other_target_step(machine));
     let excluded = format!("--exclude {}", UNPUBLISHED.join(" --exclude "));
-    let package = cargo(&format!(
-        "package --workspace {excluded} --no-verify --allow-dirty"
-    ));
+    let package = cargo(&format!("package --workspace {excluded} --no-verify --allow-dirty"));
     steps.push(step("package", package));
     steps
 }
@@ -215,15 +175,10 @@ fn steps(machine: &Machine) -> Vec<Step> {
 /// The other target's code and tests, compiled and linted; nothing is run.
 fn other_target_step(machine: &Machine) -> Step {
     if !machine.has_other_target {
-        return Step {
-            name: "aarch64, not checked".to_string(),
-            work: Work::Absent(OTHER_TARGET_ABSENT),
-        };
+        return Step { name: "aarch64, not checked".to_string(), work: Work::Absent(OTHER_TARGET_ABSENT) };
     }
     let packages = format!("-p {}", OTHER_TARGET_PACKAGES.join(" -p "));
-    let clippy = cargo(&format!(
-        "clippy --target {OTHER_TARGET} {packages} --all-targets -- -D warnings"
-    ));
+    let clippy = cargo(&format!("clippy --target {OTHER_TARGET} {packages} --all-targets -- -D warnings"));
     step("aarch64", clippy)
 }
 
@@ -254,10 +209,7 @@ fn soak_command(machine: &Machine) -> Command {
 }
 
 fn step(name: &str, command: Command) -> Step {
-    Step {
-        name: name.to_string(),
-        work: Work::Command(command),
-    }
+    Step { name: name.to_string(), work: Work::Command(command) }
 }
 
 /// Cargo with arguments that hold no space. No step may run a protoc.
@@ -272,9 +224,7 @@ impl Work {
     fn line(&self) -> String {
         match self {
             Work::Command(command) => shell::line(command),
-            Work::Task(name, _, arguments) => {
-                [&["cargo", "xtask", name], *arguments].concat().join(" ")
-            }
+            Work::Task(name, _, arguments) => [&["cargo", "xtask", name], *arguments].concat().join(" "),
             Work::Absent(why) => why.to_string(),
         }
     }
@@ -291,30 +241,20 @@ impl Work {
 /// The durations in seconds, and their sum.
 fn table(durations: &[(String, Duration)]) -> String {
     let total: Duration = durations.iter().map(|(_, duration)| *duration).sum();
-    let rows = durations
-        .iter()
-        .map(|(name, duration)| (name.as_str(), duration));
+    let rows = durations.iter().map(|(name, duration)| (name.as_str(), duration));
     let rows = rows.chain([("total", &total)]);
-    let lines =
-        rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64()));
+    let lines = rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64()));
     lines.collect()
 }
 
 /// Splits what the tests reported into promises that were tested, and gaps.
 fn read_report(report: &str) -> (Vec<String>, Vec<String>) {
-    let lines = report
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty());
-    let (gaps, mut promises): (Vec<&str>, Vec<&str>) =
-        lines.partition(|line| line.starts_with(GAP));
+    let lines = report.lines().map(str::trim).filter(|line| !line.is_empty());
+    let (gaps, mut promises): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with(GAP));
     // The tests run in any order.
     promises.sort_unstable();
     promises.dedup();
-    let mut gaps: Vec<String> = gaps
-        .iter()
-        .map(|line| line[GAP.len()..].trim().to_string())
-        .collect();
+    let mut gaps: Vec<String> = gaps.iter().map(|line| line[GAP.len()..].trim().to_string()).collect();
     gaps.sort_unstable();
     gaps.dedup();
     (promises.into_iter().map(str::to_string).collect(), gaps)
@@ -326,10 +266,7 @@ fn list(title: &str, lines: &[String], none: &str) -> String {
     if lines.is_empty() {
         lines.push(none);
     }
-    let titled: Vec<String> = lines
-        .iter()
-        .map(|line| format!("{title}: {line}"))
-        .collect();
+    let titled: Vec<String> = lines.iter().map(|line| format!("{title}: {line}")).collect();
     titled.join("\n")
 }
 
@@ -357,44 +294,27 @@ mod tests {
         for line in lines.iter().filter(|line| !line.starts_with("cargo xtask")) {
             assert!(line.contains("PROTOC=/nonexistent"), "{line}");
         }
-        let alone = lines
-            .iter()
-            .find(|line| line.ends_with("check -p blob-io"))
-            .unwrap();
-        assert!(
-            alone.split(' ').any(|word| word == "CC=/nonexistent"),
-            "{alone}"
-        );
+        let alone = lines.iter().find(|line| line.ends_with("check -p blob-io")).unwrap();
+        assert!(alone.split(' ').any(|word| word == "CC=/nonexistent"), "{alone}");
     }
 
     #[test]
     fn the_tests_get_the_real_files_and_a_report() {
         let lines = lines(&machine(false));
-        let test = lines
-            .iter()
-            .find(|line| line.contains("cargo test --workspace"))
-            .unwrap();
-        assert!(
-            test.contains("BLOB_REAL_DATA=/data") && test.contains("BLOB_TEST_REPORT=/report"),
-            "{test}"
-        );
+        let test = lines.iter().find(|line| line.contains("cargo test --workspace")).unwrap();
+        assert!(test.contains("BLOB_REAL_DATA=/data") && test.contains("BLOB_TEST_REPORT=/report"), "{test}");
     }
 
     #[test]
     fn the_other_target_is_checked_where_it_is_and_missed_aloud_elsewhere() {
         let named = |machine| {
             let lines = lines(&machine).into_iter();
-            lines
-                .filter(|line| line.contains(OTHER_TARGET))
-                .collect::<Vec<_>>()
+            lines.filter(|line| line.contains(OTHER_TARGET)).collect::<Vec<_>>()
         };
         let here = named(machine(true));
         assert_eq!(here.len(), 1, "{here:?}");
         assert!(here[0].contains("clippy --target"), "{here:?}");
-        assert!(
-            here[0].contains("-p blob-ops") && here[0].contains("--all-targets"),
-            "{here:?}"
-        );
+        assert!(here[0].contains("-p blob-ops") && here[0].contains("--all-targets"), "{here:?}");
         let elsewhere = named(machine(false));
         assert_eq!(elsewhere, [OTHER_TARGET_ABSENT]);
         let installs = format!("rustup target add {OTHER_TARGET}");
@@ -407,38 +327,23 @@ mod tests {
         let found = real_data(Some("xtask".into()), &root).unwrap();
         assert_eq!(found, root.join("xtask").canonicalize().unwrap());
         assert!(real_data(None, &root).unwrap_err().contains("not set"));
-        assert!(
-            real_data(Some("".into()), &root)
-                .unwrap_err()
-                .contains("not set")
-        );
-        assert!(
-            real_data(Some("no-such-folder".into()), &root)
-                .unwrap_err()
-                .contains("no-such-folder")
-        );
+        assert!(real_data(Some("".into()), &root).unwrap_err().contains("not set"));
+        assert!(real_data(Some("no-such-folder".into()), &root).unwrap_err().contains("no-such-folder"));
     }
 
     #[test]
     fn the_report_is_split_into_promises_and_gaps() {
-        let (promises, gaps) = read_report(
-            "mxnet: 9 files\n\ncaffe: 78 files\nNOT TESTED: cuda: no device\ncaffe: 78 files\n",
-        );
+        let (promises, gaps) =
+            read_report("mxnet: 9 files\n\ncaffe: 78 files\nNOT TESTED: cuda: no device\ncaffe: 78 files\n");
         assert_eq!(promises, ["caffe: 78 files", "mxnet: 9 files"]);
         assert_eq!(gaps, ["cuda: no device"]);
-        assert_eq!(
-            list("not tested", &gaps, "nothing"),
-            "not tested: cuda: no device"
-        );
+        assert_eq!(list("not tested", &gaps, "nothing"), "not tested: cuda: no device");
         assert_eq!(list("not tested", &[], "nothing"), "not tested: nothing");
     }
 
     #[test]
     fn the_first_failing_step_is_named_and_the_last() {
-        let task = |name: &str, run| Step {
-            name: name.to_string(),
-            work: Work::Task("sample", run, &[]),
-        };
+        let task = |name: &str, run| Step { name: name.to_string(), work: Work::Task("sample", run, &[]) };
         let fails = |_: &[&str]| anyhow::bail!("on purpose");
         let later = |_: &[&str]| anyhow::bail!("a step after the failing one ran");
         let steps = vec![task("a", |_| Ok(())), task("b", fails), task("c", later)];
@@ -453,13 +358,7 @@ mod tests {
     #[test]
     fn the_libraries_are_ours_and_published() {
         let libraries = libraries(&shell::metadata().unwrap());
-        assert!(
-            libraries.contains(&"synced-mem".to_string()),
-            "{libraries:?}"
-        );
-        assert!(
-            !libraries.contains(&"xtask".to_string())
-                && !libraries.contains(&"blob-tests".to_string())
-        );
+        assert!(libraries.contains(&"synced-mem".to_string()), "{libraries:?}");
+        assert!(!libraries.contains(&"xtask".to_string()) && !libraries.contains(&"blob-tests".to_string()));
     }
 }

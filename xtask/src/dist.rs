@@ -23,9 +23,7 @@ const COMPLETIONS: &[(&str, &str)] = &[
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     no_arguments(arguments)?;
     let musl = static_target(std::env::consts::OS, std::env::consts::ARCH);
-    let has_musl = musl
-        .as_deref()
-        .is_some_and(|target| shell::has_target(target).unwrap_or(false));
+    let has_musl = musl.as_deref().is_some_and(|target| shell::has_target(target).unwrap_or(false));
     let built = build(musl.as_deref().filter(|_| has_musl))?;
     let dist = shell::target_directory()?.join("dist");
     if dist.exists() {
@@ -40,16 +38,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         !has_musl || matches!(&needed, Ok(libraries) if libraries.is_empty()),
         "musl's program is not static: {needed:?}"
     );
-    println!(
-        "dist: {}, {} completions, {pages} man pages in {}",
-        name(),
-        COMPLETIONS.len(),
-        dist.display()
-    );
-    println!(
-        "dist: {}",
-        links(&needed, musl.as_deref().filter(|_| !has_musl))
-    );
+    println!("dist: {}, {} completions, {pages} man pages in {}", name(), COMPLETIONS.len(), dist.display());
+    println!("dist: {}", links(&needed, musl.as_deref().filter(|_| !has_musl)));
     Ok(())
 }
 
@@ -111,9 +101,7 @@ fn links(needed: &Result<Vec<String>>, absent: Option<&str>) -> String {
         Err(error) => format!("what it links is not known ({error:#})"),
     };
     if let Some(target) = absent {
-        line.push_str(&format!(
-            "; not static, the std of {target} is not installed (rustup target add {target})"
-        ));
+        line.push_str(&format!("; not static, the std of {target} is not installed (rustup target add {target})"));
     }
     line
 }
@@ -140,20 +128,14 @@ mod tests {
     fn this_program_needs_a_libc() {
         let me = std::env::current_exe().unwrap();
         match needed(&me) {
-            Ok(libraries) => assert!(
-                libraries.iter().any(|l| l.contains("libc.")),
-                "{libraries:?}"
-            ),
+            Ok(libraries) => assert!(libraries.iter().any(|l| l.contains("libc.")), "{libraries:?}"),
             Err(error) => eprintln!("xtask: readelf skipped ({error:#})"),
         }
     }
 
     #[test]
     fn the_line_says_what_is_linked_and_what_is_missing() {
-        assert_eq!(
-            links(&Ok(Vec::new()), None),
-            "one static program, it links nothing"
-        );
+        assert_eq!(links(&Ok(Vec::new()), None), "one static program, it links nothing");
         let line = links(&Ok(libraries(DYNAMIC)), Some("x86_64-unknown-linux-musl"));
         assert_eq!(
             line,

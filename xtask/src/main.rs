@@ -27,12 +27,7 @@ struct Task {
 }
 
 const TASKS: &[Task] = &[
-    Task {
-        name: "ci",
-        arguments: "",
-        about: "everything that must hold before a commit, in order",
-        run: ci::run,
-    },
+    Task { name: "ci", arguments: "", about: "everything that must hold before a commit, in order", run: ci::run },
     Task {
         name: "tidy",
         arguments: "",
@@ -63,12 +58,7 @@ const TASKS: &[Task] = &[
         about: "the memories under threads and failures, every byte checked, for 30 seconds or N",
         run: soak::run,
     },
-    Task {
-        name: "bench",
-        arguments: "[ARGS]",
-        about: "the benches, with ARGS given to cargo bench",
-        run: bench,
-    },
+    Task { name: "bench", arguments: "[ARGS]", about: "the benches, with ARGS given to cargo bench", run: bench },
     Task {
         name: "peers",
         arguments: "[ARGS]",
@@ -137,13 +127,7 @@ fn peers(arguments: &[&str]) -> Result<()> {
 }
 
 fn peers_command(arguments: &[&str]) -> Result<Command> {
-    let mut command = shell::cargo(&[
-        "run",
-        "--release",
-        "--manifest-path",
-        "benches/peers/Cargo.toml",
-        "--",
-    ]);
+    let mut command = shell::cargo(&["run", "--release", "--manifest-path", "benches/peers/Cargo.toml", "--"]);
     command.args(arguments);
     command.env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers"));
     Ok(command)
@@ -166,11 +150,7 @@ mod tests {
         let error = dispatch(&["polish"]).unwrap_err().to_string();
         assert!(error.contains("\"polish\""), "{error}");
         for task in TASKS {
-            assert!(
-                error.contains(task.name),
-                "{error} does not name {}",
-                task.name
-            );
+            assert!(error.contains(task.name), "{error} does not name {}", task.name);
         }
     }
 

@@ -39,21 +39,12 @@ pub(crate) fn stale<'a>(
     read: impl Fn(&str) -> Option<String>,
 ) -> Vec<String> {
     let mut messages = Vec::new();
-    for Mutant {
-        name,
-        file,
-        old,
-        new,
-        ..
-    } in table
-    {
+    for Mutant { name, file, old, new, .. } in table {
         match read(file).map(|text| text.matches(old).count()) {
             None => messages.push(format!("{name:?}: there is no {file}")),
             Some(1) if old != new => {}
             Some(1) => messages.push(format!("{name:?}: the new text is the old one")),
-            Some(count) => messages.push(format!(
-                "{name:?}: its old text stands {count} times in {file}, not once"
-            )),
+            Some(count) => messages.push(format!("{name:?}: its old text stands {count} times in {file}, not once")),
         }
     }
     messages
@@ -78,30 +69,18 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     }
     // The folders stay between runs, so that only what changed is built again.
     let scratch = shell::target_directory()?.join("mutants");
-    let laboratory = Laboratory {
-        tree: scratch.join("tree"),
-        build: scratch.join("build"),
-    };
+    let laboratory = Laboratory { tree: scratch.join("tree"), build: scratch.join("build") };
     laboratory.copy(&root)?;
     laboratory.check_baseline(&chosen)?;
     let mut survivors = Vec::new();
     for mutant in &chosen {
         let killed = laboratory.kills(mutant)?;
-        println!(
-            "{}  {}: {}",
-            if killed { "killed  " } else { "SURVIVED" },
-            mutant.file,
-            mutant.name
-        );
+        println!("{}  {}: {}", if killed { "killed  " } else { "SURVIVED" }, mutant.file, mutant.name);
         if !killed {
             survivors.push(mutant.name);
         }
     }
-    println!(
-        "mutants: {} tried, {} survived",
-        chosen.len(),
-        survivors.len()
-    );
+    println!("mutants: {} tried, {} survived", chosen.len(), survivors.len());
     if !survivors.is_empty() {
         bail!("survived: {}", survivors.join(", "));
     }
@@ -130,10 +109,7 @@ impl Laboratory {
                 true => SystemTime::now(),
                 false => from.metadata()?.modified()?,
             };
-            std::fs::File::options()
-                .write(true)
-                .open(&to)?
-                .set_modified(modified)?;
+            std::fs::File::options().write(true).open(&to)?.set_modified(modified)?;
         }
         Ok(())
     }
@@ -146,11 +122,7 @@ impl Laboratory {
         for test in tests {
             let output = self.cargo_test(test, &[])?;
             if !output.status.success() {
-                bail!(
-                    "`cargo test {}` fails on the unbroken tree:\n{}",
-                    test.join(" "),
-                    said(&output)
-                );
+                bail!("`cargo test {}` fails on the unbroken tree:\n{}", test.join(" "), said(&output));
             }
             if tests_run(&String::from_utf8_lossy(&output.stdout)) == 0 {
                 bail!("`cargo test {}` runs no test", test.join(" "));
@@ -165,20 +137,12 @@ impl Laboratory {
         let text = std::fs::read_to_string(&path)?;
         std::fs::write(&path, text.replacen(mutant.old, mutant.new, 1))?;
         let built = self.cargo_test(mutant.test, &["--no-run"])?;
-        let killed =
-            !built.status.success() || !self.cargo_test(mutant.test, &[])?.status.success();
+        let killed = !built.status.success() || !self.cargo_test(mutant.test, &[])?.status.success();
         std::fs::write(&path, text)?;
         // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
-        std::fs::File::options()
-            .write(true)
-            .open(&path)?
-            .set_modified(SystemTime::now())?;
+        std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
         if !built.status.success() {
-            bail!(
-                "{:?} does not compile, so it shows nothing:\n{}",
-                mutant.name,
-                said(&built)
-            );
+            bail!("{:?} does not compile, so it shows nothing:\n{}", mutant.name, said(&built));
         }
         Ok(killed)
     }
@@ -194,9 +158,7 @@ impl Laboratory {
             .env("BLOB_OPS_STORES", "streaming");
         if test.contains(&LOOM) {
             // As in `cargo xtask ci`: another build of everything, so in a folder of its own.
-            command
-                .env("RUSTFLAGS", "--cfg loom")
-                .env("CARGO_TARGET_DIR", self.build.join(LOOM));
+            command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", self.build.join(LOOM));
         }
         command.output().context("cannot start cargo test")
     }
@@ -221,13 +183,7 @@ fn tests_run(output: &str) -> usize {
 mod tests {
     use super::*;
 
-    const MUTANT: Mutant = Mutant {
-        name: "sign",
-        file: "a.rs",
-        old: "a + b",
-        new: "a - b",
-        test: &["-p", "a"],
-    };
+    const MUTANT: Mutant = Mutant { name: "sign", file: "a.rs", old: "a + b", new: "a - b", test: &["-p", "a"] };
 
     #[test]
     fn every_entry_of_the_table_finds_its_text_once() {
@@ -243,10 +199,7 @@ mod tests {
         assert!(stale_in(Some("a * b"))[0].contains("0 times"));
         assert!(stale_in(Some("a + b + a + b"))[0].contains("2 times"));
         assert!(stale_in(None)[0].contains("there is no a.rs"));
-        let idle = Mutant {
-            new: "a + b",
-            ..MUTANT
-        };
+        let idle = Mutant { new: "a + b", ..MUTANT };
         assert_eq!(stale(&[idle], |_| Some("a + b".to_string())).len(), 1);
     }
 
@@ -260,10 +213,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_matches_nothing_runs_nothing() {
-        assert_eq!(
-            tests_run("running 0 tests\n\nrunning 3 tests\n...\nrunning 1 test\n"),
-            4
-        );
+        assert_eq!(tests_run("running 0 tests\n\nrunning 3 tests\n...\nrunning 1 test\n"), 4);
         assert_eq!(tests_run("running 0 tests\n"), 0);
         assert!(run(&["no entry has this name"]).is_err());
     }

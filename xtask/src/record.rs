@@ -48,10 +48,7 @@ fn head(rest: &[&str]) -> Result<Vec<String>> {
     let commit = shell::read(git.current_dir(shell::root()))?;
     let rustc = shell::read(Command::new("rustc").arg("-V").current_dir(shell::root()))?;
     let command = [&["cargo xtask record FILE"], rest].concat().join(" ");
-    Ok(vec![
-        format!("command: `{command}`"),
-        format!("commit: {}, {}", commit.trim(), rustc.trim()),
-    ])
+    Ok(vec![format!("command: `{command}`"), format!("commit: {}, {}", commit.trim(), rustc.trim())])
 }
 
 /// The reason goes to the terminal: it may hold paths.

@@ -13,15 +13,7 @@ use crate::{no_arguments, shell};
 const TOOLCHAIN: &str = "+nightly";
 
 /// What runs under them: the crates with threads and raw memory.
-const TESTS: &[&str] = &[
-    "test",
-    "-p",
-    "synced-mem",
-    "-p",
-    "blob-core",
-    "--lib",
-    "--tests",
-];
+const TESTS: &[&str] = &["test", "-p", "synced-mem", "-p", "blob-core", "--lib", "--tests"];
 
 /// Runs what can be run.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
@@ -33,9 +25,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     shell::run(&mut tests(&host, "address")?)?;
     println!("address sanitizer: clean");
     if !has_std_sources()? {
-        println!(
-            "not run: the thread sanitizer (the component rust-src of the nightly is not installed)"
-        );
+        println!("not run: the thread sanitizer (the component rust-src of the nightly is not installed)");
         return Ok(());
     }
     let mut thread = tests(&host, "thread")?;

@@ -9,12 +9,8 @@ use anyhow::{Context, Result, bail};
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     // Cargo sets the variable anew at each run, so a checkout that was moved is found too.
-    let manifest = std::env::var("CARGO_MANIFEST_DIR")
-        .unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
-    Path::new(&manifest)
-        .parent()
-        .unwrap_or(Path::new("."))
-        .to_path_buf()
+    let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_string());
+    Path::new(&manifest).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
 /// Cargo, the same one that runs us, in the workspace's root.
@@ -26,9 +22,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 
 /// Runs a command with our own input and output, and fails where it does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {}", line(command)))?;
+    let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
     if !status.success() {
         bail!("`{}` failed: {status}", line(command));
     }
@@ -44,43 +38,25 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     if !output.status.success() {
         bail!("`{}` failed: {}", line(command), output.status);
     }
-    String::from_utf8(output.stdout)
-        .with_context(|| format!("`{}` wrote bytes that are not UTF-8", line(command)))
+    String::from_utf8(output.stdout).with_context(|| format!("`{}` wrote bytes that are not UTF-8", line(command)))
 }
 
 /// The command as one would type it, with the variables that it sets.
 pub(crate) fn line(command: &Command) -> String {
-    let variables = command.get_envs().filter_map(|(name, value)| {
-        Some(format!(
-            "{}={}",
-            name.to_string_lossy(),
-            value?.to_string_lossy()
-        ))
-    });
-    let program = Path::new(command.get_program())
-        .file_name()
-        .unwrap_or_default();
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), value?.to_string_lossy())));
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let program = program.to_string_lossy().into_owned();
-    let arguments = command
-        .get_args()
-        .map(|argument| argument.to_string_lossy().into_owned());
-    let words: Vec<String> = variables
-        .chain(std::iter::once(program))
-        .chain(arguments)
-        .collect();
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
+    let words: Vec<String> = variables.chain(std::iter::once(program)).chain(arguments).collect();
     words.join(" ")
 }
 
 /// The files of the workspace, from its root, with `/`: all that git tracks or would track, and that are there.
 pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
     let mut command = Command::new("git");
-    command.args([
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]);
+    command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let list = read(command.current_dir(root)).context("git lists the files of the workspace")?;
     let mut files: Vec<String> = list.split('\0').map(str::to_string).collect();
     files.retain(|file| root.join(file).is_file());
@@ -91,21 +67,14 @@ pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
 
 /// What cargo knows of the workspace's own packages, as JSON.
 pub(crate) fn metadata() -> Result<serde_json::Value> {
-    let text = read(&mut cargo(&[
-        "metadata",
-        "--no-deps",
-        "--format-version",
-        "1",
-    ]))?;
+    let text = read(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
     serde_json::from_str(&text).context("cargo metadata is not JSON")
 }
 
 /// Where cargo builds, `target` unless the user set another folder.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     let metadata = metadata()?;
-    let directory = metadata["target_directory"]
-        .as_str()
-        .context("cargo metadata names no target directory")?;
+    let directory = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
     Ok(PathBuf::from(directory))
 }
 
@@ -138,12 +107,7 @@ mod tests {
         // It fails without a word: two files that differ.
         let mut command = Command::new("git");
         command.args(["diff", "--no-index", "--quiet", "Cargo.toml", "src/main.rs"]);
-        assert!(
-            run(&mut command)
-                .unwrap_err()
-                .to_string()
-                .contains("git diff --no-index")
-        );
+        assert!(run(&mut command).unwrap_err().to_string().contains("git diff --no-index"));
         assert!(read(&mut command).is_err());
         let missing = run(&mut Command::new("a-program-that-is-not-there")).unwrap_err();
         assert!(missing.to_string().contains("a-program-that-is-not-there"));

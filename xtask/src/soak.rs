@@ -9,11 +9,8 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 /// The options, and the variables that the test reads.
-const OPTIONS: &[(&str, &str)] = &[
-    ("--seconds", SECONDS),
-    ("--seed", "BLOB_SOAK_SEED"),
-    ("--threads", "BLOB_SOAK_THREADS"),
-];
+const OPTIONS: &[(&str, &str)] =
+    &[("--seconds", SECONDS), ("--seed", "BLOB_SOAK_SEED"), ("--threads", "BLOB_SOAK_THREADS")];
 const SECONDS: &str = "BLOB_SOAK_SECONDS";
 
 /// Where nothing else is asked for, and in `cargo xtask ci`.
@@ -32,17 +29,8 @@ pub(crate) fn step(report: &Path) -> Command {
 }
 
 fn usual() -> Command {
-    let mut command = shell::cargo(&[
-        "test",
-        "-p",
-        "synced-mem",
-        "--test",
-        "soak",
-        "--",
-        "--nocapture",
-        "--exact",
-        "soak",
-    ]);
+    let mut command =
+        shell::cargo(&["test", "-p", "synced-mem", "--test", "soak", "--", "--nocapture", "--exact", "soak"]);
     command.env(SECONDS, USUAL_SECONDS.to_string());
     command
 }
@@ -51,12 +39,8 @@ fn asked(arguments: &[&str]) -> Result<Command> {
     let mut command = usual();
     for pair in arguments.chunks(2) {
         let option = OPTIONS.iter().find(|(option, _)| *option == pair[0]);
-        let (option, variable) = option.with_context(|| {
-            format!(
-                "soak takes --seconds, --seed and --threads, not {:?}",
-                pair[0]
-            )
-        })?;
+        let (option, variable) =
+            option.with_context(|| format!("soak takes --seconds, --seed and --threads, not {:?}", pair[0]))?;
         match pair.get(1).map(|value| value.parse::<u64>()) {
             Some(Ok(value)) => command.env(variable, value.to_string()),
             _ => bail!("{option} takes a number"),

@@ -28,11 +28,7 @@ pub(crate) struct Finding {
 impl Finding {
     /// A finding in a file, at a line that counts from 1.
     pub(crate) fn new(file: &str, line: usize, message: impl fmt::Display) -> Finding {
-        Finding {
-            file: file.to_string(),
-            line,
-            message: message.to_string(),
-        }
+        Finding { file: file.to_string(), line, message: message.to_string() }
     }
 }
 
@@ -44,58 +40,19 @@ struct Rule {
 
 /// The numbers are those of the style guide.
 const RULES: &[Rule] = &[
-    Rule {
-        name: "parse",
-        check: parse,
-    },
-    Rule {
-        name: "layers (1)",
-        check: layers::check,
-    },
-    Rule {
-        name: "not-know (2)",
-        check: heads::not_know,
-    },
-    Rule {
-        name: "cudarc (4)",
-        check: doors::cudarc,
-    },
-    Rule {
-        name: "cfg (5)",
-        check: doors::cfg,
-    },
-    Rule {
-        name: "head (7)",
-        check: heads::head,
-    },
-    Rule {
-        name: "file-size (8)",
-        check: sizes::file,
-    },
-    Rule {
-        name: "function-size (8)",
-        check: sizes::function,
-    },
-    Rule {
-        name: "one-name (11)",
-        check: names::check,
-    },
-    Rule {
-        name: "unsafe (14)",
-        check: doors::unsafe_code,
-    },
-    Rule {
-        name: "stubs (23)",
-        check: stubs::check,
-    },
-    Rule {
-        name: "mutants (23)",
-        check: mutants,
-    },
-    Rule {
-        name: "machine-paths",
-        check: names::machine_paths,
-    },
+    Rule { name: "parse", check: parse },
+    Rule { name: "layers (1)", check: layers::check },
+    Rule { name: "not-know (2)", check: heads::not_know },
+    Rule { name: "cudarc (4)", check: doors::cudarc },
+    Rule { name: "cfg (5)", check: doors::cfg },
+    Rule { name: "head (7)", check: heads::head },
+    Rule { name: "file-size (8)", check: sizes::file },
+    Rule { name: "function-size (8)", check: sizes::function },
+    Rule { name: "one-name (11)", check: names::check },
+    Rule { name: "unsafe (14)", check: doors::unsafe_code },
+    Rule { name: "stubs (23)", check: stubs::check },
+    Rule { name: "mutants (23)", check: mutants },
+    Rule { name: "machine-paths", check: names::machine_paths },
 ];
 
 /// Checks the whole tree, prints each finding, fails where there is one.
@@ -104,21 +61,13 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
     let mut count = 0;
     for rule in RULES {
-        for Finding {
-            file,
-            line,
-            message,
-        } in (rule.check)(&tree)
-        {
+        for Finding { file, line, message } in (rule.check)(&tree) {
             println!("{file}:{line}: {}: {message}", rule.name);
             count += 1;
         }
     }
     let files = tree.sources.len() + tree.unparsed.len();
-    println!(
-        "tidy: {files} files, {} rules, {count} findings",
-        RULES.len()
-    );
+    println!("tidy: {files} files, {} rules, {count} findings", RULES.len());
     if count > 0 {
         bail!("{count} findings");
     }
@@ -127,10 +76,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 
 /// A file that does not parse escapes every other rule, so it is a finding.
 fn parse(tree: &Tree) -> Vec<Finding> {
-    tree.unparsed
-        .iter()
-        .map(|(path, line, message)| Finding::new(path, *line, message))
-        .collect()
+    tree.unparsed.iter().map(|(path, line, message)| Finding::new(path, *line, message)).collect()
 }
 
 /// Each deliberate breakage must still find the text that it breaks.
@@ -149,22 +95,10 @@ mod tests {
     fn bad_tree() -> Tree {
         let long = "    let _ = 1;\n".repeat(401);
         let files = [
-            (
-                "crates/blob-io/src/lib.rs",
-                format!("pub use a::*;\nfn long() {{\n{long}}}\n"),
-            ),
-            (
-                "crates/blob-io/src/npy.rs",
-                "//! Npy.\nfn f() { unsafe { todo![] } }".to_string(),
-            ),
-            (
-                "crates/blob-io/src/mxnet.rs",
-                "//! cudarc\n#[cfg(unix)]\nfn f() {}".to_string(),
-            ),
-            (
-                "crates/blob-io/src/hdf5.rs",
-                "//! Hdf5.\nfn f( {".to_string(),
-            ),
+            ("crates/blob-io/src/lib.rs", format!("pub use a::*;\nfn long() {{\n{long}}}\n")),
+            ("crates/blob-io/src/npy.rs", "//! Npy.\nfn f() { unsafe { todo![] } }".to_string()),
+            ("crates/blob-io/src/mxnet.rs", "//! cudarc\n#[cfg(unix)]\nfn f() {}".to_string()),
+            ("crates/blob-io/src/hdf5.rs", "//! Hdf5.\nfn f( {".to_string()),
             ("README.md", format!("see /{}/blob", "root")),
         ];
         let mut tree = Tree::from_texts(files.map(|(path, text)| (path.to_string(), text)));
@@ -176,11 +110,7 @@ mod tests {
     fn every_rule_can_fail() {
         let tree = bad_tree();
         for rule in RULES {
-            assert!(
-                !(rule.check)(&tree).is_empty(),
-                "{} found nothing",
-                rule.name
-            );
+            assert!(!(rule.check)(&tree).is_empty(), "{} found nothing", rule.name);
         }
     }
 
@@ -199,10 +129,7 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_parse_is_a_finding_with_its_line() {
-        let tree = Tree::from_texts([(
-            "crates/a/src/lib.rs".to_string(),
-            "//! A.\n\nfn f( {".to_string(),
-        )]);
+        let tree = Tree::from_texts([("crates/a/src/lib.rs".to_string(), "//! A.\n\nfn f( {".to_string())]);
         let findings = parse(&tree);
         assert_eq!((findings.len(), findings[0].line), (1, 3), "{findings:?}");
     }

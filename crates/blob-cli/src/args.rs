@@ -56,22 +56,10 @@ pub(crate) struct Global {
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) ascii: bool,
     /// Colour the output; NO_COLOR and CLICOLOR_FORCE are obeyed
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub(crate) color: When,
     /// Show progress on standard error; `auto`: on a terminal, when it takes more than half a second
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub(crate) progress: When,
     /// The most bytes to inflate, reorder or expand for one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]

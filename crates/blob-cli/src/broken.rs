@@ -18,11 +18,7 @@ pub(crate) struct Broken<'a> {
 
 impl<'a> Broken<'a> {
     pub(crate) fn new(terminal: &'a Terminal, file: &'a str) -> Self {
-        Self {
-            terminal,
-            file,
-            count: 0,
-        }
+        Self { terminal, file, count: 0 }
     }
 
     /// Tells of those among `entries` whose headers say that they are broken.
@@ -46,10 +42,7 @@ impl<'a> Broken<'a> {
     pub(crate) fn end(self) -> Status {
         let more = self.count.saturating_sub(TOLD);
         if more > 0 {
-            let (arrays, verb) = (
-                units::plural(more, "more array"),
-                if more == 1 { "is" } else { "are" },
-            );
+            let (arrays, verb) = (units::plural(more, "more array"), if more == 1 { "is" } else { "are" });
             let text = format!("{}: {arrays} {verb} broken", self.file);
             self.terminal.trouble(&Failure::new(text));
         }

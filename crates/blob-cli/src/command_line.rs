@@ -18,10 +18,7 @@ use crate::select::nearest;
 /// The first word is neither a command nor a file, and looks like a mistyped command.
 pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     let command = Args::command();
-    let names: Vec<&str> = command
-        .get_subcommands()
-        .map(clap::Command::get_name)
-        .collect();
+    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     let Some(at) = first_positional(&words, &flags_with_values(&command)) else {
         return Ok(words);
     };
@@ -99,10 +96,7 @@ fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> 
 fn flags_with_values(command: &clap::Command) -> Vec<String> {
     let arguments = command.get_arguments();
     let valued = arguments.filter(|a| a.get_action().takes_values());
-    valued
-        .filter_map(|a| a.get_long())
-        .map(|long| format!("--{long}"))
-        .collect()
+    valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
 }
 
 #[cfg(test)]
@@ -121,20 +115,14 @@ mod tests {
     fn a_file_alone_is_info() {
         for (line, expected) in [
             ("blob a.params", "blob info a.params"),
-            (
-                "blob --json a.params b.params",
-                "blob --json info a.params b.params",
-            ),
+            ("blob --json a.params b.params", "blob --json info a.params b.params"),
             ("blob --from params x.bin", "blob --from params info x.bin"),
             ("blob --from=params x.bin", "blob --from=params info x.bin"),
             ("blob -", "blob info -"),
             ("blob ./ls", "blob info ./ls"),
             ("blob -- ls", "blob info -- ls"),
             ("blob ls a.params", "blob ls a.params"),
-            (
-                "blob --max-alloc 1G ls a.params",
-                "blob --max-alloc 1G ls a.params",
-            ),
+            ("blob --max-alloc 1G ls a.params", "blob --max-alloc 1G ls a.params"),
             ("blob --help", "blob --help"),
             ("blob -V", "blob -V"),
             ("blob", "blob"),

@@ -116,9 +116,7 @@ fn candidates(words: &[Word]) -> Option<Vec<String>> {
         }
         match *word {
             "--" => only_positionals = true,
-            flag if flag.starts_with('-') && flag != "-" && !only_positionals => {
-                valued = takes_value(command, flag)
-            }
+            flag if flag.starts_with('-') && flag != "-" && !only_positionals => valued = takes_value(command, flag),
             name if !named && positionals.is_empty() => {
                 named = true;
                 match tool.find_subcommand(name) {
@@ -132,13 +130,8 @@ fn candidates(words: &[Word]) -> Option<Vec<String>> {
     if let Some(arg) = valued {
         return values(arg, "");
     }
-    if let Some((flag, _)) = current
-        .split_once('=')
-        .filter(|_| current.starts_with("--"))
-    {
-        let arg = command
-            .get_arguments()
-            .find(|a| a.get_long() == Some(&flag[2..]))?;
+    if let Some((flag, _)) = current.split_once('=').filter(|_| current.starts_with("--")) {
+        let arg = command.get_arguments().find(|a| a.get_long() == Some(&flag[2..]))?;
         return values(arg, &format!("{flag}="));
     }
     if current.starts_with('-') && !only_positionals {
@@ -160,16 +153,10 @@ fn candidates(words: &[Word]) -> Option<Vec<String>> {
 
 /// The flag that a word names, if the next word is its value.
 fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
-    let mut valued = command
-        .get_arguments()
-        .filter(|a| !a.is_positional() && a.get_action().takes_values());
+    let mut valued = command.get_arguments().filter(|a| !a.is_positional() && a.get_action().takes_values());
     valued.find(|arg| {
-        let long = arg
-            .get_long()
-            .is_some_and(|long| flag.strip_prefix("--") == Some(long));
-        long || arg
-            .get_short()
-            .is_some_and(|short| flag == format!("-{short}"))
+        let long = arg.get_long().is_some_and(|long| flag.strip_prefix("--") == Some(long));
+        long || arg.get_short().is_some_and(|short| flag == format!("-{short}"))
     })
 }
 
@@ -179,12 +166,7 @@ fn values(arg: &Arg, prefix: &str) -> Option<Vec<String>> {
         clap::ValueHint::AnyPath | clap::ValueHint::FilePath => None,
         _ => {
             let known = arg.get_possible_values();
-            Some(
-                known
-                    .iter()
-                    .map(|value| format!("{prefix}{}", value.get_name()))
-                    .collect(),
-            )
+            Some(known.iter().map(|value| format!("{prefix}{}", value.get_name())).collect())
         }
     }
 }
@@ -202,16 +184,10 @@ fn tensors(file: &str) -> Vec<String> {
     let (send, receive) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || {
         let limits = Limits::default().max_arrays(MANY).max_alloc(16 << 20);
-        let names = OpenOptions::new()
-            .limits(limits)
-            .open(&path)
-            .map(|checkpoint| {
-                let names = checkpoint.entries().iter().map(Entry::name);
-                names
-                    .filter(|n| !n.is_empty() && !n.contains(char::is_control))
-                    .map(str::to_owned)
-                    .collect()
-            });
+        let names = OpenOptions::new().limits(limits).open(&path).map(|checkpoint| {
+            let names = checkpoint.entries().iter().map(Entry::name);
+            names.filter(|n| !n.is_empty() && !n.contains(char::is_control)).map(str::to_owned).collect()
+        });
         send.send(names.unwrap_or_default())
     });
     match reader {
@@ -229,12 +205,7 @@ mod tests {
     fn offered(line: &str) -> Option<Vec<String>> {
         let words = words(line, BREAKS);
         let last = words.last().unwrap().clone();
-        let fits = |found: Vec<String>| {
-            found
-                .into_iter()
-                .filter(|c| c.starts_with(&last.text))
-                .collect()
-        };
+        let fits = |found: Vec<String>| found.into_iter().filter(|c| c.starts_with(&last.text)).collect();
         candidates(&words).map(fits)
     }
 

@@ -29,14 +29,10 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let Names::Raw = args.names;
     let place = Place::of(args)?;
     if context.global.json && matches!(place, Place::Stdout) && !args.dry_run {
-        return Err(Failure::new(
-            "--json and -o - would both write to standard output",
-        ));
+        return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     let checkpoint = open(&args.input, &context.global)?;
-    let options = Options::new(place.format(args)?)
-        .dense(args.dense)
-        .sha256(args.sha256);
+    let options = Options::new(place.format(args)?).dense(args.dense).sha256(args.sha256);
     let plan = match place {
         Place::Folder => plan_folder(&checkpoint, &options)?,
         _ => plan(&checkpoint, &options)?,
@@ -44,14 +40,8 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     tell(&checkpoint, &plan, context);
     let target = match place {
         Place::Stdout => Target::Stdout,
-        Place::Folder => Target::Folder {
-            path: &args.output,
-            overwrite: args.force,
-        },
-        Place::File => Target::File {
-            path: &args.output,
-            overwrite: args.force,
-        },
+        Place::Folder => Target::Folder { path: &args.output, overwrite: args.force },
+        Place::File => Target::File { path: &args.output, overwrite: args.force },
     };
     if args.dry_run {
         target.check(&Silent)?;
@@ -104,10 +94,7 @@ impl Place {
         }
         match args.to {
             None | Some(Format::Npy) => Ok(Self::Folder),
-            Some(other) => Err(Failure::new(format!(
-                "{text} is a folder, and holds npy files, not {}",
-                other.name()
-            ))),
+            Some(other) => Err(Failure::new(format!("{text} is a folder, and holds npy files, not {}", other.name()))),
         }
     }
 
@@ -116,27 +103,17 @@ impl Place {
             return Ok(format);
         }
         let written = || {
-            let names: Vec<&str> = Format::ALL
-                .iter()
-                .filter(|f| f.is_written())
-                .map(|f| f.name())
-                .collect();
+            let names: Vec<&str> = Format::ALL.iter().filter(|f| f.is_written()).map(|f| f.name()).collect();
             names.join(", ")
         };
         match self {
             Self::Folder => Ok(Format::Npy),
-            Self::Stdout => Err(Failure::new(
-                "-o - needs --to, because standard output has no extension",
-            )
-            .help(format!("formats: {}", written()))),
-            Self::File => extension(&args.output)
-                .and_then(Format::from_extension)
-                .ok_or_else(|| {
-                    Failure::new(no_format(&args.output)).help(format!(
-                        "name a format with --to: {}; a folder's name ends with /",
-                        written()
-                    ))
-                }),
+            Self::Stdout => Err(Failure::new("-o - needs --to, because standard output has no extension")
+                .help(format!("formats: {}", written()))),
+            Self::File => extension(&args.output).and_then(Format::from_extension).ok_or_else(|| {
+                Failure::new(no_format(&args.output))
+                    .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
+            }),
         }
     }
 }
@@ -156,28 +133,17 @@ fn extension(path: &Path) -> Option<&str> {
 
 /// Tells what is odd about the source and what will be left out, before the work begins.
 fn tell(checkpoint: &Checkpoint, plan: &Plan, context: &Context) {
-    let left_out = plan
-        .left_out()
-        .iter()
-        .map(|(name, reason)| format!("left out {name:?}: {reason}"));
+    let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let lines: Vec<String> = warnings(checkpoint).into_iter().chain(left_out).collect();
     for line in lines.iter().take(TOLD) {
         context.terminal.warning(line);
     }
     if lines.len() > TOLD {
-        context.terminal.warning(format!(
-            "and {} more; the receipt has them all",
-            lines.len() - TOLD
-        ));
+        context.terminal.warning(format!("and {} more; the receipt has them all", lines.len() - TOLD));
     }
 }
 
-fn dry_run(
-    args: &Convert,
-    checkpoint: &Checkpoint,
-    plan: &Plan,
-    context: &Context,
-) -> Result<Status, Failure> {
+fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     if context.global.json {
         let facts = facts(args, checkpoint, plan).with("bytes_out", plan.output_len());
@@ -227,10 +193,7 @@ fn dry_run(
 
 /// `blob.convert/1`, as far as it is known before the work.
 fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
-    let left_out = plan
-        .left_out()
-        .iter()
-        .map(|(name, reason)| json!({"name": name, "reason": reason}));
+    let left_out = plan.left_out().iter().map(|(name, reason)| json!({"name": name, "reason": reason}));
     let changed = plan.tensors().iter().filter(|t| !t.changes().is_empty());
     let changed = changed.map(|t| json!({"name": t.name(), "changes": t.changes()}));
     Object::of("blob.convert/1")
@@ -258,9 +221,7 @@ fn prove_it(args: &Convert, place: &Place, context: &Context) {
         return;
     }
     let (output, input) = (quoted(&args.output), quoted(&args.input));
-    context.terminal.note(format!(
-        "  prove it:  blob verify {output} --against {input}"
-    ));
+    context.terminal.note(format!("  prove it:  blob verify {output} --against {input}"));
 }
 
 /// A path as a shell takes it, and as no option.

@@ -45,16 +45,8 @@ impl<'a> Elements<'a> {
             checkpoint,
             entry,
             dtype,
-            ends: if is_direct {
-                ends.collect()
-            } else {
-                Vec::new()
-            },
-            loaded: if is_direct {
-                None
-            } else {
-                Some(checkpoint.view(entry)?)
-            },
+            ends: if is_direct { ends.collect() } else { Vec::new() },
+            loaded: if is_direct { None } else { Some(checkpoint.view(entry)?) },
             ahead: (0, Vec::new()),
         })
     }
@@ -71,19 +63,12 @@ impl<'a> Elements<'a> {
         }
         // Elements that lie near each other are fetched together.
         let near = row.step.unsigned_abs() as usize * size <= WINDOW / 8;
-        let per_window = if near {
-            WINDOW / size / row.step.unsigned_abs() as usize
-        } else {
-            1
-        };
+        let per_window = if near { WINDOW / size / row.step.unsigned_abs() as usize } else { 1 };
         let mut window = Vec::new();
         let mut done = 0;
         while done < row.len {
             let n = per_window.min(row.len - done);
-            let (a, b) = (
-                row.start + done as i64 * row.step,
-                row.start + (done + n - 1) as i64 * row.step,
-            );
+            let (a, b) = (row.start + done as i64 * row.step, row.start + (done + n - 1) as i64 * row.step);
             let low = a.min(b);
             window.clear();
             self.range(low as u64, (a.max(b) - low) as usize + 1, &mut window)?;
@@ -133,14 +118,11 @@ impl<'a> Elements<'a> {
             let offset = segment.offset() + (first - begin) * size as u64;
             let at = out.len();
             out.resize(at + n as usize * size, 0);
-            self.checkpoint
-                .source()
-                .read_at(offset, &mut out[at..])
-                .map_err(|source| Error::Io {
-                    file: self.checkpoint.name().to_owned(),
-                    action: format!("read array {:?} at byte {offset}", self.entry.name()),
-                    source,
-                })?;
+            self.checkpoint.source().read_at(offset, &mut out[at..]).map_err(|source| Error::Io {
+                file: self.checkpoint.name().to_owned(),
+                action: format!("read array {:?} at byte {offset}", self.entry.name()),
+                source,
+            })?;
             first += n;
             run += 1;
         }
@@ -199,11 +181,9 @@ impl Value {
             Self::Bool(x) => write!(text, "{x}"),
             Self::Single(x) if x.is_finite() => write!(text, "{x:?}"),
             Self::Double(x) if x.is_finite() => write!(text, "{x:?}"),
-            Self::Single(_) | Self::Double(_) => write!(
-                text,
-                "{quotes}{}{quotes}",
-                self.not_finite(!quotes.is_empty())
-            ),
+            Self::Single(_) | Self::Double(_) => {
+                write!(text, "{quotes}{}{quotes}", self.not_finite(!quotes.is_empty()))
+            }
         };
     }
 
@@ -263,21 +243,13 @@ mod tests {
         for packed in [true, false] {
             let file = counting(packed);
             let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
-            for (start, step, len) in [
-                (0, 1, 40),
-                (3, 1, 20),
-                (39, -1, 40),
-                (1, 13, 3),
-                (38, -7, 5),
-                (16, 1, 2),
-                (5, 1, 0),
-            ] {
+            for (start, step, len) in
+                [(0, 1, 40), (3, 1, 20), (39, -1, 40), (1, 13, 3), (38, -7, 5), (16, 1, 2), (5, 1, 0)]
+            {
                 let mut out = Vec::new();
                 elements.fetch(Row { start, step, len }, &mut out).unwrap();
-                let found: Vec<i64> = out
-                    .chunks_exact(4)
-                    .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as i64)
-                    .collect();
+                let found: Vec<i64> =
+                    out.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as i64).collect();
                 let expected: Vec<i64> = (0..len as i64).map(|i| start + i * step).collect();
                 assert_eq!(found, expected);
             }

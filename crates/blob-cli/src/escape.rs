@@ -7,46 +7,22 @@ use std::borrow::Cow;
 
 /// A name, spelled so that no other name looks the same.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
-    spell(
-        name,
-        Rule {
-            is_name: true,
-            ascii: false,
-        },
-    )
+    spell(name, Rule { is_name: true, ascii: false })
 }
 
 /// A name in ASCII alone: `\u{540d}` for every other character.
 pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
-    spell(
-        name,
-        Rule {
-            is_name: true,
-            ascii: true,
-        },
-    )
+    spell(name, Rule { is_name: true, ascii: true })
 }
 
 /// A message, in which names are already quoted: its backslashes and spaces stay as they are.
 pub(crate) fn tame(message: &str) -> Cow<'_, str> {
-    spell(
-        message,
-        Rule {
-            is_name: false,
-            ascii: false,
-        },
-    )
+    spell(message, Rule { is_name: false, ascii: false })
 }
 
 /// A message in ASCII alone; what has a common spelling there keeps it: `20x1x5x5`, `...`.
 pub(crate) fn tame_ascii(message: &str) -> Cow<'_, str> {
-    spell(
-        message,
-        Rule {
-            is_name: false,
-            ascii: true,
-        },
-    )
+    spell(message, Rule { is_name: false, ascii: true })
 }
 
 /// What is spelled out.
@@ -113,19 +89,8 @@ mod tests {
 
     #[test]
     fn plain_names_are_untouched() {
-        for name in [
-            "conv1/0",
-            "arg:fc1_weight",
-            "@3",
-            "名前",
-            "a b",
-            "e\u{301}té",
-            "",
-        ] {
-            assert!(
-                matches!(escape(name), Cow::Borrowed(same) if same == name),
-                "{name}"
-            );
+        for name in ["conv1/0", "arg:fc1_weight", "@3", "名前", "a b", "e\u{301}té", ""] {
+            assert!(matches!(escape(name), Cow::Borrowed(same) if same == name), "{name}");
         }
     }
 
@@ -143,10 +108,7 @@ mod tests {
         let unseen = "\u{61c}\u{200b}\u{200e}\u{2060}\u{2066}\u{ad}\u{feff}\u{fff9}\u{e0001}\u{e0041}\u{fe0f}\u{e0100}\
                       \u{34f}\u{3164}\u{115f}\u{17b4}\u{180e}\u{a0}\u{3000}\u{2028}\u{e000}\u{10ffff}\u{378}\u{2800}";
         for c in unseen.chars() {
-            assert_eq!(
-                escape(&format!("con{c}v1")),
-                format!("con\\u{{{:x}}}v1", c as u32)
-            );
+            assert_eq!(escape(&format!("con{c}v1")), format!("con\\u{{{:x}}}v1", c as u32));
         }
         assert_eq!(escape(" a "), r"\x20a\x20");
     }
@@ -154,10 +116,7 @@ mod tests {
     #[test]
     fn ascii_is_ascii() {
         assert_eq!(escape_ascii("名/0"), r"\u{540d}/0");
-        assert_eq!(
-            tame_ascii("\"a\\n\" has 2×3, é…"),
-            "\"a\\n\" has 2x3, \\u{e9}..."
-        );
+        assert_eq!(tame_ascii("\"a\\n\" has 2×3, é…"), "\"a\\n\" has 2x3, \\u{e9}...");
         assert_eq!(tame("\"a\\n\" has 2×3\n"), "\"a\\n\" has 2×3\\n");
     }
 
@@ -192,9 +151,7 @@ mod tests {
     /// Every text of up to four of the characters that escapes are made of.
     #[test]
     fn no_two_names_print_alike_and_each_reads_back() {
-        let alphabet = [
-            '\\', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}',
-        ];
+        let alphabet = ['\\', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}'];
         let mut names = vec![String::new()];
         let mut from = 0;
         for _ in 0..4 {

@@ -25,9 +25,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let format = format_of(args)?;
     let is_stdout = args.output == Path::new("-");
     if context.global.json && is_stdout {
-        return Err(Failure::new(
-            "--json and -o - would both write to standard output",
-        ));
+        return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
@@ -93,18 +91,12 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
     if args.output == Path::new("-") {
         return Ok(ExtractFormat::Npy);
     }
-    let extension = args
-        .output
-        .extension()
-        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    let extension = args.output.extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
     match extension.as_deref() {
         Some("npy") => Ok(ExtractFormat::Npy),
         Some("raw" | "bin") => Ok(ExtractFormat::Raw),
         Some("csv") => Ok(ExtractFormat::Csv),
-        _ => {
-            Err(Failure::new(no_format(&args.output))
-                .help("name a format with --to: npy, raw or csv"))
-        }
+        _ => Err(Failure::new(no_format(&args.output)).help("name a format with --to: npy, raw or csv")),
     }
 }
 
@@ -118,12 +110,7 @@ fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> 
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
 }
 
-fn raw(
-    checkpoint: &Checkpoint,
-    entry: &Entry,
-    output: &mut Output,
-    watch: &dyn Watch,
-) -> Result<(), Error> {
+fn raw(checkpoint: &Checkpoint, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {
     checkpoint.stream(entry, PIECE, &mut |bytes| {
         if watch.cancelled() {
             return Err(Error::Interrupted);
@@ -133,12 +120,7 @@ fn raw(
     })
 }
 
-fn csv(
-    mut elements: Elements<'_>,
-    entry: &Entry,
-    output: &mut Output,
-    watch: &dyn Watch,
-) -> Result<(), Error> {
+fn csv(mut elements: Elements<'_>, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {
     let view = View::whole(entry.shape().dims());
     let (mut bytes, mut text) = (Vec::new(), String::new());
     for row in view.rows() {

@@ -148,9 +148,7 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
-                Self::ReaderGone
-            }
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => Self::ReaderGone,
             _ => Self::Trouble(Box::new(Problem::from(&e))),
         }
     }
@@ -197,10 +195,7 @@ pub(crate) const REASONS: &[(&str, &str)] = &[
     ("usage", "the request makes no sense, or not for this file"),
     ("no-match", "no tensor is what was asked for"),
     ("warning", "with --strict: something is odd"),
-    (
-        "sha256",
-        "the file has another SHA-256 than the one of --sha256",
-    ),
+    ("sha256", "the file has another SHA-256 than the one of --sha256"),
 ];
 
 #[cfg(test)]
@@ -212,18 +207,12 @@ mod tests {
         let gone: Failure = io::Error::from(io::ErrorKind::BrokenPipe).into();
         assert!(matches!(gone, Failure::ReaderGone));
         let full: Failure = io::Error::from(io::ErrorKind::StorageFull).into();
-        assert!(
-            full.to_string()
-                .starts_with("cannot write to standard output")
-        );
+        assert!(full.to_string().starts_with("cannot write to standard output"));
     }
 
     #[test]
     fn the_worse_status_is_the_greater_one() {
-        assert_eq!(
-            Status::Yes.max(Status::No).max(Status::Trouble),
-            Status::Trouble
-        );
+        assert_eq!(Status::Yes.max(Status::No).max(Status::Trouble), Status::Trouble);
         let codes = [Status::Yes, Status::No, Status::Trouble].map(Status::code);
         assert_eq!(codes, [0, 1, 2]);
     }

@@ -14,10 +14,7 @@ pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     if context.global.json {
         let formats: Vec<Value> = Format::ALL.iter().map(|f| row(*f)).collect();
-        json::line(
-            &mut out,
-            &Object::of("blob.formats/1").with("formats", formats),
-        )?;
+        json::line(&mut out, &Object::of("blob.formats/1").with("formats", formats))?;
         out.flush()?;
         return Ok(Status::Yes);
     }
@@ -31,21 +28,13 @@ pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
     ];
     let mut table = Table::new(&context.terminal, columns);
     for format in Format::ALL {
-        let extensions: Vec<String> = format
-            .extensions()
-            .iter()
-            .map(|e| format!(".{e}"))
-            .collect();
+        let extensions: Vec<String> = format.extensions().iter().map(|e| format!(".{e}")).collect();
         table.row(
             &mut out,
             vec![
                 format.name().to_owned(),
                 format.title().to_owned(),
-                if extensions.is_empty() {
-                    "-".to_owned()
-                } else {
-                    extensions.join(" ")
-                },
+                if extensions.is_empty() { "-".to_owned() } else { extensions.join(" ") },
                 "yes".to_owned(),
                 if format.is_written() { "yes" } else { "-" }.to_owned(),
                 tested_against(*format).to_owned(),

@@ -38,18 +38,9 @@ const EXIT: &str = "0 yes; 1 the answer is no (a finding of verify, no tensor ma
 
 /// The environment variables that are read.
 pub(crate) const ENVIRONMENT: [(&str, &str); 5] = [
-    (
-        "COLUMNS",
-        "The width of tables on a terminal and with --table; without it, the terminal's own, else 80.",
-    ),
-    (
-        "NO_COLOR",
-        "If it is not empty, nothing is coloured, unless --color always is given.",
-    ),
-    (
-        "CLICOLOR_FORCE",
-        "If it is set and not 0, output is coloured also in a pipe; CLICOLOR=0 is like NO_COLOR.",
-    ),
+    ("COLUMNS", "The width of tables on a terminal and with --table; without it, the terminal's own, else 80."),
+    ("NO_COLOR", "If it is not empty, nothing is coloured, unless --color always is given."),
+    ("CLICOLOR_FORCE", "If it is set and not 0, output is coloured also in a pipe; CLICOLOR=0 is like NO_COLOR."),
     ("TERM", "dumb means no colour."),
     (
         "LC_ALL, LC_CTYPE, LANG",

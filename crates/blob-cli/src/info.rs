@@ -72,8 +72,7 @@ struct Facts<'a> {
 impl<'a> Facts<'a> {
     fn of(checkpoint: &'a Checkpoint) -> Self {
         let entries = checkpoint.entries();
-        let count =
-            |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
+        let count = |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
         let dtypes = DType::ALL
             .iter()
             .map(|d| (d.name(), count(&|e| e.dtype() == Some(*d))))
@@ -83,30 +82,17 @@ impl<'a> Facts<'a> {
             dtypes: dtypes.collect(),
             tensors: entries.len() as u64,
             // Indices of sparse arrays and diffs are no parameters.
-            parameters: entries
-                .iter()
-                .filter(|e| is_parameter(e))
-                .map(|e| e.shape().count() as u64)
-                .sum(),
+            parameters: entries.iter().filter(|e| is_parameter(e)).map(|e| e.shape().count() as u64).sum(),
             bytes: entries.iter().map(Entry::byte_len).sum(),
             diffs: count(&|e| e.kind() == Kind::Diff),
             none: count(&|e| e.kind() == Kind::None),
             broken: count(&|e| e.fault().is_some()),
             sparse: count(&|e| e.kind() == Kind::Values),
-            largest: entries
-                .iter()
-                .rev()
-                .max_by_key(|e| e.byte_len())
-                .filter(|e| e.byte_len() > 0),
+            largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
         }
     }
 
-    fn print(
-        &self,
-        checkpoint: &Checkpoint,
-        context: &Context,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
+    fn print(&self, checkpoint: &Checkpoint, context: &Context, out: &mut dyn Write) -> Result<(), Failure> {
         let terminal = &context.terminal;
         writeln!(
             out,
@@ -119,14 +105,7 @@ impl<'a> Facts<'a> {
             line(key, value)?;
         }
         line("tensors", self.tensors_text())?;
-        line(
-            "parameters",
-            format!(
-                "{} in {}",
-                units::grouped(self.parameters),
-                units::bytes(self.bytes)
-            ),
-        )?;
+        line("parameters", format!("{} in {}", units::grouped(self.parameters), units::bytes(self.bytes)))?;
         if let Some(layers) = layers(checkpoint, terminal) {
             line("layers", layers)?;
         }
@@ -146,18 +125,12 @@ impl<'a> Facts<'a> {
             let (key, value) = match (receipt(key, value, terminal), value.as_str()) {
                 (Some(source), _) => ("receipt", source),
                 (None, "") => ("metadata", format!("{}: (empty)", short(terminal, key))),
-                (None, value) => (
-                    "metadata",
-                    format!("{}: {}", short(terminal, key), short(terminal, value)),
-                ),
+                (None, value) => ("metadata", format!("{}: {}", short(terminal, key), short(terminal, value))),
             };
             line(key, value)?;
         }
         if checkpoint.whole().is_err() {
-            line(
-                "warning",
-                "the file breaks off behind these tensors".to_owned(),
-            )?;
+            line("warning", "the file breaks off behind these tensors".to_owned())?;
         }
         for warning in odd(checkpoint).take(SHOWN) {
             line("warning", terminal.text(&warning).into_owned())?;
@@ -172,41 +145,18 @@ impl<'a> Facts<'a> {
     fn tensors_text(&self) -> String {
         let dtypes: Vec<String> = match &self.dtypes[..] {
             [(only, n)] if *n == self.tensors => vec![tame(only).into_owned()],
-            several => several
-                .iter()
-                .map(|(d, n)| format!("{} {}", units::grouped(*n), tame(d)))
-                .collect(),
+            several => several.iter().map(|(d, n)| format!("{} {}", units::grouped(*n), tame(d))).collect(),
         };
-        let rest = [
-            (self.diffs, "diffs"),
-            (self.sparse, "sparse"),
-            (self.none, "without an array"),
-            (self.broken, "broken"),
-        ];
-        let rest = rest
-            .iter()
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| format!("; {} {what}", units::grouped(*n)));
+        let rest =
+            [(self.diffs, "diffs"), (self.sparse, "sparse"), (self.none, "without an array"), (self.broken, "broken")];
+        let rest = rest.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("; {} {what}", units::grouped(*n)));
         let comma = if dtypes.is_empty() { "" } else { ", " };
-        format!(
-            "{}{comma}{}{}",
-            units::grouped(self.tensors),
-            dtypes.join(", "),
-            rest.collect::<String>()
-        )
+        format!("{}{comma}{}{}", units::grouped(self.tensors), dtypes.join(", "), rest.collect::<String>())
     }
 
     fn json(&self, checkpoint: &Checkpoint) -> Object {
-        let dtypes: Map<String, Value> = self
-            .dtypes
-            .iter()
-            .map(|(d, n)| ((*d).to_owned(), json!(n)))
-            .collect();
-        let metadata: Map<String, Value> = checkpoint
-            .metadata()
-            .iter()
-            .map(|(k, v)| (k.clone(), json!(v)))
-            .collect();
+        let dtypes: Map<String, Value> = self.dtypes.iter().map(|(d, n)| ((*d).to_owned(), json!(n))).collect();
+        let metadata: Map<String, Value> = checkpoint.metadata().iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         let largest = self.largest.map(|e| {
             json!({"name": e.name(), "dtype": e.dtype().map(DType::name).or(e.foreign_dtype()), "shape": e.shape().dims(), "bytes": e.byte_len()})
         });
@@ -320,10 +270,7 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
     for entry in checkpoint.entries() {
         if entry.layer_type().is_some() && last != Some(entry.position()) {
             last = Some(entry.position());
-            let name = entry
-                .name()
-                .rsplit_once('/')
-                .map_or(entry.name(), |(layer, _)| layer);
+            let name = entry.name().rsplit_once('/').map_or(entry.name(), |(layer, _)| layer);
             names.push(name);
         }
     }
@@ -331,11 +278,7 @@ fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
 }
 
 fn some(names: &[&str], terminal: &Terminal) -> String {
-    let shown: Vec<_> = names
-        .iter()
-        .take(SHOWN)
-        .map(|n| short(terminal, n))
-        .collect();
+    let shown: Vec<_> = names.iter().take(SHOWN).map(|n| short(terminal, n)).collect();
     let more = match names.len() - shown.len() {
         0 => String::new(),
         n => format!(" and {} more", units::grouped(n as u64)),
@@ -364,9 +307,7 @@ fn short(terminal: &Terminal, text: &str) -> String {
 /// One fact on a line; on a terminal, on as many as it needs, indented behind its key.
 fn fact(terminal: &Terminal, out: &mut dyn Write, key: &str, value: &str) -> std::io::Result<()> {
     const INDENT: usize = 14;
-    let room = terminal
-        .width
-        .map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));
+    let room = terminal.width.map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));
     for (i, line) in wrap(value, room).iter().enumerate() {
         writeln!(out, "  {:<11} {line}", if i == 0 { key } else { "" })?;
     }

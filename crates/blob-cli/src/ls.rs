@@ -73,9 +73,7 @@ fn table(
     out: &mut Out,
 ) -> Result<(), Failure> {
     let terminal = &context.terminal;
-    let has_types = chosen
-        .iter()
-        .any(|i| checkpoint.entries()[*i].layer_type().is_some());
+    let has_types = chosen.iter().any(|i| checkpoint.entries()[*i].layer_type().is_some());
     let mut columns = vec![Column::right("#"), Column::name("NAME", 24)];
     if has_types {
         columns.push(Column::left("LAYER TYPE").leaves(3));
@@ -88,11 +86,7 @@ fn table(
         Column::right("OFFSET").leaves(1),
     ]);
     if args.long {
-        columns.extend([
-            Column::left("KIND").leaves(5),
-            Column::right("PIECES").leaves(2),
-            Column::text("WARNINGS"),
-        ]);
+        columns.extend([Column::left("KIND").leaves(5), Column::right("PIECES").leaves(2), Column::text("WARNINGS")]);
     }
     let mut table = Table::new(terminal, columns);
     for index in chosen {
@@ -105,26 +99,14 @@ fn table(
         let dash = || "-".to_owned();
         cells.extend([
             dtype_word(entry).to_owned(),
-            if has_array {
-                terminal.shape(entry.shape())
-            } else {
-                dash()
-            },
-            if has_array {
-                units::count(entry.shape().count() as u64)
-            } else {
-                dash()
-            },
+            if has_array { terminal.shape(entry.shape()) } else { dash() },
+            if has_array { units::count(entry.shape().count() as u64) } else { dash() },
             units::bytes(entry.byte_len()),
             entry.offset().map_or_else(dash, units::grouped),
         ]);
         if args.long {
             let pieces = units::grouped(entry.segments().len() as u64);
-            cells.extend([
-                kind_word(entry),
-                pieces,
-                terminal.text(&warnings(entry)).into_owned(),
-            ]);
+            cells.extend([kind_word(entry), pieces, terminal.text(&warnings(entry)).into_owned()]);
         }
         table.row(out, cells)?;
     }
@@ -140,11 +122,7 @@ fn lines(
     out: &mut Out,
 ) -> Result<(), Failure> {
     // No locale changes these lines; --ascii does, in the names alone.
-    let spelled = if context.global.ascii {
-        escape_ascii
-    } else {
-        escape
-    };
+    let spelled = if context.global.ascii { escape_ascii } else { escape };
     for index in chosen {
         let entry = &checkpoint.entries()[*index];
         let shape = match is_readable(entry) {
@@ -152,12 +130,7 @@ fn lines(
             false => "-".to_owned(),
         };
         let name = spelled(entry.name());
-        write!(
-            out,
-            "{name}\t{}\t{shape}\t{}\t",
-            dtype_word(entry),
-            entry.byte_len()
-        )?;
+        write!(out, "{name}\t{}\t{shape}\t{}\t", dtype_word(entry), entry.byte_len())?;
         match entry.offset() {
             Some(offset) => write!(out, "{offset}")?,
             None => write!(out, "-")?,
@@ -165,12 +138,7 @@ fn lines(
         if args.long {
             let layer_type = spelled(entry.layer_type().unwrap_or("-"));
             let pieces = entry.segments().len();
-            write!(
-                out,
-                "\t{}\t{layer_type}\t{pieces}\t{}",
-                kind_word(entry),
-                tame(&warnings(entry))
-            )?;
+            write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), tame(&warnings(entry)))?;
         }
         writeln!(out)?;
     }
@@ -293,23 +261,13 @@ impl<'a> Tensor<'a> {
             position: entry.position(),
             dtype: has_array.then(|| dtype_word(entry)),
             shape: has_array.then(|| entry.shape().dims()),
-            elements: if has_array {
-                entry.shape().count() as u64
-            } else {
-                0
-            },
+            elements: if has_array { entry.shape().count() as u64 } else { 0 },
             bytes: entry.byte_len(),
             offset: entry.offset(),
             pieces: entry.segments().len(),
-            sparse: entry.sparse().map(|s| Sparse {
-                kind: s.kind().name(),
-                name: s.name(),
-                shape: s.shape().dims(),
-            }),
+            sparse: entry.sparse().map(|s| Sparse { kind: s.kind().name(), name: s.name(), shape: s.shape().dims() }),
             warnings: entry.warnings().map(|w| w.to_string()).collect(),
-            error: entry
-                .fault()
-                .map(|fault| json::error(&Problem::of_fault(file, entry, fault))),
+            error: entry.fault().map(|fault| json::error(&Problem::of_fault(file, entry, fault))),
         }
     }
 }

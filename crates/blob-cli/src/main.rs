@@ -70,10 +70,7 @@ impl Context {
     /// stream of many files has a line for each.
     fn failed(&self, file: Option<&str>, failure: &Failure) {
         self.terminal.trouble(failure);
-        let Some(problem) = failure
-            .problem()
-            .filter(|p| self.global.json && !p.is_in_json)
-        else {
+        let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
             return;
         };
         let file = problem.file.as_deref().or(file);
@@ -101,11 +98,7 @@ fn main() -> ExitCode {
             return ExitCode::from(Status::Trouble.code());
         }
     };
-    let context = Context {
-        command: args.command.name(),
-        terminal: Terminal::new(&args.global),
-        global: args.global,
-    };
+    let context = Context { command: args.command.name(), terminal: Terminal::new(&args.global), global: args.global };
     match run(&args.command, &context) {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {

@@ -36,10 +36,7 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
 fn pages() -> Vec<Command> {
     let mut command = Args::command();
     command.build();
-    let parts = command
-        .get_subcommands()
-        .filter(|c| !c.is_hide_set())
-        .cloned();
+    let parts = command.get_subcommands().filter(|c| !c.is_hide_set()).cloned();
     [command.clone()].into_iter().chain(parts).collect()
 }
 
@@ -49,10 +46,7 @@ fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     command = command.mut_args(|arg| arg.hide_short_help(false));
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();
-    let examples = command
-        .get_before_help()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
     let man = Man::new(command.override_usage(usage));
     man.render_title(page)?;
     man.render_name_section(page)?;
@@ -72,11 +66,7 @@ fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
         writeln!(page, ".TP\n.B {name}\n{}", escaped(text))?;
     }
     if let Some(lines) = examples.strip_prefix("Examples:\n") {
-        writeln!(
-            page,
-            ".SH EXAMPLES\n.nf\n{}\n.fi",
-            escaped(lines.trim_end())
-        )?;
+        writeln!(page, ".SH EXAMPLES\n.nf\n{}\n.fi", escaped(lines.trim_end()))?;
     }
     see_also(page, is_root)
 }
@@ -90,12 +80,7 @@ fn see_also(page: &mut Vec<u8>, is_root: bool) -> io::Result<()> {
     let others = others.filter(|name| is_root != (name == "blob.1"));
     let others: Vec<String> = others
         .filter(|name| is_root || name == "blob.1")
-        .map(|name| {
-            format!(
-                "\\fB{}\\fR(1)",
-                name.trim_end_matches(".1").replace('-', "\\-")
-            )
-        })
+        .map(|name| format!("\\fB{}\\fR(1)", name.trim_end_matches(".1").replace('-', "\\-")))
         .collect();
     writeln!(page, ".SH \"SEE ALSO\"\n{}", others.join(", "))
 }

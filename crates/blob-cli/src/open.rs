@@ -16,11 +16,7 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
 /// [`Checkpoint::whole`]. Programs get the error alone, so that none takes a part for the whole.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     let options = OpenOptions::new();
-    let options = if global.json {
-        options
-    } else {
-        options.salvage()
-    };
+    let options = if global.json { options } else { options.salvage() };
     open_with(options, path, global)
 }
 

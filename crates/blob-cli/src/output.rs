@@ -58,10 +58,7 @@ impl Terminal {
             false => ColorChoice::AlwaysAnsi,
         };
         // Without colour nothing is stripped or rewritten: what we write holds no escape codes by itself.
-        Out(BufWriter::with_capacity(
-            64 << 10,
-            AutoStream::new(io::stdout(), choice),
-        ))
+        Out(BufWriter::with_capacity(64 << 10, AutoStream::new(io::stdout(), choice)))
     }
 
     /// `text` in bold on a terminal with colour.
@@ -76,11 +73,7 @@ impl Terminal {
 
     /// `text` in the colour of good or of bad news.
     pub(crate) fn verdict(&self, good: bool, text: impl Display) -> String {
-        let color = if good {
-            AnsiColor::Green
-        } else {
-            AnsiColor::Red
-        };
+        let color = if good { AnsiColor::Green } else { AnsiColor::Red };
         self.paint(color.on_default().bold(), text)
     }
 
@@ -93,20 +86,12 @@ impl Terminal {
 
     /// A name from a file, spelled so that it can be shown and no other looks the same.
     pub(crate) fn name<'t>(&self, name: &'t str) -> Cow<'t, str> {
-        if self.ascii {
-            escape_ascii(name)
-        } else {
-            escape(name)
-        }
+        if self.ascii { escape_ascii(name) } else { escape(name) }
     }
 
     /// A message, in which names are quoted, as one line that can be shown.
     pub(crate) fn text<'t>(&self, message: &'t str) -> Cow<'t, str> {
-        if self.ascii {
-            tame_ascii(message)
-        } else {
-            tame(message)
-        }
+        if self.ascii { tame_ascii(message) } else { tame(message) }
     }
 
     /// A shape: `20×1×5×5`, `20x1x5x5` in ASCII, `scalar`.
@@ -190,8 +175,7 @@ pub(crate) fn ascii_shape(shape: &Shape) -> String {
 /// The terminal's width: what COLUMNS says, else what the terminal says, else 80.
 fn columns() -> usize {
     let stated = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
-    let found =
-        || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let found = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
     stated.or_else(found).filter(|n| *n > 0).unwrap_or(80)
 }
 
@@ -201,10 +185,7 @@ fn utf8_locale() -> bool {
         return true;
     }
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
-    let first = names
-        .iter()
-        .filter_map(std::env::var_os)
-        .find(|value| !value.is_empty());
+    let first = names.iter().filter_map(std::env::var_os).find(|value| !value.is_empty());
     first.is_some_and(|locale| {
         let locale = locale.to_string_lossy().to_ascii_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")

@@ -34,23 +34,9 @@ struct Style {
 
 impl<'a> Picture<'a> {
     /// `bytes` hold the shown elements of a tensor of shape `dims`, in order.
-    pub(crate) fn new(
-        dtype: DType,
-        bytes: &'a [u8],
-        dims: &'a [usize],
-        edge: Option<usize>,
-        precision: usize,
-    ) -> Self {
-        let values = || {
-            bytes
-                .chunks_exact(dtype.size())
-                .map(|b| Value::read(dtype, b))
-        };
-        let mut style = Style {
-            precision,
-            is_scientific: is_scientific(values()),
-            ..Style::default()
-        };
+    pub(crate) fn new(dtype: DType, bytes: &'a [u8], dims: &'a [usize], edge: Option<usize>, precision: usize) -> Self {
+        let values = || bytes.chunks_exact(dtype.size()).map(|b| Value::read(dtype, b));
+        let mut style = Style { precision, is_scientific: is_scientific(values()), ..Style::default() };
         let mut widest = 0;
         for value in values() {
             let (left, right) = style.halves(value);
@@ -63,34 +49,18 @@ impl<'a> Picture<'a> {
         }
         // `nan` and integers have no point, and may stand where others have their digits behind it.
         style.left = style.left.max(widest.saturating_sub(style.right));
-        Self {
-            dtype,
-            bytes,
-            dims,
-            edge,
-            style,
-            line: LINE,
-        }
+        Self { dtype, bytes, dims, edge, style, line: LINE }
     }
 
     /// The same on lines that a terminal of this width has room for.
     pub(crate) fn within(self, width: Option<usize>) -> Self {
-        Self {
-            line: width.map_or(LINE, |w| w.min(LINE)),
-            ..self
-        }
+        Self { line: width.map_or(LINE, |w| w.min(LINE)), ..self }
     }
 
     pub(crate) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut values = self
-            .bytes
-            .chunks_exact(self.dtype.size())
-            .map(|b| Value::read(self.dtype, b));
+        let mut values = self.bytes.chunks_exact(self.dtype.size()).map(|b| Value::read(self.dtype, b));
         if self.dims.is_empty() {
-            let text = values
-                .next()
-                .map(|v| self.style.text(v))
-                .unwrap_or_default();
+            let text = values.next().map(|v| self.style.text(v)).unwrap_or_default();
             return writeln!(out, "{}", text.trim());
         }
         if self.dims.contains(&0) {
@@ -100,12 +70,7 @@ impl<'a> Picture<'a> {
         writeln!(out)
     }
 
-    fn axis(
-        &self,
-        axis: usize,
-        values: &mut dyn Iterator<Item = Value>,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn axis(&self, axis: usize, values: &mut dyn Iterator<Item = Value>, out: &mut dyn Write) -> io::Result<()> {
         let (head, tail) = shown(self.dims[axis], self.edge);
         if axis + 1 == self.dims.len() {
             return self.row(axis, head.len(), tail.len(), values, out);
@@ -144,10 +109,7 @@ impl<'a> Picture<'a> {
         for i in 0..total {
             let word = match tail > 0 && i == head {
                 true => "...".to_owned(),
-                false => values
-                    .next()
-                    .map(|v| self.style.text(v))
-                    .unwrap_or_default(),
+                false => values.next().map(|v| self.style.text(v)).unwrap_or_default(),
             };
             if i > 0 && column + 1 + word.len() > self.line {
                 write!(out, "\n{:indent$}", "")?;
@@ -167,9 +129,7 @@ impl<'a> Picture<'a> {
 fn is_scientific(values: impl Iterator<Item = Value>) -> bool {
     let sizes = values.filter_map(Value::as_float).map(f64::abs);
     let sizes = sizes.filter(|x| x.is_finite() && *x > 0.0);
-    let (least, most) = sizes.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), x| {
-        (least.min(x), most.max(x))
-    });
+    let (least, most) = sizes.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), x| (least.min(x), most.max(x)));
     most > 0.0 && (most >= 1e8 || least < 1e-4 || most / least > 1000.0)
 }
 
@@ -220,46 +180,26 @@ mod tests {
     fn floats(values: &[f32], dims: &[usize], edge: Option<usize>) -> String {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let mut out = Vec::new();
-        Picture::new(DType::F32, &bytes, dims, edge, 4)
-            .print(&mut out)
-            .unwrap();
+        Picture::new(DType::F32, &bytes, dims, edge, 4).print(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     /// Each checked with numpy.set_printoptions(precision=4) and print.
     #[test]
     fn arrays_look_as_numpy_prints_them() {
-        assert_eq!(
-            floats(&[1.0, 2.5, -3.25], &[3], None),
-            "[ 1.    2.5  -3.25]\n"
-        );
-        assert_eq!(
-            floats(&[1.0, 2.0, 3.0, 4.0], &[2, 2], None),
-            "[[1. 2.]\n [3. 4.]]\n"
-        );
-        assert_eq!(
-            floats(&[0.0, f32::NAN, f32::INFINITY], &[3], None),
-            "[ 0. nan inf]\n"
-        );
-        assert_eq!(
-            floats(&[1e-5, 1.0], &[2], None),
-            "[1.0000e-05 1.0000e+00]\n"
-        );
+        assert_eq!(floats(&[1.0, 2.5, -3.25], &[3], None), "[ 1.    2.5  -3.25]\n");
+        assert_eq!(floats(&[1.0, 2.0, 3.0, 4.0], &[2, 2], None), "[[1. 2.]\n [3. 4.]]\n");
+        assert_eq!(floats(&[0.0, f32::NAN, f32::INFINITY], &[3], None), "[ 0. nan inf]\n");
+        assert_eq!(floats(&[1e-5, 1.0], &[2], None), "[1.0000e-05 1.0000e+00]\n");
         assert_eq!(floats(&[7.5], &[], None), "7.5\n");
         assert_eq!(floats(&[], &[2, 0], None), "[]\n");
-        assert_eq!(
-            floats(&[1.0, 2.0], &[2, 1, 1], None),
-            "[[[1.]]\n\n [[2.]]]\n"
-        );
+        assert_eq!(floats(&[1.0, 2.0], &[2, 1, 1], None), "[[[1.]]\n\n [[2.]]]\n");
     }
 
     #[test]
     fn what_is_left_out_is_dots() {
         let corners = [0.0, 1.0, 2.0, 7.0, 8.0, 9.0];
-        assert_eq!(
-            floats(&corners, &[10], Some(3)),
-            "[0. 1. 2. ... 7. 8. 9.]\n"
-        );
+        assert_eq!(floats(&corners, &[10], Some(3)), "[0. 1. 2. ... 7. 8. 9.]\n");
         let column: Vec<f32> = corners.to_vec();
         let expected = "[[0.]\n [1.]\n [2.]\n ...\n [7.]\n [8.]\n [9.]]\n";
         assert_eq!(floats(&column, &[10, 1], Some(3)), expected);
@@ -269,9 +209,7 @@ mod tests {
     fn long_rows_are_wrapped_and_integers_are_aligned() {
         let bytes: Vec<u8> = (0..40).flat_map(|i: i32| (i - 5).to_le_bytes()).collect();
         let mut out = Vec::new();
-        Picture::new(DType::I32, &bytes, &[40], None, 4)
-            .print(&mut out)
-            .unwrap();
+        Picture::new(DType::I32, &bytes, &[40], None, 4).print(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(text.starts_with("[-5 -4 -3"));
         assert_eq!(text.lines().count(), 2);

@@ -20,12 +20,8 @@ impl<'a> Selector<'a> {
     /// Reads a pattern. A tensor of exactly that name comes first: names may hold `*`, `[` and `#`.
     fn new(pattern: &'a str, regex: bool, entries: &[Entry]) -> Result<Self, Failure> {
         if regex {
-            let compiled = Regex::new(pattern).map_err(|e| {
-                Failure::new(format!(
-                    "{pattern:?} is no regular expression: {}",
-                    last_line(&e)
-                ))
-            })?;
+            let compiled = Regex::new(pattern)
+                .map_err(|e| Failure::new(format!("{pattern:?} is no regular expression: {}", last_line(&e))))?;
             return Ok(Self::Regex(Box::new(compiled)));
         }
         if entries.iter().any(|e| e.name() == pattern) {
@@ -66,11 +62,7 @@ fn last_line(e: &regex::Error) -> String {
 ///
 /// # Errors
 /// A pattern that matches nothing: the answer is no.
-pub(crate) fn select(
-    checkpoint: &Checkpoint,
-    patterns: &[String],
-    regex: bool,
-) -> Result<Vec<usize>, Failure> {
+pub(crate) fn select(checkpoint: &Checkpoint, patterns: &[String], regex: bool) -> Result<Vec<usize>, Failure> {
     let entries = checkpoint.entries();
     if patterns.is_empty() {
         return Ok((0..entries.len()).collect());
@@ -96,68 +88,40 @@ pub(crate) fn select(
 ///
 /// # Errors
 /// Where it is none, or more than one.
-pub(crate) fn select_one<'c>(
-    checkpoint: &'c Checkpoint,
-    pattern: Option<&str>,
-) -> Result<&'c Entry, Failure> {
+pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, pattern: Option<&str>) -> Result<&'c Entry, Failure> {
     let entries = checkpoint.entries();
     let Some(pattern) = pattern else {
         return match entries {
             [one] => Ok(one),
-            [] => Err(Failure::no(format!(
-                "{} holds no tensors",
-                checkpoint.name()
-            ))),
-            [first, ..] => Err(Failure::new(format!(
-                "{} holds {} tensors; name one of them",
-                checkpoint.name(),
-                entries.len()
-            ))
-            .help(format!(
-                "for instance {:?}; `blob ls` lists them all",
-                first.name()
-            ))),
+            [] => Err(Failure::no(format!("{} holds no tensors", checkpoint.name()))),
+            [first, ..] => {
+                Err(Failure::new(format!("{} holds {} tensors; name one of them", checkpoint.name(), entries.len()))
+                    .help(format!("for instance {:?}; `blob ls` lists them all", first.name())))
+            }
         };
     };
     let found = select(checkpoint, &[pattern.to_owned()], false)?;
     match found[..] {
         [one] => Ok(&entries[one]),
         _ => {
-            let some: Vec<String> = found
-                .iter()
-                .take(3)
-                .map(|i| format!("{:?}", entries[*i].name()))
-                .collect();
+            let some: Vec<String> = found.iter().take(3).map(|i| format!("{:?}", entries[*i].name())).collect();
             let dots = if found.len() > 3 { ", …" } else { "" };
-            Err(Failure::new(format!(
-                "{pattern:?} matches {} tensors, and one is needed",
-                found.len()
-            ))
-            .help(format!(
-                "it matches {}{dots}; a name or `#3` takes one",
-                some.join(", ")
-            )))
+            Err(Failure::new(format!("{pattern:?} matches {} tensors, and one is needed", found.len()))
+                .help(format!("it matches {}{dots}; a name or `#3` takes one", some.join(", "))))
         }
     }
 }
 
 fn nothing(checkpoint: &Checkpoint, pattern: &str) -> Failure {
     let entries = checkpoint.entries();
-    let failure = Failure::no(format!(
-        "no tensor of {} matches {pattern:?}",
-        checkpoint.name()
-    ));
+    let failure = Failure::no(format!("no tensor of {} matches {pattern:?}", checkpoint.name()));
     if std::path::Path::new(pattern).is_file() {
-        return failure.help(format!(
-            "{pattern:?} is a file; this command takes one file, then names of its tensors"
-        ));
+        return failure.help(format!("{pattern:?} is a file; this command takes one file, then names of its tensors"));
     }
     match nearest(pattern, entries.iter().map(Entry::name)) {
         Some(name) => failure.help(format!("did you mean {name:?}?")),
-        None => failure.help(format!(
-            "it holds {}; `blob ls` lists them",
-            crate::units::plural(entries.len() as u64, "tensor")
-        )),
+        None => failure
+            .help(format!("it holds {}; `blob ls` lists them", crate::units::plural(entries.len() as u64, "tensor"))),
     }
 }
 
@@ -235,14 +199,8 @@ mod tests {
         };
         assert_eq!(problem.help.as_deref(), Some("did you mean \"conv1/0\"?"));
         assert!(select(&net, &["#2".to_owned()], false).is_err());
-        assert!(matches!(
-            select(&net, &["(".to_owned()], true),
-            Err(Failure::Trouble(_))
-        ));
-        assert!(matches!(
-            select(&net, &["[".to_owned()], false),
-            Err(Failure::Trouble(_))
-        ));
+        assert!(matches!(select(&net, &["(".to_owned()], true), Err(Failure::Trouble(_))));
+        assert!(matches!(select(&net, &["[".to_owned()], false), Err(Failure::Trouble(_))));
     }
 
     #[test]

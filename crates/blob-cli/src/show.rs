@@ -35,18 +35,10 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     let elements = Elements::new(&checkpoint, entry)?;
     let view = match &args.slice {
         None => View::whole(entry.shape().dims()),
-        Some(text) => View::parse(text, entry.shape().dims()).map_err(|e| {
-            Failure::new(format!(
-                "--slice {text:?} of {:?}, {}: {e}",
-                entry.name(),
-                entry.shape()
-            ))
-        })?,
+        Some(text) => View::parse(text, entry.shape().dims())
+            .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
-    let mut shower = Shower {
-        elements,
-        out: context.terminal.out(),
-    };
+    let mut shower = Shower { elements, out: context.terminal.out() };
     let rows: Box<dyn Iterator<Item = Row>> = match args.head {
         None => Box::new(view.rows()),
         Some(n) => Box::new(view.head(n)),
@@ -71,23 +63,10 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         let edge = is_cut.then_some(EDGE);
         let terminal = &context.terminal;
         let dtype = shower.elements.dtype();
-        let (name, shape) = (
-            title(args, entry, terminal),
-            heading(terminal, entry.shape(), &dims),
-        );
+        let (name, shape) = (title(args, entry, terminal), heading(terminal, entry.shape(), &dims));
         writeln!(shower.out, "{}  {dtype}  {shape}", terminal.strong(name))?;
-        let rows: Box<dyn Iterator<Item = Row>> = if is_cut {
-            Box::new(view.corners(EDGE).into_iter())
-        } else {
-            rows
-        };
-        shower.text(
-            rows,
-            &dims,
-            edge,
-            usize::from(args.precision),
-            terminal.width,
-        )?;
+        let rows: Box<dyn Iterator<Item = Row>> = if is_cut { Box::new(view.corners(EDGE).into_iter()) } else { rows };
+        shower.text(rows, &dims, edge, usize::from(args.precision), terminal.width)?;
     }
     shower.out.flush()?;
     Ok(Status::Yes)
@@ -97,11 +76,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
 fn title(args: &Show, entry: &Entry, terminal: &Terminal) -> String {
     let slice = args.slice.as_deref();
     let slice = slice.map(|s| format!("[{}]", terminal.name(s)));
-    format!(
-        "{}{}",
-        terminal.name(entry.name()),
-        slice.unwrap_or_default()
-    )
+    format!("{}{}", terminal.name(entry.name()), slice.unwrap_or_default())
 }
 
 /// The shape of what is shown, and of what it is a part.
@@ -140,12 +115,7 @@ impl Shower<'_> {
     }
 
     /// An object whose last field, the values, is written while it is read.
-    fn json(
-        &mut self,
-        head: &Object,
-        mut rows: impl Iterator<Item = Row>,
-        dims: &[usize],
-    ) -> Result<(), Failure> {
+    fn json(&mut self, head: &Object, mut rows: impl Iterator<Item = Row>, dims: &[usize]) -> Result<(), Failure> {
         json::open(&mut self.out, head)?;
         self.out.write_all(b",\"values\":")?;
         // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
@@ -162,11 +132,7 @@ impl Shower<'_> {
         done.map_err(Failure::told)
     }
 
-    fn nested(
-        &mut self,
-        rows: &mut dyn Iterator<Item = Row>,
-        dims: &[usize],
-    ) -> Result<(), Failure> {
+    fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize]) -> Result<(), Failure> {
         let Some((extent, inner)) = dims.split_first() else {
             return self.values(rows, 1);
         };

@@ -16,45 +16,28 @@ pub(crate) struct View {
 impl View {
     /// The whole tensor.
     pub(crate) fn whole(dims: &[usize]) -> Self {
-        Self {
-            dims: dims.to_vec(),
-            steps: strides(dims),
-            start: 0,
-        }
+        Self { dims: dims.to_vec(), steps: strides(dims), start: 0 }
     }
 
     /// The part that `text` names.
     pub(crate) fn parse(text: &str, dims: &[usize]) -> Result<Self, String> {
         let items: Vec<Item> = match text.trim() {
             "" => Vec::new(),
-            text => text
-                .split(',')
-                .map(|part| Item::parse(part.trim()))
-                .collect::<Result<_, _>>()?,
+            text => text.split(',').map(|part| Item::parse(part.trim())).collect::<Result<_, _>>()?,
         };
         let named = items.iter().filter(|i| **i != Item::Ellipsis).count();
         if items.len() - named > 1 {
             return Err("`...` can stand once".to_owned());
         }
         if named > dims.len() {
-            return Err(format!(
-                "{named} indices for a tensor of {} axes",
-                dims.len()
-            ));
+            return Err(format!("{named} indices for a tensor of {} axes", dims.len()));
         }
         // What is not named is taken whole: where the ellipsis stands, otherwise at the end.
-        let at = items
-            .iter()
-            .position(|i| *i == Item::Ellipsis)
-            .unwrap_or(items.len());
+        let at = items.iter().position(|i| *i == Item::Ellipsis).unwrap_or(items.len());
         let mut full: Vec<&Item> = items[..at].iter().collect();
         full.extend(std::iter::repeat_n(&Item::ALL, dims.len() - named));
         full.extend(items.iter().skip(at + 1));
-        let mut view = Self {
-            dims: Vec::new(),
-            steps: Vec::new(),
-            start: 0,
-        };
+        let mut view = Self { dims: Vec::new(), steps: Vec::new(), start: 0 };
         for (axis, (item, stride)) in full.into_iter().zip(strides(dims)).enumerate() {
             view.push(axis, item, dims[axis], stride)?;
         }
@@ -65,15 +48,9 @@ impl View {
         let n = extent as i64;
         match item {
             Item::At(index) => {
-                let at = if *index < 0 {
-                    index.saturating_add(n)
-                } else {
-                    *index
-                };
+                let at = if *index < 0 { index.saturating_add(n) } else { *index };
                 if !(0..n).contains(&at) {
-                    return Err(format!(
-                        "index {index} is out of axis {axis}, which has {extent}"
-                    ));
+                    return Err(format!("index {index} is out of axis {axis}, which has {extent}"));
                 }
                 self.start += at * stride;
             }
@@ -114,10 +91,7 @@ impl View {
         for (extent, step) in outer.iter().zip(&self.steps) {
             let (head, tail) = shown(*extent, Some(edge));
             let indices: Vec<i64> = head.chain(tail).map(|i| i as i64).collect();
-            starts = starts
-                .iter()
-                .flat_map(|start| indices.iter().map(move |i| start + i * step))
-                .collect();
+            starts = starts.iter().flat_map(|start| indices.iter().map(move |i| start + i * step)).collect();
         }
         let step = self.steps[outer.len()];
         let (head, tail) = shown(*last, Some(edge));
@@ -126,9 +100,7 @@ impl View {
             step,
             len: range.len(),
         };
-        let both = starts
-            .iter()
-            .flat_map(|start| [part(&head, *start), part(&tail, *start)]);
+        let both = starts.iter().flat_map(|start| [part(&head, *start), part(&tail, *start)]);
         both.filter(|row| row.len > 0).collect()
     }
 
@@ -151,10 +123,7 @@ impl View {
 }
 
 /// A part of an axis, by its ends: all of it, or `edge` indices from each end where there are more.
-pub(crate) fn shown(
-    extent: usize,
-    edge: Option<usize>,
-) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+pub(crate) fn shown(extent: usize, edge: Option<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     match edge {
         Some(edge) if extent > 2 * edge => (0..edge, extent - edge..extent),
         _ => (0..extent, extent..extent),
@@ -185,20 +154,12 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Item {
     At(i64),
-    Range {
-        from: Option<i64>,
-        to: Option<i64>,
-        step: i64,
-    },
+    Range { from: Option<i64>, to: Option<i64>, step: i64 },
     Ellipsis,
 }
 
 impl Item {
-    const ALL: Self = Self::Range {
-        from: None,
-        to: None,
-        step: 1,
-    };
+    const ALL: Self = Self::Range { from: None, to: None, step: 1 };
 
     fn parse(text: &str) -> Result<Self, String> {
         if text == "..." {
@@ -206,24 +167,15 @@ impl Item {
         }
         let number = |part: &str| match part.trim() {
             "" => Ok(None),
-            part => part
-                .parse::<i64>()
-                .map(Some)
-                .map_err(|_| format!("{part:?} is no whole number")),
+            part => part.parse::<i64>().map(Some).map_err(|_| format!("{part:?} is no whole number")),
         };
         let parts: Vec<Option<i64>> = text.split(':').map(number).collect::<Result<_, _>>()?;
         match parts[..] {
             [Some(index)] => Ok(Self::At(index)),
-            [None] => {
-                Err("an index is missing between the commas; `:` takes a whole axis".to_owned())
-            }
+            [None] => Err("an index is missing between the commas; `:` takes a whole axis".to_owned()),
             [from, to] => Ok(Self::Range { from, to, step: 1 }),
             [_, _, Some(0)] => Err("a step of 0 leads nowhere".to_owned()),
-            [from, to, step] => Ok(Self::Range {
-                from,
-                to,
-                step: step.unwrap_or(1),
-            }),
+            [from, to, step] => Ok(Self::Range { from, to, step: step.unwrap_or(1) }),
             _ => Err(format!("{text:?} has more than two colons")),
         }
     }
@@ -265,10 +217,7 @@ mod tests {
     /// The elements that a view takes.
     fn taken(text: &str, dims: &[usize]) -> Result<(Vec<usize>, Vec<i64>), String> {
         let view = View::parse(text, dims)?;
-        let elements = view
-            .rows()
-            .flat_map(|row| (0..row.len as i64).map(move |i| row.start + i * row.step))
-            .collect();
+        let elements = view.rows().flat_map(|row| (0..row.len as i64).map(move |i| row.start + i * row.step)).collect();
         Ok((view.dims, elements))
     }
 
@@ -280,11 +229,7 @@ mod tests {
             ("1,-1,-1", &[], &[23]),
             ("0,:,0", &[3], &[0, 4, 8]),
             ("...,0", &[2, 3], &[0, 4, 8, 12, 16, 20]),
-            (
-                "1,...",
-                &[3, 4],
-                &[12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23],
-            ),
+            ("1,...", &[3, 4], &[12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]),
             ("1, 2 ,::2", &[2], &[20, 22]),
             ("0,0,::-1", &[4], &[3, 2, 1, 0]),
             ("0,0,5:1:-2", &[1], &[3]),
@@ -307,9 +252,7 @@ mod tests {
     fn corners_are_the_elements_near_the_ends() {
         let view = View::whole(&[7, 2, 8]);
         let near = |i: i64, n: i64| i < 3 || i >= n - 3;
-        let expected: Vec<i64> = (0..112)
-            .filter(|e| near(e / 16, 7) && near(e % 8, 8))
-            .collect();
+        let expected: Vec<i64> = (0..112).filter(|e| near(e / 16, 7) && near(e % 8, 8)).collect();
         let found: Vec<i64> = view
             .corners(3)
             .into_iter()
@@ -324,17 +267,12 @@ mod tests {
     fn the_head_ends_within_a_row() {
         let view = View::whole(&[3, 4]);
         let lens = |n| view.head(n).map(|row| row.len).collect::<Vec<_>>();
-        assert_eq!(
-            (lens(0), lens(6), lens(99)),
-            (vec![], vec![4, 2], vec![4, 4, 4])
-        );
+        assert_eq!((lens(0), lens(6), lens(99)), (vec![], vec![4, 2], vec![4, 4, 4]));
     }
 
     #[test]
     fn what_has_no_meaning_is_refused() {
-        for text in [
-            "2", "0,3", "-3", "0,0,0,0", "a", "1.5", "0,,0", "::0", "1:2:3:4", "...,...",
-        ] {
+        for text in ["2", "0,3", "-3", "0,0,0,0", "a", "1.5", "0,,0", "::0", "1:2:3:4", "...,..."] {
             assert!(taken(text, &[2, 3, 4]).is_err(), "{text}");
         }
         assert!(taken("0", &[]).is_err());
@@ -349,11 +287,7 @@ mod tests {
                 for (from, to) in bounds().flat_map(|f| bounds().map(move |t| (f, t))) {
                     let (first, count) = range(from, to, step, n);
                     let indices: Vec<i64> = (0..count).map(|i| first + i * step).collect();
-                    assert_eq!(
-                        indices,
-                        walked(from, to, step, n),
-                        "{from:?}:{to:?}:{step} of {n}"
-                    );
+                    assert_eq!(indices, walked(from, to, step, n), "{from:?}:{to:?}:{step} of {n}");
                 }
             }
         }

@@ -121,10 +121,7 @@ fn tell_skipped(
     let axis = args.per_channel;
     let without = axis.map_or(String::new(), |axis| format!("without an axis {axis}"));
     let mut status = Status::Yes;
-    for (why, what) in [
-        (Left::Foreign, "of a dtype that is not read"),
-        (Left::NoAxis, &without),
-    ] {
+    for (why, what) in [(Left::Foreign, "of a dtype that is not read"), (Left::NoAxis, &without)] {
         let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
         let left = entries.filter(|e| left_out(e, axis) == Some(why));
         let Some(some) = some_of(left) else { continue };
@@ -168,11 +165,7 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(
-        args: &Stats,
-        checkpoint: &'a Checkpoint,
-        context: &'a Context,
-    ) -> Result<Self, Failure> {
+    fn new(args: &Stats, checkpoint: &'a Checkpoint, context: &'a Context) -> Result<Self, Failure> {
         let mut columns = vec![
             Column::name("NAME", 16),
             Column::left("SHAPE").leaves(4),
@@ -192,11 +185,7 @@ impl<'a> Report<'a> {
         }
         let mut out = context.terminal.out();
         let rows = match context.global.json {
-            true => Some(Rows::begin(
-                &mut out,
-                &json::head(checkpoint, args.per_channel),
-                "tensors",
-            )?),
+            true => Some(Rows::begin(&mut out, &json::head(checkpoint, args.per_channel), "tensors")?),
             false => None,
         };
         Ok(Self {
@@ -211,12 +200,7 @@ impl<'a> Report<'a> {
         })
     }
 
-    fn add(
-        &mut self,
-        entry: &Entry,
-        channel: Option<usize>,
-        measured: &Measured,
-    ) -> Result<(), Failure> {
+    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
         if let Some(rows) = &mut self.rows {
             return Ok(rows.push(&mut self.out, &json::measured(entry, channel, measured))?);
         }
@@ -225,14 +209,8 @@ impl<'a> Report<'a> {
         let name = terminal.name(entry.name());
         let exact = |s: Option<String>| s.unwrap_or_else(|| "-".to_owned());
         let (min, max) = match entry.dtype().is_some_and(|d| d.is_float()) {
-            true => (
-                stats.min().map(|s| number(s.as_f64())),
-                stats.max().map(|s| number(s.as_f64())),
-            ),
-            false => (
-                stats.min().map(|s| s.to_string()),
-                stats.max().map(|s| s.to_string()),
-            ),
+            true => (stats.min().map(|s| number(s.as_f64())), stats.max().map(|s| number(s.as_f64()))),
+            false => (stats.min().map(|s| s.to_string()), stats.max().map(|s| s.to_string())),
         };
         let shape = match channel.and_then(|_| inner(self.per_channel, entry)) {
             Some(inner) => terminal.shape(&inner),
@@ -257,9 +235,7 @@ impl<'a> Report<'a> {
         ];
         if self.has_histogram {
             // Of the finite values; the columns before it count the others.
-            let bars = measured
-                .histogram()
-                .map(|h| bars(h.counts(), terminal.ascii));
+            let bars = measured.histogram().map(|h| bars(h.counts(), terminal.ascii));
             cells.push(bars.unwrap_or_else(|| "-".to_owned()));
         }
         Ok(self.table.row(&mut self.out, cells)?)
@@ -326,15 +302,7 @@ fn inner(axis: Option<i64>, entry: &Entry) -> Option<Shape> {
 fn place(axis: Option<i64>, entry: &Entry, channel: usize) -> String {
     let n = entry.shape().num_axes() as i64;
     let axis = axis_of(axis, entry);
-    let parts: Vec<String> = (0..n)
-        .map(|i| {
-            if i == axis {
-                channel.to_string()
-            } else {
-                ":".to_owned()
-            }
-        })
-        .collect();
+    let parts: Vec<String> = (0..n).map(|i| if i == axis { channel.to_string() } else { ":".to_owned() }).collect();
     parts.join(",")
 }
 
@@ -355,9 +323,7 @@ fn number(value: f64) -> String {
     }
     // Rounded first: 9999.6 has the exponent 4.
     let rounded = format!("{value:.3e}");
-    let exponent = rounded
-        .split_once('e')
-        .and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
     match exponent {
         Some(e @ -4..=3) => format!("{value:.0$}", (3 - e) as usize),
         _ => rounded,
@@ -383,9 +349,7 @@ fn share(part: u64, whole: u64) -> String {
 fn bars(counts: &[u64], ascii: bool) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let level = |n: u64, levels: u64| {
-        (u128::from(n) * u128::from(levels)).div_ceil(u128::from(most)) as usize
-    };
+    let level = |n: u64, levels: u64| (u128::from(n) * u128::from(levels)).div_ceil(u128::from(most)) as usize;
     let bar = |n: &u64| match (*n, ascii) {
         (0, true) => '.',
         (0, false) => ' ',
@@ -436,11 +400,7 @@ mod tests {
                 let error = (printed.parse::<f64>().unwrap() - value).abs();
                 assert!(error <= value * 0.0005001, "{value} as {printed}");
                 let mantissa = printed.split('e').next().unwrap().replace('.', "");
-                assert_eq!(
-                    mantissa.trim_start_matches('0').len(),
-                    4,
-                    "{value} as {printed}"
-                );
+                assert_eq!(mantissa.trim_start_matches('0').len(), 4, "{value} as {printed}");
             }
         }
     }

@@ -35,12 +35,7 @@ pub(crate) fn print(
 ) -> Result<(), Failure> {
     let nodes = grow(chosen.iter().map(|i| &checkpoint.entries()[*i]));
     let root = &nodes[0];
-    writeln!(
-        out,
-        "{}  {}",
-        terminal.strong(terminal.name(checkpoint.name())),
-        terminal.dim(sums(root))
-    )?;
+    writeln!(out, "{}  {}", terminal.strong(terminal.name(checkpoint.name())), terminal.dim(sums(root)))?;
     branch(&nodes, root, "", terminal, out)
 }
 
@@ -57,10 +52,7 @@ fn grow<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<Node<'a>> {
             let next = nodes.len();
             let place = *places.entry((at, part)).or_insert(next);
             if place == next {
-                nodes.push(Node {
-                    name: part,
-                    ..Node::default()
-                });
+                nodes.push(Node { name: part, ..Node::default() });
                 nodes[at].children.push(place);
             }
             at = place;
@@ -94,9 +86,7 @@ fn branch(
         let mut name = terminal.name(child.name);
         if let Some(most) = terminal.width {
             let taken = width(indent) + width(stem) + 2 + width(&facts);
-            name = cut(&name, most.saturating_sub(taken).max(LEAST), terminal.ascii)
-                .into_owned()
-                .into();
+            name = cut(&name, most.saturating_sub(taken).max(LEAST), terminal.ascii).into_owned().into();
         }
         writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts))?;
         let deeper = format!("{indent}{}", if is_last { "   " } else { bar });
@@ -119,9 +109,5 @@ fn leaf(entry: &Entry, terminal: &Terminal) -> String {
 }
 
 fn sums(node: &Node<'_>) -> String {
-    format!(
-        "{}, {}",
-        units::plural(node.tensors, "tensor"),
-        units::bytes(node.bytes)
-    )
+    format!("{}, {}", units::plural(node.tensors, "tensor"), units::bytes(node.bytes))
 }

@@ -68,22 +68,15 @@ pub(crate) fn plural(n: u64, noun: &str) -> String {
 
 /// Reads a size: `65536`, `512K`, `1.5GiB`, `2GB`. K and KiB are 1024, KB is 1000.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong =
-        || format!("{text:?} is no size; write bytes, or a number with K, M, G or T: 512M, 1.5GiB");
+    let wrong = || format!("{text:?} is no size; write bytes, or a number with K, M, G or T: 512M, 1.5GiB");
     let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim().to_ascii_lowercase();
     let (power, base) = match unit.as_str() {
         "" | "b" => (0, 1u64),
         other => {
-            let power = 1 + other
-                .chars()
-                .next()
-                .and_then(|c| "kmgt".find(c))
-                .ok_or_else(wrong)?;
+            let power = 1 + other.chars().next().and_then(|c| "kmgt".find(c)).ok_or_else(wrong)?;
             let base = match &other[1..] {
                 "" | "ib" => 1024,
                 "b" => 1000,

@@ -27,13 +27,7 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     }
     let other = match &args.against {
         // --from says what the checked file is; the other one speaks for itself.
-        Some(path) => Some(open(
-            path,
-            &Global {
-                from: None,
-                ..context.global.clone()
-            },
-        )?),
+        Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
         None => None,
     };
     let mut out = context.terminal.out();
@@ -112,11 +106,7 @@ fn check(
     report.describe(&checkpoint);
     match checks(&checkpoint, args, other, context, &mut report) {
         Ok(()) => {
-            let status = if report.is_ok() {
-                Status::Yes
-            } else {
-                Status::No
-            };
+            let status = if report.is_ok() { Status::Yes } else { Status::No };
             report.finish(None)?;
             Ok(status)
         }
@@ -169,10 +159,7 @@ fn checks(
         let found = verify::sha256(checkpoint, &progress)?;
         match found == *expected {
             true => report.held.push("SHA-256 as expected".to_owned()),
-            false => report.finding(Line::of_file(
-                "sha256",
-                format!("SHA-256 is {found}, expected {expected}"),
-            )),
+            false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
         }
     }
     if let Some(other) = other {
@@ -211,27 +198,16 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
 /// Whether a file that does not open is broken for certain: no model is lost with it. Any other file may be sound and of a
 /// kind that is not read.
 fn says_no(e: &Error) -> bool {
-    matches!(
-        Problem::from(e).reason,
-        "empty" | "html" | "lfs-pointer" | "truncated" | "malformed" | "checksum"
-    )
+    matches!(Problem::from(e).reason, "empty" | "html" | "lfs-pointer" | "truncated" | "malformed" | "checksum")
 }
 
 /// A file that does not open because it is broken: that is a finding.
-fn broken(
-    path: &Path,
-    e: &Error,
-    args: &Verify,
-    context: &Context,
-    out: &mut Out,
-) -> Result<Status, Failure> {
+fn broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);
     report.help = e.help();
     report.finding(Line::of_error(e));
-    if let Error::Malformed {
-        intact: Some(n), ..
-    } = e
+    if let Error::Malformed { intact: Some(n), .. } = e
         && *n > 0
     {
         let verb = if *n == 1 { "is" } else { "are" };

@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use blake3::hazmat::{
-    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
-};
+use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use blake3::{CHUNK_LEN, Hash};
 use blob_io::{Error, Source};
 use sha2::Digest;
@@ -47,10 +45,7 @@ impl Streams {
         // Of a stream without bytes nothing comes.
         let done = vec![blake3::hash(&[]); lens.len()];
         let open = HashMap::new();
-        Self {
-            lens,
-            state: Mutex::new(State { open, done }),
-        }
+        Self { lens, state: Mutex::new(State { open, done }) }
     }
 
     /// Takes bytes that stand at `at` in a stream. Each byte comes once.
@@ -137,13 +132,7 @@ struct Tree {
 
 impl Tree {
     fn new(len: u64) -> Self {
-        Self {
-            len,
-            nodes: BTreeMap::new(),
-            chunks: 0,
-            ragged: HashMap::new(),
-            single: None,
-        }
+        Self { len, nodes: BTreeMap::new(), chunks: 0, ragged: HashMap::new(), single: None }
     }
 
     fn all_chunks(&self) -> u64 {
@@ -164,11 +153,7 @@ impl Tree {
             let Some((_, other)) = self.nodes.remove(&buddy) else {
                 break;
             };
-            let (left, right) = if buddy < first {
-                (other, value)
-            } else {
-                (value, other)
-            };
+            let (left, right) = if buddy < first { (other, value) } else { (value, other) };
             value = merge_subtrees_non_root(&left, &right, Mode::Hash);
             first &= !size;
             level += 1;
@@ -180,10 +165,7 @@ impl Tree {
     fn fill(&mut self, pos: u64, part: &[u8]) {
         let (chunk, within) = (pos / CHUNK, (pos % CHUNK) as usize);
         let len = CHUNK.min(self.len - chunk * CHUNK) as usize;
-        let (bytes, filled) = self
-            .ragged
-            .entry(chunk)
-            .or_insert_with(|| (vec![0; len], 0));
+        let (bytes, filled) = self.ragged.entry(chunk).or_insert_with(|| (vec![0; len], 0));
         bytes[within..within + part.len()].copy_from_slice(part);
         *filled += part.len();
         if *filled < len {
@@ -229,11 +211,7 @@ pub(crate) fn sha256(
         hasher.update(&buf[..n]);
         at += n as u64;
     }
-    Ok(hasher
-        .finalize()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect())
+    Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -268,17 +246,11 @@ mod tests {
         for chunks in 0..20 {
             for odd in [0, 1, 500] {
                 let all = bytes(chunks * chunk + odd);
-                for (i, step) in [1, 333, chunk - 1, chunk, chunk + 1, 3 * chunk, 5000]
-                    .into_iter()
-                    .enumerate()
-                {
+                for (i, step) in [1, 333, chunk - 1, chunk, chunk + 1, 3 * chunk, 5000].into_iter().enumerate() {
                     if step == 1 && chunks > 2 {
                         continue;
                     }
-                    let cuts: Vec<usize> = (1..)
-                        .map(|n| n * step)
-                        .take_while(|c| *c < all.len())
-                        .collect();
+                    let cuts: Vec<usize> = (1..).map(|n| n * step).take_while(|c| *c < all.len()).collect();
                     let found = hashed(&all, &cuts, (chunks + i) as u64);
                     assert_eq!(found, blake3::hash(&all), "{} by {step}", all.len());
                 }
@@ -290,10 +262,7 @@ mod tests {
     fn a_file_in_pieces_and_a_tensor_within_them_keep_few_nodes() {
         let all = bytes(9 * PIECE + 77);
         for shift in [0, 1, 700, 1024, 70_000] {
-            let cuts: Vec<usize> = (0..9)
-                .map(|i| i * PIECE + shift)
-                .filter(|c| *c > 0)
-                .collect();
+            let cuts: Vec<usize> = (0..9).map(|i| i * PIECE + shift).filter(|c| *c > 0).collect();
             assert_eq!(hashed(&all, &cuts, 3), blake3::hash(&all), "{shift}");
         }
         let tree = Streams::new(vec![all.len() as u64]);

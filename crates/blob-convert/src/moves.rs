@@ -37,12 +37,7 @@ pub(crate) fn moves(checkpoint: &Checkpoint, plan: &Plan) -> (Vec<Move>, Vec<usi
         for run in entry.segments() {
             let len = run.count() * run.stride();
             let from = run.offset();
-            moves.push(Move {
-                from,
-                len,
-                tensor,
-                to,
-            });
+            moves.push(Move { from, len, tensor, to });
             to += len;
         }
     }

@@ -81,34 +81,17 @@ impl Summary {
 ///
 /// # Errors
 /// What reading and writing return; [`Error::Interrupted`] where `watch` says so.
-pub fn run(
-    checkpoint: &Checkpoint,
-    plan: &Plan,
-    target: &Target<'_>,
-    watch: &dyn Watch,
-) -> Result<Summary, Error> {
-    let job = Job {
-        checkpoint,
-        plan,
-        watch,
-    };
+pub fn run(checkpoint: &Checkpoint, plan: &Plan, target: &Target<'_>, watch: &dyn Watch) -> Result<Summary, Error> {
+    let job = Job { checkpoint, plan, watch };
     let (digests, bytes_out) = match target {
         Target::Folder { path, overwrite } => job.folder(path, *overwrite)?,
         Target::File { path, overwrite } => {
             let output = Output::create(path, *overwrite)?;
-            if output.is_positioned() {
-                job.file(output)?
-            } else {
-                job.pipe(output)?
-            }
+            if output.is_positioned() { job.file(output)? } else { job.pipe(output)? }
         }
         Target::Stdout => job.pipe(Output::stdout())?,
     };
-    Ok(Summary {
-        bytes_in: checkpoint.stored().len(),
-        bytes_out,
-        digests,
-    })
+    Ok(Summary { bytes_in: checkpoint.stored().len(), bytes_out, digests })
 }
 
 #[derive(Clone, Copy)]
@@ -204,19 +187,11 @@ impl Job<'_> {
             })?;
             tensors.set(tensor, hasher.finalize());
         }
-        Ok(Digests {
-            blake3,
-            sha256,
-            tensors: tensors.finish(),
-        })
+        Ok(Digests { blake3, sha256, tensors: tensors.finish() })
     }
 
     /// One tensor's bytes in the output's order.
-    fn stream(
-        self,
-        tensor: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn stream(self, tensor: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let planned = &self.plan.tensors[tensor];
         let entry = &self.checkpoint.entries()[planned.entry];
         let watch = self.watch;
@@ -268,13 +243,7 @@ impl Job<'_> {
     }
 
     /// One thread's share of the pieces.
-    fn pieces<W>(
-        self,
-        next: &AtomicU64,
-        failed: &AtomicBool,
-        hashed: &Streams,
-        write: &W,
-    ) -> Result<(), Error>
+    fn pieces<W>(self, next: &AtomicU64, failed: &AtomicBool, hashed: &Streams, write: &W) -> Result<(), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error>,
     {
@@ -283,9 +252,7 @@ impl Job<'_> {
         let mut buf = vec![0; len.min(PIECE as u64) as usize];
         // Where another thread has failed, its error is the one to tell.
         while !failed.load(Ordering::Relaxed) {
-            let at = next
-                .fetch_add(1, Ordering::Relaxed)
-                .saturating_mul(PIECE as u64);
+            let at = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE as u64);
             if at >= len {
                 break;
             }
@@ -324,9 +291,5 @@ impl Job<'_> {
 }
 
 fn threads(any_order: bool) -> usize {
-    if any_order {
-        thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
-    } else {
-        1
-    }
+    if any_order { thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)) } else { 1 }
 }

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use blob_core::{DType, Shape};
-use blob_io::{
-    Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names, member_names,
-};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::receipt::Receipt;
 
@@ -25,11 +23,7 @@ impl Options {
     /// Conversion to a format, with names, values and shapes kept bit for bit.
     #[must_use]
     pub fn new(to: Format) -> Self {
-        Self {
-            to,
-            dense: false,
-            sha256: false,
-        }
+        Self { to, dense: false, sha256: false }
     }
 
     /// Expands sparse arrays instead of writing their parts.
@@ -167,20 +161,14 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
     let mut taken = HashSet::new();
     for (index, entry) in checkpoint.entries().iter().enumerate() {
         if let Some(fault) = entry.fault() {
-            return Err(refuse(
-                checkpoint,
-                format!("array {:?}: {fault}", entry.name()),
-            ));
+            return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
         }
         if entry.foreign_dtype().is_some() {
             // Says which dtype it is.
             checkpoint.view(entry)?;
         }
         let Some(dtype) = entry.dtype() else {
-            left_out.push((
-                entry.name().to_owned(),
-                "none: a place without an array".to_owned(),
-            ));
+            left_out.push((entry.name().to_owned(), "none: a place without an array".to_owned()));
             continue;
         };
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
@@ -199,15 +187,7 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
         let len = layout.len();
         (Some(layout), len)
     };
-    Ok(Plan {
-        to: options.to,
-        tensors,
-        left_out,
-        receipt,
-        layout,
-        files,
-        output_len,
-    })
+    Ok(Plan { to: options.to, tensors, left_out, receipt, layout, files, output_len })
 }
 
 /// A folder's file for each tensor, and none otherwise. Says of each tensor where it is stored under another name.
@@ -229,17 +209,9 @@ fn stored(tensors: &mut [Planned], to: Format, folder: bool) -> Vec<String> {
     }
 }
 
-fn planned(
-    index: usize,
-    entry: &Entry,
-    dtype: DType,
-    options: &Options,
-    taken: &mut HashSet<String>,
-) -> Planned {
+fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: &mut HashSet<String>) -> Planned {
     let (mut name, shape, how) = match entry.sparse() {
-        Some(sparse) if options.dense => {
-            (sparse.name().to_owned(), sparse.shape().clone(), How::Dense)
-        }
+        Some(sparse) if options.dense => (sparse.name().to_owned(), sparse.shape().clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
         _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
     };
@@ -256,20 +228,10 @@ fn planned(
     if dtype == DType::BF16 && options.to != Format::Safetensors {
         changes.push(format!("{BF16}: NumPy has no bfloat16").into());
     }
-    Planned {
-        spec: TensorSpec::new(name, dtype, shape),
-        entry: index,
-        how,
-        changes,
-    }
+    Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, changes }
 }
 
-fn layout(
-    checkpoint: &Checkpoint,
-    to: Format,
-    specs: &[TensorSpec],
-    receipt: &Receipt,
-) -> Result<Layout, Error> {
+fn layout(checkpoint: &Checkpoint, to: Format, specs: &[TensorSpec], receipt: &Receipt) -> Result<Layout, Error> {
     match to {
         Format::Safetensors => Layout::safetensors(specs, &[receipt.placeholder()]),
         Format::Npz => Layout::npz(specs, &[receipt.placeholder()]),
@@ -283,19 +245,10 @@ fn layout(
                 ),
             )),
         },
-        other => Err(refuse(
-            checkpoint,
-            format!(
-                "cannot be converted to {}: it is read, not written",
-                other.name()
-            ),
-        )),
+        other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
 }
 
 fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
-    Error::Request {
-        file: checkpoint.name().to_owned(),
-        message,
-    }
+    Error::Request { file: checkpoint.name().to_owned(), message }
 }

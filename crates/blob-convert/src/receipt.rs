@@ -157,9 +157,7 @@ impl Origin {
     }
 
     fn is_short(&self) -> bool {
-        [&self.name, &self.blake3, &self.format, &self.tool]
-            .iter()
-            .all(|text| text.len() <= LONGEST_TEXT)
+        [&self.name, &self.blake3, &self.format, &self.tool].iter().all(|text| text.len() <= LONGEST_TEXT)
     }
 }
 
@@ -263,9 +261,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
 
 pub(crate) fn own(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
-    metadata
-        .find(|(key, _)| key == KEY)
-        .map(|(_, text)| &**text)
+    metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
 }
 
 /// The tensors of a file that its receipt calls bf16, though their dtype says u16.
@@ -281,19 +277,12 @@ fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
     };
     let mut earlier = lineage.history;
     let tool = lineage.tool;
-    earlier.push(Origin {
-        tool,
-        ..lineage.source
-    });
+    earlier.push(Origin { tool, ..lineage.source });
     earlier.0
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {
-    tensors
-        .iter()
-        .filter(|t| !t.changes.is_empty())
-        .map(|t| json!({"name": t.name(), "changes": t.changes}))
-        .collect()
+    tensors.iter().filter(|t| !t.changes.is_empty()).map(|t| json!({"name": t.name(), "changes": t.changes})).collect()
 }
 
 /// The sparse arrays that were written as their parts: what they are, for whoever puts them together again.
@@ -319,12 +308,10 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
     let whole = checkpoint.warnings().iter().map(|w| json!(w.to_string()));
-    let each = checkpoint.entries().iter().flat_map(|entry| {
-        entry
-            .warnings()
-            .map(|w| json!(format!("{}: {w}", entry.name())))
-            .collect::<Vec<_>>()
-    });
+    let each = checkpoint
+        .entries()
+        .iter()
+        .flat_map(|entry| entry.warnings().map(|w| json!(format!("{}: {w}", entry.name()))).collect::<Vec<_>>());
     whole.chain(each).collect()
 }
 
@@ -333,15 +320,12 @@ mod tests {
     use super::*;
 
     fn origin(name: &str) -> String {
-        format!(
-            r#"{{"name":"{name}","bytes":1,"blake3":"00","format":"npz","tool":"blob 0","more":[{{}}]}}"#
-        )
+        format!(r#"{{"name":"{name}","bytes":1,"blake3":"00","format":"npz","tool":"blob 0","more":[{{}}]}}"#)
     }
 
     fn lineage(history: &[String]) -> Lineage {
         let (source, history) = (origin("s"), history.join(","));
-        let text =
-            format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
+        let text = format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
         read(&text).expect("a receipt")
     }
 

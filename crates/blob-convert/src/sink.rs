@@ -41,11 +41,7 @@ pub(crate) struct Folder<'a> {
 
 impl<'a> Sink<'a> {
     pub(crate) fn file(output: &'a Output, places: &'a [Place], crcs: bool) -> Self {
-        Self::File {
-            output,
-            places,
-            parts: crcs.then(Mutex::default),
-        }
+        Self::File { output, places, parts: crcs.then(Mutex::default) }
     }
 
     pub(crate) fn nowhere(crcs: bool) -> Self {
@@ -73,18 +69,11 @@ impl<'a> Sink<'a> {
         if let Self::File { parts, .. } | Self::Nowhere(parts) = self
             && let Some(parts) = parts
         {
-            let part = Part {
-                tensor,
-                at,
-                len: bytes.len() as u64,
-                crc: crc32fast::hash(bytes),
-            };
+            let part = Part { tensor, at, len: bytes.len() as u64, crc: crc32fast::hash(bytes) };
             lock(parts).push(part);
         }
         match self {
-            Self::File { output, places, .. } => {
-                output.write_all_at(places[tensor].offset() + at, bytes)
-            }
+            Self::File { output, places, .. } => output.write_all_at(places[tensor].offset() + at, bytes),
             Self::Nowhere(_) => Ok(()),
             Self::Folder(folder) => lock(folder).put(tensor, bytes),
         }
@@ -92,11 +81,7 @@ impl<'a> Sink<'a> {
 
     /// The CRC-32 of each of `tensors` tensors; none where none were wanted.
     pub(crate) fn into_crcs(self, tensors: usize) -> Vec<u32> {
-        let (Self::File {
-            parts: Some(parts), ..
-        }
-        | Self::Nowhere(Some(parts))) = self
-        else {
+        let (Self::File { parts: Some(parts), .. } | Self::Nowhere(Some(parts))) = self else {
             return Vec::new();
         };
         let mut parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -112,9 +112,7 @@ pub fn measure_all(
     watch: &dyn Watch,
     take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let threads = thread::available_parallelism()
-        .map_or(1, usize::from)
-        .min(chosen.len());
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
     // Bounded: the results of a million small tensors do not pile up before a slow reader.
     let (sender, results) = mpsc::sync_channel(64);
@@ -198,10 +196,8 @@ pub fn measure_channels(
         refuse(checkpoint, entry, &message)
     })?;
     if channels.count > MAX_CHANNELS {
-        let message = format!(
-            "has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one",
-            channels.count
-        );
+        let message =
+            format!("has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one", channels.count);
         return Err(refuse(checkpoint, entry, &message));
     }
     let mut all = vec![StatsAccumulator::new(dtype); channels.count];
@@ -211,13 +207,7 @@ pub fn measure_channels(
     })?;
     let all: Vec<Stats> = all.into_iter().map(StatsAccumulator::finish).collect();
     let Some(bins) = bins else {
-        return Ok(all
-            .into_iter()
-            .map(|stats| Measured {
-                stats,
-                histogram: None,
-            })
-            .collect());
+        return Ok(all.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
     };
     let ranges = match all.iter().any(|stats| stats.inf() > 0) {
         false => all.iter().map(range).collect(),
@@ -238,17 +228,12 @@ pub fn measure_channels(
             }
         });
     })?;
-    let binned = ranges
-        .into_iter()
-        .zip(histograms)
-        .map(|(range, histogram)| {
-            let ((min, max), counts) = (range?, histogram?.counts());
-            Some(Binned { min, max, counts })
-        });
+    let binned = ranges.into_iter().zip(histograms).map(|(range, histogram)| {
+        let ((min, max), counts) = (range?, histogram?.counts());
+        Some(Binned { min, max, counts })
+    });
     let both = all.into_iter().zip(binned);
-    Ok(both
-        .map(|(stats, histogram)| Measured { stats, histogram })
-        .collect())
+    Ok(both.map(|(stats, histogram)| Measured { stats, histogram }).collect())
 }
 
 /// The range of the finite elements of each channel.
@@ -288,19 +273,11 @@ impl Channels {
             false => axis,
         };
         let axis = usize::try_from(axis).ok().filter(|a| *a < dims.len())?;
-        Some(Self {
-            count: dims[axis],
-            inner: dims[axis + 1..].iter().product(),
-        })
+        Some(Self { count: dims[axis], inner: dims[axis + 1..].iter().product() })
     }
 
     fn router(self, dtype: DType) -> Router {
-        Router {
-            run: self.inner * dtype.size(),
-            count: self.count,
-            channel: 0,
-            done: 0,
-        }
+        Router { run: self.inner * dtype.size(), count: self.count, channel: 0, done: 0 }
     }
 }
 
@@ -328,12 +305,7 @@ impl Router {
     }
 }
 
-fn pieces(
-    checkpoint: &Checkpoint,
-    entry: &Entry,
-    watch: &dyn Watch,
-    take: &mut dyn FnMut(&[u8]),
-) -> Result<(), Error> {
+fn pieces(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     checkpoint.stream(entry, PIECE, &mut |bytes| {
         if watch.cancelled() {
             return Err(Error::Interrupted);
@@ -349,29 +321,16 @@ fn dtype_of(checkpoint: &Checkpoint, entry: &Entry) -> Result<DType, Error> {
     if entry.fault().is_some() {
         checkpoint.stream(entry, PIECE, &mut |_| Ok(()))?;
     }
-    entry
-        .dtype()
-        .ok_or_else(|| refuse(checkpoint, entry, "holds no array"))
+    entry.dtype().ok_or_else(|| refuse(checkpoint, entry, "holds no array"))
 }
 
-fn new_histogram(
-    checkpoint: &Checkpoint,
-    dtype: DType,
-    min: f64,
-    max: f64,
-    bins: usize,
-) -> Result<Histogram, Error> {
-    Histogram::new(dtype, min, max, bins).map_err(|e| Error::Request {
-        file: checkpoint.name().to_owned(),
-        message: e.to_string(),
-    })
+fn new_histogram(checkpoint: &Checkpoint, dtype: DType, min: f64, max: f64, bins: usize) -> Result<Histogram, Error> {
+    Histogram::new(dtype, min, max, bins)
+        .map_err(|e| Error::Request { file: checkpoint.name().to_owned(), message: e.to_string() })
 }
 
 fn refuse(checkpoint: &Checkpoint, entry: &Entry, message: &str) -> Error {
-    Error::Request {
-        file: checkpoint.name().to_owned(),
-        message: format!("array {:?} {message}", entry.name()),
-    }
+    Error::Request { file: checkpoint.name().to_owned(), message: format!("array {:?} {message}", entry.name()) }
 }
 
 #[cfg(test)]
@@ -412,9 +371,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(seen, vec![(0, 128); 50]);
-        let refused = measure_all(&file, &chosen, None, &Silent, &mut |_, _| {
-            Err(Error::Interrupted)
-        });
+        let refused = measure_all(&file, &chosen, None, &Silent, &mut |_, _| Err(Error::Interrupted));
         assert!(matches!(refused, Err(Error::Interrupted)));
     }
 
@@ -434,10 +391,7 @@ mod tests {
                 assert_eq!(found.stats().count(), n as u64);
                 assert_eq!(found.stats().l1(), sum as f64);
                 assert_eq!(negative[channel].stats().l1(), sum as f64);
-                assert_eq!(
-                    found.histogram().unwrap().counts().iter().sum::<u64>(),
-                    n as u64
-                );
+                assert_eq!(found.histogram().unwrap().counts().iter().sum::<u64>(), n as u64);
             }
         }
         assert!(measure_channels(&file, entry, 3, None, &Silent).is_err());

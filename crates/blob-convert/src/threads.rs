@@ -84,10 +84,7 @@ pub(crate) mod tests {
         let plan = plan(&source, &Options::new(Format::Safetensors).sha256(true)).unwrap();
         let convert = |name: &str| {
             let path = folder.join(name);
-            let target = Target::File {
-                path: &path,
-                overwrite: true,
-            };
+            let target = Target::File { path: &path, overwrite: true };
             let done = run(&source, &plan, &target, &Silent).unwrap();
             assert_eq!(done.sha256().map(str::len), Some(64));
             std::fs::read(path).unwrap()

@@ -34,19 +34,11 @@ pub struct Finding {
 
 impl Finding {
     fn new(tensor: &str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            tensor: tensor.to_owned(),
-            offset: None,
-            message: message.into(),
-            reason,
-        }
+        Self { tensor: tensor.to_owned(), offset: None, message: message.into(), reason }
     }
 
     fn of_fault(tensor: &str, fault: &Fault) -> Self {
-        Self {
-            offset: Some(fault.offset()),
-            ..Self::new(tensor, fault.reason().as_str(), fault.to_string())
-        }
+        Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason().as_str(), fault.to_string()) }
     }
 
     /// The tensor concerned.
@@ -81,10 +73,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
     ("shape", "the tensor has another shape in the other file"),
     ("dtype", "the tensor has another dtype in the other file"),
     ("differs", "the tensor has another value in the other file"),
-    (
-        "receipt",
-        "the tensor is not what the receipt says was written",
-    ),
+    ("receipt", "the tensor is not what the receipt says was written"),
 ];
 
 /// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of
@@ -92,11 +81,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
-pub fn arrays(
-    checkpoint: &Checkpoint,
-    watch: &dyn Watch,
-    tell: &mut dyn FnMut(Remark),
-) -> Result<(), Error> {
+pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     broken(checkpoint.whole(), checkpoint.name(), &mut |finding| {
         tell(Remark::Finding(finding));
     })?;
@@ -104,10 +89,7 @@ pub fn arrays(
         match entry.fault() {
             // Sound, as far as one can tell without reading it; a checksum, where there is one, is looked at below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
-                tell(Remark::Note(format!(
-                    "{:?} is not read: {fault}",
-                    entry.name()
-                )));
+                tell(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
             }
             Some(fault) => {
                 tell(Remark::Finding(Finding::of_fault(entry.name(), fault)));
@@ -116,10 +98,7 @@ pub fn arrays(
             None => {}
         }
         if let Some(dtype) = entry.foreign_dtype() {
-            tell(Remark::Note(format!(
-                "{:?} is not read: dtype {dtype}",
-                entry.name()
-            )));
+            tell(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
         }
         let mut found = |finding| tell(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| {
@@ -138,11 +117,7 @@ pub fn arrays(
 }
 
 /// What is wrong with the bytes is a finding; any other error stays one.
-fn broken(
-    outcome: Result<(), Error>,
-    name: &str,
-    found: &mut dyn FnMut(Finding),
-) -> Result<(), Error> {
+fn broken(outcome: Result<(), Error>, name: &str, found: &mut dyn FnMut(Finding)) -> Result<(), Error> {
     match outcome {
         Err(Error::Malformed { fault, .. }) => {
             found(Finding::of_fault(name, &fault));
@@ -157,23 +132,14 @@ fn broken(
 ///
 /// # Errors
 /// As [`arrays`]; [`Error::Unsupported`] at the end, where an array is of a kind that cannot be looked into.
-pub fn finite(
-    checkpoint: &Checkpoint,
-    watch: &dyn Watch,
-    tell: &mut dyn FnMut(Remark),
-) -> Result<(), Error> {
+pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut unseen: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
         let fault = entry.fault();
-        if fault.is_some_and(|f| f.reason() == Reason::Unsupported)
-            || entry.foreign_dtype().is_some()
-        {
+        if fault.is_some_and(|f| f.reason() == Reason::Unsupported) || entry.foreign_dtype().is_some() {
             unseen.get_or_insert((entry.name(), 0)).1 += 1;
         }
-        let Some(dtype) = entry
-            .dtype()
-            .filter(|d| d.is_float() && entry.fault().is_none())
-        else {
+        let Some(dtype) = entry.dtype().filter(|d| d.is_float() && entry.fault().is_none()) else {
             watch.advanced(entry.byte_len());
             continue;
         };
@@ -193,13 +159,8 @@ pub fn finite(
         if let Some(first) = first {
             let index = coordinates(entry.shape(), first);
             let count = entry.shape().count();
-            let message =
-                format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
-            tell(Remark::Finding(Finding::new(
-                entry.name(),
-                "not-finite",
-                message,
-            )));
+            let message = format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
+            tell(Remark::Finding(Finding::new(entry.name(), "not-finite", message)));
         }
     }
     match unseen {
@@ -350,9 +311,7 @@ mod tests {
     fn a_digest_is_the_file_s() {
         let file = Checkpoint::from_source(
             "x.binaryproto",
-            Box::new(Bytes::new(
-                &b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..],
-            )),
+            Box::new(Bytes::new(&b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..])),
         )
         .unwrap();
         let expected = "17cd5e2bdf864c897ba1eb4110b93bcb86458bad1e83d65590276590e471bedd";

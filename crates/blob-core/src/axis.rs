@@ -40,10 +40,7 @@ impl Axis for usize {
         if self < shape.num_axes() {
             return Ok(self);
         }
-        Err(Error::AxisOutOfRange {
-            axis: i64::try_from(self).unwrap_or(i64::MAX),
-            shape: shape.clone(),
-        })
+        Err(Error::AxisOutOfRange { axis: i64::try_from(self).unwrap_or(i64::MAX), shape: shape.clone() })
     }
 }
 
@@ -56,10 +53,7 @@ impl Axis for i32 {
             true => shape.num_axes().checked_sub(distance),
             false => Some(distance).filter(|&axis| axis < shape.num_axes()),
         };
-        found.ok_or_else(|| Error::AxisOutOfRange {
-            axis: self.into(),
-            shape: shape.clone(),
-        })
+        found.ok_or_else(|| Error::AxisOutOfRange { axis: self.into(), shape: shape.clone() })
     }
 }
 
@@ -89,18 +83,13 @@ impl Nchw {
 impl Axis for Nchw {
     fn resolve(self, shape: &Shape) -> Result<usize, Error> {
         if shape.num_axes() > Self::ALL.len() {
-            return Err(Error::TooManyAxesForLegacy {
-                shape: shape.clone(),
-            });
+            return Err(Error::TooManyAxesForLegacy { shape: shape.clone() });
         }
         let axis = self as usize;
         if axis < shape.num_axes() {
             return Ok(axis);
         }
-        Err(Error::NoNchwAxis {
-            axis: self,
-            shape: shape.clone(),
-        })
+        Err(Error::NoNchwAxis { axis: self, shape: shape.clone() })
     }
 }
 
@@ -156,10 +145,7 @@ impl Axis for BlobDim {
         if shape.num_axes() == Self::ALL.len() {
             return Ok(self as usize);
         }
-        Err(Error::NotSevenAxes {
-            axis: Some(self),
-            shape: shape.clone(),
-        })
+        Err(Error::NotSevenAxes { axis: Some(self), shape: shape.clone() })
     }
 }
 
@@ -258,9 +244,6 @@ mod tests {
         for name in BlobDim::ALL {
             assert_eq!(name.to_string(), format!("{name:?}"));
         }
-        assert_eq!(
-            format!("{:>6}|{:<6}|", Nchw::Num, BlobDim::Depth),
-            "   Num|Depth |"
-        );
+        assert_eq!(format!("{:>6}|{:<6}|", Nchw::Num, BlobDim::Depth), "   Num|Depth |");
     }
 }

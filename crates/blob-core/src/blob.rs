@@ -45,34 +45,19 @@ impl AnyBlob {
     /// [`Error::BlobTooLarge`] when no memory can be that long.
     pub fn new(shape: Shape, dtype: DType) -> Result<Self, Error> {
         let len = byte_len(&shape, dtype)?;
-        Ok(Self {
-            shape,
-            dtype,
-            data: SharedMem::new(len),
-            diff: SharedMem::new(len),
-        })
+        Ok(Self { shape, dtype, data: SharedMem::new(len), diff: SharedMem::new(len) })
     }
 
     /// A blob over these memories; without a diff, it gets an untouched one of the data's capacity.
     ///
     /// # Errors
     /// [`Error::WrongLength`] when a memory has less than `count × size` bytes; [`Error::BlobTooLarge`].
-    pub fn from_parts(
-        shape: Shape,
-        dtype: DType,
-        data: SharedMem,
-        diff: Option<SharedMem>,
-    ) -> Result<Self, Error> {
+    pub fn from_parts(shape: Shape, dtype: DType, data: SharedMem, diff: Option<SharedMem>) -> Result<Self, Error> {
         let len = byte_len(&shape, dtype)?;
         check_capacity("data", len, &data)?;
         let diff = diff.unwrap_or_else(|| SharedMem::new(data.len()));
         check_capacity("diff", len, &diff)?;
-        Ok(Self {
-            shape,
-            dtype,
-            data,
-            diff,
-        })
+        Ok(Self { shape, dtype, data, diff })
     }
 
     /// A blob over a vector of exactly its bytes, in the machine's byte order. They are copied only if they lie at an
@@ -269,12 +254,7 @@ impl AnyBlob {
 
     /// A blob over the same memories, with the shape of now.
     pub(crate) fn alias(&self) -> Self {
-        Self {
-            shape: self.shape.clone(),
-            dtype: self.dtype,
-            data: self.data.clone(),
-            diff: self.diff.clone(),
-        }
+        Self { shape: self.shape.clone(), dtype: self.dtype, data: self.data.clone(), diff: self.diff.clone() }
     }
 
     /// The memory of the data. Cloning the handle shares it.
@@ -339,20 +319,14 @@ impl AnyBlob {
         }
         let bytes = memory.host(0..self.byte_len())?;
         let bytes = &bytes[offset * size_of::<T>()..][..size_of::<T>()];
-        bytemuck::checked::try_pod_read_unaligned(bytes).map_err(|_| Error::InvalidBool {
-            index: offset,
-            byte: bytes[0],
-        })
+        bytemuck::checked::try_pod_read_unaligned(bytes)
+            .map_err(|_| Error::InvalidBool { index: offset, byte: bytes[0] })
     }
 }
 
 fn byte_len(shape: &Shape, dtype: DType) -> Result<usize, Error> {
     let len = shape.count().checked_mul(dtype.size());
-    len.filter(|&len| len <= isize::MAX as usize)
-        .ok_or_else(|| Error::BlobTooLarge {
-            shape: shape.clone(),
-            dtype,
-        })
+    len.filter(|&len| len <= isize::MAX as usize).ok_or_else(|| Error::BlobTooLarge { shape: shape.clone(), dtype })
 }
 
 fn check_capacity(part: &'static str, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
@@ -428,21 +402,14 @@ mod tests {
         assert_eq!(*blob.diff::<T>().unwrap(), values);
         blob.data_mut::<T>().unwrap().reverse();
         let reversed = [values[2], values[1], values[0]];
-        assert_eq!(
-            *blob.data_bytes().unwrap(),
-            *bytemuck::cast_slice(&reversed)
-        );
+        assert_eq!(*blob.data_bytes().unwrap(), *bytemuck::cast_slice(&reversed));
         blob.data_bytes_mut().unwrap().fill(0);
         assert_eq!(*blob.data::<T>().unwrap(), [zero; 3]);
-        blob.data_bytes_overwrite()
-            .unwrap()
-            .copy_from_slice(bytemuck::cast_slice(&values));
+        blob.data_bytes_overwrite().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
         assert_eq!(*blob.data::<T>().unwrap(), values);
         blob.diff_bytes_mut().unwrap().fill(0);
         assert_eq!(*blob.diff::<T>().unwrap(), [zero; 3]);
-        blob.diff_bytes_overwrite()
-            .unwrap()
-            .copy_from_slice(bytemuck::cast_slice(&values));
+        blob.diff_bytes_overwrite().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
         assert_eq!(*blob.diff_bytes().unwrap(), *bytemuck::cast_slice(&values));
     }
 
@@ -524,19 +491,12 @@ mod tests {
         let data = SharedMem::from_vec(vec![1, 0, 2, 0, 3, 0, 9, 9, 9]);
         let mut blob = AnyBlob::from_parts(shape(&[3]), DType::I16, data, None).unwrap();
         assert_eq!((blob.byte_len(), blob.data_memory().len()), (6, 9));
-        assert_eq!(
-            blob.diff_memory().len(),
-            9,
-            "an untouched diff grows with it"
-        );
+        assert_eq!(blob.diff_memory().len(), 9, "an untouched diff grows with it");
         assert_eq!(blob.data_bytes().unwrap().len(), 6);
         assert_eq!(blob.data::<i16>().unwrap().len(), 3);
         blob.data_overwrite::<i16>().unwrap().fill(-1);
         blob.data_bytes_mut().unwrap()[0] = 4;
-        assert_eq!(
-            *blob.data_memory().host(0..9).unwrap(),
-            [4, 255, 255, 255, 255, 255, 9, 9, 9]
-        );
+        assert_eq!(*blob.data_memory().host(0..9).unwrap(), [4, 255, 255, 255, 255, 255, 9, 9, 9]);
         // A byte that no bool could be, behind the last element.
         let data = SharedMem::from_vec(vec![0, 1, 7]);
         let blob = AnyBlob::from_parts(shape(&[2]), DType::Bool, data, None).unwrap();
@@ -552,11 +512,7 @@ mod tests {
         assert_eq!(blob.data_at::<u16>(&[]).unwrap(), 0);
         assert_eq!(blob.diff_at::<u16>(&[1, 2]).unwrap(), 0);
         match blob.data_at::<u16>(&[0, 3]) {
-            Err(Error::IndexOutOfRange {
-                axis,
-                index,
-                extent,
-            }) => assert_eq!((axis, index, extent), (1, 3, 3)),
+            Err(Error::IndexOutOfRange { axis, index, extent }) => assert_eq!((axis, index, extent), (1, 3, 3)),
             other => panic!("{other:?}"),
         }
         let refused = blob.diff_at::<u16>(&[0, 0, 0]);
@@ -577,14 +533,8 @@ mod tests {
         let blob = AnyBlob::from_parts(shape(&[3]), DType::Bool, bytes, None).unwrap();
         assert!(blob.data_at::<bool>(&[0]).unwrap() && !blob.data_at::<bool>(&[2]).unwrap());
         let refused = blob.data_at::<bool>(&[1]);
-        assert!(matches!(
-            refused,
-            Err(Error::InvalidBool { index: 1, byte: 2 })
-        ));
-        let values: Vec<u8> = [1.5f64, -2.5]
-            .iter()
-            .flat_map(|x| x.to_ne_bytes())
-            .collect();
+        assert!(matches!(refused, Err(Error::InvalidBool { index: 1, byte: 2 })));
+        let values: Vec<u8> = [1.5f64, -2.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
         for shift in 0..8 {
             let owner = [vec![0; shift], values.clone()].concat();
             let buffer = Shifted(owner, shift);
@@ -611,21 +561,14 @@ mod tests {
         assert_eq!(blob.object_size().unwrap(), 120);
         assert_eq!(blob.geometric_size().unwrap(), 20);
         let blob = AnyBlob::new(shape(&[2, 3, 4, 5]), DType::U8).unwrap();
-        for refused in [
-            blob.object_count(),
-            blob.object_size(),
-            blob.geometric_size(),
-        ] {
+        for refused in [blob.object_count(), blob.object_size(), blob.geometric_size()] {
             assert!(matches!(refused, Err(Error::NotSevenAxes { .. })));
         }
     }
 
     #[test]
     fn bytes_are_adopted_in_the_machines_order() {
-        let bytes: Vec<u8> = [1.0f32, -2.0]
-            .iter()
-            .flat_map(|x| x.to_ne_bytes())
-            .collect();
+        let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         let address = bytes.as_ptr();
         let blob = AnyBlob::from_vec(shape(&[2]), DType::F32, bytes.clone()).unwrap();
         assert_eq!(*blob.data::<f32>().unwrap(), [1.0, -2.0]);
@@ -649,10 +592,7 @@ mod tests {
         assert_eq!(*reading, [0, 0, 0, 9]);
         assert!(a.data::<i32>().is_ok());
         let refused = a.data_mut::<i32>();
-        assert!(matches!(
-            refused,
-            Err(Error::Memory(synced_mem::Error::Conflict { .. }))
-        ));
+        assert!(matches!(refused, Err(Error::Memory(synced_mem::Error::Conflict { .. }))));
         drop((refused, reading));
         b.data_mut::<i32>().unwrap()[0] = 5;
         assert_eq!(a.data::<i32>().unwrap()[0], 5);

@@ -61,10 +61,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn write_diff<T: Element>(
-        &mut self,
-        range: Range<usize>,
-    ) -> Result<RefMut<'_, [T]>, Error> {
+    pub fn write_diff<T: Element>(&mut self, range: Range<usize>) -> Result<RefMut<'_, [T]>, Error> {
         Part::of_diff(self).elements(range)?.overwrite()
     }
 
@@ -72,10 +69,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    pub fn update_diff<T: Element>(
-        &mut self,
-        range: Range<usize>,
-    ) -> Result<RefMut<'_, [T]>, Error> {
+    pub fn update_diff<T: Element>(&mut self, range: Range<usize>) -> Result<RefMut<'_, [T]>, Error> {
         Part::of_diff(self).elements(range)?.write()
     }
 }
@@ -140,22 +134,14 @@ mod tests {
 
     fn blob() -> Blob<i16> {
         let mut blob = Blob::from_slice(Shape::new([2, 3]).unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
-        blob.diff_mut()
-            .unwrap()
-            .copy_from_slice(&[10, 20, 30, 40, 50, 60]);
+        blob.diff_mut().unwrap().copy_from_slice(&[10, 20, 30, 40, 50, 60]);
         blob
     }
 
     #[test]
     fn every_mode_reaches_its_range_of_its_memory() {
         let mut typed = blob();
-        assert_eq!(
-            (
-                &*typed.read(1..4).unwrap(),
-                &*typed.read_diff(4..6).unwrap()
-            ),
-            (&[2, 3, 4][..], &[50, 60][..])
-        );
+        assert_eq!((&*typed.read(1..4).unwrap(), &*typed.read_diff(4..6).unwrap()), (&[2, 3, 4][..], &[50, 60][..]));
         typed.write(0..2).unwrap().fill(7);
         typed.write_diff(5..6).unwrap().fill(8);
         typed.update(1..3).unwrap().iter_mut().for_each(|x| *x += 1);
@@ -179,10 +165,7 @@ mod tests {
         let mut any = blob().into_any();
         for range in [0..7, 6..7, 7..7, 5..usize::MAX] {
             match any.read::<i16>(range.clone()) {
-                Err(Error::ElementsOutOfRange {
-                    range: named,
-                    count,
-                }) => {
+                Err(Error::ElementsOutOfRange { range: named, count }) => {
                     assert_eq!((named, count), (range.clone(), 6));
                 }
                 other => panic!("{range:?}: {other:?}"),
@@ -190,14 +173,8 @@ mod tests {
             assert!(any.write_diff::<i16>(range).is_err());
         }
         assert!(any.read::<i16>(6..6).unwrap().is_empty());
-        assert!(matches!(
-            any.update::<u16>(0..1),
-            Err(Error::WrongDType { .. })
-        ));
-        assert!(matches!(
-            any.read_diff::<f32>(0..1),
-            Err(Error::WrongDType { .. })
-        ));
+        assert!(matches!(any.update::<u16>(0..1), Err(Error::WrongDType { .. })));
+        assert!(matches!(any.read_diff::<f32>(0..1), Err(Error::WrongDType { .. })));
     }
 
     #[test]
@@ -205,10 +182,7 @@ mod tests {
         let shape = Shape::new([4]).unwrap();
         let mut any = AnyBlob::from_vec(shape, DType::Bool, vec![1, 0, 5, 1]).unwrap();
         assert_eq!(*any.read::<bool>(0..2).unwrap(), [true, false]);
-        assert!(matches!(
-            any.read::<bool>(1..4),
-            Err(Error::InvalidBool { index: 1, byte: 5 })
-        ));
+        assert!(matches!(any.read::<bool>(1..4), Err(Error::InvalidBool { index: 1, byte: 5 })));
         assert!(any.update::<bool>(2..3).is_err());
         assert_eq!(*any.write::<bool>(1..3).unwrap(), [false, false]);
         assert_eq!(*any.data::<bool>().unwrap(), [true, false, false, true]);

@@ -67,9 +67,7 @@ impl Dims7 {
     #[doc(alias = "CreateTensor")]
     pub fn from_leading(extents: &[usize]) -> Result<Self, Error> {
         let mut dims = [1; AXES];
-        let leading = dims
-            .get_mut(..extents.len())
-            .ok_or_else(|| too_many(extents))?;
+        let leading = dims.get_mut(..extents.len()).ok_or_else(|| too_many(extents))?;
         leading.copy_from_slice(extents);
         Self::new(dims)
     }
@@ -82,9 +80,7 @@ impl Dims7 {
     #[doc(alias = "CBlobDesc")]
     pub fn from_trailing(extents: &[usize]) -> Result<Self, Error> {
         let mut dims = [1; AXES];
-        let start = AXES
-            .checked_sub(extents.len())
-            .ok_or_else(|| too_many(extents))?;
+        let start = AXES.checked_sub(extents.len()).ok_or_else(|| too_many(extents))?;
         dims[start..].copy_from_slice(extents);
         Self::new(dims)
     }
@@ -94,11 +90,7 @@ impl Dims7 {
     /// # Errors
     /// [`Error::ShapeTooLarge`].
     #[doc(alias = "CreateDataBlob")]
-    pub fn data_blob(
-        batch_length: usize,
-        batch_width: usize,
-        channels: usize,
-    ) -> Result<Self, Error> {
+    pub fn data_blob(batch_length: usize, batch_width: usize, channels: usize) -> Result<Self, Error> {
         Self::list_blob(batch_length, batch_width, 1, channels)
     }
 
@@ -224,16 +216,13 @@ impl Dims7 {
     /// The positions of one object: height × width × depth.
     #[doc(alias = "GeometricalSize")]
     pub fn geometric_size(&self) -> usize {
-        self.0[FIRST_OBJECT_AXIS..BlobDim::Channels as usize]
-            .iter()
-            .product()
+        self.0[FIRST_OBJECT_AXIS..BlobDim::Channels as usize].iter().product()
     }
 
     /// Whether these axes have the same extents in both; for all seven there is `==`.
     #[doc(alias = "HasEqualDimensions")]
     pub fn has_equal_dimensions(&self, other: &Self, axes: &[BlobDim]) -> bool {
-        axes.iter()
-            .all(|&axis| self.extent(axis) == other.extent(axis))
+        axes.iter().all(|&axis| self.extent(axis) == other.extent(axis))
     }
 }
 
@@ -258,10 +247,7 @@ impl TryFrom<&Shape> for Dims7 {
     fn try_from(shape: &Shape) -> Result<Self, Error> {
         match shape.dims().try_into() {
             Ok(dims) => Ok(Self(dims)),
-            Err(_) => Err(Error::NotSevenAxes {
-                axis: None,
-                shape: shape.clone(),
-            }),
+            Err(_) => Err(Error::NotSevenAxes { axis: None, shape: shape.clone() }),
         }
     }
 }
@@ -299,15 +285,7 @@ mod tests {
     #[test]
     fn every_name_is_its_axis() {
         let d = primes();
-        let named = [
-            d.batch_length(),
-            d.batch_width(),
-            d.list_size(),
-            d.height(),
-            d.width(),
-            d.depth(),
-            d.channels(),
-        ];
+        let named = [d.batch_length(), d.batch_width(), d.list_size(), d.height(), d.width(), d.depth(), d.channels()];
         assert_eq!(named, PRIMES);
         assert_eq!(BlobDim::ALL.map(|axis| d.extent(axis)), PRIMES);
         assert_eq!(d.dims(), &PRIMES);
@@ -341,10 +319,7 @@ mod tests {
             assert!(leading.dims()[len..].iter().all(|&extent| extent == 1));
             assert!(trailing.dims()[..7 - len].iter().all(|&extent| extent == 1));
         }
-        for (len, aligned) in [
-            (8, Dims7::from_leading as fn(&_) -> _),
-            (9, Dims7::from_trailing),
-        ] {
+        for (len, aligned) in [(8, Dims7::from_leading as fn(&_) -> _), (9, Dims7::from_trailing)] {
             let error = aligned(&vec![1; len]).unwrap_err();
             assert!(matches!(error, Error::TooManyExtents { got } if got == len));
         }
@@ -367,10 +342,7 @@ mod tests {
             primes().with(BlobDim::Depth, max),
         ];
         for (number, result) in results.into_iter().enumerate() {
-            assert!(
-                matches!(result, Err(Error::ShapeTooLarge { .. })),
-                "{number}"
-            );
+            assert!(matches!(result, Err(Error::ShapeTooLarge { .. })), "{number}");
         }
         assert_eq!(Dims7::vector(max).unwrap().count(), max);
     }

@@ -103,10 +103,7 @@ impl sealed::Sealed for bool {
     fn check(bytes: &[u8]) -> Result<(), Error> {
         match bytes.iter().position(|&byte| byte > 1) {
             None => Ok(()),
-            Some(index) => Err(Error::InvalidBool {
-                index,
-                byte: bytes[index],
-            }),
+            Some(index) => Err(Error::InvalidBool { index, byte: bytes[index] }),
         }
     }
 }
@@ -130,9 +127,7 @@ impl FromStr for DType {
     /// Reads a [`name`](DType::name), exactly.
     fn from_str(name: &str) -> Result<Self, Error> {
         let found = Self::ALL.iter().find(|dtype| dtype.name() == name);
-        found.copied().ok_or_else(|| Error::UnknownDType {
-            name: name.to_owned(),
-        })
+        found.copied().ok_or_else(|| Error::UnknownDType { name: name.to_owned() })
     }
 }
 
@@ -144,10 +139,7 @@ mod tests {
 
     #[test]
     fn sizes_and_names_by_hand() {
-        let table: Vec<_> = DType::ALL
-            .iter()
-            .map(|dtype| (dtype.name(), dtype.size(), dtype.is_float()))
-            .collect();
+        let table: Vec<_> = DType::ALL.iter().map(|dtype| (dtype.name(), dtype.size(), dtype.is_float())).collect();
         let expected = [
             ("u8", 1, false),
             ("i8", 1, false),
@@ -187,10 +179,7 @@ mod tests {
             let name = type_name::<T>();
             assert_eq!(name.rsplit("::").next(), Some(dtype.name()));
             assert_eq!(dtype.size(), size_of::<T>());
-            assert!(
-                align_of::<T>() <= size_of::<T>(),
-                "AnyBlob::from_vec relies on it"
-            );
+            assert!(align_of::<T>() <= size_of::<T>(), "AnyBlob::from_vec relies on it");
             // Typed access relies on both.
             assert!(T::check(&[0; 8]).is_ok());
             assert_eq!(T::check(&[0xFF; 8]).is_ok(), T::ANY_BYTES);

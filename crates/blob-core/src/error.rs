@@ -208,11 +208,9 @@ impl fmt::Display for Error {
             Error::TooManyAxes { got } => {
                 write!(f, "a shape has at most {MAX_AXES} axes, got {got}")
             }
-            Error::ShapeTooLarge { axis, dims } => write!(
-                f,
-                "the product of the extents {dims:?} overflows at axis {axis}, with extent {}",
-                dims[*axis]
-            ),
+            Error::ShapeTooLarge { axis, dims } => {
+                write!(f, "the product of the extents {dims:?} overflows at axis {axis}, with extent {}", dims[*axis])
+            }
             Error::AxisOutOfRange { .. }
             | Error::AxesOutOfRange { .. }
             | Error::NoNchwAxis { .. }
@@ -238,29 +236,18 @@ impl fmt::Display for Error {
             Error::WrongCount { wanted, got } => {
                 write!(f, "the shape counts {wanted} elements, got {got}")
             }
-            Error::ShapeMismatch { axis, wanted, got } => write!(
-                f,
-                "wanted shape {wanted}, got {got}: they differ at axis {axis}"
-            ),
-            Error::CountMismatch { wanted, got } => write!(
-                f,
-                "wanted {} elements, as {wanted} has, got {} of {got}",
-                wanted.count(),
-                got.count()
-            ),
-            Error::Misaligned {
-                dtype,
-                wanted,
-                address,
-            } => write!(
+            Error::ShapeMismatch { axis, wanted, got } => {
+                write!(f, "wanted shape {wanted}, got {got}: they differ at axis {axis}")
+            }
+            Error::CountMismatch { wanted, got } => {
+                write!(f, "wanted {} elements, as {wanted} has, got {} of {got}", wanted.count(), got.count())
+            }
+            Error::Misaligned { dtype, wanted, address } => write!(
                 f,
                 "elements of {dtype} need an address that is a multiple of {wanted}, the memory starts at {address:#x}"
             ),
             Error::InvalidBool { index, byte } => {
-                write!(
-                    f,
-                    "element {index} of a bool blob is {byte}, neither 0 nor 1"
-                )
+                write!(f, "element {index} of a bool blob is {byte}, neither 0 nor 1")
             }
             Error::Memory(error) => error.fmt(f),
         }
@@ -291,11 +278,9 @@ impl Error {
                 *axis as usize,
                 Blob(shape)
             ),
-            Error::TooManyAxesForLegacy { shape } => write!(
-                f,
-                "cannot use legacy accessors on blobs with more than 4 axes, got a {}",
-                Blob(shape)
-            ),
+            Error::TooManyAxesForLegacy { shape } => {
+                write!(f, "cannot use legacy accessors on blobs with more than 4 axes, got a {}", Blob(shape))
+            }
             Error::LegacyAxisOutOfRange { axis } => {
                 write!(f, "legacy axis {axis} out of range; wanted -4 to 3")
             }
@@ -313,32 +298,21 @@ impl Error {
 
     fn fmt_index(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::IndexOutOfRange {
-                axis,
-                index,
-                extent,
-            } => write!(
-                f,
-                "index {index} out of range for axis {axis}, whose extent is {extent}"
-            ),
-            Error::TooManyIndices { got, shape } => write!(
-                f,
-                "wanted at most {} indices, got {got} for a {}",
-                shape.num_axes(),
-                Blob(shape)
-            ),
+            Error::IndexOutOfRange { axis, index, extent } => {
+                write!(f, "index {index} out of range for axis {axis}, whose extent is {extent}")
+            }
+            Error::TooManyIndices { got, shape } => {
+                write!(f, "wanted at most {} indices, got {got} for a {}", shape.num_axes(), Blob(shape))
+            }
             Error::OffsetOutOfRange { offset, shape } => {
                 write!(f, "offset {offset} out of range for a {}", Blob(shape))
             }
-            Error::StepsOutOfRange { start, end, extent } => write!(
-                f,
-                "steps {start}..{end} of the outermost axis out of range; there are {extent}"
-            ),
-            Error::ElementsOutOfRange { range, count } => write!(
-                f,
-                "elements {}..{} out of range; there are {count}",
-                range.start, range.end
-            ),
+            Error::StepsOutOfRange { start, end, extent } => {
+                write!(f, "steps {start}..{end} of the outermost axis out of range; there are {extent}")
+            }
+            Error::ElementsOutOfRange { range, count } => {
+                write!(f, "elements {}..{} out of range; there are {count}", range.start, range.end)
+            }
             _ => fmt::Debug::fmt(self, f),
         }
     }
@@ -385,14 +359,8 @@ mod tests {
     fn messages_about_axes_name_the_axis_the_shape_and_what_was_wanted() {
         let shape = Shape::new([2, 3, 4, 5]).unwrap();
         let cases = [
-            (
-                shape.axis(4).unwrap_err(),
-                "axis 4 out of range for 4-D Blob with shape 2 3 4 5 (120); wanted -4 to 3",
-            ),
-            (
-                Shape::scalar().axis(-1).unwrap_err(),
-                "axis -1 out of range for 0-D Blob with shape (1); it has no axes",
-            ),
+            (shape.axis(4).unwrap_err(), "axis 4 out of range for 4-D Blob with shape 2 3 4 5 (120); wanted -4 to 3"),
+            (Shape::scalar().axis(-1).unwrap_err(), "axis -1 out of range for 0-D Blob with shape (1); it has no axes"),
             (
                 shape.count_range(3..6).unwrap_err(),
                 "axes 3..6 out of range for 4-D Blob with shape 2 3 4 5 (120); \
@@ -408,22 +376,13 @@ mod tests {
                 "cannot use legacy accessors on blobs with more than 4 axes, \
                  got a 5-D Blob with shape 1 1 1 1 1 (1)",
             ),
-            (
-                shape.legacy_extent(-5).unwrap_err(),
-                "legacy axis -5 out of range; wanted -4 to 3",
-            ),
+            (shape.legacy_extent(-5).unwrap_err(), "legacy axis -5 out of range; wanted -4 to 3"),
             (
                 shape.axis(BlobDim::Depth).unwrap_err(),
                 "Depth names an axis of a blob of 7 axes, got a 4-D Blob with shape 2 3 4 5 (120)",
             ),
-            (
-                Dims7::try_from(&shape).unwrap_err(),
-                "wanted a blob of 7 axes, got a 4-D Blob with shape 2 3 4 5 (120)",
-            ),
-            (
-                Dims7::from_leading(&[1; 9]).unwrap_err(),
-                "wanted at most 7 extents, got 9",
-            ),
+            (Dims7::try_from(&shape).unwrap_err(), "wanted a blob of 7 axes, got a 4-D Blob with shape 2 3 4 5 (120)"),
+            (Dims7::from_leading(&[1; 9]).unwrap_err(), "wanted at most 7 extents, got 9"),
         ];
         for (error, message) in cases {
             assert_eq!(error.to_string(), message);
@@ -434,18 +393,9 @@ mod tests {
     fn messages_about_indices_name_the_index_and_its_bound() {
         let shape = Shape::new([2, 3]).unwrap();
         let cases = [
-            (
-                shape.offset(&[1, 3]).unwrap_err(),
-                "index 3 out of range for axis 1, whose extent is 3",
-            ),
-            (
-                shape.offset(&[0; 3]).unwrap_err(),
-                "wanted at most 2 indices, got 3 for a 2-D Blob with shape 2 3 (6)",
-            ),
-            (
-                shape.index(6).unwrap_err(),
-                "offset 6 out of range for a 2-D Blob with shape 2 3 (6)",
-            ),
+            (shape.offset(&[1, 3]).unwrap_err(), "index 3 out of range for axis 1, whose extent is 3"),
+            (shape.offset(&[0; 3]).unwrap_err(), "wanted at most 2 indices, got 3 for a 2-D Blob with shape 2 3 (6)"),
+            (shape.index(6).unwrap_err(), "offset 6 out of range for a 2-D Blob with shape 2 3 (6)"),
         ];
         for (error, message) in cases {
             assert_eq!(error.to_string(), message);
@@ -461,10 +411,7 @@ mod tests {
             "wanted shape 2×3, got 2×4: they differ at axis 1"
         );
         let (wanted, got) = (shape(&[2, 3]), shape(&[5, 1]));
-        assert_eq!(
-            Error::CountMismatch { wanted, got }.to_string(),
-            "wanted 6 elements, as 2×3 has, got 5 of 5×1"
-        );
+        assert_eq!(Error::CountMismatch { wanted, got }.to_string(), "wanted 6 elements, as 2×3 has, got 5 of 5×1");
     }
 
     #[test]
@@ -472,62 +419,27 @@ mod tests {
         let shape = Shape::new([2, 3]).unwrap();
         let dtype = DType::F32;
         let cases = [
+            (Error::TooManyAxes { got: 33 }, "a shape has at most 32 axes, got 33"),
             (
-                Error::TooManyAxes { got: 33 },
-                "a shape has at most 32 axes, got 33",
-            ),
-            (
-                Error::ShapeTooLarge {
-                    axis: 1,
-                    dims: vec![2, usize::MAX / 2],
-                },
+                Error::ShapeTooLarge { axis: 1, dims: vec![2, usize::MAX / 2] },
                 "the product of the extents [2, 9223372036854775807] overflows at axis 1, with extent 9223372036854775807",
             ),
+            (Error::BlobTooLarge { shape, dtype }, "a blob of 2×3 elements of f32 fits in no memory"),
+            (Error::WrongDType { wanted: DType::F64, got: dtype }, "wanted elements of f64, the blob holds f32"),
+            (Error::WrongLength { part: "diff", wanted: 24, got: 20 }, "the diff memory needs 24 bytes, got 20"),
+            (Error::WrongCount { wanted: 6, got: 5 }, "the shape counts 6 elements, got 5"),
             (
-                Error::BlobTooLarge { shape, dtype },
-                "a blob of 2×3 elements of f32 fits in no memory",
-            ),
-            (
-                Error::WrongDType {
-                    wanted: DType::F64,
-                    got: dtype,
-                },
-                "wanted elements of f64, the blob holds f32",
-            ),
-            (
-                Error::WrongLength {
-                    part: "diff",
-                    wanted: 24,
-                    got: 20,
-                },
-                "the diff memory needs 24 bytes, got 20",
-            ),
-            (
-                Error::WrongCount { wanted: 6, got: 5 },
-                "the shape counts 6 elements, got 5",
-            ),
-            (
-                Error::Misaligned {
-                    dtype,
-                    wanted: 4,
-                    address: 0x1001,
-                },
+                Error::Misaligned { dtype, wanted: 4, address: 0x1001 },
                 "elements of f32 need an address that is a multiple of 4, the memory starts at 0x1001",
             ),
-            (
-                Error::InvalidBool { index: 7, byte: 2 },
-                "element 7 of a bool blob is 2, neither 0 nor 1",
-            ),
+            (Error::InvalidBool { index: 7, byte: 2 }, "element 7 of a bool blob is 2, neither 0 nor 1"),
         ];
         for (error, message) in cases {
             assert_eq!(error.to_string(), message);
         }
         let memory = synced_mem::SharedMem::new(2);
         let error = Error::from(memory.host(0..3).unwrap_err());
-        assert_eq!(
-            error.to_string(),
-            "byte range 0..3 does not lie within a memory of 2 bytes"
-        );
+        assert_eq!(error.to_string(), "byte range 0..3 does not lie within a memory of 2 bytes");
         assert!(error.source().is_none(), "its message is not said twice");
     }
 }

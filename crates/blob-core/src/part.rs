@@ -20,19 +20,12 @@ pub(crate) struct Part<'a> {
 impl<'a> Part<'a> {
     /// All elements of the data.
     pub(crate) fn of_data(blob: &'a AnyBlob) -> Self {
-        Self {
-            memory: blob.data_memory(),
-            dtype: blob.dtype(),
-            elements: 0..blob.count(),
-        }
+        Self { memory: blob.data_memory(), dtype: blob.dtype(), elements: 0..blob.count() }
     }
 
     /// All elements of the diff.
     pub(crate) fn of_diff(blob: &'a AnyBlob) -> Self {
-        Self {
-            memory: blob.diff_memory(),
-            ..Self::of_data(blob)
-        }
+        Self { memory: blob.diff_memory(), ..Self::of_data(blob) }
     }
 
     /// Some of the elements, counted from the first one of this part.
@@ -48,10 +41,7 @@ impl<'a> Part<'a> {
     pub(crate) fn trusted(self, elements: Range<usize>) -> Self {
         debug_assert!(elements.start <= elements.end && elements.end <= self.elements.len());
         let start = self.elements.start;
-        Self {
-            elements: start + elements.start..start + elements.end,
-            ..self
-        }
+        Self { elements: start + elements.start..start + elements.end, ..self }
     }
 
     pub(crate) fn read<T: Element>(self) -> Result<Ref<'a, [T]>, Error> {

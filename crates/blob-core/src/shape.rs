@@ -34,18 +34,12 @@ impl Shape {
             return Err(Error::TooManyAxes { got: dims.len() });
         }
         let count = checked_count(dims)?;
-        Ok(Self {
-            dims: dims.into(),
-            count,
-        })
+        Ok(Self { dims: dims.into(), count })
     }
 
     /// The shape without axes, of one element.
     pub fn scalar() -> Self {
-        Self {
-            dims: Arc::default(),
-            count: 1,
-        }
+        Self { dims: Arc::default(), count: 1 }
     }
 
     /// The extents.
@@ -118,10 +112,7 @@ impl Shape {
     /// [`Error::TooManyIndices`]; [`Error::IndexOutOfRange`], which names the first axis where an index is too large.
     pub fn offset(&self, index: &[usize]) -> Result<usize, Error> {
         if index.len() > self.num_axes() {
-            return Err(Error::TooManyIndices {
-                got: index.len(),
-                shape: self.clone(),
-            });
+            return Err(Error::TooManyIndices { got: index.len(), shape: self.clone() });
         }
         linear(&self.dims, index)
     }
@@ -132,10 +123,7 @@ impl Shape {
     /// [`Error::OffsetOutOfRange`]: the offset is not below the count.
     pub fn index(&self, offset: usize) -> Result<Vec<usize>, Error> {
         if offset >= self.count {
-            return Err(Error::OffsetOutOfRange {
-                offset,
-                shape: self.clone(),
-            });
+            return Err(Error::OffsetOutOfRange { offset, shape: self.clone() });
         }
         let mut index = vec![0; self.num_axes()];
         let mut rest = offset;
@@ -202,11 +190,7 @@ impl Shape {
         if start <= end && end <= self.num_axes() {
             return Ok(start..end);
         }
-        Err(Error::AxesOutOfRange {
-            start,
-            end,
-            shape: self.clone(),
-        })
+        Err(Error::AxesOutOfRange { start, end, shape: self.clone() })
     }
 }
 
@@ -217,10 +201,7 @@ pub(crate) fn checked_count(dims: &[usize]) -> Result<usize, Error> {
         product = product
             .checked_mul(extent.max(1))
             .filter(|&product| product <= isize::MAX as usize)
-            .ok_or_else(|| Error::ShapeTooLarge {
-                axis,
-                dims: dims.to_vec(),
-            })?;
+            .ok_or_else(|| Error::ShapeTooLarge { axis, dims: dims.to_vec() })?;
     }
     Ok(if dims.contains(&0) { 0 } else { product })
 }
@@ -235,11 +216,7 @@ fn linear(dims: &[usize], index: &[usize]) -> Result<usize, Error> {
             None => {}
             Some(&index) if index < extent => offset += index,
             Some(&index) => {
-                return Err(Error::IndexOutOfRange {
-                    axis,
-                    index,
-                    extent,
-                });
+                return Err(Error::IndexOutOfRange { axis, index, extent });
             }
         }
     }
@@ -280,14 +257,8 @@ mod tests {
 
     #[test]
     fn counts_and_extents() {
-        for (dims, count) in [
-            (&[][..], 1),
-            (&[7], 7),
-            (&[2, 3, 4, 5], 120),
-            (&[3, 0, 2], 0),
-            (&[0], 0),
-            (&[1; 32], 1),
-        ] {
+        for (dims, count) in [(&[][..], 1), (&[7], 7), (&[2, 3, 4, 5], 120), (&[3, 0, 2], 0), (&[0], 0), (&[1; 32], 1)]
+        {
             let shape = shape(dims);
             assert_eq!((shape.dims(), shape.count()), (dims, count));
             assert_eq!(shape.num_axes(), dims.len());
@@ -318,10 +289,7 @@ mod tests {
                     });
                     match (Shape::new(dims), overflow) {
                         (Ok(shape), None) => {
-                            assert_eq!(
-                                shape.count() as u128,
-                                dims.map(|d| d as u128).iter().product()
-                            );
+                            assert_eq!(shape.count() as u128, dims.map(|d| d as u128).iter().product());
                         }
                         (Err(Error::ShapeTooLarge { axis, dims: named }), Some(expected)) => {
                             assert_eq!((axis, &named[..]), (expected, &dims[..]));
@@ -347,19 +315,12 @@ mod tests {
 
     #[test]
     fn strides_by_hand() {
-        for (dims, strides) in [
-            (&[7][..], &[1][..]),
-            (&[2, 3, 4, 5], &[60, 20, 5, 1]),
-            (&[2, 0, 4], &[0, 4, 1]),
-            (&[0, 0], &[0, 1]),
-        ] {
+        for (dims, strides) in
+            [(&[7][..], &[1][..]), (&[2, 3, 4, 5], &[60, 20, 5, 1]), (&[2, 0, 4], &[0, 4, 1]), (&[0, 0], &[0, 1])]
+        {
             let shape = shape(dims);
             for (axis, &stride) in strides.iter().enumerate() {
-                assert_eq!(
-                    shape.stride(axis).unwrap(),
-                    stride,
-                    "axis {axis} of {shape}"
-                );
+                assert_eq!(shape.stride(axis).unwrap(), stride, "axis {axis} of {shape}");
                 assert_eq!(shape.extent(axis).unwrap(), dims[axis]);
             }
         }
@@ -375,10 +336,7 @@ mod tests {
             (shape.count_range(1..3), 15),
             (shape.count_range(1..=3), 105),
             (shape.count_range(..2), 6),
-            (
-                shape.count_range((Bound::Excluded(0), Bound::Unbounded)),
-                105,
-            ),
+            (shape.count_range((Bound::Excluded(0), Bound::Unbounded)), 105),
             (shape.count_range(4..4), 1),
             (Shape::scalar().count_range(0..0), 1),
         ] {
@@ -403,18 +361,8 @@ mod tests {
     fn an_index_or_an_offset_outside_is_an_error_that_names_it() {
         let shape = shape(&[2, 3]);
         assert_eq!(shape.offset(&[]).unwrap(), 0);
-        assert!(matches!(
-            shape.offset(&[1, 3]),
-            Err(Error::IndexOutOfRange {
-                axis: 1,
-                index: 3,
-                extent: 3
-            })
-        ));
-        assert!(matches!(
-            shape.offset(&[0; 3]),
-            Err(Error::TooManyIndices { got: 3, .. })
-        ));
+        assert!(matches!(shape.offset(&[1, 3]), Err(Error::IndexOutOfRange { axis: 1, index: 3, extent: 3 })));
+        assert!(matches!(shape.offset(&[0; 3]), Err(Error::TooManyIndices { got: 3, .. })));
         for offset in [6, usize::MAX] {
             let error = shape.index(offset).unwrap_err();
             assert!(matches!(error, Error::OffsetOutOfRange { offset: o, .. } if o == offset));
@@ -425,10 +373,7 @@ mod tests {
     #[test]
     fn a_shape_without_elements_has_no_index() {
         let empty = shape(&[3, 0, 1 << 31]);
-        assert!(matches!(
-            empty.index(0),
-            Err(Error::OffsetOutOfRange { .. })
-        ));
+        assert!(matches!(empty.index(0), Err(Error::OffsetOutOfRange { .. })));
         assert!(empty.offset(&[2, 0]).is_err());
         assert_eq!(empty.offset(&[2]).unwrap(), 0);
     }
@@ -446,10 +391,7 @@ mod tests {
     #[test]
     fn collapse_may_not_go_past_32_axes() {
         let full = shape(&[1; MAX_AXES]);
-        assert!(matches!(
-            full.collapse(5..5),
-            Err(Error::TooManyAxes { got: 33 })
-        ));
+        assert!(matches!(full.collapse(5..5), Err(Error::TooManyAxes { got: 33 })));
         assert_eq!(full.collapse(5..6).unwrap(), full);
         assert_eq!(full.collapse(..).unwrap(), shape(&[1]));
     }

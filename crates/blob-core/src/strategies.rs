@@ -57,10 +57,7 @@ pub fn dtypes() -> impl Strategy<Value = DType> {
 
 /// Extents before they are bounded together: small ones first, since a strategy shrinks to its first choice.
 fn extents(max_count: usize) -> impl Strategy<Value = usize> + Clone {
-    assert!(
-        (1..=isize::MAX as usize).contains(&max_count),
-        "the greatest count is 1 to isize::MAX, not {max_count}"
-    );
+    assert!((1..=isize::MAX as usize).contains(&max_count), "the greatest count is 1 to isize::MAX, not {max_count}");
     prop_oneof![
         12 => 1..=SMALL,
         2 => Just(0),
@@ -100,10 +97,7 @@ mod tests {
     fn least<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>, fails: fn(&T) -> bool) -> T {
         let mut runner = TestRunner::deterministic();
         let mut draw = || strategy.new_tree(&mut runner).unwrap();
-        let mut tree = (0..CASES)
-            .map(|_| draw())
-            .find(|tree| fails(&tree.current()))
-            .expect("one fails");
+        let mut tree = (0..CASES).map(|_| draw()).find(|tree| fails(&tree.current())).expect("one fails");
         let mut least = tree.current();
         loop {
             let simpler = match fails(&tree.current()) {

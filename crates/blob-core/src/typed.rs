@@ -56,10 +56,7 @@ impl<T: Element> Blob<T> {
     /// [`Error::WrongCount`] when there are not as many as the shape counts; out of memory.
     pub fn from_slice(shape: Shape, elements: &[T]) -> Result<Self, Error> {
         if elements.len() != shape.count() {
-            return Err(Error::WrongCount {
-                wanted: shape.count(),
-                got: elements.len(),
-            });
+            return Err(Error::WrongCount { wanted: shape.count(), got: elements.len() });
         }
         let mut blob = Self::new(shape)?;
         blob.data_overwrite()?.copy_from_slice(elements);
@@ -152,10 +149,7 @@ impl<T: Element> Blob<T> {
     ///
     /// # Errors
     /// As [`AnyBlob::data_device`].
-    pub fn data_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.any.data_device_overwrite(queue)
     }
 
@@ -171,10 +165,7 @@ impl<T: Element> Blob<T> {
     ///
     /// # Errors
     /// As [`AnyBlob::data_device`].
-    pub fn diff_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.any.diff_device_overwrite(queue)
     }
 
@@ -336,12 +327,6 @@ mod tests {
         blob.diff_overwrite().unwrap().fill(3.0);
         assert_eq!(format!("{:?}", blob.diff().unwrap()), "[3.0, 3.0, 3.0]");
         let error = Blob::<u32>::try_from(blob.into_any()).unwrap_err();
-        assert!(matches!(
-            error,
-            Error::WrongDType {
-                wanted: DType::U32,
-                got: DType::F32
-            }
-        ));
+        assert!(matches!(error, Error::WrongDType { wanted: DType::U32, got: DType::F32 }));
     }
 }

@@ -164,10 +164,7 @@ impl Window {
             let end = pos.checked_add(self.len())?;
             (end <= extent).then_some(pos)
         };
-        let update = self
-            .frame
-            .pos
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+        let update = self.frame.pos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
         update.map(drop).map_err(|pos| self.outside(pos, by))
     }
 
@@ -175,11 +172,7 @@ impl Window {
     fn outside(&self, pos: usize, by: isize) -> Error {
         // No extent, hence no position or length, is above `isize::MAX`, so the sums fit an `i64`.
         let start = (pos as i64).saturating_add(by as i64);
-        Error::StepsOutOfRange {
-            start,
-            end: start.saturating_add(self.len() as i64),
-            extent: self.outer_len(),
-        }
+        Error::StepsOutOfRange { start, end: start.saturating_add(self.len() as i64), extent: self.outer_len() }
     }
 
     /// The number of steps of what this lies in.
@@ -204,9 +197,7 @@ impl Window {
     /// one is to move the other.
     pub fn parent(&self) -> Option<Window> {
         match &self.frame.outer {
-            Outer::Window(frame) => Some(Window {
-                frame: Arc::clone(frame),
-            }),
+            Outer::Window(frame) => Some(Window { frame: Arc::clone(frame) }),
             _ => None,
         }
     }
@@ -296,10 +287,7 @@ impl Window {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn data_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.view().part_of_data().device_overwrite(queue)
     }
 
@@ -323,10 +311,7 @@ impl Window {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn diff_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.view().part_of_diff().device_overwrite(queue)
     }
 
@@ -468,14 +453,8 @@ mod tests {
             let uploads = memory.stats().uploads();
             assert_eq!((uploads.count(), uploads.bytes()), (1, 3));
         }
-        assert_eq!(
-            format!("{owned:?}"),
-            "Window { owner_pos: 2, shape: Shape(1×3), dtype: U8, .. }"
-        );
-        assert_eq!(
-            format!("{borrowed:?}"),
-            "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }"
-        );
+        assert_eq!(format!("{owned:?}"), "Window { owner_pos: 2, shape: Shape(1×3), dtype: U8, .. }");
+        assert_eq!(format!("{borrowed:?}"), "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }");
     }
 
     #[test]
@@ -490,14 +469,7 @@ mod tests {
         let mut part = blob.window_mut(1..4).unwrap();
         let mut inner = part.window_mut(1..3).unwrap();
         assert_eq!(*inner.data_mut::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
-        assert!(matches!(
-            part.split_at_mut(4),
-            Err(Error::StepsOutOfRange {
-                start: 4,
-                end: 3,
-                extent: 3
-            })
-        ));
+        assert!(matches!(part.split_at_mut(4), Err(Error::StepsOutOfRange { start: 4, end: 3, extent: 3 })));
     }
 
     #[test]
@@ -532,13 +504,7 @@ mod tests {
         let blob = AnyBlob::new(Shape::new([1 << 40, 0]).unwrap(), DType::U8).unwrap();
         let windows = || blob.windows(2).unwrap();
         assert_eq!(windows().count(), (1 << 40) - 1);
-        assert_eq!(
-            windows().last().map(|window| window.pos()),
-            Some((1 << 40) - 2)
-        );
-        assert_eq!(
-            windows().nth(1 << 39).map(|window| window.pos()),
-            Some(1 << 39)
-        );
+        assert_eq!(windows().last().map(|window| window.pos()), Some((1 << 40) - 2));
+        assert_eq!(windows().nth(1 << 39).map(|window| window.pos()), Some(1 << 39));
     }
 }

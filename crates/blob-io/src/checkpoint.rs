@@ -185,10 +185,7 @@ impl Checkpoint {
         if let Some(diff) = self.diff_of(entry) {
             let dtype = self.usable(diff)?;
             if (dtype, &diff.shape) != (blob.dtype(), blob.shape()) {
-                return Err(self.request(
-                    diff,
-                    "is of another dtype than its data; load them one by one",
-                ));
+                return Err(self.request(diff, "is of another dtype than its data; load them one by one"));
             }
             let mut bytes = blob.diff_bytes_overwrite()?;
             self.fill(diff, &mut bytes)?;
@@ -200,13 +197,8 @@ impl Checkpoint {
     #[must_use]
     pub fn diff_of(&self, entry: &Entry) -> Option<&Entry> {
         let key = (entry.position, entry.index);
-        let from = self
-            .entries
-            .partition_point(|e| (e.position, e.index) < key);
-        self.entries[from..]
-            .iter()
-            .take_while(|e| (e.position, e.index) == key)
-            .find(|e| e.kind == Kind::Diff)
+        let from = self.entries.partition_point(|e| (e.position, e.index) < key);
+        self.entries[from..].iter().take_while(|e| (e.position, e.index) == key).find(|e| e.kind == Kind::Diff)
     }
 
     /// The array's bytes, row-major and little-endian: borrowed where the source holds them in memory in one plain
@@ -217,8 +209,7 @@ impl Checkpoint {
     /// As [`Checkpoint::load`].
     pub fn view(&self, entry: &Entry) -> Result<Cow<'_, [u8]>, Error> {
         self.usable(entry)?;
-        if let (true, [run], Some(bytes)) = (entry.is_plain(), entry.segments(), self.input.bytes())
-        {
+        if let (true, [run], Some(bytes)) = (entry.is_plain(), entry.segments(), self.input.bytes()) {
             let at = usize::try_from(run.offset).ok();
             let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
@@ -256,8 +247,7 @@ impl Checkpoint {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         self.usable(entry)?;
-        payload::stream(&self.input, entry, &self.limits, chunk, sink)
-            .map_err(|e| e.into_error(&self.name, entry))
+        payload::stream(&self.input, entry, &self.limits, chunk, sink).map_err(|e| e.into_error(&self.name, entry))
     }
 
     /// Compares an array with the checksum that the file has of it, where it has one: the CRC-32 of an npz member, of
@@ -269,11 +259,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Error::Malformed`] with the checksum expected and the one found; an array that
     /// inflates to more than [`Limits::max_alloc`]; what reading and `step` return.
-    pub fn check(
-        &self,
-        entry: &Entry,
-        step: &mut dyn FnMut(u64) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn check(&self, entry: &Entry, step: &mut dyn FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
         let Some(checksum) = entry.checksum.as_deref() else {
             return Ok(());
         };
@@ -282,8 +268,7 @@ impl Checkpoint {
     }
 
     fn fill(&self, entry: &Entry, out: &mut [u8]) -> Result<(), Error> {
-        payload::fill(&self.input, entry, &self.limits, out)
-            .map_err(|e| e.into_error(&self.name, entry))
+        payload::fill(&self.input, entry, &self.limits, out).map_err(|e| e.into_error(&self.name, entry))
     }
 
     /// The dtype of an entry that can be loaded.
@@ -294,22 +279,14 @@ impl Checkpoint {
         if let Some(name) = entry.foreign_dtype() {
             return Err(Error::Unsupported {
                 file: self.name.clone(),
-                message: format!(
-                    "{} is of dtype {name}, which blob lists but does not load",
-                    subject(entry)
-                ),
+                message: format!("{} is of dtype {name}, which blob lists but does not load", subject(entry)),
             });
         }
-        entry
-            .dtype
-            .ok_or_else(|| self.request(entry, "holds no array"))
+        entry.dtype.ok_or_else(|| self.request(entry, "holds no array"))
     }
 
     pub(crate) fn request(&self, entry: &Entry, message: &str) -> Error {
-        Error::Request {
-            file: self.name.clone(),
-            message: format!("{} {message}", subject(entry)),
-        }
+        Error::Request { file: self.name.clone(), message: format!("{} {message}", subject(entry)) }
     }
 }
 

@@ -21,13 +21,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(source: &'a dyn Source) -> Self {
-        Self {
-            source,
-            pos: 0,
-            window: Vec::new(),
-            window_at: 0,
-            next_window: FIRST_WINDOW,
-        }
+        Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW }
     }
 
     pub(crate) fn pos(&self) -> u64 {
@@ -61,14 +55,7 @@ impl<'a> Cursor<'a> {
         if n <= left {
             return Ok(());
         }
-        Err(Stop::fault(
-            self.pos,
-            What::Truncated {
-                field,
-                needed: n,
-                left,
-            },
-        ))
+        Err(Stop::fault(self.pos, What::Truncated { field, needed: n, left }))
     }
 
     pub(crate) fn u8(&mut self, end: u64, field: &'static str) -> Result<u8, Stop> {
@@ -76,11 +63,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next `N` bytes, which must lie before `end`.
-    pub(crate) fn array<const N: usize>(
-        &mut self,
-        end: u64,
-        field: &'static str,
-    ) -> Result<[u8; N], Stop> {
+    pub(crate) fn array<const N: usize>(&mut self, end: u64, field: &'static str) -> Result<[u8; N], Stop> {
         self.need(N as u64, end, field)?;
         let mut out = [0; N];
         self.copy(&mut out)?;
@@ -114,24 +97,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond what the file's size does.
-    pub(crate) fn bytes(
-        &mut self,
-        n: u64,
-        end: u64,
-        limit: u64,
-        field: &'static str,
-    ) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, Stop> {
         self.need(n, end, field)?;
         if n > limit {
-            return Err(Stop::fault(
-                self.pos,
-                What::Limit {
-                    field,
-                    found: n,
-                    limit,
-                    option: None,
-                },
-            ));
+            return Err(Stop::fault(self.pos, What::Limit { field, found: n, limit, option: None }));
         }
         let mut out = vec![0; n as usize];
         self.copy(&mut out)?;
@@ -164,22 +133,11 @@ impl<'a> Cursor<'a> {
         if (self.window_at..end).contains(&self.pos) {
             return Ok((end - self.pos) as usize);
         }
-        self.next_window = if self.pos == end && end > 0 {
-            (self.next_window * 2).min(LARGEST_WINDOW)
-        } else {
-            FIRST_WINDOW
-        };
+        self.next_window =
+            if self.pos == end && end > 0 { (self.next_window * 2).min(LARGEST_WINDOW) } else { FIRST_WINDOW };
         let n = (self.next_window as u64).min(self.left()) as usize;
         if n == 0 {
-            return Err(Fault::new(
-                self.pos,
-                What::Truncated {
-                    field: "the file",
-                    needed: 1,
-                    left: 0,
-                },
-            )
-            .into());
+            return Err(Fault::new(self.pos, What::Truncated { field: "the file", needed: 1, left: 0 }).into());
         }
         let mut window = std::mem::take(&mut self.window);
         window.clear();
@@ -191,9 +149,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Stop> {
-        self.source
-            .read_at(offset, out)
-            .map_err(|source| Stop::Io { offset, source })
+        self.source.read_at(offset, out).map_err(|source| Stop::Io { offset, source })
     }
 }
 
@@ -223,10 +179,7 @@ mod tests {
         match cursor.u32("the count").unwrap_err() {
             Stop::Fault(fault) => {
                 assert_eq!(fault.offset(), 1);
-                assert_eq!(
-                    fault.to_string(),
-                    "at byte 1: the count needs 4 bytes, but 2 are left"
-                );
+                assert_eq!(fault.to_string(), "at byte 1: the count needs 4 bytes, but 2 are left");
             }
             Stop::Io { .. } => panic!("not an I/O error"),
         }

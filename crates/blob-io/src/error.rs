@@ -110,17 +110,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io {
-                file,
-                action,
-                source,
-            } => write!(f, "{file}: cannot {action}: {source}"),
-            Self::Malformed {
-                file,
-                subject,
-                fault,
-                ..
-            } => {
+            Self::Io { file, action, source } => write!(f, "{file}: cannot {action}: {source}"),
+            Self::Malformed { file, subject, fault, .. } => {
                 write!(f, "{file}: ")?;
                 if let Some(subject) = subject {
                     write!(f, "{subject}: ")?;
@@ -128,9 +119,9 @@ impl fmt::Display for Error {
                 write!(f, "{fault}")
             }
             Self::NotTensors { file, what, .. } => write!(f, "{file} is {what}"),
-            Self::Unsupported { file, message }
-            | Self::Memory { file, message }
-            | Self::Request { file, message } => write!(f, "{file}: {message}"),
+            Self::Unsupported { file, message } | Self::Memory { file, message } | Self::Request { file, message } => {
+                write!(f, "{file}: {message}")
+            }
             Self::Interrupted => write!(f, "interrupted"),
             Self::Blob(e) => write!(f, "{e}"),
         }
@@ -167,17 +158,12 @@ impl Stop {
 
     pub(crate) fn into_error(self, file: &str, subject: Option<String>) -> Error {
         match self {
-            Self::Io { offset, source } => Error::Io {
-                file: file.to_owned(),
-                action: format!("read at byte {offset}"),
-                source,
-            },
-            Self::Fault(fault) => Error::Malformed {
-                file: file.to_owned(),
-                subject,
-                fault: Box::new(fault),
-                intact: None,
-            },
+            Self::Io { offset, source } => {
+                Error::Io { file: file.to_owned(), action: format!("read at byte {offset}"), source }
+            }
+            Self::Fault(fault) => {
+                Error::Malformed { file: file.to_owned(), subject, fault: Box::new(fault), intact: None }
+            }
         }
     }
 }

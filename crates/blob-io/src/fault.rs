@@ -60,11 +60,7 @@ impl fmt::Display for Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// `field` needs more bytes than the file, or the message around it, has left.
-    Truncated {
-        field: &'static str,
-        needed: u64,
-        left: u64,
-    },
+    Truncated { field: &'static str, needed: u64, left: u64 },
     /// A protobuf varint that does not end within its ten bytes, or a key over 32 bits.
     Varint { field: &'static str },
     /// Wire types 6 and 7 do not exist.
@@ -76,11 +72,7 @@ pub(crate) enum What {
     /// Groups nested deeper than protobuf's own limit.
     Depth { limit: u32 },
     /// A number of values that does not fit the shape.
-    Count {
-        field: &'static str,
-        expected: u64,
-        found: u64,
-    },
+    Count { field: &'static str, expected: u64, found: u64 },
     /// A dimension that is negative or over its format's range.
     Dim { axis: u32, found: i64, max: u64 },
     /// More axes than a shape may have.
@@ -88,76 +80,40 @@ pub(crate) enum What {
     /// The dimensions' product, or its bytes, do not fit.
     Overflow { axes: u32 },
     /// A packed field whose length is no multiple of its element.
-    Multiple {
-        field: &'static str,
-        len: u64,
-        width: u64,
-    },
+    Multiple { field: &'static str, len: u64, width: u64 },
     /// An enum value with no meaning.
-    Flag {
-        field: &'static str,
-        found: i64,
-        known: &'static str,
-    },
+    Flag { field: &'static str, found: i64, known: &'static str },
     /// A fixed number (magic, count) that is not what it must be.
-    Mismatch {
-        field: &'static str,
-        expected: u64,
-        found: u64,
-    },
+    Mismatch { field: &'static str, expected: u64, found: u64 },
     /// More of something than a limit allows.
-    Limit {
-        field: &'static str,
-        found: u64,
-        limit: u64,
-        option: Option<&'static str>,
-    },
+    Limit { field: &'static str, found: u64, limit: u64, option: Option<&'static str> },
     /// A checksum that the file has of its bytes is another than theirs.
     Checksum { expected: u32, found: u32 },
     /// A checksum or a length beside compressed bytes is another than theirs.
-    Trailer {
-        field: &'static str,
-        expected: u32,
-        found: u32,
-    },
+    Trailer { field: &'static str, expected: u32, found: u32 },
     /// Sound, and of a kind that is not read.
-    Unsupported {
-        expected: &'static str,
-        found: Cow<'static, str>,
-    },
+    Unsupported { expected: &'static str, found: Cow<'static, str> },
     /// No fault: an array of a dtype that blobs do not have, under the file's name, and its size.
     Foreign { name: Cow<'static, str>, bytes: u64 },
     /// Anything else, in words: what was expected and what was found.
-    Words {
-        expected: &'static str,
-        found: Cow<'static, str>,
-    },
+    Words { expected: &'static str, found: Cow<'static, str> },
 }
 
 impl What {
     pub(crate) fn words(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
-        Self::Words {
-            expected,
-            found: found.into(),
-        }
+        Self::Words { expected, found: found.into() }
     }
 
     pub(crate) fn unsupported(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
-        Self::Unsupported {
-            expected,
-            found: found.into(),
-        }
+        Self::Unsupported { expected, found: found.into() }
     }
 
     fn help(&self) -> Option<&'static str> {
         match self {
-            Self::Truncated { .. } => Some(
-                "the file is cut off or corrupt; compare its size with the source and fetch it again",
-            ),
-            Self::WireType { .. }
-            | Self::Varint { .. }
-            | Self::FieldZero
-            | Self::EndGroup { .. } => {
+            Self::Truncated { .. } => {
+                Some("the file is cut off or corrupt; compare its size with the source and fetch it again")
+            }
+            Self::WireType { .. } | Self::Varint { .. } | Self::FieldZero | Self::EndGroup { .. } => {
                 Some("these bytes are not protobuf: the file is damaged, or it is of another kind")
             }
             Self::Limit { option, .. } => option.as_ref().copied(),
@@ -170,22 +126,17 @@ impl What {
     /// The faults of protobuf's wire format.
     fn fmt_wire(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Varint { field } => write!(
-                f,
-                "{field}: expected a varint that ends within its range, found a longer one"
-            ),
+            Self::Varint { field } => {
+                write!(f, "{field}: expected a varint that ends within its range, found a longer one")
+            }
             Self::WireType { found } => {
                 write!(f, "expected a protobuf wire type of 0 to 5, found {found}")
             }
             Self::FieldZero => write!(f, "expected a protobuf field number of 1 or more, found 0"),
-            Self::EndGroup { number } => write!(
-                f,
-                "expected a field, found END_GROUP of field {number} with no group open"
-            ),
-            Self::Depth { limit } => write!(
-                f,
-                "expected groups nested at most {limit} deep, found deeper ones"
-            ),
+            Self::EndGroup { number } => {
+                write!(f, "expected a field, found END_GROUP of field {number} with no group open")
+            }
+            Self::Depth { limit } => write!(f, "expected groups nested at most {limit} deep, found deeper ones"),
             _ => Ok(()),
         }
     }
@@ -194,67 +145,36 @@ impl What {
 impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Truncated {
-                field,
-                needed,
-                left,
-            } => write!(f, "{field} needs {needed} bytes, but {left} are left"),
+            Self::Truncated { field, needed, left } => write!(f, "{field} needs {needed} bytes, but {left} are left"),
             Self::Varint { .. }
             | Self::WireType { .. }
             | Self::FieldZero
             | Self::EndGroup { .. }
             | Self::Depth { .. } => self.fmt_wire(f),
-            Self::Count {
-                field,
-                expected,
-                found,
-            } => write!(
-                f,
-                "{field}: expected {expected} values for the shape, found {found}"
-            ),
+            Self::Count { field, expected, found } => {
+                write!(f, "{field}: expected {expected} values for the shape, found {found}")
+            }
             Self::Dim { axis, found, max } => {
-                write!(
-                    f,
-                    "axis {axis}: expected a dimension of 0 to {max}, found {found}"
-                )
+                write!(f, "axis {axis}: expected a dimension of 0 to {max}, found {found}")
             }
             Self::Axes { found, max } => write!(f, "expected at most {max} axes, found {found}"),
-            Self::Overflow { axes } => write!(
-                f,
-                "expected a shape whose size fits 63 bits, found {axes} axes whose product does not"
-            ),
-            Self::Multiple { field, len, width } => {
-                write!(
-                    f,
-                    "{field}: expected a length that is a multiple of {width}, found {len}"
-                )
+            Self::Overflow { axes } => {
+                write!(f, "expected a shape whose size fits 63 bits, found {axes} axes whose product does not")
             }
-            Self::Flag {
-                field,
-                found,
-                known,
-            } => write!(f, "{field}: expected {known}, found {found}"),
-            Self::Mismatch {
-                field,
-                expected,
-                found,
-            } => write!(f, "{field}: expected {expected}, found {found}"),
-            Self::Limit {
-                field,
-                found,
-                limit,
-                ..
-            } => write!(f, "{field}: expected at most {limit}, found {found}"),
+            Self::Multiple { field, len, width } => {
+                write!(f, "{field}: expected a length that is a multiple of {width}, found {len}")
+            }
+            Self::Flag { field, found, known } => write!(f, "{field}: expected {known}, found {found}"),
+            Self::Mismatch { field, expected, found } => write!(f, "{field}: expected {expected}, found {found}"),
+            Self::Limit { field, found, limit, .. } => write!(f, "{field}: expected at most {limit}, found {found}"),
             Self::Checksum { expected, found } => write!(
                 f,
                 "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"
             ),
             Self::Foreign { name, bytes } => write!(f, "dtype {name}, {bytes} bytes"),
-            Self::Trailer {
-                field,
-                expected,
-                found,
-            } => write!(f, "{field}: expected {expected:#010x}, found {found:#010x}"),
+            Self::Trailer { field, expected, found } => {
+                write!(f, "{field}: expected {expected:#010x}, found {found:#010x}")
+            }
             Self::Unsupported { expected, found } | Self::Words { expected, found } => {
                 write!(f, "expected {expected}, found {found}")
             }

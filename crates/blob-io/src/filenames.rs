@@ -72,11 +72,7 @@ fn path(name: &str) -> String {
     };
     let mut path = String::with_capacity(name.len() + 8);
     for (depth, folder) in folders.iter().flat_map(|f| f.split('/')).enumerate() {
-        let kind = if depth == 0 && is_receipt(folder) {
-            Kind::Receipt
-        } else {
-            Kind::Folder
-        };
+        let kind = if depth == 0 && is_receipt(folder) { Kind::Receipt } else { Kind::Folder };
         path += &component(folder, kind);
         path.push('/');
     }
@@ -173,15 +169,9 @@ mod tests {
 
     #[test]
     fn ordinary_names_stay() {
-        for name in [
-            "conv1/0",
-            "features.0.weight",
-            "a b/c-d_e+f,g=h@7#values~",
-            "größe/層",
-            ".hidden",
-            "...a",
-            "arr_0",
-        ] {
+        for name in
+            ["conv1/0", "features.0.weight", "a b/c-d_e+f,g=h@7#values~", "größe/層", ".hidden", "...a", "arr_0"]
+        {
             assert_eq!(one(name), name);
         }
     }
@@ -203,10 +193,7 @@ mod tests {
             ("a\0b\x1B\u{85}", "a%00b%1B%C2%85"),
             ("100%", "100%25"),
             ("<a|b>*?\"", "%3Ca%7Cb%3E%2A%3F%22"),
-            (
-                "aux/Con.w/com1/comx/LPT9",
-                "%61ux/%43on.w/%63om1/comx/%4CPT9",
-            ),
+            ("aux/Con.w/com1/comx/LPT9", "%61ux/%43on.w/%63om1/comx/%4CPT9"),
             ("a.npy/b.npy", "a%2Enpy/b.npy"),
             ("a.NPY/b", "a%2ENPY/b"),
             ("blob.receipt.json/x", "%62lob.receipt.json/x"),
@@ -238,9 +225,6 @@ mod tests {
 
     #[test]
     fn names_that_a_system_takes_for_the_same_get_a_suffix() {
-        assert_eq!(
-            file_names(&["W", "w", "w~2", "W", "É", "é", "w"]),
-            ["W", "w~2", "w~2~2", "W~3", "É", "é~2", "w~4"]
-        );
+        assert_eq!(file_names(&["W", "w", "w~2", "W", "É", "é", "w"]), ["W", "w~2", "w~2~2", "W~3", "É", "é~2", "w~4"]);
     }
 }

@@ -52,23 +52,12 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
         Ok(receipt) => receipt,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
         Err(source) => {
-            return Err(Error::Io {
-                file: name.to_owned(),
-                action: format!("open its {RECEIPT}"),
-                source,
-            });
+            return Err(Error::Io { file: name.to_owned(), action: format!("open its {RECEIPT}"), source });
         }
     };
-    let mut folder = Folder {
-        root: path.to_owned(),
-        files: Vec::new(),
-        len: 0,
-        open: Mutex::default(),
-    };
+    let mut folder = Folder { root: path.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() };
     let limits = gather.limits().clone();
-    let listed = listing::files(&receipt, &limits, &mut |listed, at| {
-        folder.add(&listed, at, gather)
-    });
+    let listed = listing::files(&receipt, &limits, &mut |listed, at| folder.add(&listed, at, gather));
     match listed {
         Ok(true) => {}
         Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
@@ -93,9 +82,7 @@ fn without(name: &str, what: &str) -> Error {
         file: name.to_owned(),
         reason: Reason::Directory,
         what: format!("a folder with {what} {RECEIPT} of a conversion in it"),
-        help: Some(
-            "blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one",
-        ),
+        help: Some("blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one"),
     }
 }
 
@@ -109,10 +96,7 @@ impl Folder {
         let position = gather.next_position(at)?;
         let entry = match self.describe(listed, position) {
             Ok((entry, len)) => {
-                self.files.push(Part {
-                    path: listed.file.as_str().into(),
-                    begin: self.len,
-                });
+                self.files.push(Part { path: listed.file.as_str().into(), begin: self.len });
                 self.len += len;
                 entry
             }
@@ -140,10 +124,7 @@ impl Folder {
         let mut entry = Entry::new(position, 0, Kind::Data);
         header.describe(&mut entry, data, len - data)?;
         if let Payload::Runs(Runs::One(run)) = &entry.payload {
-            entry.payload = Payload::Runs(Runs::One(Segment {
-                offset: self.len.saturating_add(run.offset),
-                ..*run
-            }));
+            entry.payload = Payload::Runs(Runs::One(Segment { offset: self.len.saturating_add(run.offset), ..*run }));
         }
         Ok((entry, len))
     }
@@ -179,14 +160,9 @@ impl Source for Folder {
             // Every file has bytes: its npy header.
             let index = self.files.partition_point(|part| part.begin <= offset) - 1;
             let part = &self.files[index];
-            let end = self
-                .files
-                .get(index + 1)
-                .map_or(self.len, |next| next.begin);
+            let end = self.files.get(index + 1).map_or(self.len, |next| next.begin);
             let (now, rest) = buf.split_at_mut(buf.len().min((end - offset) as usize));
-            let read = self
-                .file(index)
-                .and_then(|file| file.read_at(offset - part.begin, now));
+            let read = self.file(index).and_then(|file| file.read_at(offset - part.begin, now));
             read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", part.path)))?;
             offset += now.len() as u64;
             buf = rest;

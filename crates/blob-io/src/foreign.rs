@@ -9,44 +9,19 @@ use crate::sniff::Refusal;
 pub(crate) use messages::message;
 
 /// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
-type Mark = (
-    usize,
-    &'static [u8],
-    Reason,
-    &'static str,
-    Option<&'static str>,
-);
+type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
 
 const UNPACK: Option<&str> = Some("unpack it first and open the file inside");
-const HDF5_HELP: Option<&str> =
-    Some("h5dump shows it; Caffe's classic .caffemodel holds the same weights");
+const HDF5_HELP: Option<&str> = Some("h5dump shows it; Caffe's classic .caffemodel holds the same weights");
 
 /// Sources: each format's own specification or reader; `modelbin.cpp` for ncnn's words.
 const MARKS: &[Mark] = &[
     (0, b"\x1F\x8B", Reason::Compressed, "a gzip file", UNPACK),
     (0, b"BZh", Reason::Compressed, "a bzip2 file", UNPACK),
     (0, b"\xFD7zXZ\0", Reason::Compressed, "an xz file", UNPACK),
-    (
-        0,
-        b"\x28\xB5\x2F\xFD",
-        Reason::Compressed,
-        "a zstd file",
-        UNPACK,
-    ),
-    (
-        0,
-        b"\x04\x22\x4D\x18",
-        Reason::Compressed,
-        "an LZ4 file",
-        UNPACK,
-    ),
-    (
-        0,
-        b"7z\xBC\xAF\x27\x1C",
-        Reason::Archive,
-        "a 7-Zip archive",
-        UNPACK,
-    ),
+    (0, b"\x28\xB5\x2F\xFD", Reason::Compressed, "a zstd file", UNPACK),
+    (0, b"\x04\x22\x4D\x18", Reason::Compressed, "an LZ4 file", UNPACK),
+    (0, b"7z\xBC\xAF\x27\x1C", Reason::Archive, "a 7-Zip archive", UNPACK),
     (0, b"Rar!\x1A\x07", Reason::Archive, "a RAR archive", UNPACK),
     (257, b"ustar", Reason::Archive, "a tar archive", UNPACK),
     (
@@ -78,83 +53,17 @@ const MARKS: &[Mark] = &[
         Some("load it with tvm.runtime.load_param_dict"),
     ),
     (0, b"GGUF", Reason::Unsupported, "a GGUF file", None),
-    (
-        4,
-        b"TFL3",
-        Reason::Unsupported,
-        "a TensorFlow Lite model",
-        None,
-    ),
-    (
-        4,
-        b"ORTM",
-        Reason::Unsupported,
-        "an ONNX Runtime model",
-        None,
-    ),
-    (
-        0,
-        b"\x47\x6B\x30\x01",
-        Reason::Unsupported,
-        "ncnn weights (a .bin of half floats)",
-        NCNN_HELP,
-    ),
-    (
-        0,
-        b"\x38\x4B\x0D\x00",
-        Reason::Unsupported,
-        "ncnn weights (a .bin of 8-bit integers)",
-        NCNN_HELP,
-    ),
-    (
-        0,
-        b"\x56\xC0\x02\x00",
-        Reason::Unsupported,
-        "ncnn weights (a .bin)",
-        NCNN_HELP,
-    ),
-    (
-        0,
-        b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1",
-        Reason::Unsupported,
-        "a Torch7 file (.t7)",
-        TORCH7_HELP,
-    ),
-    (
-        0,
-        b"4\n1\n3\nV 1\n",
-        Reason::Unsupported,
-        "a Torch7 file (.t7, ASCII)",
-        TORCH7_HELP,
-    ),
-    (
-        0,
-        b"\xDD\x85\x76\0",
-        Reason::NotTensors,
-        "an ncnn network's description (binary .param), not its weights",
-        None,
-    ),
-    (
-        0,
-        b"7767517\n",
-        Reason::NotTensors,
-        "an ncnn network's description (.param), not its weights",
-        None,
-    ),
-    (
-        0,
-        b"\x0A\x23\xD7\xCE",
-        Reason::NotTensors,
-        "an MXNet RecordIO file (a data set), not weights",
-        None,
-    ),
-    (
-        16,
-        b"\xDE\xC0\xEF\xBE",
-        Reason::NotTensors,
-        "an LMDB database (a data set), not weights",
-        None,
-    ),
+    (4, b"TFL3", Reason::Unsupported, "a TensorFlow Lite model", None),
+    (4, b"ORTM", Reason::Unsupported, "an ONNX Runtime model", None),
+    (0, b"\x47\x6B\x30\x01", Reason::Unsupported, "ncnn weights (a .bin of half floats)", NCNN_HELP),
+    (0, b"\x38\x4B\x0D\x00", Reason::Unsupported, "ncnn weights (a .bin of 8-bit integers)", NCNN_HELP),
+    (0, b"\x56\xC0\x02\x00", Reason::Unsupported, "ncnn weights (a .bin)", NCNN_HELP),
+    (0, b"\x04\0\0\0\x01\0\0\0\x03\0\0\0V 1", Reason::Unsupported, "a Torch7 file (.t7)", TORCH7_HELP),
+    (0, b"4\n1\n3\nV 1\n", Reason::Unsupported, "a Torch7 file (.t7, ASCII)", TORCH7_HELP),
+    (0, b"\xDD\x85\x76\0", Reason::NotTensors, "an ncnn network's description (binary .param), not its weights", None),
+    (0, b"7767517\n", Reason::NotTensors, "an ncnn network's description (.param), not its weights", None),
+    (0, b"\x0A\x23\xD7\xCE", Reason::NotTensors, "an MXNet RecordIO file (a data set), not weights", None),
+    (16, b"\xDE\xC0\xEF\xBE", Reason::NotTensors, "an LMDB database (a data set), not weights", None),
     (0, b"\x89PNG\r\n", Reason::NotTensors, "a PNG image", None),
     (0, b"\xFF\xD8\xFF", Reason::NotTensors, "a JPEG image", None),
     (0, b"GIF8", Reason::NotTensors, "a GIF image", None),
@@ -238,9 +147,7 @@ fn neoml(head: &[u8]) -> bool {
 
 /// Darknet: major 0, minor 1 or 2, a small revision, a counter; then floats.
 fn darknet(head: &[u8], len: u64) -> bool {
-    len >= 64
-        && len.is_multiple_of(4)
-        && matches!(words(head), Some([0, 1 | 2, revision]) if revision <= 16)
+    len >= 64 && len.is_multiple_of(4) && matches!(words(head), Some([0, 1 | 2, revision]) if revision <= 16)
 }
 
 /// PaddlePaddle: a version 0, no levels of detail, a version 0, the length of a message of dtype and dims.
@@ -288,17 +195,10 @@ fn textual(head: &[u8], len: u64) -> Option<Refusal> {
 }
 
 /// Text that is known to describe something else than weights.
-fn description(
-    text: &[u8],
-    lower: &[u8],
-    has: impl Fn(&[u8]) -> bool,
-) -> Option<(&'static str, Option<&'static str>)> {
+fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option<(&'static str, Option<&'static str>)> {
     if lower.starts_with(b"<?xml") && has(b"<net ") && has(b"<layers") {
         let help = Some("the weights lie in the .bin file beside it, which blob does not read");
-        return Some((
-            "an OpenVINO network's description (XML), not its weights",
-            help,
-        ));
+        return Some(("an OpenVINO network's description (XML), not its weights", help));
     }
     if lower.starts_with(b"<?xml") {
         return Some(("an XML file, not a model", None));
@@ -316,17 +216,8 @@ fn description(
     if lower.starts_with(b"{") || lower.starts_with(b"[") {
         return Some(("a JSON file, not weights", None));
     }
-    let prototxt: [&[u8]; 9] = [
-        b"layer {",
-        b"layers {",
-        b"layer{",
-        b"layers{",
-        b"input:",
-        b"input_dim:",
-        b"input_shape",
-        b"net:",
-        b"base_lr",
-    ];
+    let prototxt: [&[u8]; 9] =
+        [b"layer {", b"layers {", b"layer{", b"layers{", b"input:", b"input_dim:", b"input_shape", b"net:", b"base_lr"];
     if prototxt.iter().any(|word| has(word)) || lower.starts_with(b"name:") {
         return Some((
             "a prototxt: the network's description, not its weights",
@@ -338,17 +229,12 @@ fn description(
 
 /// What is left where nothing is known: text, or bytes.
 pub(crate) fn unknown(head: &[u8]) -> Refusal {
-    let text = head
-        .iter()
-        .all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
+    let text = head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
     if text {
         return other(Reason::NotTensors, "a text file, not a model", None);
     }
     let first: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
-    let what = format!(
-        "of no format that blob knows (it begins with {})",
-        first.join(" ")
-    );
+    let what = format!("of no format that blob knows (it begins with {})", first.join(" "));
     let help = "`blob formats` lists the formats; --from names one for a file that hides it";
     Refusal::Other(Reason::Unknown, what, Some(help))
 }

@@ -107,9 +107,6 @@ impl Format {
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         let extension = extension.to_ascii_lowercase();
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|f| f.extensions().contains(&extension.as_str()))
+        Self::ALL.iter().copied().find(|f| f.extensions().contains(&extension.as_str()))
     }
 }

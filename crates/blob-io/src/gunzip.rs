@@ -119,12 +119,7 @@ fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), Stop> {
     }
     let expected = u16::from_le_bytes(cursor.array(cursor.file_len(), "the CRC of a header")?);
     let found = crc.finalize() as u16;
-    same(
-        "the CRC-16 of the header",
-        at,
-        expected.into(),
-        found.into(),
-    )
+    same("the CRC-16 of the header", at, expected.into(), found.into())
 }
 
 /// A member's content, inflated piece by piece.
@@ -137,12 +132,7 @@ struct Content {
 
 impl Content {
     fn new() -> Self {
-        Self {
-            inflate: Decompress::new(false),
-            crc: crc32fast::Hasher::new(),
-            piece: vec![0; PIECE],
-            ended: false,
-        }
+        Self { inflate: Decompress::new(false), crc: crc32fast::Hasher::new(), piece: vec![0; PIECE], ended: false }
     }
 
     /// Makes ready for another member.
@@ -162,9 +152,7 @@ impl Content {
             let (at, end) = (cursor.pos(), cursor.file_len());
             let (packed, unpacked) = (self.inflate.total_in(), self.inflate.total_out());
             let input = cursor.at_hand(end)?;
-            let status = self
-                .inflate
-                .decompress(input, &mut self.piece, FlushDecompress::None);
+            let status = self.inflate.decompress(input, &mut self.piece, FlushDecompress::None);
             let used = self.inflate.total_in() - packed;
             let made = (self.inflate.total_out() - unpacked) as usize;
             cursor.seek(at + used);
@@ -197,11 +185,7 @@ fn same(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), S
     if expected == found {
         return Ok(());
     }
-    let what = What::Trailer {
-        field,
-        expected,
-        found,
-    };
+    let what = What::Trailer { field, expected, found };
     Err(Stop::fault(at, what))
 }
 

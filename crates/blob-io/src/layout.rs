@@ -63,10 +63,7 @@ impl Place {
 
     /// The number of bytes.
     #[must_use]
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a place of no bytes is an ordinary one"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a place of no bytes is an ordinary one")]
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -144,11 +141,7 @@ impl Layout {
         let header = npy::write::header(spec)?;
         let len = spec.byte_len();
         let offset = header.len() as u64;
-        Ok(Self {
-            len: total("npy", offset, len)?,
-            places: vec![Place { offset, len }],
-            plan: Plan::Npy(header),
-        })
+        Ok(Self { len: total("npy", offset, len)?, places: vec![Place { offset, len }], plan: Plan::Npy(header) })
     }
 
     /// Where each tensor's bytes go, in the order of the specs.
@@ -176,11 +169,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`Error::Request`] for metadata of other keys or another length, or a wrong number of CRCs.
-    pub fn frame(
-        &self,
-        metadata: &[(String, String)],
-        crcs: &[u32],
-    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    pub fn frame(&self, metadata: &[(String, String)], crcs: &[u32]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         match &self.plan {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(&self.places, metadata, crcs),
@@ -198,18 +187,11 @@ pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
 
 /// What a layout cannot do, said of the format: no file has a name yet.
 pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
-    Error::Request {
-        file: format.to_owned(),
-        message: message.into(),
-    }
+    Error::Request { file: format.to_owned(), message: message.into() }
 }
 
 /// Refuses a name that stands twice.
-pub(crate) fn unique<'a>(
-    format: &str,
-    what: &str,
-    names: impl Iterator<Item = &'a str>,
-) -> Result<(), Error> {
+pub(crate) fn unique<'a>(format: &str, what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if !seen.insert(name) {

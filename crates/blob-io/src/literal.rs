@@ -67,9 +67,7 @@ impl<'c, 's> Literal<'c, 's> {
         let at = self.pos();
         match self.peek()? {
             Some(b'"') => self.json_string_up_to(0).map(|_| ()),
-            Some(b'[' | b'{') if depth == 0 => {
-                Err(Stop::fault(at, What::words("a JSON value", "a deeper one")))
-            }
+            Some(b'[' | b'{') if depth == 0 => Err(Stop::fault(at, What::words("a JSON value", "a deeper one"))),
             Some(open @ (b'[' | b'{')) => self.skip_list(open, depth - 1),
             Some(b'-' | b'0'..=b'9') => self.skip_number(),
             Some(b't') => self.word("true"),
@@ -159,22 +157,14 @@ impl<'c, 's> Literal<'c, 's> {
         let mut leading = false;
         while let Some(digit @ b'0'..=b'9') = self.peek()? {
             leading |= number == Some(0) && self.pos() > start;
-            number = number
-                .and_then(|n| n.checked_mul(10))
-                .and_then(|n| n.checked_add(u64::from(digit - b'0')));
+            number = number.and_then(|n| n.checked_mul(10)).and_then(|n| n.checked_add(u64::from(digit - b'0')));
             self.step();
         }
         if self.pos() == start {
             return Err(self.unexpected(expected)?);
         }
-        let found = if leading {
-            "a leading zero"
-        } else {
-            "one over 64 bits"
-        };
-        number
-            .filter(|_| !leading)
-            .ok_or_else(|| Stop::fault(start, What::words(expected, found)))
+        let found = if leading { "a leading zero" } else { "one over 64 bits" };
+        number.filter(|_| !leading).ok_or_else(|| Stop::fault(start, What::words(expected, found)))
     }
 
     /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a comma
@@ -208,12 +198,7 @@ impl<'c, 's> Literal<'c, 's> {
             Some(text) => Ok(text),
             None => {
                 let found = self.pos() - start;
-                let what = What::Limit {
-                    field,
-                    found,
-                    limit,
-                    option: None,
-                };
+                let what = What::Limit { field, found, limit, option: None };
                 Err(Stop::fault(start, what))
             }
         }
@@ -249,10 +234,7 @@ impl<'c, 's> Literal<'c, 's> {
                     }
                 }
                 _ => {
-                    return Err(Stop::fault(
-                        at,
-                        What::words("a JSON string", "a control character"),
-                    ));
+                    return Err(Stop::fault(at, What::words("a JSON string", "a control character")));
                 }
             }
         }
@@ -260,8 +242,7 @@ impl<'c, 's> Literal<'c, 's> {
             return Ok(None);
         }
         let text = String::from_utf8(text);
-        text.map(Some)
-            .map_err(|_| Stop::fault(start, What::words("a JSON string in UTF-8", "other bytes")))
+        text.map(Some).map_err(|_| Stop::fault(start, What::words("a JSON string in UTF-8", "other bytes")))
     }
 
     /// What follows a backslash.
@@ -276,20 +257,14 @@ impl<'c, 's> Literal<'c, 's> {
             b'u' => {
                 let mut units = [self.hex(at)?, 0];
                 let mut len = 1;
-                if (0xD800..0xDC00).contains(&units[0])
-                    && self.next()? == b'\\'
-                    && self.next()? == b'u'
-                {
+                if (0xD800..0xDC00).contains(&units[0]) && self.next()? == b'\\' && self.next()? == b'u' {
                     units[1] = self.hex(at)?;
                     len = 2;
                 }
                 match char::decode_utf16(units[..len].iter().copied()).next() {
                     Some(Ok(c)) => c,
                     _ => {
-                        return Err(Stop::fault(
-                            at,
-                            What::words("a character", "half a surrogate pair"),
-                        ));
+                        return Err(Stop::fault(at, What::words("a character", "half a surrogate pair")));
                     }
                 }
             }
@@ -304,8 +279,7 @@ impl<'c, 's> Literal<'c, 's> {
         let mut unit = 0;
         for _ in 0..4 {
             let digit = char::from(self.next()?).to_digit(16);
-            let digit = digit
-                .ok_or_else(|| Stop::fault(at, What::words("four hexadecimal digits", "others")))?;
+            let digit = digit.ok_or_else(|| Stop::fault(at, What::words("four hexadecimal digits", "others")))?;
             unit = unit << 4 | digit as u16;
         }
         Ok(unit)

@@ -30,13 +30,7 @@ pub(crate) struct Content<'a> {
 impl<'a> Content<'a> {
     pub(crate) fn open(source: &'a dyn Source, expected: &'a Checksum) -> Self {
         let inflater = |packed| Box::new(Inflater::new(expected.offset, packed));
-        Self {
-            source,
-            expected,
-            crc: Hasher::new(),
-            done: 0,
-            inflater: expected.packed.map(inflater),
-        }
+        Self { source, expected, crc: Hasher::new(), done: 0, inflater: expected.packed.map(inflater) }
     }
 
     /// Fills `out` with the next bytes.
@@ -66,10 +60,7 @@ impl<'a> Content<'a> {
 
     /// Reads what is left, and errors unless length and CRC-32 are the directory's and a deflate stream ends with the
     /// member. `step` hears the length of each piece.
-    pub(crate) fn finish(
-        mut self,
-        step: &mut dyn FnMut(u64) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+    pub(crate) fn finish(mut self, step: &mut dyn FnMut(u64) -> Result<(), Trouble>) -> Result<(), Trouble> {
         let left = self.expected.size.saturating_sub(self.done);
         // An inflater needs room for one byte more to come to its end.
         let room = left + u64::from(self.inflater.is_some());
@@ -83,12 +74,7 @@ impl<'a> Content<'a> {
         if let (Some(inflater), Some(packed)) = (&self.inflater, self.expected.packed) {
             let found = inflater.inflate.total_in();
             if found != packed {
-                return Err(mismatch(
-                    self.expected,
-                    "the deflate stream's length",
-                    packed,
-                    found,
-                ));
+                return Err(mismatch(self.expected, "the deflate stream's length", packed, found));
             }
         }
         if self.done != self.expected.size {
@@ -193,19 +179,13 @@ pub(crate) struct Running<'a> {
 impl<'a> Running<'a> {
     pub(crate) fn new(bytes: &'a [u8], expected: &'a Checksum) -> Result<Self, Trouble> {
         let content = slice(bytes, expected.offset, expected.size)?;
-        Ok(Self {
-            content,
-            expected,
-            crc: Hasher::new(),
-            done: 0,
-        })
+        Ok(Self { content, expected, crc: Hasher::new(), done: 0 })
     }
 
     /// Takes the bytes up to this place of the content.
     pub(crate) fn up_to(&mut self, place: u64) {
         let end = (place as usize).min(self.content.len());
-        self.crc
-            .update(self.content.get(self.done..end).unwrap_or_default());
+        self.crc.update(self.content.get(self.done..end).unwrap_or_default());
         self.done = self.done.max(end);
     }
 
@@ -228,17 +208,11 @@ pub(crate) fn slice(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Troubl
 }
 
 fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
-    source
-        .read_at(offset, out)
-        .map_err(|source| Trouble::Io { offset, source })
+    source.read_at(offset, out).map_err(|source| Trouble::Io { offset, source })
 }
 
 fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> Trouble {
-    let what = What::Mismatch {
-        field,
-        expected,
-        found,
-    };
+    let what = What::Mismatch { field, expected, found };
     Trouble::Fault(Fault::new(at.offset, what))
 }
 
@@ -247,9 +221,6 @@ fn same(expected: &Checksum, found: u32) -> Result<(), Trouble> {
     if found == expected.crc {
         return Ok(());
     }
-    let what = What::Checksum {
-        expected: expected.crc,
-        found,
-    };
+    let what = What::Checksum { expected: expected.crc, found };
     Err(Trouble::Fault(Fault::new(expected.offset, what)))
 }

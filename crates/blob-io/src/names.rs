@@ -122,12 +122,7 @@ impl Gather {
         self.axes += (entry.shape.num_axes() + dense) as u64;
         let limit = Limits::axes_for(self.entries.len() as u64 + 1);
         if self.axes > limit {
-            let what = What::Limit {
-                field: "the axes of all arrays",
-                found: self.axes,
-                limit,
-                option: None,
-            };
+            let what = What::Limit { field: "the axes of all arrays", found: self.axes, limit, option: None };
             return Err(Stop::fault(offset, what));
         }
         let runs = entry.segments().len();
@@ -140,12 +135,7 @@ impl Gather {
                 limit: MAX_RUNS as u64,
                 option: None,
             };
-            entry = faulty(
-                entry.position,
-                entry.index,
-                entry.kind,
-                Fault::new(offset, what),
-            );
+            entry = faulty(entry.position, entry.index, entry.kind, Fault::new(offset, what));
         }
         if self.entries.len() == self.entries.capacity() {
             // An eighth more each time, not twice as much: the list of a hostile file stays within its bound.
@@ -168,12 +158,7 @@ impl Gather {
     }
 
     /// Takes a name for an array that is listed as its parts only; returns it as it became.
-    pub(crate) fn reserve<'n>(
-        &mut self,
-        name: &'n str,
-        position: u32,
-        offset: u64,
-    ) -> Result<Cow<'n, str>, Stop> {
+    pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, Stop> {
         let name = self.unique(name, position);
         self.spend(name.len() as u64, offset)?;
         self.taken.insert(hash(&name));
@@ -245,12 +230,7 @@ impl Gather {
         }
         Err(Stop::fault(
             offset,
-            What::Limit {
-                field: "the bytes of all names",
-                found: self.name_bytes,
-                limit,
-                option: None,
-            },
+            What::Limit { field: "the bytes of all names", found: self.name_bytes, limit, option: None },
         ))
     }
 
@@ -313,9 +293,7 @@ mod tests {
     fn names(raw: &[(&str, u32)]) -> Vec<String> {
         let mut gather = Gather::new(&Limits::default());
         for (name, position) in raw {
-            gather
-                .push(Entry::new(*position, 0, Kind::Data), name, 0)
-                .unwrap();
+            gather.push(Entry::new(*position, 0, Kind::Data), name, 0).unwrap();
         }
         let entries = gather.into_entries();
         entries.iter().map(|e| e.name().to_owned()).collect()
@@ -323,10 +301,7 @@ mod tests {
 
     #[test]
     fn a_taken_name_gets_its_position_until_it_is_free() {
-        assert_eq!(
-            names(&[("a", 0), ("a", 1), ("b@3", 2), ("b", 3), ("b", 3)]),
-            ["a", "a@1", "b@3", "b", "b@3@3"]
-        );
+        assert_eq!(names(&[("a", 0), ("a", 1), ("b@3", 2), ("b", 3), ("b", 3)]), ["a", "a@1", "b@3", "b", "b@3@3"]);
         assert_eq!(names(&[("__metadata__", 4)]), ["__metadata__@4"]);
     }
 
@@ -354,9 +329,7 @@ mod tests {
         let limits = Limits::default();
         let mut gather = Gather::new(&limits);
         let long = "n".repeat(60_000);
-        let pushed = (0..1000u32)
-            .take_while(|i| gather.push(Entry::new(*i, 0, Kind::Data), &long, 0).is_ok())
-            .count();
+        let pushed = (0..1000u32).take_while(|i| gather.push(Entry::new(*i, 0, Kind::Data), &long, 0).is_ok()).count();
         assert!((100..200).contains(&pushed), "{pushed}");
     }
 }

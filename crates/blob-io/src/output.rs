@@ -86,12 +86,7 @@ impl Output {
     }
 
     fn new(name: String, door: Door) -> Self {
-        Self {
-            name,
-            door,
-            pos: 0,
-            len: None,
-        }
+        Self { name, door, pos: 0, len: None }
     }
 
     /// A file within a folder that is itself the temporary.
@@ -126,8 +121,7 @@ impl Output {
     pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
         if let Some(file) = self.file() {
             let action = format!("make it {len} bytes long");
-            file.set_len(len)
-                .map_err(|e| failed(&self.name, &action, e))?;
+            file.set_len(len).map_err(|e| failed(&self.name, &action, e))?;
         }
         self.len = Some(len);
         Ok(())
@@ -139,10 +133,7 @@ impl Output {
     /// [`Error::Io`]; [`Error::Request`] for an output without positions.
     pub fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let Some(file) = self.file() else {
-            return Err(request(
-                &self.name,
-                "cannot be written at an offset: it is a pipe or a device",
-            ));
+            return Err(request(&self.name, "cannot be written at an offset: it is a pipe or a device"));
         };
         write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
     }
@@ -165,11 +156,7 @@ impl Output {
     }
 
     fn write_failed(&self, offset: u64, bytes: &[u8], source: io::Error) -> Error {
-        failed(
-            &self.name,
-            &format!("write {} bytes at byte {offset}", bytes.len()),
-            source,
-        )
+        failed(&self.name, &format!("write {} bytes at byte {offset}", bytes.len()), source)
     }
 
     /// Makes the file take its name. A file that replaces another is on the disk before.
@@ -178,28 +165,18 @@ impl Output {
     /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one, or another process has made the
     /// target meanwhile and `overwrite` is not set. The target is then as it was.
     pub fn finish(self) -> Result<(), Error> {
-        let Self {
-            name,
-            door,
-            pos,
-            len,
-        } = self;
+        let Self { name, door, pos, len } = self;
         let actual = match &door {
             Door::Sibling(sibling) => file_len(&name, sibling.file())?,
             Door::Inside { file, .. } => file_len(&name, file)?,
             Door::Direct(_) | Door::Stdout(_) => pos,
         };
         if let Some(len) = len.filter(|len| *len != actual) {
-            return Err(request(
-                &name,
-                &format!("is {actual} bytes long after writing, not {len}"),
-            ));
+            return Err(request(&name, &format!("is {actual} bytes long after writing, not {len}")));
         }
         match door {
             Door::Sibling(sibling) => sibling.finish(&name),
-            Door::Inside { file, sync: true } => {
-                file.sync_all().map_err(|e| failed(&name, "sync", e))
-            }
+            Door::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e)),
             Door::Inside { .. } | Door::Direct(_) => Ok(()),
             Door::Stdout(mut stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e)),
         }
@@ -209,14 +186,11 @@ impl Output {
 /// Whether a target is a pipe or a device; errors where it cannot be written.
 fn is_written_directly(name: &str, path: &Path, overwrite: bool) -> Result<bool, Error> {
     match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Err(request(
-            name,
-            "is a folder; end the name with a / to write one file an array into it",
-        )),
-        Ok(meta) if meta.is_file() && !overwrite => Err(exists(name)),
-        Ok(meta) if is_disk(&meta) && !overwrite => {
-            Err(request(name, "is a disk; --force writes on it"))
+        Ok(meta) if meta.is_dir() => {
+            Err(request(name, "is a folder; end the name with a / to write one file an array into it"))
         }
+        Ok(meta) if meta.is_file() && !overwrite => Err(exists(name)),
+        Ok(meta) if is_disk(&meta) && !overwrite => Err(request(name, "is a disk; --force writes on it")),
         Ok(meta) => Ok(!meta.is_file()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(name, "look at", e)),
@@ -229,18 +203,11 @@ fn file_len(name: &str, file: &File) -> Result<u64, Error> {
 }
 
 fn failed(name: &str, action: &str, source: io::Error) -> Error {
-    Error::Io {
-        file: name.to_owned(),
-        action: action.to_owned(),
-        source,
-    }
+    Error::Io { file: name.to_owned(), action: action.to_owned(), source }
 }
 
 fn request(name: &str, message: &str) -> Error {
-    Error::Request {
-        file: name.to_owned(),
-        message: message.to_owned(),
-    }
+    Error::Request { file: name.to_owned(), message: message.to_owned() }
 }
 
 /// What is made beside the target cannot be made: nearly always because the folder is missing.
@@ -329,9 +296,7 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let listing = fs::read_dir(folder).unwrap();
-        let mut names: Vec<String> = listing
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -354,16 +319,10 @@ mod tests {
             }
         });
         let there = names(folder.path());
-        assert!(
-            there.len() == 1 && there[0].starts_with(".x.npz.blob-tmp-"),
-            "{there:?}"
-        );
+        assert!(there.len() == 1 && there[0].starts_with(".x.npz.blob-tmp-"), "{there:?}");
         output.finish().unwrap();
         assert_eq!(names(folder.path()), ["x.npz"]);
-        assert_eq!(
-            fs::read(&target).unwrap(),
-            [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
-        );
+        assert_eq!(fs::read(&target).unwrap(), [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
     }
 
     #[test]
@@ -386,10 +345,7 @@ mod tests {
         let target = folder.path().join("x");
         fs::write(&target, "old").unwrap();
         let refused = message(Output::create(&target, false));
-        assert!(
-            refused.ends_with("x: exists; --force replaces it"),
-            "{refused}"
-        );
+        assert!(refused.ends_with("x: exists; --force replaces it"), "{refused}");
         let mut output = Output::create(&target, true).unwrap();
         output.write_all(b"ne").unwrap();
         output.write_all(b"w").unwrap();
@@ -436,11 +392,7 @@ mod tests {
         let target = folder.path().join("x");
         let other = Output::create(&target, false).unwrap();
         fs::write(folder.path().join(".x.blob-tmp-0123456789abcdef"), "left").unwrap();
-        fs::write(
-            folder.path().join(".y.blob-tmp-0123456789abcdef"),
-            "of another",
-        )
-        .unwrap();
+        fs::write(folder.path().join(".y.blob-tmp-0123456789abcdef"), "of another").unwrap();
         let output = Output::create(&target, false).unwrap();
         let there = names(folder.path());
         assert_eq!(there.len(), 3, "{there:?}");
@@ -524,13 +476,7 @@ mod tests {
 
             let folder = folder();
             let pipe = folder.path().join("pipe");
-            assert!(
-                Command::new("mkfifo")
-                    .arg(&pipe)
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
             let reader = std::thread::spawn({
                 let pipe = pipe.clone();
                 move || fs::read(pipe).unwrap()

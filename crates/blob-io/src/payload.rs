@@ -32,11 +32,9 @@ pub(crate) enum Trouble {
 impl Trouble {
     pub(crate) fn into_error(self, file: &str, entry: &Entry) -> Error {
         match self {
-            Self::Io { offset, source } => Error::Io {
-                file: file.to_owned(),
-                action: format!("read {} at byte {offset}", subject(entry)),
-                source,
-            },
+            Self::Io { offset, source } => {
+                Error::Io { file: file.to_owned(), action: format!("read {} at byte {offset}", subject(entry)), source }
+            }
             Self::Fault(fault) => Error::Malformed {
                 file: file.to_owned(),
                 subject: Some(subject(entry)),
@@ -52,10 +50,7 @@ impl Trouble {
         match self {
             Self::Io { offset, source } => Stop::Io { offset, source },
             Self::Fault(fault) => Stop::Fault(fault),
-            Self::Sink(e) => Stop::Io {
-                offset: 0,
-                source: io::Error::other(e),
-            },
+            Self::Sink(e) => Stop::Io { offset: 0, source: io::Error::other(e) },
         }
     }
 }
@@ -72,12 +67,7 @@ pub(crate) fn bytes(source: &dyn Source, entry: &Entry) -> Result<Vec<u8>, Stop>
 }
 
 /// Fills `out`, which has the entry's byte length, in the machine's byte order.
-pub(crate) fn fill(
-    source: &dyn Source,
-    entry: &Entry,
-    limits: &Limits,
-    out: &mut [u8],
-) -> Result<(), Trouble> {
+pub(crate) fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), Trouble> {
     let width = width(entry);
     if entry.order == Order::RowMajor && !entry.swapped && !out.is_empty() {
         let mut stored = Stored::open(source, entry, limits)?;
@@ -181,13 +171,7 @@ enum Stored<'a> {
 impl<'a> Stored<'a> {
     fn open(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, Trouble> {
         let Some(checksum) = entry.checksum.as_deref() else {
-            return Ok(Self::Runs {
-                source,
-                runs: entry.segments(),
-                done: 0,
-                width: width(entry),
-                gaps: Vec::new(),
-            });
+            return Ok(Self::Runs { source, runs: entry.segments(), done: 0, width: width(entry), gaps: Vec::new() });
         };
         let skip = match &entry.payload {
             Payload::Runs(_) => entry.offset().unwrap_or(0).saturating_sub(checksum.offset),
@@ -213,13 +197,7 @@ impl<'a> Stored<'a> {
     fn next(&mut self, out: &mut [u8]) -> Result<(), Trouble> {
         match self {
             Self::Member(content) => content.read(out),
-            Self::Runs {
-                source,
-                runs,
-                done,
-                width,
-                gaps,
-            } => {
+            Self::Runs { source, runs, done, width, gaps } => {
                 let mut filled = 0;
                 while filled < out.len() {
                     let run = runs[0];
@@ -273,21 +251,14 @@ pub(crate) fn inflate<'a>(
     source: &'a dyn Source,
     deflated: &Deflated,
 ) -> flate2::bufread::DeflateDecoder<io::BufReader<Window<'a>>> {
-    let window = Window {
-        source,
-        pos: deflated.offset,
-        end: deflated.offset + deflated.packed,
-    };
+    let window = Window { source, pos: deflated.offset, end: deflated.offset + deflated.packed };
     flate2::bufread::DeflateDecoder::new(io::BufReader::with_capacity(64 << 10, window))
 }
 
 pub(crate) fn inflate_trouble(offset: u64, e: io::Error) -> Trouble {
     match e.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            Trouble::Fault(Fault::new(
-                offset,
-                What::words("a deflate stream of the array's length", e.to_string()),
-            ))
+            Trouble::Fault(Fault::new(offset, What::words("a deflate stream of the array's length", e.to_string())))
         }
         _ => Trouble::Io { offset, source: e },
     }
@@ -325,9 +296,7 @@ fn check_alloc(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Trouble
 }
 
 fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
-    source
-        .read_at(offset, out)
-        .map_err(|source| Trouble::Io { offset, source })
+    source.read_at(offset, out).map_err(|source| Trouble::Io { offset, source })
 }
 
 fn width(entry: &Entry) -> usize {

@@ -95,29 +95,16 @@ impl Reason {
             Self::Empty => ("empty", "a file of 0 bytes"),
             Self::Html => ("html", "a web page that a server sent in place of the file"),
             Self::LfsPointer => ("lfs-pointer", "a Git LFS pointer in place of the file"),
-            Self::Compressed => (
-                "compressed",
-                "a compressed file, which has to be unpacked first",
-            ),
-            Self::Archive => (
-                "archive",
-                "an archive of files that are no arrays, which has to be unpacked first",
-            ),
+            Self::Compressed => ("compressed", "a compressed file, which has to be unpacked first"),
+            Self::Archive => ("archive", "an archive of files that are no arrays, which has to be unpacked first"),
             Self::Truncated => ("truncated", "the file, or a part of it, ends too early"),
-            Self::Unsupported => (
-                "unsupported",
-                "a sound file or array of a kind that is not read, or cannot be computed on",
-            ),
-            Self::NotTensors => (
-                "not-tensors",
-                "text, an image, a program, a network's description",
-            ),
+            Self::Unsupported => {
+                ("unsupported", "a sound file or array of a kind that is not read, or cannot be computed on")
+            }
+            Self::NotTensors => ("not-tensors", "text, an image, a program, a network's description"),
             Self::Unknown => ("unknown", "bytes of no known format"),
             Self::Malformed => ("malformed", "the bytes are not what their format says"),
-            Self::Checksum => (
-                "checksum",
-                "the bytes do not have the checksum that the file has of them",
-            ),
+            Self::Checksum => ("checksum", "the bytes do not have the checksum that the file has of them"),
             Self::Limit => ("limit", "more than a limit allows"),
             Self::Memory => ("memory", "there is not enough memory"),
             Self::Io => ("io", "the operating system failed to read or write"),

@@ -25,12 +25,7 @@ impl Refusal {
     pub(crate) fn into_error(self, file: &str) -> Error {
         match self {
             Self::Stop(stop, subject) => stop.into_error(file, subject),
-            Self::Other(reason, what, help) => Error::NotTensors {
-                file: file.to_owned(),
-                reason,
-                what,
-                help,
-            },
+            Self::Other(reason, what, help) => Error::NotTensors { file: file.to_owned(), reason, what, help },
         }
     }
 }

@@ -57,15 +57,9 @@ impl FileSource {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
         if !meta.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "not a regular file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(Self {
-            len: meta.len(),
-            file,
-        })
+        Ok(Self { len: meta.len(), file })
     }
 }
 
@@ -76,9 +70,7 @@ impl Source for FileSource {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         read_exact_at(&self.file, offset, buf).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                io::Error::new(e.kind(), "the file became shorter while it was read")
-            }
+            io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "the file became shorter while it was read"),
             _ => e,
         })
     }
@@ -143,10 +135,7 @@ pub(crate) struct Input {
 
 impl Input {
     pub(crate) fn new(source: Box<dyn Source>) -> Self {
-        Self {
-            source,
-            read: AtomicU64::new(0),
-        }
+        Self { source, read: AtomicU64::new(0) }
     }
 
     /// How many bytes have been read so far.
@@ -172,9 +161,7 @@ impl Source for Input {
 
 impl std::fmt::Debug for Input {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input")
-            .field("len", &self.source.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Input").field("len", &self.source.len()).finish_non_exhaustive()
     }
 }
 

@@ -29,14 +29,7 @@ pub(crate) struct Spool<'a> {
 
 impl<'a> Spool<'a> {
     pub(crate) fn new(name: &'a str, hint: Option<&'a str>, limit: u64) -> Self {
-        Self {
-            name,
-            hint,
-            limit,
-            len: 0,
-            memory: Vec::new(),
-            file: None,
-        }
+        Self { name, hint, limit, len: 0, memory: Vec::new(), file: None }
     }
 
     /// Keeps all of a stream.
@@ -67,9 +60,7 @@ impl<'a> Spool<'a> {
                 field: "the length of the stream",
                 found: self.len,
                 limit: self.limit,
-                option: Some(
-                    "raise the limit with --max-spool if the temporary folder has room for it",
-                ),
+                option: Some("raise the limit with --max-spool if the temporary folder has room for it"),
             };
             return Err(Stop::fault(self.limit, what).into_error(self.name, None));
         }
@@ -84,9 +75,7 @@ impl<'a> Spool<'a> {
     }
 
     fn begin_file(&mut self) -> Result<(), Error> {
-        let hopeless = self
-            .hint
-            .and_then(|hint| sniff::hopeless(&self.memory, hint));
+        let hopeless = self.hint.and_then(|hint| sniff::hopeless(&self.memory, hint));
         if let Some(refusal) = hopeless {
             return Err(refusal.into_error(self.name));
         }
@@ -117,11 +106,7 @@ fn full(name: &str, source: io::Error) -> Error {
 }
 
 fn refuse(name: &str, action: String, source: io::Error) -> Error {
-    Error::Io {
-        file: name.to_owned(),
-        action,
-        source,
-    }
+    Error::Io { file: name.to_owned(), action, source }
 }
 
 #[cfg(test)]

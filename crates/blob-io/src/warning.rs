@@ -12,10 +12,7 @@ pub struct Warning {
 
 impl Warning {
     pub(crate) fn new(offset: Option<u64>, text: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            offset,
-            text: text.into(),
-        }
+        Self { offset, text: text.into() }
     }
 
     /// The byte offset concerned, where there is one.
@@ -86,9 +83,7 @@ impl Flag {
             Self::StaleStorageShape => {
                 "the stored shape of the values is stale (a race in MXNet's writer); taken from the indices, as MXNet does"
             }
-            Self::RecoveredScalar => {
-                "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered"
-            }
+            Self::RecoveredScalar => "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered",
             Self::BrokenFormatHeader => {
                 "the header of format.npy is broken (a bug in MXNet 2); the format is taken from its bytes"
             }
@@ -116,10 +111,7 @@ impl Flags {
     }
 
     pub(crate) fn warnings(self) -> impl Iterator<Item = Warning> {
-        Flag::ALL
-            .iter()
-            .filter(move |flag| self.has(**flag))
-            .map(|flag| Warning::new(None, flag.text()))
+        Flag::ALL.iter().filter(move |flag| self.has(**flag)).map(|flag| Warning::new(None, flag.text()))
     }
 }
 

@@ -82,39 +82,24 @@ fn layout(
     tensors: &[(&str, &AnyBlob)],
     metadata: &[(String, String)],
 ) -> Result<Layout, Error> {
-    let specs: Vec<TensorSpec> = tensors
-        .iter()
-        .map(|(name, blob)| TensorSpec::new(*name, blob.dtype(), blob.shape().clone()))
-        .collect();
-    let refuse = |message: String| Error::Request {
-        file: path.display().to_string(),
-        message,
-    };
+    let specs: Vec<TensorSpec> =
+        tensors.iter().map(|(name, blob)| TensorSpec::new(*name, blob.dtype(), blob.shape().clone())).collect();
+    let refuse = |message: String| Error::Request { file: path.display().to_string(), message };
     match (format, &specs[..]) {
         (Format::Safetensors, specs) => Layout::safetensors(specs, metadata),
         (Format::Npz, specs) => Layout::npz(specs, metadata),
-        (Format::Npy, [_]) if !metadata.is_empty() => {
-            Err(refuse("an npy file has no place for metadata".to_owned()))
-        }
+        (Format::Npy, [_]) if !metadata.is_empty() => Err(refuse("an npy file has no place for metadata".to_owned())),
         (Format::Npy, [spec]) => Layout::npy(spec),
         (Format::Npy, specs) => {
             let found = specs.len();
-            Err(refuse(format!(
-                "an npy file holds one array, not {found}; npz holds many"
-            )))
+            Err(refuse(format!("an npy file holds one array, not {found}; npz holds many")))
         }
-        _ => Err(refuse(format!(
-            "{} files are read, not written",
-            format.title()
-        ))),
+        _ => Err(refuse(format!("{} files are read, not written", format.title()))),
     }
 }
 
 /// Hands over a blob's bytes as a file has them.
-fn little_endian(
-    blob: &AnyBlob,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn little_endian(blob: &AnyBlob, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
     let bytes = blob.data_bytes()?;
     if !payload::BIG_ENDIAN {
         return sink(&bytes);

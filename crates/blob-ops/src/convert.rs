@@ -90,20 +90,12 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
 
 fn check_shapes(blob: &AnyBlob, out: &AnyBlob) -> Result<(), Error> {
     if blob.shape() != out.shape() {
-        return Err(Error::UnlikeShapes {
-            wanted: out.shape().clone(),
-            got: blob.shape().clone(),
-        });
+        return Err(Error::UnlikeShapes { wanted: out.shape().clone(), got: blob.shape().clone() });
     }
     Ok(())
 }
 
-pub(crate) fn convert_on(
-    isa: Isa,
-    blob: &AnyBlob,
-    out: &mut AnyBlob,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn convert_on(isa: Isa, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     check_shapes(blob, out)?;
     if part.is_untouched(blob) {
         return clear(out, part);
@@ -127,13 +119,7 @@ fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [
 }
 
 /// Whether every element survives.
-pub(crate) fn check_bytes(
-    isa: Isa,
-    from: DType,
-    source: &[u8],
-    to: DType,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn check_bytes(isa: Isa, from: DType, source: &[u8], to: DType, part: Part) -> Result<(), Error> {
     let piece = piece_count(source.len(), source.len() / from.size());
     let len = piece * from.size();
     let first_lost = |index: usize| {
@@ -144,19 +130,11 @@ pub(crate) fn check_bytes(
     let count = source.len().div_ceil(len);
     match threads::fold(count, first_lost, Option::or).flatten() {
         None => Ok(()),
-        Some((index, value)) => Err(Error::Lost {
-            part,
-            index,
-            value,
-            dtype: to,
-        }),
+        Some((index, value)) => Err(Error::Lost { part, index, value, dtype: to }),
     }
 }
 
 /// Elements in a piece of `bytes` bytes that hold `count` elements.
 fn piece_count(bytes: usize, count: usize) -> usize {
-    count
-        .div_ceil(threads::pieces(bytes))
-        .next_multiple_of(4096)
-        .max(4096)
+    count.div_ceil(threads::pieces(bytes)).next_multiple_of(4096).max(4096)
 }

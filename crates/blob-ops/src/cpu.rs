@@ -3,10 +3,7 @@
 //! The only place that detects instruction sets. Kernels are plain Rust in `cpu/`; `cpu/x86.rs` and `cpu/aarch64.rs`
 //! compile them again with their registers. Results are bitwise the same whichever is chosen.
 
-#[cfg_attr(
-    not(all(target_arch = "aarch64", target_endian = "little")),
-    path = "cpu/stub/aarch64.rs"
-)]
+#[cfg_attr(not(all(target_arch = "aarch64", target_endian = "little")), path = "cpu/stub/aarch64.rs")]
 mod aarch64;
 pub(crate) mod bins;
 pub(crate) mod convert;
@@ -21,10 +18,7 @@ pub(crate) mod permute;
 pub(crate) mod reduce;
 mod stores;
 pub(crate) mod sums;
-#[cfg(any(
-    target_arch = "x86_64",
-    all(target_arch = "aarch64", target_endian = "little")
-))]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod tiles;
 pub(crate) mod transpose;
 mod weave;
@@ -93,11 +87,7 @@ pub(crate) struct Means {
 impl Means {
     /// What suits a move of so many bytes on this machine and the current pool.
     pub(crate) fn of(bytes: usize) -> Self {
-        Means {
-            isa: Isa::detect(),
-            store: Store::of(bytes),
-            pieces: threads::pieces(bytes),
-        }
+        Means { isa: Isa::detect(), store: Store::of(bytes), pieces: threads::pieces(bytes) }
     }
 }
 
@@ -225,30 +215,15 @@ impl Isa {
     }
 
     /// The statistics of a block of whole elements, at least one. `ahead` is what will be read next.
-    pub(crate) fn block(
-        self,
-        dtype: DType,
-        bytes: &[u8],
-        ahead: &[u8],
-        scratch: &mut Scratch,
-    ) -> Partial {
+    pub(crate) fn block(self, dtype: DType, bytes: &[u8], ahead: &[u8], scratch: &mut Scratch) -> Partial {
         macro_rules! wide {
             ($element:ty) => {
-                self.run(Wide::<$element> {
-                    bytes,
-                    ahead,
-                    scratch,
-                    element: PhantomData,
-                })
+                self.run(Wide::<$element> { bytes, ahead, scratch, element: PhantomData })
             };
         }
         macro_rules! exact {
             ($element:ty) => {
-                self.run(Exact::<$element> {
-                    bytes,
-                    scratch,
-                    element: PhantomData,
-                })
+                self.run(Exact::<$element> { bytes, scratch, element: PhantomData })
             };
         }
         match dtype {
@@ -270,21 +245,10 @@ impl Isa {
     }
 
     /// Counts whole elements into a histogram's tables.
-    pub(crate) fn count(
-        self,
-        dtype: DType,
-        bytes: &[u8],
-        scratch: &mut Scratch,
-        tables: &mut Tables,
-    ) {
+    pub(crate) fn count(self, dtype: DType, bytes: &[u8], scratch: &mut Scratch, tables: &mut Tables) {
         macro_rules! run {
             ($element:ty) => {
-                self.run(Count::<$element> {
-                    bytes,
-                    scratch,
-                    tables,
-                    element: PhantomData,
-                })
+                self.run(Count::<$element> { bytes, scratch, tables, element: PhantomData })
             };
         }
         match dtype {
@@ -309,11 +273,7 @@ impl Isa {
     pub(crate) fn find(self, dtype: DType, bytes: &[u8]) -> Found {
         macro_rules! run {
             ($word:ty, $exponent:expr, $fraction:expr) => {
-                self.run(Find::<$word> {
-                    bytes,
-                    exponent: $exponent,
-                    fraction: $fraction,
-                })
+                self.run(Find::<$word> { bytes, exponent: $exponent, fraction: $fraction })
             };
         }
         match dtype {

@@ -3,9 +3,7 @@
 //! A result depends on no other element, so neither the cut nor the instruction set changes a bit. The kernels are in
 //! `cpu/element.rs`. Nothing here fills: `fill.rs` does.
 
-use crate::cpu::element::{
-    Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip,
-};
+use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip};
 use crate::cpu::{Isa, convert};
 use crate::{Argument, Error, Part, Scalar, place, threads};
 use blob_core::{AnyBlob, DType};
@@ -65,12 +63,7 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
     add_flush_subnormals_on(Isa::detect(), y, x, part)
 }
 
-pub(crate) fn add_flush_subnormals_on(
-    isa: Isa,
-    y: &mut AnyBlob,
-    x: &AnyBlob,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn add_flush_subnormals_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike(y, x)?;
     with_number!(y.dtype(), N => zip::<N, _>(isa, "add flushing subnormals", y, x, part, FlushedAdd))
 }
@@ -81,22 +74,11 @@ pub(crate) fn add_flush_subnormals_on(
 ///
 /// # Errors
 /// As [`add`], and [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only as Inf.
-pub fn axpy(
-    y: &mut AnyBlob,
-    alpha: impl Into<Scalar>,
-    x: &AnyBlob,
-    part: Part,
-) -> Result<(), Error> {
+pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
     axpy_on(Isa::detect(), y, alpha.into(), x, part)
 }
 
-pub(crate) fn axpy_on(
-    isa: Isa,
-    y: &mut AnyBlob,
-    alpha: Scalar,
-    x: &AnyBlob,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike(y, x)?;
     with_number!(y.dtype(), N => {
         let op = Axpy(factor::<N>(alpha)?);
@@ -150,12 +132,7 @@ pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result
     scale_on(Isa::detect(), blob, alpha.into(), part)
 }
 
-pub(crate) fn scale_on(
-    isa: Isa,
-    blob: &mut AnyBlob,
-    alpha: Scalar,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn scale_on(isa: Isa, blob: &mut AnyBlob, alpha: Scalar, part: Part) -> Result<(), Error> {
     with_number!(blob.dtype(), N => {
         let op = Scale(factor::<N>(alpha)?);
         map::<N, _>(isa, &mut part.bytes_mut("scale", blob)?, op);
@@ -165,16 +142,10 @@ pub(crate) fn scale_on(
 
 fn check_alike(y: &AnyBlob, x: &AnyBlob) -> Result<(), Error> {
     if x.dtype() != y.dtype() {
-        return Err(Error::UnlikeDTypes {
-            wanted: y.dtype(),
-            got: x.dtype(),
-        });
+        return Err(Error::UnlikeDTypes { wanted: y.dtype(), got: x.dtype() });
     }
     if x.shape() != y.shape() {
-        return Err(Error::UnlikeShapes {
-            wanted: y.shape().clone(),
-            got: x.shape().clone(),
-        });
+        return Err(Error::UnlikeShapes { wanted: y.shape().clone(), got: x.shape().clone() });
     }
     Ok(())
 }
@@ -205,30 +176,18 @@ fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
     let piece = piece_len(y.len());
     threads::chunks(y, piece, |index, y| {
         let x = &x[index * piece..][..y.len()];
-        isa.run(Zip::<N, O> {
-            y,
-            x,
-            op,
-            number: PhantomData,
-        });
+        isa.run(Zip::<N, O> { y, x, op, number: PhantomData });
     });
 }
 
 fn map<N: Number, O: Unary<N>>(isa: Isa, y: &mut [u8], op: O) {
     let piece = piece_len(y.len());
     threads::chunks(y, piece, |_, y| {
-        isa.run(Map::<N, O> {
-            y,
-            op,
-            number: PhantomData,
-        });
+        isa.run(Map::<N, O> { y, op, number: PhantomData });
     });
 }
 
 /// The length of a piece of so many bytes: whole pages, and so whole elements.
 pub(crate) fn piece_len(bytes: usize) -> usize {
-    bytes
-        .div_ceil(threads::pieces(bytes))
-        .next_multiple_of(4096)
-        .max(4096)
+    bytes.div_ceil(threads::pieces(bytes)).next_multiple_of(4096).max(4096)
 }

@@ -138,15 +138,8 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Bins { bins } => write!(
-                f,
-                "histogram: bins = {bins} is not between 1 and {}",
-                Histogram::MAX_BINS
-            ),
-            Error::Range { min, max } => write!(
-                f,
-                "histogram: range {min} to {max} is not finite and rising"
-            ),
+            Error::Bins { bins } => write!(f, "histogram: bins = {bins} is not between 1 and {}", Histogram::MAX_BINS),
+            Error::Range { min, max } => write!(f, "histogram: range {min} to {max} is not finite and rising"),
             Error::UnlikeDTypes { wanted, got } => {
                 write!(f, "the blobs hold different elements: {wanted} and {got}")
             }
@@ -155,15 +148,9 @@ impl fmt::Display for Error {
             }
             Error::NoArithmetic { dtype } => write!(f, "there is no arithmetic on {dtype}"),
             Error::Value { dtype, value } => write!(f, "{dtype} does not hold {value}"),
-            Error::Lost {
-                part,
-                index,
-                value,
-                dtype,
-            } => write!(
-                f,
-                "element {index} of the {part} is {value}, which {dtype} does not hold"
-            ),
+            Error::Lost { part, index, value, dtype } => {
+                write!(f, "element {index} of the {part} is {value}, which {dtype} does not hold")
+            }
             Error::Overflow { dtype } => {
                 write!(f, "the sum of these elements of {dtype} is beyond 64 bits")
             }
@@ -171,30 +158,15 @@ impl fmt::Display for Error {
                 write!(f, "object {object} of a blob that has {objects}")
             }
             Error::NoParts { op } => write!(f, "{op}: there are no parts"),
-            Error::Unfit {
-                op,
-                argument,
-                unfit,
-            } => write!(f, "{op}: {argument} {unfit}"),
-            Error::PartsSum {
-                op,
-                axis,
-                wanted,
-                got,
-            } => parts_sum(f, op, *axis, *wanted, *got),
-            Error::Order { order, shape } => write!(
-                f,
-                "permute: the order {order:?} does not name each axis of {shape} once"
-            ),
-            Error::NotSquare { shape } => write!(
-                f,
-                "transpose in place: the last two axes of {shape} are no square matrix"
-            ),
-            Error::Memory {
-                op,
-                argument,
-                error,
-            } => write!(f, "{op}: {argument}: {error}"),
+            Error::Unfit { op, argument, unfit } => write!(f, "{op}: {argument} {unfit}"),
+            Error::PartsSum { op, axis, wanted, got } => parts_sum(f, op, *axis, *wanted, *got),
+            Error::Order { order, shape } => {
+                write!(f, "permute: the order {order:?} does not name each axis of {shape} once")
+            }
+            Error::NotSquare { shape } => {
+                write!(f, "transpose in place: the last two axes of {shape} are no square matrix")
+            }
+            Error::Memory { op, argument, error } => write!(f, "{op}: {argument}: {error}"),
             Error::Blob(error) => error.fmt(f),
         }
     }

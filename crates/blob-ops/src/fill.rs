@@ -20,22 +20,11 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
     fill_on(Isa::detect(), blob, value.into(), part)
 }
 
-pub(crate) fn fill_on(
-    isa: Isa,
-    blob: &mut AnyBlob,
-    value: Scalar,
-    part: Part,
-) -> Result<(), Error> {
+pub(crate) fn fill_on(isa: Isa, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
     set_on(isa, "fill", blob, value, part)
 }
 
-fn set_on(
-    isa: Isa,
-    op: &'static str,
-    blob: &mut AnyBlob,
-    value: Scalar,
-    part: Part,
-) -> Result<(), Error> {
+fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
     let element = element(blob, value)?;
     let size = blob.dtype().size();
     let mut bytes = part.bytes_overwrite(op, Argument::Out, blob)?;
@@ -50,12 +39,7 @@ fn set_on(
 ///
 /// # Errors
 /// As [`fill`]; [`Error::Unfit`] if there are not seven axes; [`Error::ObjectOutOfRange`].
-pub fn fill_object(
-    blob: &mut AnyBlob,
-    object: usize,
-    value: impl Into<Scalar>,
-    part: Part,
-) -> Result<(), Error> {
+pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     fill_object_on(Isa::detect(), blob, object, value.into(), part)
 }
 

@@ -32,7 +32,5 @@ impl NonFinite {
 /// `bytes` hold whole elements at any alignment; a cut last element is not looked at. Integers and bools are always
 /// finite, and then no byte is read.
 pub fn count_nonfinite(dtype: DType, bytes: &[u8]) -> NonFinite {
-    NonFinite {
-        found: Isa::detect().find(dtype, bytes),
-    }
+    NonFinite { found: Isa::detect().find(dtype, bytes) }
 }

@@ -40,13 +40,7 @@ impl Histogram {
         Self::on(Isa::detect(), dtype, min, max, bins)
     }
 
-    pub(crate) fn on(
-        isa: Isa,
-        dtype: DType,
-        min: f64,
-        max: f64,
-        bins: usize,
-    ) -> Result<Self, Error> {
+    pub(crate) fn on(isa: Isa, dtype: DType, min: f64, max: f64, bins: usize) -> Result<Self, Error> {
         if bins == 0 || bins > Self::MAX_BINS {
             return Err(Error::Bins { bins });
         }
@@ -73,17 +67,11 @@ impl Histogram {
             if self.pending.len() < size {
                 return;
             }
-            self.isa.count(
-                self.dtype,
-                &self.pending,
-                &mut self.scratch,
-                &mut self.tables,
-            );
+            self.isa.count(self.dtype, &self.pending, &mut self.scratch, &mut self.tables);
             self.pending.clear();
         }
         let (whole, tail) = rest.split_at(rest.len() - rest.len() % size);
-        self.isa
-            .count(self.dtype, whole, &mut self.scratch, &mut self.tables);
+        self.isa.count(self.dtype, whole, &mut self.scratch, &mut self.tables);
         self.pending.extend_from_slice(tail);
     }
 
@@ -115,11 +103,7 @@ fn grid(min: f64, max: f64, bins: usize) -> Grid {
         max,
         factor,
         start: min * factor,
-        scale: if width > 0.0 {
-            bins as f64 / width
-        } else {
-            0.0
-        },
+        scale: if width > 0.0 { bins as f64 / width } else { 0.0 },
         bins: bins as u32,
     }
 }

@@ -80,8 +80,7 @@ pub use fill::{clear, clear_object, fill, fill_object};
 pub use finite::{NonFinite, count_nonfinite};
 pub use histogram::Histogram;
 pub use merge::{
-    merge, merge_into, merge_objects, merge_objects_into, split, split_into, split_objects,
-    split_objects_into,
+    merge, merge_into, merge_objects, merge_objects_into, split, split_into, split_objects, split_objects_into,
 };
 pub use part::Part;
 pub use scalar::Scalar;

@@ -67,11 +67,7 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
 /// Also a part of another dtype than `blob`'s, or of another shape outside `axis`, or one that shares memory with
 /// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or there
 /// is no memory for it on the host: then what only a device had of the parts before it is lost.
-pub fn split_into(
-    blob: &AnyBlob,
-    axis: impl Axis,
-    parts: &mut [&mut AnyBlob],
-) -> Result<(), Error> {
+pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let axis = blob.shape().axis(axis)?;
     let split = Split::new(blob.shape().dims(), axis);
     for (index, part) in parts.iter().enumerate() {
@@ -115,10 +111,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
         return Err(Error::Unfit {
             op: MERGE_OBJECTS,
             argument,
-            unfit: Unfit::ObjectSize {
-                wanted: sum,
-                got: got.object_size(),
-            },
+            unfit: Unfit::ObjectSize { wanted: sum, got: got.object_size() },
         });
     }
     join(MERGE_OBJECTS, parts, objects.object_count(), out)
@@ -132,12 +125,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
 /// up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
-    check_sum(
-        SPLIT_OBJECTS,
-        None,
-        objects.object_size(),
-        sizes.iter().copied(),
-    )?;
+    check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;
     let part = |&size: &usize| AnyBlob::new(of_objects(&objects, size)?, blob.dtype());
     let mut parts = sizes.iter().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = parts.iter_mut().collect();
@@ -160,9 +148,7 @@ pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<
         check_objects(SPLIT_OBJECTS, argument, &objects, &got)?;
     }
     // Each has seven axes.
-    let sizes = parts
-        .iter()
-        .map(|part| part.shape().dims()[3..].iter().product());
+    let sizes = parts.iter().map(|part| part.shape().dims()[3..].iter().product());
     check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes)?;
     cut(SPLIT_OBJECTS, blob, objects.object_count(), parts)
 }
@@ -225,20 +211,11 @@ fn of_objects(objects: &Dims7, size: usize) -> Result<Shape, blob_core::Error> {
     Shape::new([length, width, list, 1, 1, 1, size])
 }
 
-fn check_objects(
-    op: &'static str,
-    argument: Argument,
-    wanted: &Dims7,
-    got: &Dims7,
-) -> Result<(), Error> {
+fn check_objects(op: &'static str, argument: Argument, wanted: &Dims7, got: &Dims7) -> Result<(), Error> {
     let (wanted, got) = (wanted.object_count(), got.object_count());
     match got == wanted {
         true => Ok(()),
-        false => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Objects { wanted, got },
-        }),
+        false => Err(Error::Unfit { op, argument, unfit: Unfit::Objects { wanted, got } }),
     }
 }
 
@@ -254,12 +231,7 @@ fn check_sum(
     let got = parts.try_fold(0usize, usize::checked_add);
     match got == Some(wanted) {
         true => Ok(()),
-        false => Err(Error::PartsSum {
-            op,
-            axis,
-            wanted,
-            got,
-        }),
+        false => Err(Error::PartsSum { op, axis, wanted, got }),
     }
 }
 
@@ -277,12 +249,7 @@ fn join(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) ->
 }
 
 /// As [`join`].
-fn cut(
-    op: &'static str,
-    blob: &AnyBlob,
-    rows: usize,
-    parts: &mut [&mut AnyBlob],
-) -> Result<(), Error> {
+fn cut(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let src = DATA.bytes(op, Argument::In, blob)?;
     let mut guards = DATA.all_overwrite(op, parts)?;
     if src.is_empty() {

@@ -41,11 +41,7 @@ impl Part {
 
     /// To read and write: from here on the host's copy is the only one.
     #[inline(always)]
-    pub(crate) fn bytes_mut<'a>(
-        self,
-        op: &'static str,
-        blob: &'a mut AnyBlob,
-    ) -> Result<RefMut<'a, [u8]>, Error> {
+    pub(crate) fn bytes_mut<'a>(self, op: &'static str, blob: &'a mut AnyBlob) -> Result<RefMut<'a, [u8]>, Error> {
         let guard = match self {
             Part::Data => blob.data_bytes_mut(),
             Part::Diff => blob.diff_bytes_mut(),
@@ -155,9 +151,7 @@ impl Part {
             Some((with, index)) => Err(Error::Unfit {
                 op,
                 argument: Argument::Part(index),
-                unfit: Unfit::Shared {
-                    with: Argument::Part(with),
-                },
+                unfit: Unfit::Shared { with: Argument::Part(with) },
             }),
         }
     }
@@ -170,10 +164,7 @@ impl Part {
 
 /// The first place whose value stands at an earlier one too, after the earliest of these. The places are given in
 /// order, each with its value; time as for sorting them, and no memory.
-fn first_twice<T>(
-    places: &mut [(usize, T)],
-    mut order: impl FnMut(&T, &T) -> Ordering,
-) -> Option<(usize, usize)> {
+fn first_twice<T>(places: &mut [(usize, T)], mut order: impl FnMut(&T, &T) -> Ordering) -> Option<(usize, usize)> {
     places.sort_unstable_by(|(at, one), (behind, other)| order(one, other).then(at.cmp(behind)));
     let neighbours = places.windows(2).filter_map(|pair| match pair {
         [(with, one), (at, other)] if order(one, other).is_eq() => Some((*with, *at)),
@@ -197,11 +188,7 @@ pub(crate) fn data_mut_and_diff<'a>(
 /// Apart from the way of those that succeed.
 #[cold]
 fn memory_error(op: &'static str, argument: Argument, error: impl Into<blob_core::Error>) -> Error {
-    Error::Memory {
-        op,
-        argument,
-        error: error.into(),
-    }
+    Error::Memory { op, argument, error: error.into() }
 }
 
 #[cfg(test)]
@@ -239,12 +226,8 @@ mod tests {
     #[test]
     fn many_places_are_compared_as_often_as_a_sort_does() {
         let count = 1 << 14;
-        let values: [fn(usize) -> u32; 4] = [
-            |at| (at as u32).wrapping_mul(0x9E37_79B9),
-            |at| at as u32,
-            |at| at as u32 / 2,
-            |_| 1,
-        ];
+        let values: [fn(usize) -> u32; 4] =
+            [|at| (at as u32).wrapping_mul(0x9E37_79B9), |at| at as u32, |at| at as u32 / 2, |_| 1];
         for value in values {
             let mut places: Vec<_> = (0..count).map(|at| (at, value(at))).collect();
             let mut compared = 0;

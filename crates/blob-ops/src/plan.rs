@@ -20,11 +20,7 @@ pub(crate) struct Split {
 impl Split {
     /// These extents around `axis`, which is one of them.
     pub(crate) fn new(dims: &[usize], axis: usize) -> Self {
-        Split {
-            outer: dims[..axis].iter().product(),
-            len: dims[axis],
-            inner: dims[axis + 1..].iter().product(),
-        }
+        Split { outer: dims[..axis].iter().product(), len: dims[axis], inner: dims[axis + 1..].iter().product() }
     }
 }
 
@@ -67,11 +63,7 @@ pub(crate) struct Stride {
 }
 
 /// The axis that every tensor has.
-pub(crate) const ONE: Stride = Stride {
-    len: 1,
-    from: 0,
-    to: 0,
-};
+pub(crate) const ONE: Stride = Stride { len: 1, from: 0, to: 0 };
 
 /// At most [`MAX_AXES`] axes, without an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -123,9 +115,7 @@ impl Permutation {
         for &axis in order.iter().filter(|&&axis| dims[axis] != 1) {
             let (len, from) = (dims[axis], from[axis]);
             match axes.len.checked_sub(1).map(|last| &mut axes.all[last]) {
-                Some(last) if last.from == from * len => {
-                    (last.len, last.from) = (last.len * len, from)
-                }
+                Some(last) if last.from == from * len => (last.len, last.from) = (last.len * len, from),
                 _ => axes.push(Stride { len, from, to: 0 }),
             }
         }
@@ -159,20 +149,12 @@ impl Permutation {
             };
             if parts <= axis.len || least > 1 {
                 let step = step(axis.len, parts).max(least);
-                return Cut {
-                    axis: at,
-                    outer,
-                    step,
-                };
+                return Cut { axis: at, outer, step };
             }
             outer *= axis.len;
         }
         let axis = self.axes.as_slice().len();
-        Cut {
-            axis,
-            outer,
-            step: 1,
-        }
+        Cut { axis, outer, step: 1 }
     }
 }
 
@@ -187,11 +169,7 @@ struct Cut {
 /// Long axes are cut at whole tiles, so that no piece ends within a cache line of the next.
 fn step(len: usize, parts: usize) -> usize {
     let step = len.div_ceil(parts);
-    if step >= LINE {
-        step.next_multiple_of(LINE)
-    } else {
-        step
-    }
+    if step >= LINE { step.next_multiple_of(LINE) } else { step }
 }
 
 /// A permutation as blocks: `x` runs along the source, `y` along the destination, and `outer` is the rest.
@@ -221,10 +199,7 @@ impl Blocks {
     pub(crate) fn new(plan: &Permutation) -> Self {
         let axes = plan.axes.as_slice();
         let mut taken = [false; MAX_AXES];
-        let mut sides = [
-            Side::new(plan.run, |s| s.from),
-            Side::new(plan.run, |s| s.to),
-        ];
+        let mut sides = [Side::new(plan.run, |s| s.from), Side::new(plan.run, |s| s.to)];
         while let Some((side, at)) = Side::grow(&sides, axes, &taken) {
             taken[at] = true;
             sides[side].take(axes[at]);
@@ -234,12 +209,7 @@ impl Blocks {
             outer.push(axes[at]);
         }
         let [x, y] = sides.map(|side| side.axes);
-        Blocks {
-            run: plan.run,
-            outer,
-            x,
-            y,
-        }
+        Blocks { run: plan.run, outer, x, y }
     }
 }
 
@@ -253,11 +223,7 @@ struct Side {
 impl Side {
     fn new(run: usize, stride: fn(&Stride) -> usize) -> Self {
         let axes = Strides::default();
-        Side {
-            bytes: run,
-            axes,
-            stride,
-        }
+        Side { bytes: run, axes, stride }
     }
 
     /// The side that is to take an axis next, and which.

@@ -32,13 +32,7 @@ impl StatsAccumulator {
     }
 
     pub(crate) fn on(isa: Isa, dtype: DType) -> Self {
-        StatsAccumulator {
-            dtype,
-            isa,
-            pending: Vec::new(),
-            scratch: Box::default(),
-            tree: Tree::default(),
-        }
+        StatsAccumulator { dtype, isa, pending: Vec::new(), scratch: Box::default(), tree: Tree::default() }
     }
 
     /// Takes the next bytes of the tensor. A piece may end anywhere, even inside an element.
@@ -70,10 +64,7 @@ impl StatsAccumulator {
         if whole > 0 {
             self.push_pending(whole);
         }
-        Stats {
-            trailing,
-            total: self.tree.total(),
-        }
+        Stats { trailing, total: self.tree.total() }
     }
 
     fn push_pending(&mut self, len: usize) {

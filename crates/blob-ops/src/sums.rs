@@ -74,9 +74,7 @@ pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
 pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     let dtype = blob.dtype();
     let bytes = part.bytes("stats", Argument::In, blob)?;
-    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| {
-        isa.block(dtype, block, ahead, scratch)
-    });
+    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| isa.block(dtype, block, ahead, scratch));
     Ok(Stats::of_whole(total))
 }
 
@@ -89,9 +87,7 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
         None
     } else {
         let bytes = part.bytes(term.op(), Argument::In, blob)?;
-        in_pieces(&bytes, dtype, |block, _, scratch| {
-            sums::block(isa, term, dtype, block, scratch)
-        })
+        in_pieces(&bytes, dtype, |block, _, scratch| sums::block(isa, term, dtype, block, scratch))
     };
     match total {
         None if dtype.is_float() => Ok(Scalar::F(0.0)),
@@ -131,11 +127,7 @@ fn in_pieces<P: Join + Send>(
 /// Pieces whose tree needs no list on the heap.
 const FEW: usize = 64;
 
-fn of_piece<P: Join>(
-    bytes: &[u8],
-    dtype: DType,
-    block: &impl Fn(&[u8], &[u8], &mut Scratch) -> P,
-) -> Option<P> {
+fn of_piece<P: Join>(bytes: &[u8], dtype: DType, block: &impl Fn(&[u8], &[u8], &mut Scratch) -> P) -> Option<P> {
     let mut scratch = Scratch::default();
     let mut tree = Tree::default();
     let mut blocks = bytes.chunks(BLOCK * dtype.size()).peekable();

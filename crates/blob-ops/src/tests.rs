@@ -24,8 +24,8 @@ use std::sync::Once;
 
 /// Around rows, groups, blocks, and primes.
 const SIZES: [usize; 22] = [
-    0, 1, 2, 15, 16, 17, 31, 97, 255, 256, 257, 1009, 4095, 4096, 4097, 4099, 8191, 8192, 12_288,
-    12_295, 20_011, 32_769,
+    0, 1, 2, 15, 16, 17, 31, 97, 255, 256, 257, 1009, 4095, 4096, 4097, 4099, 8191, 8192, 12_288, 12_295, 20_011,
+    32_769,
 ];
 
 /// A small generator, so that a failure repeats (Vigna's xorshift64*).
@@ -76,9 +76,7 @@ fn isas() -> Vec<Isa> {
         for name in NAMES.concat() {
             if all.iter().all(|isa| isa.name() != name) {
                 let line = format!("blob-ops: {name} skipped, this machine lacks it\n");
-                std::io::stderr()
-                    .write_all(line.as_bytes())
-                    .expect("stderr");
+                std::io::stderr().write_all(line.as_bytes()).expect("stderr");
             }
         }
     });

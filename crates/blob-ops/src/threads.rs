@@ -55,10 +55,7 @@ fn global_pool_runs() -> bool {
 }
 
 /// Runs both: on two threads of the current pool where it has them, else here and in order.
-pub(crate) fn both<L: Send, R: Send>(
-    left: impl FnOnce() -> L + Send,
-    right: impl FnOnce() -> R + Send,
-) -> (L, R) {
+pub(crate) fn both<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: impl FnOnce() -> R + Send) -> (L, R) {
     match threads() {
         1 => (left(), right()),
         _ => rayon::join(left, right),
@@ -170,17 +167,9 @@ mod tests {
         let starts = [0, 3, 3, 10, 11];
         let mut bytes = [0; 20];
         pool(2).install(|| {
-            slices(
-                &mut bytes,
-                5,
-                |at| starts[at],
-                |index, slice| slice.fill(1 + index as u8),
-            );
+            slices(&mut bytes, 5, |at| starts[at], |index, slice| slice.fill(1 + index as u8));
         });
-        assert_eq!(
-            bytes,
-            [1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5]
-        );
+        assert_eq!(bytes, [1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 5, 5, 5, 5]);
     }
 
     /// A number that knows where it was joined.

@@ -31,12 +31,7 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
 /// # Errors
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
-pub fn transpose_into(
-    blob: &AnyBlob,
-    one: impl Axis,
-    other: impl Axis,
-    out: &mut AnyBlob,
-) -> Result<(), Error> {
+pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
     let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
     let wanted = swapped(blob.shape().dims(), one, other);
     check_out(TRANSPOSE, blob, &wanted, out)?;
@@ -112,20 +107,12 @@ fn permuted(shape: &Shape, order: &[usize]) -> Result<SmallVec<[usize; MAX_AXES]
     let axes = shape.num_axes();
     let each_once = order.len() == axes && (0..axes).all(|axis| order.contains(&axis));
     if !each_once {
-        return Err(Error::Order {
-            order: order.to_vec(),
-            shape: shape.clone(),
-        });
+        return Err(Error::Order { order: order.to_vec(), shape: shape.clone() });
     }
     Ok(order.iter().map(|&axis| shape.dims()[axis]).collect())
 }
 
-fn check_out(
-    op: &'static str,
-    blob: &AnyBlob,
-    wanted: &[usize],
-    out: &AnyBlob,
-) -> Result<(), Error> {
+fn check_out(op: &'static str, blob: &AnyBlob, wanted: &[usize], out: &AnyBlob) -> Result<(), Error> {
     check_dtype(op, Argument::Out, blob.dtype(), out)?;
     check_dims(op, Argument::Out, wanted, None, out)
 }
@@ -146,12 +133,7 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 }
 
 /// Takes both guards before the first byte moves.
-fn move_into(
-    op: &'static str,
-    plan: Option<Permutation>,
-    blob: &AnyBlob,
-    out: &mut AnyBlob,
-) -> Result<(), Error> {
+fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
     let src = Part::Data.bytes(op, Argument::In, blob)?;
     let mut dst = Part::Data.bytes_overwrite(op, Argument::Out, out)?;
     if let Some(plan) = plan {
@@ -168,13 +150,7 @@ pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
     let start = |piece| pieces.start(piece);
     threads::slices(dst, pieces.len(), start, |piece, dst| {
         let Piece { from, plan } = pieces.get(piece);
-        Permute {
-            plan,
-            src: &src[from..],
-            dst,
-            store,
-        }
-        .run(isa);
+        Permute { plan, src: &src[from..], dst, store }.run(isa);
     });
 }
 

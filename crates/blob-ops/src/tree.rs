@@ -70,16 +70,8 @@ impl Join for Partial {
             abs: self.abs + right.abs,
             squares: self.squares + right.squares,
             m2: self.m2 + right.m2 + self.m2_between(&right),
-            min: if right.min.below(self.min) {
-                right.min
-            } else {
-                self.min
-            },
-            max: if self.max.below(right.max) {
-                right.max
-            } else {
-                self.max
-            },
+            min: if right.min.below(self.min) { right.min } else { self.min },
+            max: if self.max.below(right.max) { right.max } else { self.max },
         }
     }
 }
@@ -94,10 +86,7 @@ pub(crate) struct Tree<P = Partial> {
 
 impl<P> Default for Tree<P> {
     fn default() -> Self {
-        Tree {
-            blocks: 0,
-            runs: SmallVec::new(),
-        }
+        Tree { blocks: 0, runs: SmallVec::new() }
     }
 }
 
@@ -115,10 +104,7 @@ impl<P: Join> Tree<P> {
 
     /// Everything pushed, or `None` if that was nothing.
     pub(crate) fn total(self) -> Option<P> {
-        self.runs
-            .into_iter()
-            .rev()
-            .reduce(|right, left| left.join(right))
+        self.runs.into_iter().rev().reduce(|right, left| left.join(right))
     }
 }
 

@@ -24,10 +24,7 @@ impl Argument {
         Dims7::try_from(blob.shape()).map_err(|_| Error::Unfit {
             op,
             argument: self,
-            unfit: Unfit::Rank {
-                wanted: 7,
-                got: blob.shape().clone(),
-            },
+            unfit: Unfit::Rank { wanted: 7, got: blob.shape().clone() },
         })
     }
 }
@@ -117,20 +114,11 @@ impl fmt::Display for Unfit {
 }
 
 /// Whether the blob holds elements of this dtype.
-pub(crate) fn check_dtype(
-    op: &'static str,
-    argument: Argument,
-    wanted: DType,
-    blob: &AnyBlob,
-) -> Result<(), Error> {
+pub(crate) fn check_dtype(op: &'static str, argument: Argument, wanted: DType, blob: &AnyBlob) -> Result<(), Error> {
     let got = blob.dtype();
     match got == wanted {
         true => Ok(()),
-        false => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::DType { wanted, got },
-        }),
+        false => Err(Error::Unfit { op, argument, unfit: Unfit::DType { wanted, got } }),
     }
 }
 
@@ -147,23 +135,14 @@ pub(crate) fn check_dims(
         return Err(Error::Unfit {
             op,
             argument,
-            unfit: Unfit::Rank {
-                wanted: wanted.len(),
-                got: blob.shape().clone(),
-            },
+            unfit: Unfit::Rank { wanted: wanted.len(), got: blob.shape().clone() },
         });
     }
     let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
     match (0..got.len()).find(unlike) {
         None => Ok(()),
-        Some(axis) => Err(Error::Unfit {
-            op,
-            argument,
-            unfit: Unfit::Extent {
-                axis,
-                wanted: wanted[axis],
-                got: got[axis],
-            },
-        }),
+        Some(axis) => {
+            Err(Error::Unfit { op, argument, unfit: Unfit::Extent { axis, wanted: wanted[axis], got: got[axis] } })
+        }
     }
 }

@@ -59,23 +59,14 @@ unsafe impl GlobalAlloc for Counting {
 fn counted(run: impl FnOnce()) -> (usize, usize) {
     let before = (CALLS.load(Ordering::SeqCst), BYTES.load(Ordering::SeqCst));
     run();
-    (
-        CALLS.load(Ordering::SeqCst) - before.0,
-        BYTES.load(Ordering::SeqCst) - before.1,
-    )
+    (CALLS.load(Ordering::SeqCst) - before.0, BYTES.load(Ordering::SeqCst) - before.1)
 }
 
 /// Runs on a thread of a pool, all threads of which are marked.
 fn on_pool(threads: usize, work: impl FnOnce() + Send) {
-    let _alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let builder = rayon::ThreadPoolBuilder::new().num_threads(threads);
-    let pool = builder
-        .stack_size(192 << 10)
-        .start_handler(|_| MARKED.set(true))
-        .build()
-        .unwrap();
+    let pool = builder.stack_size(192 << 10).start_handler(|_| MARKED.set(true)).build().unwrap();
     // Every thread has had work, and looked for more.
     pool.broadcast(|_| ());
     pool.install(work);
@@ -102,24 +93,16 @@ fn merges_and_splits(rows: usize, dtype: DType, check: Check<'_>) {
         part[axis] /= count;
         let mut parts: Vec<_> = (0..count).map(|_| blob(&part, dtype)).collect();
         let inputs: Vec<_> = parts.iter().collect();
-        check(&format!("merge of {count} along {axis}"), &mut || {
-            blob_ops::merge_into(&inputs, axis, &mut whole)
-        });
+        check(&format!("merge of {count} along {axis}"), &mut || blob_ops::merge_into(&inputs, axis, &mut whole));
         let mut outputs: Vec<_> = parts.iter_mut().collect();
-        check(&format!("split into {count} along {axis}"), &mut || {
-            blob_ops::split_into(&whole, axis, &mut outputs)
-        });
+        check(&format!("split into {count} along {axis}"), &mut || blob_ops::split_into(&whole, axis, &mut outputs));
         if axis == 0 {
             continue;
         }
         let inputs: Vec<_> = parts.iter().collect();
-        check(&format!("merge of {count} by objects"), &mut || {
-            blob_ops::merge_objects_into(&inputs, &mut whole)
-        });
+        check(&format!("merge of {count} by objects"), &mut || blob_ops::merge_objects_into(&inputs, &mut whole));
         let mut outputs: Vec<_> = parts.iter_mut().collect();
-        check(&format!("split into {count} by objects"), &mut || {
-            blob_ops::split_objects_into(&whole, &mut outputs)
-        });
+        check(&format!("split into {count} by objects"), &mut || blob_ops::split_objects_into(&whole, &mut outputs));
     }
 }
 
@@ -129,28 +112,18 @@ fn reorders_and_converts(rows: usize, dtype: DType, check: Check<'_>) {
         let mut turned = dims(rows);
         turned.swap(one, other);
         let mut out = blob(&turned, dtype);
-        check(&format!("transpose {one} and {other}"), &mut || {
-            blob_ops::transpose_into(&whole, one, other, &mut out)
-        });
+        check(&format!("transpose {one} and {other}"), &mut || blob_ops::transpose_into(&whole, one, other, &mut out));
         let mut order = [0, 1, 2, 3, 4, 5, 6];
         order.swap(one, other);
-        check(&format!("permute {one} and {other}"), &mut || {
-            blob_ops::permute_into(&whole, &order, &mut out)
-        });
+        check(&format!("permute {one} and {other}"), &mut || blob_ops::permute_into(&whole, &order, &mut out));
     }
-    check("transpose in place", &mut || {
-        blob_ops::transpose_in_place(&mut whole)
-    });
+    check("transpose in place", &mut || blob_ops::transpose_in_place(&mut whole));
     for to in [dtype, DType::F16, DType::U8, DType::F64, DType::Bool] {
         let mut out = blob(&dims(rows), to);
-        check(&format!("convert to {to}"), &mut || {
-            blob_ops::convert_into(&whole, &mut out, Part::Data)
-        });
+        check(&format!("convert to {to}"), &mut || blob_ops::convert_into(&whole, &mut out, Part::Data));
     }
     let mut out = blob(&dims(rows), DType::F64);
-    check("convert checked", &mut || {
-        blob_ops::convert_checked_into(&whole, &mut out, Part::Data)
-    });
+    check("convert checked", &mut || blob_ops::convert_checked_into(&whole, &mut out, Part::Data));
 }
 
 fn computes(rows: usize, dtype: DType, check: Check<'_>) {
@@ -160,21 +133,15 @@ fn computes(rows: usize, dtype: DType, check: Check<'_>) {
         check("fill", &mut || blob_ops::fill(&mut y, 1, part));
         check("clear", &mut || blob_ops::clear(&mut y, part));
         let last = rows - 1;
-        check("fill object", &mut || {
-            blob_ops::fill_object(&mut y, last, 1, part)
-        });
-        check("clear object", &mut || {
-            blob_ops::clear_object(&mut y, last, part)
-        });
+        check("fill object", &mut || blob_ops::fill_object(&mut y, last, 1, part));
+        check("clear object", &mut || blob_ops::clear_object(&mut y, last, part));
     }
     if dtype == DType::Bool {
         return;
     }
     let part = Part::Data;
     check("add", &mut || blob_ops::add(&mut y, &x, part));
-    check("add, flushed", &mut || {
-        blob_ops::add_flush_subnormals(&mut y, &x, part)
-    });
+    check("add, flushed", &mut || blob_ops::add_flush_subnormals(&mut y, &x, part));
     check("axpy", &mut || blob_ops::axpy(&mut y, 1, &x, part));
     check("update", &mut || blob_ops::update(&mut y));
     check("scale", &mut || blob_ops::scale(&mut y, 1, part));
@@ -205,11 +172,7 @@ fn nothing_on(threads: usize, sizes: &[(usize, DType)]) {
                 // A run in which rayon sets up a thread or a queue for the first time says nothing about us.
                 let runs = std::iter::repeat_with(|| counted(|| op().unwrap()));
                 let least = runs.take(RUNS).find(|&seen| seen == (0, 0));
-                assert_eq!(
-                    least,
-                    Some((0, 0)),
-                    "{name}, {rows} × 64 of {dtype}, {threads} threads"
-                );
+                assert_eq!(least, Some((0, 0)), "{name}, {rows} × 64 of {dtype}, {threads} threads");
             });
         }
     });
@@ -225,15 +188,7 @@ fn nothing_is_allocated_on_one_thread() {
 #[test]
 fn nothing_is_allocated_on_several_threads() {
     for threads in [2, 7] {
-        nothing_on(
-            threads,
-            &[
-                (SMALL, DType::F32),
-                (LARGE, DType::F32),
-                (LARGE, DType::F16),
-                (HUGE, DType::F32),
-            ],
-        );
+        nothing_on(threads, &[(SMALL, DType::F32), (LARGE, DType::F32), (LARGE, DType::F16), (HUGE, DType::F32)]);
     }
 }
 
@@ -254,25 +209,18 @@ fn what_is_allocated_is_counted() {
 fn many_parts_take_a_list() {
     for threads in [1, 2, 7] {
         on_pool(threads, || {
-            for (count, rows, run) in [(17, 3, 1), (40, 5000, 7), (1000, 1, 2000), (20_000, 3, 30)]
-            {
+            for (count, rows, run) in [(17, 3, 1), (40, 5000, 7), (1000, 1, 2000), (20_000, 3, 30)] {
                 let mut parts: Vec<_> = (0..count).map(|_| blob(&[rows, run], DType::U8)).collect();
                 let mut whole = blob(&[rows, run * count], DType::U8);
                 let check = |name: &str, op: &mut dyn FnMut()| {
-                    let runs: Vec<_> = std::iter::repeat_with(|| counted(&mut *op))
-                        .take(RUNS)
-                        .collect();
+                    let runs: Vec<_> = std::iter::repeat_with(|| counted(&mut *op)).take(RUNS).collect();
                     let ours = |&(calls, bytes): &(usize, usize)| calls == 2 && bytes <= 64 * count;
                     assert!(runs.iter().any(ours), "{name} {count}, {threads}: {runs:?}");
                 };
                 let inputs: Vec<_> = parts.iter().collect();
-                check("merge", &mut || {
-                    blob_ops::merge_into(&inputs, 1, &mut whole).unwrap()
-                });
+                check("merge", &mut || blob_ops::merge_into(&inputs, 1, &mut whole).unwrap());
                 let mut outputs: Vec<_> = parts.iter_mut().collect();
-                check("split", &mut || {
-                    blob_ops::split_into(&whole, 1, &mut outputs).unwrap()
-                });
+                check("split", &mut || blob_ops::split_into(&whole, 1, &mut outputs).unwrap());
             }
         });
     }

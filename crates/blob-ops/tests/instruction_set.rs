@@ -67,7 +67,6 @@ fn a_name_that_is_none_is_portable_and_said_once() {
         return;
     };
     assert_eq!(name, "portable");
-    let line =
-        "blob-ops: BLOB_OPS_ISA=mmx is none of portable, avx2, avx512, neon; running portable\n";
+    let line = "blob-ops: BLOB_OPS_ISA=mmx is none of portable, avx2, avx512, neon; running portable\n";
     assert_eq!(said, line);
 }

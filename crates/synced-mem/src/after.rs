@@ -18,12 +18,7 @@ pub(crate) enum Afterwards {
 }
 
 impl State {
-    pub(crate) fn count(
-        &mut self,
-        kind: EventKind,
-        range: &Range<usize>,
-        device: Option<DeviceId>,
-    ) {
+    pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, device: Option<DeviceId>) {
         let bytes = self.real(range);
         self.count_bytes(kind, range, bytes, device);
     }
@@ -45,8 +40,7 @@ impl State {
         }
         if self.observer.is_some() {
             let range = range.start..range.start + self.real(range);
-            self.after
-                .push(Afterwards::Tell(Event::new(kind, range, device)));
+            self.after.push(Afterwards::Tell(Event::new(kind, range, device)));
         }
     }
 
@@ -65,10 +59,7 @@ impl State {
         if self.after.is_empty() {
             return None;
         }
-        Some(Aftermath {
-            work: std::mem::take(&mut self.after),
-            observer: self.observer.clone(),
-        })
+        Some(Aftermath { work: std::mem::take(&mut self.after), observer: self.observer.clone() })
     }
 }
 

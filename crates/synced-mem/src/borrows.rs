@@ -67,31 +67,21 @@ impl Borrows {
     }
 
     /// One of those that overlap `range`, among the writers or all, on one copy or on any.
-    fn find(
-        &self,
-        range: &Range<usize>,
-        writers_only: bool,
-        slot: Option<Slot>,
-    ) -> Option<&Borrow> {
+    fn find(&self, range: &Range<usize>, writers_only: bool, slot: Option<Slot>) -> Option<&Borrow> {
         let asked = |held: &&Borrow| {
             held.overlaps(range)
                 && !(writers_only && held.access == Access::Read)
                 && slot.is_none_or(|slot| slot == held.slot)
         };
         let mut few = self.few.iter().map(|(_, held)| held);
-        few.find(asked)
-            .or_else(|| self.many.find(range, writers_only, slot))
+        few.find(asked).or_else(|| self.many.find(range, writers_only, slot))
     }
 
     /// Enters a borrow that has been checked.
     pub(crate) fn insert(&mut self, range: Range<usize>, access: Access, slot: Slot) -> u64 {
         let id = self.next;
         self.next += 1;
-        let borrow = Borrow {
-            range,
-            access,
-            slot,
-        };
+        let borrow = Borrow { range, access, slot };
         match self.few.len() < FEW {
             true => self.few.push((id, borrow)),
             false => self.many.insert(id, borrow),
@@ -120,12 +110,7 @@ impl Borrow {
 }
 
 impl Many {
-    fn find(
-        &self,
-        range: &Range<usize>,
-        writers_only: bool,
-        slot: Option<Slot>,
-    ) -> Option<&Borrow> {
+    fn find(&self, range: &Range<usize>, writers_only: bool, slot: Option<Slot>) -> Option<&Borrow> {
         if self.held.is_empty() {
             return None;
         }

@@ -56,10 +56,7 @@ impl State {
     /// Closes the smallest gaps of a copy that has too many ranges, but for those that are being written.
     fn close_gaps(&mut self, slot: Slot) -> Result<(), Stop> {
         let free = |borrows: &Borrows, gap: &Range<usize>| !borrows.writes(gap);
-        while let Some(gap) = self
-            .replicas
-            .gap_to_close(slot, |gap| free(&self.borrows, gap))
-        {
+        while let Some(gap) = self.replicas.gap_to_close(slot, |gap| free(&self.borrows, gap)) {
             let line = self.device_copy(slot).map(|copy| copy.home.clone());
             if unless_failed(self.bring(slot, &gap, line.as_ref()))?.is_none() {
                 break;

@@ -54,11 +54,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            check,
-            promise,
-            message,
-        } = self;
+        let Self { check, promise, message } = self;
         write!(f, "promise {promise}, check `{check}`: {message}")
     }
 }
@@ -113,11 +109,7 @@ const ALONE: &[Check] = &[
     check("synchronize", 4, order::synchronize),
     check("order", 2, order::order),
     check("waiting", 3, order::waiting),
-    check(
-        "synchronize covers waits",
-        4,
-        order::synchronize_covers_waits,
-    ),
+    check("synchronize covers waits", 4, order::synchronize_covers_waits),
     check("exact transfers", 5, bytes::transfers),
     check("exact copies", 5, bytes::copies),
     check("exact fills", 5, bytes::fills),
@@ -139,21 +131,13 @@ const PAIR: &[Check] = &[
 
 fn run_all(checks: &[Check], first: &dyn Device, second: &dyn Device) -> Result<usize, Failure> {
     for Check { name, promise, run } in checks {
-        run_one(*run, first, second).map_err(|Flaw(message)| Failure {
-            check: name,
-            promise: *promise,
-            message,
-        })?;
+        run_one(*run, first, second).map_err(|Flaw(message)| Failure { check: name, promise: *promise, message })?;
     }
     Ok(checks.len())
 }
 
 /// A backend's panic is a flaw like any other: promise 8 has errors only.
-fn run_one(
-    run: fn(&Bench<'_>) -> Result<(), Flaw>,
-    first: &dyn Device,
-    second: &dyn Device,
-) -> Result<(), Flaw> {
+fn run_one(run: fn(&Bench<'_>) -> Result<(), Flaw>, first: &dyn Device, second: &dyn Device) -> Result<(), Flaw> {
     let bench = Bench::new(first, second);
     match catch_unwind(AssertUnwindSafe(|| run(&bench))) {
         Ok(result) => result?,

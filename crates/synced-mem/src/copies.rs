@@ -20,10 +20,7 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn new(queue: &Arc<dyn Queue>) -> Self {
-        Self {
-            id: queue.id(),
-            queue: Arc::clone(queue),
-        }
+        Self { id: queue.id(), queue: Arc::clone(queue) }
     }
 
     pub(crate) fn queue(&self) -> &Arc<dyn Queue> {
@@ -66,11 +63,7 @@ struct Arriving {
 
 impl HostCopy {
     pub(crate) fn new(buffer: HostBuffer) -> Self {
-        Self {
-            buffer,
-            uses: Uses::new(),
-            arriving: Vec::new(),
-        }
+        Self { buffer, uses: Uses::new(), arriving: Vec::new() }
     }
 
     /// Notes that a queue will write `range`.
@@ -86,18 +79,13 @@ impl HostCopy {
                 arriving.ranges.insert(range.clone());
                 arriving.last = last;
             }
-            None => self.arriving.push(Arriving {
-                line: line.clone(),
-                last,
-                ranges: Ranges::of(range.clone()),
-            }),
+            None => self.arriving.push(Arriving { line: line.clone(), last, ranges: Ranges::of(range.clone()) }),
         }
     }
 
     /// A wait for the queue that began then has ended well: what was to be delivered before is there.
     pub(crate) fn arrived(&mut self, line: &Line, began: u64) {
-        self.arriving
-            .retain(|arriving| arriving.line != *line || arriving.last >= began);
+        self.arriving.retain(|arriving| arriving.line != *line || arriving.last >= began);
     }
 
     /// The queue has failed. Returns what it was to deliver, which may never come.
@@ -129,12 +117,7 @@ pub(crate) struct DeviceMemory {
 
 impl DeviceCopy {
     pub(crate) fn new(home: Line) -> Self {
-        Self {
-            device: home.queue.device().id(),
-            home,
-            memory: None,
-            uses: Uses::new(),
-        }
+        Self { device: home.queue.device().id(), home, memory: None, uses: Uses::new() }
     }
 
     /// Whether there is a direct way from another device's copy to this one.

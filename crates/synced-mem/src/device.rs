@@ -132,13 +132,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Device`].
-    unsafe fn upload(
-        &self,
-        to: &dyn Block,
-        at: usize,
-        from: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error>;
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error>;
 
     /// Enqueues a copy of `from[at..at + len]` to the host.
     ///
@@ -147,13 +141,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     ///
     /// # Errors
     /// [`Error::Device`].
-    unsafe fn download(
-        &self,
-        from: &dyn Block,
-        at: usize,
-        to: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error>;
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error>;
 
     /// Whether [`copy`](Self::copy) can bring bytes of that device here, whichever backend it belongs to.
     fn reaches(&self, other: &dyn Device) -> bool;

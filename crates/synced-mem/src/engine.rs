@@ -91,12 +91,7 @@ impl Wait {
             }
             finished.push(line);
         }
-        Over {
-            by,
-            began,
-            finished,
-            failed,
-        }
+        Over { by, began, finished, failed }
     }
 }
 

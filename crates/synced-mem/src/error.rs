@@ -129,29 +129,19 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {device} has no block of {bytes} bytes")
             }
             Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
-            Error::WrongQueue { wanted, got } => write!(
-                f,
-                "an argument was borrowed for {got} and launched on {wanted}"
-            ),
-            Error::OnlyCopy { range } => write!(
-                f,
-                "cannot evict bytes {}..{}: no other copy holds them",
-                range.start, range.end
-            ),
+            Error::WrongQueue { wanted, got } => {
+                write!(f, "an argument was borrowed for {got} and launched on {wanted}")
+            }
+            Error::OnlyCopy { range } => {
+                write!(f, "cannot evict bytes {}..{}: no other copy holds them", range.start, range.end)
+            }
             Error::WrongLength { wanted, got } => {
                 write!(f, "cannot adopt {got} bytes for a memory of {wanted} bytes")
             }
-            Error::OutOfBounds { range, len } => write!(
-                f,
-                "byte range {}..{} does not lie within a memory of {len} bytes",
-                range.start, range.end
-            ),
-            Error::Conflict {
-                wanted,
-                wanted_range,
-                held,
-                held_range,
-            } => write!(
+            Error::OutOfBounds { range, len } => {
+                write!(f, "byte range {}..{} does not lie within a memory of {len} bytes", range.start, range.end)
+            }
+            Error::Conflict { wanted, wanted_range, held, held_range } => write!(
                 f,
                 "cannot {wanted} bytes {}..{}: bytes {}..{} are borrowed to {held}",
                 wanted_range.start, wanted_range.end, held_range.start, held_range.end
@@ -175,28 +165,12 @@ mod tests {
 
     #[test]
     fn messages_name_the_numbers() {
-        let conflict = Error::Conflict {
-            wanted: Access::Write,
-            wanted_range: 4..12,
-            held: Access::Read,
-            held_range: 0..8,
-        };
-        assert_eq!(
-            conflict.to_string(),
-            "cannot write bytes 4..12: bytes 0..8 are borrowed to read"
-        );
-        let bounds = Error::OutOfBounds {
-            range: 3..9,
-            len: 8,
-        };
-        assert_eq!(
-            bounds.to_string(),
-            "byte range 3..9 does not lie within a memory of 8 bytes"
-        );
+        let conflict =
+            Error::Conflict { wanted: Access::Write, wanted_range: 4..12, held: Access::Read, held_range: 0..8 };
+        assert_eq!(conflict.to_string(), "cannot write bytes 4..12: bytes 0..8 are borrowed to read");
+        let bounds = Error::OutOfBounds { range: 3..9, len: 8 };
+        assert_eq!(bounds.to_string(), "byte range 3..9 does not lie within a memory of 8 bytes");
         let memory = Error::OutOfMemory { bytes: 77 };
-        assert_eq!(
-            memory.to_string(),
-            "out of memory: no host block of 77 bytes"
-        );
+        assert_eq!(memory.to_string(), "out of memory: no host block of 77 bytes");
     }
 }

@@ -109,9 +109,7 @@ impl HostBuffer {
         // SAFETY: a vector's pointer is never null. It is taken with `as_mut_ptr`, which keeps the right to the
         // whole capacity that `drop` needs.
         let ptr = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
-        let backing = Backing::Vector {
-            _vector: RawVector { ptr, capacity },
-        };
+        let backing = Backing::Vector { _vector: RawVector { ptr, capacity } };
         Self { ptr, len, backing }
     }
 
@@ -123,10 +121,7 @@ impl HostBuffer {
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         let owner = NonNull::from(Box::leak(Box::new(owner)));
         // Before the call, so that an owner that panics in it is dropped.
-        let backing = Backing::Owner {
-            _owner: Owner(owner),
-            access: Access::Read,
-        };
+        let backing = Backing::Owner { _owner: Owner(owner), access: Access::Read };
         // SAFETY: the owner lives in its box until `backing` is dropped, and nobody writes to it or borrows it mutably
         // before that. So the slice, tied to this borrow, stays valid for as long as the buffer keeps `backing`.
         let bytes: &[u8] = unsafe { owner.as_ref() }.as_ref();
@@ -148,10 +143,7 @@ impl HostBuffer {
         access: Access,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        let backing = Backing::Owner {
-            _owner: Owner(NonNull::from(Box::leak(owner))),
-            access,
-        };
+        let backing = Backing::Owner { _owner: Owner(NonNull::from(Box::leak(owner))), access };
         let ptr = first(ptr, len);
         Self { ptr, len, backing }
     }
@@ -256,11 +248,7 @@ impl HostBuffer {
     }
 
     fn empty() -> Self {
-        Self {
-            ptr: dangling(),
-            len: 0,
-            backing: Backing::Empty,
-        }
+        Self { ptr: dangling(), len: 0, backing: Backing::Empty }
     }
 }
 
@@ -304,8 +292,7 @@ impl Allocation {
         let align = if capacity < LARGE { ALIGN } else { ALIGN_LARGE };
         let layout = padded(capacity, align).ok_or_else(out_of_memory)?;
         // SAFETY: `layout` is not zero-sized: it has the padding at least, because `align > ALIGN_ALLOCATOR`.
-        let base =
-            NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        let base = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
         let address = base.addr().get();
         // At most `align - ALIGN_ALLOCATOR`, because `address` is a multiple of ALIGN_ALLOCATOR.
         let offset = address.next_multiple_of(align) - address;
@@ -314,12 +301,7 @@ impl Allocation {
         if capacity >= HUGE {
             advise_huge_pages(start, capacity);
         }
-        Ok(Self {
-            start,
-            capacity,
-            base,
-            layout,
-        })
+        Ok(Self { start, capacity, base, layout })
     }
 
     /// The number of bytes.
@@ -391,11 +373,7 @@ mod tests {
     impl Fickle {
         fn new() -> (Self, Arc<AtomicUsize>, Arc<AtomicUsize>) {
             let (calls, drops) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-            let owner = Fickle {
-                bytes: std::array::from_fn(|i| i as u8),
-                calls: calls.clone(),
-                drops: drops.clone(),
-            };
+            let owner = Fickle { bytes: std::array::from_fn(|i| i as u8), calls: calls.clone(), drops: drops.clone() };
             (owner, calls, drops)
         }
     }
@@ -429,13 +407,7 @@ mod tests {
                 assert_eq!(buffer.as_slice().as_ptr().addr() % align, 0, "length {len}");
                 // Every byte, where that is quick; under Miri it is not.
                 let step = if cfg!(miri) { 997 } else { 1 };
-                assert!(
-                    buffer
-                        .as_slice()
-                        .iter()
-                        .step_by(step)
-                        .all(|&byte| byte == 0)
-                );
+                assert!(buffer.as_slice().iter().step_by(step).all(|&byte| byte == 0));
                 buffer.make_mut().unwrap().fill(0xFF);
             }
         }
@@ -453,14 +425,7 @@ mod tests {
     #[test]
     fn too_long_is_an_error() {
         let max = isize::MAX as usize;
-        for len in [
-            max - 255,
-            max - 16,
-            max,
-            max + 1,
-            usize::MAX - 1,
-            usize::MAX,
-        ] {
+        for len in [max - 255, max - 16, max, max + 1, usize::MAX - 1, usize::MAX] {
             if cfg!(miri) && len < max - 16 {
                 continue; // A valid layout: Miri ends there instead of answering null.
             }
@@ -552,9 +517,7 @@ mod tests {
             }
         }
         let alive = Arc::new(());
-        let owner = Panics {
-            _alive: alive.clone(),
-        };
+        let owner = Panics { _alive: alive.clone() };
         assert!(std::panic::catch_unwind(|| HostBuffer::from_owner(owner)).is_err());
         assert_eq!(Arc::strong_count(&alive), 1);
     }
@@ -581,13 +544,9 @@ mod tests {
     fn adopt_foreign(bytes: &[u8], access: Access) -> (HostBuffer, Arc<Mutex<Option<Vec<u8>>>>) {
         let found = Arc::<Mutex<Option<Vec<u8>>>>::default();
         let bytes = NonNull::from(Box::leak(Box::<[u8]>::from(bytes)));
-        let owner = Foreign {
-            bytes,
-            found: found.clone(),
-        };
+        let owner = Foreign { bytes, found: found.clone() };
         // SAFETY: the bytes are a leaked box's, which only the owner knows of and frees.
-        let buffer =
-            unsafe { HostBuffer::from_raw(bytes.cast(), bytes.len(), access, Box::new(owner)) };
+        let buffer = unsafe { HostBuffer::from_raw(bytes.cast(), bytes.len(), access, Box::new(owner)) };
         (buffer, found)
     }
 
@@ -637,10 +596,7 @@ mod tests {
 
     /// A buffer of each source but a pool: what it is called, and whether it is writable, clean, lent.
     /// Both slices have to outlive what is returned, and the second is not to be used meanwhile.
-    fn of_each_source(
-        bytes: &[u8],
-        mutable: &mut [u8],
-    ) -> [(&'static str, HostBuffer, [bool; 3]); 7] {
+    fn of_each_source(bytes: &[u8], mutable: &mut [u8]) -> [(&'static str, HostBuffer, [bool; 3]); 7] {
         let (len, owner) = (bytes.len(), HostBuffer::from_owner(bytes.to_vec()));
         // SAFETY: the slice is there to read, and outlives the buffer.
         let lent = unsafe { HostBuffer::lent(NonNull::from(bytes).cast(), len, Access::Read) };
@@ -655,11 +611,7 @@ mod tests {
             ("vector", vector, [true, len == 0, false]),
             ("owner", owner, [false, false, false]),
             ("foreign", foreign(Access::Read), [false, false, false]),
-            (
-                "foreign, mutable",
-                foreign(Access::Write),
-                [true, false, false],
-            ),
+            ("foreign, mutable", foreign(Access::Write), [true, false, false]),
             ("lent", lent, [false, false, true]),
             ("lent, mutable", lent_mutable, [true, false, true]),
         ]

@@ -62,13 +62,7 @@ impl Intervals {
     /// Adds a range that is not empty.
     pub(crate) fn insert(&mut self, range: Range<usize>, id: u64) {
         let (key, end) = ((range.start, id), range.end);
-        let node = Node {
-            last: end,
-            range,
-            id,
-            left: None,
-            right: None,
-        };
+        let node = Node { last: end, range, id, left: None, right: None };
         let link = match self.spare.pop() {
             Some(link) => {
                 self.nodes[link] = node;

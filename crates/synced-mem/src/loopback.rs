@@ -191,11 +191,7 @@ impl Loopback {
 
     /// The device as its queues hold it.
     fn handle(&self) -> Self {
-        Self {
-            id: self.id,
-            machine: Arc::clone(&self.machine),
-            meter: Arc::clone(&self.meter),
-        }
+        Self { id: self.id, machine: Arc::clone(&self.machine), meter: Arc::clone(&self.meter) }
     }
 }
 
@@ -222,10 +218,7 @@ unsafe impl Device for Loopback {
 
 impl fmt::Debug for Loopback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loopback")
-            .field("id", &self.id)
-            .field("mode", &self.machine.mode())
-            .finish_non_exhaustive()
+        f.debug_struct("Loopback").field("id", &self.id).field("mode", &self.machine.mode()).finish_non_exhaustive()
     }
 }
 
@@ -257,11 +250,7 @@ impl ExternalBlock {
     /// The bytes as they are now, pending work not done.
     pub fn bytes(&self) -> Vec<u8> {
         let mut state = self.machine.state();
-        state
-            .memory
-            .read(&self.piece())
-            .unwrap_or_default()
-            .to_vec()
+        state.memory.read(&self.piece()).unwrap_or_default().to_vec()
     }
 
     /// Lets `change` work on the bytes as they are now. It must not use the device.
@@ -271,10 +260,7 @@ impl ExternalBlock {
     }
 
     fn piece(&self) -> Piece {
-        Piece {
-            slot: self.slot,
-            range: 0..self.len,
-        }
+        Piece { slot: self.slot, range: 0..self.len }
     }
 }
 
@@ -286,10 +272,7 @@ impl Drop for ExternalBlock {
 
 impl fmt::Debug for ExternalBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExternalBlock")
-            .field("address", &self.slot)
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("ExternalBlock").field("address", &self.slot).field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -297,9 +280,7 @@ impl State {
     /// Notes a broken promise of the caller, and gives the error that says so.
     fn misuse(&mut self, device: DeviceId, operation: Operation, what: &str) -> Error {
         let name = operation.name();
-        self.memory
-            .misuses
-            .push(format!("{device}: {name}: {what}"));
+        self.memory.misuses.push(format!("{device}: {name}: {what}"));
         Error::device(device, name, what)
     }
 }

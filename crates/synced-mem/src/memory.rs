@@ -105,11 +105,7 @@ impl SyncedMem {
     }
 
     fn from_state(state: State) -> Self {
-        Self {
-            len: state.len,
-            fast: AtomicPtr::new(ptr::null_mut()),
-            state: Mutex::new(state),
-        }
+        Self { len: state.len, fast: AtomicPtr::new(ptr::null_mut()), state: Mutex::new(state) }
     }
 
     /// The number of bytes.
@@ -235,11 +231,7 @@ impl SyncedMem {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; as [`device`](Self::device).
-    pub fn device_range(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceRef<'_>, Error> {
+    pub fn device_range(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceRef<'_>, Error> {
         let read = |state: &mut State| {
             let range = state.check(&range)?;
             state.device(queue, &range, Intent::Read, None)
@@ -252,11 +244,7 @@ impl SyncedMem {
     ///
     /// # Errors
     /// As [`device_range`](Self::device_range).
-    pub fn device_range_mut(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn device_range_mut(&mut self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'_>, Error> {
         self.device_write(queue, range, Intent::Write)
     }
 
@@ -351,10 +339,7 @@ impl SyncedMem {
     }
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
-    pub(crate) fn act<R>(
-        &self,
-        step: impl FnMut(&mut State) -> Result<R, Stop>,
-    ) -> Result<R, Error> {
+    pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
         engine::act(&self.state, |state| state.tidy(Sole::No), step)
     }
 
@@ -391,10 +376,7 @@ impl Drop for SyncedMem {
 
 impl fmt::Debug for SyncedMem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncedMem")
-            .field("len", &self.len)
-            .field("head", &self.head())
-            .finish_non_exhaustive()
+        f.debug_struct("SyncedMem").field("len", &self.len).field("head", &self.head()).finish_non_exhaustive()
     }
 }
 
@@ -456,10 +438,7 @@ mod tests {
     #[test]
     fn a_failed_allocation_changes_nothing() {
         let mut memory = SyncedMem::new(usize::MAX);
-        assert!(matches!(
-            memory.host(),
-            Err(Error::OutOfMemory { bytes: usize::MAX })
-        ));
+        assert!(matches!(memory.host(), Err(Error::OutOfMemory { bytes: usize::MAX })));
         assert!(memory.host_mut().is_err());
         assert!(memory.host_overwrite().is_err());
         assert!(!memory.is_initialized());

@@ -81,15 +81,12 @@ impl<Q: PartialEq> Waited<Q> {
 
     pub(crate) fn add(&mut self, by: Option<Q>, queue: Q, began: u64) {
         // The later wait covers what the earlier one did.
-        self.done
-            .retain(|(waiter, waited, _)| *waiter != by || *waited != queue);
+        self.done.retain(|(waiter, waited, _)| *waiter != by || *waited != queue);
         self.done.push((by, queue, began));
     }
 
     fn covers(&self, by: Option<&Q>, queue: &Q, entered: u64) -> bool {
-        self.done.iter().any(|(waiter, waited, began)| {
-            waiter.as_ref() == by && waited == queue && entered < *began
-        })
+        self.done.iter().any(|(waiter, waited, began)| waiter.as_ref() == by && waited == queue && entered < *began)
     }
 }
 
@@ -124,9 +121,7 @@ struct Live {
 impl<Q> Uses<Q> {
     /// Nobody uses the copy.
     pub(crate) const fn new() -> Self {
-        Uses {
-            entries: Vec::new(),
-        }
+        Uses { entries: Vec::new() }
     }
 
     /// Whether nobody uses the copy.
@@ -160,13 +155,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// The queues that somebody has to wait for before `access` to `range`, each once: those with an entry that overlaps
     /// and conflicts, because one of the two writes, and that this operation has not `waited` for. `by` is the queue that
     /// wants it, which need not wait for itself; `None` is the host. No allocation when there is nobody.
-    pub(crate) fn waits(
-        &self,
-        by: Option<&Q>,
-        range: &Range<usize>,
-        access: Access,
-        waited: &Waited<Q>,
-    ) -> Vec<Q> {
+    pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
         let entries = self.entries.iter();
         each_once(entries.filter(|entry| entry.is_waited_for(by, range, access, waited)))
     }
@@ -175,14 +164,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     ///
     /// A write supersedes what it covers of the past, because it waited for that, and whoever comes later waits for the
     /// write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
-    pub(crate) fn enter(
-        &mut self,
-        by: &Q,
-        range: Range<usize>,
-        access: Access,
-        guard: Option<u64>,
-        clock: &Clock,
-    ) {
+    pub(crate) fn enter(&mut self, by: &Q, range: Range<usize>, access: Access, guard: Option<u64>, clock: &Clock) {
         if range.is_empty() || (guard.is_none() && self.is_entered(by, &range, access, clock)) {
             return;
         }
@@ -213,13 +195,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
     /// The guard is gone: no more is launched under it, and what was becomes past.
     pub(crate) fn release(&mut self, guard: u64, clock: &Clock) {
         let mut gone = Vec::new();
-        for Entry {
-            queue,
-            access,
-            live,
-            ..
-        } in &mut self.entries
-        {
+        for Entry { queue, access, live, .. } in &mut self.entries {
             let released = live.extract_if(.., |live| live.guard == guard);
             gone.extend(released.map(|live| (queue.clone(), *access, live.range)));
         }
@@ -265,15 +241,9 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         old.sort_by_key(|entry| entry.last);
         for entry in old {
             match self.entries.last_mut() {
-                Some(before)
-                    if before.is_of(queue, access)
-                        && !clock.parts_from(before.last, entry.last) =>
-                {
+                Some(before) if before.is_of(queue, access) && !clock.parts_from(before.last, entry.last) => {
                     before.last = entry.last;
-                    entry
-                        .past
-                        .iter()
-                        .for_each(|range| before.past.insert(range));
+                    entry.past.iter().for_each(|range| before.past.insert(range));
                     before.live.extend(entry.live);
                 }
                 _ => self.entries.push(entry),
@@ -284,23 +254,13 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
 impl<Q> Entry<Q> {
     fn new(queue: Q, access: Access) -> Self {
-        Entry {
-            queue,
-            access,
-            last: 0,
-            past: Ranges::new(),
-            live: Vec::new(),
-        }
+        Entry { queue, access, last: 0, past: Ranges::new(), live: Vec::new() }
     }
 
     fn enter(&mut self, range: Range<usize>, guard: Option<u64>, clock: &Clock) {
         let entered = clock.now();
         match guard {
-            Some(guard) => self.live.push(Live {
-                guard,
-                entered,
-                range,
-            }),
+            Some(guard) => self.live.push(Live { guard, entered, range }),
             None => self.past.insert(range),
         }
     }
@@ -315,23 +275,14 @@ impl<Q: PartialEq> Entry<Q> {
         self.access == access && self.queue == *queue
     }
 
-    fn is_waited_for(
-        &self,
-        by: Option<&Q>,
-        range: &Range<usize>,
-        access: Access,
-        waited: &Waited<Q>,
-    ) -> bool {
+    fn is_waited_for(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> bool {
         if !conflict(self.access, access) || Some(&self.queue) == by || range.is_empty() {
             return false;
         }
         let awaits = |entered| !waited.covers(by, &self.queue, entered);
         let meets = |live: &Live| live.range.start < range.end && range.start < live.range.end;
         (self.past.overlaps(range) && awaits(self.last))
-            || self
-                .live
-                .iter()
-                .any(|live| meets(live) && awaits(live.entered))
+            || self.live.iter().any(|live| meets(live) && awaits(live.entered))
     }
 }
 
@@ -375,10 +326,7 @@ mod tests {
 
     impl Size {
         fn with_waits(self) -> Self {
-            Size {
-                waits: true,
-                ..self
-            }
+            Size { waits: true, ..self }
         }
 
         fn ranges(self) -> impl Iterator<Item = Range<usize>> {
@@ -387,8 +335,7 @@ mod tests {
         }
 
         fn accesses(self) -> impl Iterator<Item = (Range<usize>, Access)> {
-            self.ranges()
-                .flat_map(|range| BOTH.map(|access| (range.clone(), access)))
+            self.ranges().flat_map(|range| BOTH.map(|access| (range.clone(), access)))
         }
 
         /// The items of a queue and kind of access over a range.
@@ -407,8 +354,7 @@ mod tests {
         /// The items of all queues over a range that must be ordered before an access to it.
         fn before(self, access: Access, range: &Range<usize>) -> Items {
             let kinds = BOTH.into_iter().filter(|kind| conflict(*kind, access));
-            let items = kinds
-                .flat_map(|kind| (0..self.queues).map(move |queue| self.items(queue, kind, range)));
+            let items = kinds.flat_map(|kind| (0..self.queues).map(move |queue| self.items(queue, kind, range)));
             items.sum()
         }
     }
@@ -497,31 +443,18 @@ mod tests {
         }
 
         /// What `waits` must say, in any order.
-        fn conflicting(
-            &self,
-            by: Option<usize>,
-            range: &Range<usize>,
-            access: Access,
-        ) -> Vec<usize> {
+        fn conflicting(&self, by: Option<usize>, range: &Range<usize>, access: Access) -> Vec<usize> {
             let held = self.model.past | self.live(|_| true);
             let before = self.size.before(access, range) & held;
-            let queues = (0..self.size.queues).filter(|queue| {
-                Some(*queue) != by && before & self.size.items_of(*queue, range) != 0
-            });
+            let queues = (0..self.size.queues)
+                .filter(|queue| Some(*queue) != by && before & self.size.items_of(*queue, range) != 0);
             queues.collect()
         }
 
         /// The items of some of the guards.
         fn live(&self, which: impl Fn(&Guard) -> bool) -> Items {
-            let guards = self
-                .model
-                .guards
-                .iter()
-                .flatten()
-                .filter(|guard| which(guard));
-            guards.fold(0, |items, guard| {
-                items | self.size.items(guard.queue, guard.access, &guard.range)
-            })
+            let guards = self.model.guards.iter().flatten().filter(|guard| which(guard));
+            guards.fold(0, |items, guard| items | self.size.items(guard.queue, guard.access, &guard.range))
         }
 
         /// Whether the rules of borrowing allow an access: who holds a guard is never in conflict with anybody.
@@ -538,28 +471,16 @@ mod tests {
         }
 
         /// An access of a queue: at once without a guard, and with one only when something is launched under it.
-        fn enter(
-            &mut self,
-            queue: usize,
-            range: &Range<usize>,
-            access: Access,
-            guard: Option<usize>,
-        ) {
+        fn enter(&mut self, queue: usize, range: &Range<usize>, access: Access, guard: Option<usize>) {
             self.waits(Some(queue), range, access);
             let number = guard.map(|guard| guard as u64);
             let entered = range.clone();
-            self.uses
-                .enter(&queue, entered, access, number, &self.clock);
+            self.uses.enter(&queue, entered, access, number, &self.clock);
             if access == Access::Write {
                 self.model.past &= !self.size.before(access, range);
             }
             if let Some(guard) = guard {
-                self.model.guards[guard] = Some(Guard {
-                    queue,
-                    access,
-                    range: range.clone(),
-                    leaked: false,
-                });
+                self.model.guards[guard] = Some(Guard { queue, access, range: range.clone(), leaked: false });
             } else {
                 self.passed(self.size.items(queue, access, range));
                 self.operate(queue, range, access);
@@ -589,11 +510,7 @@ mod tests {
 
         fn begin(&mut self, queue: usize) {
             self.began = self.clock.begin();
-            self.model.wait = Some(Wait {
-                queue,
-                known: self.model.known[queue],
-                fresh: 0,
-            });
+            self.model.wait = Some(Wait { queue, known: self.model.known[queue], fresh: 0 });
         }
 
         fn end(&mut self) {
@@ -629,21 +546,14 @@ mod tests {
             for entry in &self.uses.entries {
                 assert!(!entry.is_spent(), "{:?}", self.uses);
                 let ranges = entry.past.iter();
-                past |= ranges.fold(0, |items, range| {
-                    items | self.size.items(entry.queue, entry.access, &range)
-                });
+                past |= ranges.fold(0, |items, range| items | self.size.items(entry.queue, entry.access, &range));
             }
             assert_eq!(past, self.model.past, "{:?}", self.uses);
             assert_eq!(self.uses.is_empty(), live | past == 0);
             let mut free = self.clone();
             let (host, queues) = (self.host(), self.uses.queues());
             free.wait(host, &queues);
-            assert_eq!(
-                free.model.known[host],
-                Items::MAX,
-                "freed in use: {:?}",
-                self.uses
-            );
+            assert_eq!(free.model.known[host], Items::MAX, "freed in use: {:?}", self.uses);
         }
 
         /// The state after one step.
@@ -685,18 +595,10 @@ mod tests {
 
         /// Under a guard something is launched, or it is released, or leaked.
         fn steps_of(&self, place: usize, guard: &Guard, next: &mut Vec<World>) {
-            let Guard {
-                queue,
-                access,
-                range,
-                ..
-            } = guard;
+            let Guard { queue, access, range, .. } = guard;
             next.push(self.after(|world| world.operate(*queue, range, *access)));
             next.push(self.after(|world| world.release(place)));
-            let leaked = Some(Guard {
-                leaked: true,
-                ..guard.clone()
-            });
+            let leaked = Some(Guard { leaked: true, ..guard.clone() });
             next.push(self.after(|world| world.model.guards[place] = leaked));
         }
     }
@@ -721,12 +623,7 @@ mod tests {
     }
 
     const fn size(queues: usize, span: usize, guards: usize) -> Size {
-        Size {
-            queues,
-            span,
-            guards,
-            waits: false,
-        }
+        Size { queues, span, guards, waits: false }
     }
 
     // The counts are there so that a search that stops early is noticed.
@@ -788,11 +685,7 @@ mod tests {
         waited.add(None, 1, began);
         waited.add(None, 2, began);
         assert!(uses.waits(None, &(0..8), Access::Write, &waited).is_empty());
-        assert_eq!(
-            uses.waits(Some(&3), &(0..8), Access::Write, &waited),
-            [1, 2],
-            "another has not waited"
-        );
+        assert_eq!(uses.waits(Some(&3), &(0..8), Access::Write, &waited), [1, 2], "another has not waited");
         uses.enter(&1, 4..6, Access::Read, None, &clock);
         assert_eq!(uses.waits(None, &(0..8), Access::Write, &waited), [1]);
     }

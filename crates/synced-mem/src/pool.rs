@@ -77,16 +77,9 @@ struct Class {
 impl HostPool {
     /// An empty pool that keeps at most `cap_bytes` bytes waiting.
     pub fn new(cap_bytes: usize) -> Self {
-        let shelves = Mutex::new(Shelves {
-            by_class: Shelves::EMPTY,
-            bytes: 0,
-            hits: 0,
-            misses: 0,
-        });
+        let shelves = Mutex::new(Shelves { by_class: Shelves::EMPTY, bytes: 0, hits: 0, misses: 0 });
         let cap = cap_bytes;
-        Self {
-            inner: Arc::new(Inner { cap, shelves }),
-        }
+        Self { inner: Arc::new(Inner { cap, shelves }) }
     }
 
     /// Frees all blocks that wait.
@@ -138,11 +131,7 @@ impl HostPool {
             None => Spare::new(class)?,
         };
         let home = Arc::downgrade(&self.inner);
-        Ok(Loan {
-            spare,
-            home,
-            reused,
-        })
+        Ok(Loan { spare, home, reused })
     }
 }
 
@@ -232,11 +221,7 @@ impl Drop for Shelf {
 impl Spare {
     fn new(class: Class) -> Result<Box<Self>, Error> {
         let block = Allocation::zeroed(class.bytes)?;
-        Ok(Box::new(Self {
-            block,
-            class: class.index,
-            below: None,
-        }))
+        Ok(Box::new(Self { block, class: class.index, below: None }))
     }
 }
 
@@ -252,17 +237,7 @@ impl Class {
         let index = 2 * (power.trailing_zeros() - SMALLEST.trailing_zeros()) as usize;
         let middle = power / 4 * 3;
         // The smallest class has none in the middle below it, but no length either.
-        Some(if len <= middle {
-            Self {
-                index: index - 1,
-                bytes: middle,
-            }
-        } else {
-            Self {
-                index,
-                bytes: power,
-            }
-        })
+        Some(if len <= middle { Self { index: index - 1, bytes: middle } } else { Self { index, bytes: power } })
     }
 }
 
@@ -324,10 +299,7 @@ mod tests {
     fn a_block_is_used_again_by_its_class_only() {
         let pool = HostPool::new(1 << 20);
         let first = pass_through(&pool, 4097);
-        assert_eq!(
-            (pool.hits(), pool.misses(), pool.pooled_bytes()),
-            (0, 1, 6144)
-        );
+        assert_eq!((pool.hits(), pool.misses(), pool.pooled_bytes()), (0, 1, 6144));
         let smaller = pool.take(4096).unwrap();
         assert_ne!(address(&smaller), first);
         let larger = pool.clone().take(6145).unwrap();
@@ -419,11 +391,7 @@ mod tests {
         pool.trim();
         assert_eq!(pool.pooled_bytes(), 0);
         in_use.make_mut().unwrap().fill(1);
-        assert!(
-            [4096, 50_000]
-                .iter()
-                .all(|&len| pool.take(len).unwrap().is_clean())
-        );
+        assert!([4096, 50_000].iter().all(|&len| pool.take(len).unwrap().is_clean()));
         drop(in_use);
         assert_eq!(pool.hits(), 0);
         assert!(!pool.take(4096).unwrap().is_clean());
@@ -434,11 +402,7 @@ mod tests {
         let pool = HostPool::new(1 << 20);
         let forgotten = ManuallyDrop::new(pool.take(4096).unwrap());
         let others: Vec<_> = (0..8).map(|_| pool.take(4096).unwrap()).collect();
-        assert!(
-            others
-                .iter()
-                .all(|other| address(other) != address(&forgotten))
-        );
+        assert!(others.iter().all(|other| address(other) != address(&forgotten)));
         assert_eq!(pool.hits(), 0);
         drop(ManuallyDrop::into_inner(forgotten));
     }
@@ -525,9 +489,6 @@ mod tests {
         let _one = pool.take(4096).unwrap();
         let counted = pool.pooled_bytes();
         let waiting: usize = pool.inner.lock().clear().iter_mut().map(capacities).sum();
-        assert_eq!(
-            (counted, waiting),
-            (96 * 1024 + 12_288 + 6144 + 4096, counted)
-        );
+        assert_eq!((counted, waiting), (96 * 1024 + 12_288 + 6144 + 4096, counted));
     }
 }

@@ -18,12 +18,7 @@ const MOST_RETIRED: usize = 2;
 
 impl State {
     /// Stops for the queues that can still touch `range` of a host copy in a way that conflicts with `access`.
-    pub(crate) fn settle_host(
-        &self,
-        slot: Slot,
-        range: &Range<usize>,
-        access: Access,
-    ) -> Result<(), Stop> {
+    pub(crate) fn settle_host(&self, slot: Slot, range: &Range<usize>, access: Access) -> Result<(), Stop> {
         Stop::unless_waited(None, self.host_waits(slot, range, access))
     }
 

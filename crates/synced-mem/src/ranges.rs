@@ -17,10 +17,7 @@ pub(crate) struct Ranges {
 impl Ranges {
     /// The empty set.
     pub(crate) const fn new() -> Self {
-        Ranges {
-            first: 0..0,
-            rest: Vec::new(),
-        }
+        Ranges { first: 0..0, rest: Vec::new() }
     }
 
     /// The bytes of one range; nothing if it is empty.
@@ -43,18 +40,12 @@ impl Ranges {
     /// Whether every byte of `range` is in the set: always, if `range` is empty.
     pub(crate) fn contains(&self, range: &Range<usize>) -> bool {
         // Neighbours are not adjacent, so one of ours holds all of it or the set does not.
-        range.is_empty()
-            || self
-                .reaching(range)
-                .is_some_and(|ours| ours.start <= range.start && range.end <= ours.end)
+        range.is_empty() || self.reaching(range).is_some_and(|ours| ours.start <= range.start && range.end <= ours.end)
     }
 
     /// Whether some byte of `range` is in the set.
     pub(crate) fn overlaps(&self, range: &Range<usize>) -> bool {
-        !range.is_empty()
-            && self
-                .reaching(range)
-                .is_some_and(|ours| ours.start < range.end)
+        !range.is_empty() && self.reaching(range).is_some_and(|ours| ours.start < range.end)
     }
 
     /// Adds the bytes of `range`; with ranges that it overlaps or touches it becomes one.
@@ -99,10 +90,7 @@ impl Ranges {
     }
 
     /// The parts of the set that lie inside `range`.
-    pub(crate) fn within<'a>(
-        &'a self,
-        range: &Range<usize>,
-    ) -> impl Iterator<Item = Range<usize>> + use<'a> {
+    pub(crate) fn within<'a>(&'a self, range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<'a> {
         let Range { start, end } = *range;
         let from = self.count_while(|ours| ours.end <= start);
         (from..self.len())
@@ -245,10 +233,7 @@ mod tests {
             check(&ranges, mask);
             assert_eq!(ranges.is_empty(), mask == 0);
             assert_eq!(ranges.len(), runs.len());
-            let gaps: Vec<_> = runs
-                .windows(2)
-                .map(|two| two[0].end..two[1].start)
-                .collect();
+            let gaps: Vec<_> = runs.windows(2).map(|two| two[0].end..two[1].start).collect();
             assert_eq!(ranges.gaps().collect::<Vec<_>>(), gaps);
         }
     }

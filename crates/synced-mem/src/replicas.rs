@@ -174,26 +174,16 @@ impl Replicas {
     }
 
     /// When `slot` has too many ranges: the smallest gap between them that `may_close` allows.
-    pub(crate) fn gap_to_close(
-        &self,
-        slot: Slot,
-        may_close: impl Fn(&Range<usize>) -> bool,
-    ) -> Option<Range<usize>> {
+    pub(crate) fn gap_to_close(&self, slot: Slot, may_close: impl Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
         let valid = self.crowded(slot)?;
         valid.gaps().filter(may_close).min_by_key(|gap| gap.len())
     }
 
     /// When `slot` has too many ranges: its smallest one of which the other copies hold every byte, and that `may_drop`
     /// allows.
-    pub(crate) fn range_to_drop(
-        &self,
-        slot: Slot,
-        may_drop: impl Fn(&Range<usize>) -> bool,
-    ) -> Option<Range<usize>> {
+    pub(crate) fn range_to_drop(&self, slot: Slot, may_drop: impl Fn(&Range<usize>) -> bool) -> Option<Range<usize>> {
         let ranges = self.crowded(slot)?.iter();
-        ranges
-            .filter(|range| self.only_in(slot, range).is_empty() && may_drop(range))
-            .min_by_key(|range| range.len())
+        ranges.filter(|range| self.only_in(slot, range).is_empty() && may_drop(range)).min_by_key(|range| range.len())
     }
 
     /// Where the memory is valid, as Caffe would say it. A memory of no bytes is never more than `Uninitialized`.
@@ -282,11 +272,7 @@ mod tests {
             while replicas.slots() < slots {
                 replicas.add_slot();
             }
-            World {
-                replicas,
-                newest: vec![0; slots],
-                touched: 0,
-            }
+            World { replicas, newest: vec![0; slots], touched: 0 }
         }
 
         fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
@@ -323,9 +309,7 @@ mod tests {
 
         fn claim(&mut self, slot: Slot, range: &Range<usize>) {
             let written = bits(range);
-            self.newest
-                .iter_mut()
-                .for_each(|newest| *newest &= !written);
+            self.newest.iter_mut().for_each(|newest| *newest &= !written);
             self.newest[slot.0] |= written;
             self.touched |= written;
             self.replicas.claim(slot, range.clone());
@@ -435,11 +419,7 @@ mod tests {
 
     #[test]
     fn every_state_of_three_copies_of_four_bytes_is_coherent() {
-        let orders = [
-            [0, 1, 2].map(Slot).to_vec(),
-            [2, 1, 0].map(Slot).to_vec(),
-            vec![Slot(1)],
-        ];
+        let orders = [[0, 1, 2].map(Slot).to_vec(), [2, 1, 0].map(Slot).to_vec(), vec![Slot(1)]];
         // A byte is valid nowhere, or in one of the seven sets of copies.
         assert_eq!(explore(4, 3, &orders), 8 * 8 * 8 * 8);
     }
@@ -489,35 +469,22 @@ mod tests {
     #[test]
     fn the_smallest_range_that_others_hold_and_that_may_go_is_dropped() {
         let mut replicas = scattered(20);
-        let drop = |replicas: &Replicas, least: usize| {
-            replicas.range_to_drop(Slot(2), |range| range.len() >= least)
-        };
+        let drop = |replicas: &Replicas, least: usize| replicas.range_to_drop(Slot(2), |range| range.len() >= least);
         assert_eq!(drop(&replicas, 0), Some(0..1));
         assert_eq!(drop(&replicas, 5), Some(400..405));
         assert_eq!(drop(&replicas, 21), None);
         replicas.claim(Slot(2), 0..1);
         replicas.claim(Slot(2), 101..102);
-        assert_eq!(
-            drop(&replicas, 0),
-            Some(200..203),
-            "0..1 and 101 are here alone"
-        );
+        assert_eq!(drop(&replicas, 0), Some(200..203), "0..1 and 101 are here alone");
         let other = replicas.add_slot();
         replicas.add(other, 101..102);
-        assert_eq!(
-            drop(&replicas, 0),
-            Some(100..102),
-            "two copies hold it together"
-        );
+        assert_eq!(drop(&replicas, 0), Some(100..102), "two copies hold it together");
     }
 
     #[test]
     fn a_read_of_what_is_there_allocates_nothing() {
         let replicas = scattered(20);
-        assert_eq!(
-            replicas.read(Slot(2), &(1900..1920), &[Slot(0)]).capacity(),
-            0
-        );
+        assert_eq!(replicas.read(Slot(2), &(1900..1920), &[Slot(0)]).capacity(), 0);
         assert_eq!(replicas.read(Slot(2), &(5..5), &[Slot(0)]).capacity(), 0);
         assert_eq!(replicas.read(Slot(2), &(1900..1921), &[Slot(0)]).len(), 1);
     }

@@ -21,10 +21,7 @@ use crate::state::State;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::upkeep::{Only, Place};
 use crate::within::Within;
-use crate::{
-    Access, DeviceMut, DeviceRef, Error, HostMut, HostPool, HostRef, Observer, Queue, Stats,
-    SyncedMem,
-};
+use crate::{Access, DeviceMut, DeviceRef, Error, HostMut, HostPool, HostRef, Observer, Queue, Stats, SyncedMem};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
@@ -78,13 +75,7 @@ impl SharedMem {
         // Those of its tokens that had no guard are gone: they borrowed the `SyncedMem` that it was.
         let mut state = state;
         state.has_guards = true;
-        Self {
-            inner: Arc::new(Inner {
-                len: state.len,
-                state: Mutex::new(state),
-                released: Condvar::new(),
-            }),
-        }
+        Self { inner: Arc::new(Inner { len: state.len, state: Mutex::new(state), released: Condvar::new() }) }
     }
 
     /// The number of bytes.
@@ -145,11 +136,7 @@ impl SharedMem {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::DeviceOutOfMemory`], [`Error::Device`].
-    pub fn device(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceRef<'static>, Error> {
+    pub fn device(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceRef<'static>, Error> {
         self.at_once().device(queue, range)
     }
 
@@ -157,11 +144,7 @@ impl SharedMem {
     ///
     /// # Errors
     /// As [`device`](Self::device), with [`Error::Conflict`] with anybody.
-    pub fn device_mut(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'static>, Error> {
+    pub fn device_mut(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'static>, Error> {
         self.at_once().device_mut(queue, range)
     }
 
@@ -169,11 +152,7 @@ impl SharedMem {
     ///
     /// # Errors
     /// As [`device_mut`](Self::device_mut).
-    pub fn device_overwrite(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'static>, Error> {
+    pub fn device_overwrite(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'static>, Error> {
         self.at_once().device_overwrite(queue, range)
     }
 
@@ -248,9 +227,7 @@ impl SharedMem {
     pub fn shrink(&self) {
         for line in self.inner.with(State::shrink) {
             // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self
-                .inner
-                .act(|state| state.wait_at_first(vec![line.clone()]));
+            let _ = self.inner.act(|state| state.wait_at_first(vec![line.clone()]));
         }
         // What has no valid byte any more is given back last, like after every operation.
         let _ = self.inner.act(|_| Ok(()));
@@ -265,8 +242,7 @@ impl SharedMem {
 
     /// Whether all bytes are valid at a place.
     pub fn valid_on(&self, place: Place) -> bool {
-        self.inner
-            .with(|state| state.is_valid_at(place, &state.whole()))
+        self.inner.with(|state| state.is_valid_at(place, &state.whole()))
     }
 
     /// Whether all of these bytes are valid at a place.
@@ -274,8 +250,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::OutOfBounds`].
     pub fn range_valid_on(&self, place: Place, range: Range<usize>) -> Result<bool, Error> {
-        self.inner
-            .with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
+        self.inner.with(|state| Ok(state.is_valid_at(place, &state.check(&range)?)))
     }
 
     /// Whether a write borrow of these bytes would be refused now. Nothing changes, so whoever needs several borrows can
@@ -322,11 +297,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn wait<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        left: Duration,
-    ) -> MutexGuard<'a, State> {
+    pub(crate) fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
         state.borrows.waiting += 1;
         let waited = self.released.wait_timeout(state, left);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -347,10 +318,7 @@ impl Inner {
     }
 
     /// An operation that is checked against the live borrows each time that it has the lock. It waits outside the lock.
-    pub(crate) fn act<R>(
-        &self,
-        step: impl FnMut(&mut State) -> Result<R, Stop>,
-    ) -> Result<R, Error> {
+    pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
         self.act_held(None, step)
     }
 
@@ -389,10 +357,7 @@ impl Drop for Inner {
 
 impl fmt::Debug for SharedMem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedMem")
-            .field("len", &self.len())
-            .field("head", &self.head())
-            .finish_non_exhaustive()
+        f.debug_struct("SharedMem").field("len", &self.len()).field("head", &self.head()).finish_non_exhaustive()
     }
 }
 
@@ -437,12 +402,7 @@ mod tests {
                 let held_guard = take(&memory, a.clone(), first).unwrap();
                 match take(&memory.clone(), b.clone(), second) {
                     Ok(_) => assert!(!expected, "{first} {a:?}, {second} {b:?}"),
-                    Err(Error::Conflict {
-                        wanted,
-                        wanted_range,
-                        held,
-                        held_range,
-                    }) => {
+                    Err(Error::Conflict { wanted, wanted_range, held, held_range }) => {
                         assert!(expected, "{first} {a:?}, {second} {b:?}");
                         assert_eq!((wanted, &wanted_range), (second, &b));
                         assert_eq!((held, &held_range), (first, &a));
@@ -490,10 +450,7 @@ mod tests {
         let memory = SharedMem::new(usize::MAX);
         let end = memory.host(usize::MAX..usize::MAX).unwrap();
         let mut start = memory.host_mut(0..0).unwrap();
-        assert_eq!(
-            (end.len(), start.len(), start.iter_mut().count()),
-            (0, 0, 0)
-        );
+        assert_eq!((end.len(), start.len(), start.iter_mut().count()), (0, 0, 0));
         assert_eq!(start.as_ptr().addr() % 64, 0);
         assert!(!memory.is_initialized());
 
@@ -621,10 +578,7 @@ mod tests {
         assert!(memory.host_mut(2..3).is_err());
         view.host_mut(0..1).unwrap()[0] = 9;
         assert_eq!(*memory.host(0..4).unwrap(), [1, 2, 3, 4]);
-        assert!(
-            memory.host_mut(0..4).is_err(),
-            "the view still reads half of it"
-        );
+        assert!(memory.host_mut(0..4).is_err(), "the view still reads half of it");
         view.host_mut(0..2).unwrap();
         memory.host_mut(0..4).unwrap();
     }
@@ -677,9 +631,7 @@ mod tests {
 
     /// Knuth's MMIX generator: enough to walk through states, the same way each time.
     fn next(seed: &mut u64, below: usize) -> usize {
-        *seed = seed
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (*seed >> 33) as usize % below
     }
 

@@ -112,11 +112,7 @@ impl State {
 
     /// The first byte of `range` on the host, ready for `intent`, and the copy it lies in. A write takes the range's
     /// validity from all other copies.
-    pub(crate) fn host(
-        &mut self,
-        range: &Range<usize>,
-        intent: Intent,
-    ) -> Result<(NonNull<u8>, Slot), Stop> {
+    pub(crate) fn host(&mut self, range: &Range<usize>, intent: Intent) -> Result<(NonNull<u8>, Slot), Stop> {
         if range.is_empty() {
             return Ok((dangling(), HOST));
         }
@@ -137,9 +133,7 @@ impl State {
 
     /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
     fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
-        let fixed = intent == Intent::Read
-            && self.replicas.holds(FIXED, range)
-            && !self.replicas.holds(HOST, range);
+        let fixed = intent == Intent::Read && self.replicas.holds(FIXED, range) && !self.replicas.holds(HOST, range);
         if fixed { FIXED } else { HOST }
     }
 
@@ -214,24 +208,13 @@ impl State {
         let copy = &mut self.devices[index];
         if self.len > 0 {
             let access = intent.access();
-            order(
-                &mut copy.uses,
-                &copy.home,
-                range,
-                access,
-                guard,
-                &self.waits,
-            )?;
+            order(&mut copy.uses, &copy.home, range, access, guard, &self.waits)?;
         }
         let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
         if intent != Intent::Read {
             self.claim(slot, range);
         }
-        let span = Span {
-            block,
-            range: range.start..range.start + self.real(range),
-            queue: Arc::clone(queue),
-        };
+        let span = Span { block, range: range.start..range.start + self.real(range), queue: Arc::clone(queue) };
         Ok((span, slot))
     }
 
@@ -291,12 +274,7 @@ impl State {
     // ---- validity ----
 
     /// Makes `range` of a copy valid, moving what is missing and nothing else. The copy has memory.
-    pub(crate) fn bring(
-        &mut self,
-        to: Slot,
-        range: &Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    pub(crate) fn bring(&mut self, to: Slot, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         if self.replicas.holds(to, range) {
             // After a wait it is this operation itself that has brought them.
             if self.waits.waited.is_empty() {
@@ -351,10 +329,7 @@ impl State {
     }
 
     /// Returns the old one, to be dropped outside the lock.
-    pub(crate) fn set_observer(
-        &mut self,
-        observer: Arc<dyn Observer>,
-    ) -> Option<Arc<dyn Observer>> {
+    pub(crate) fn set_observer(&mut self, observer: Arc<dyn Observer>) -> Option<Arc<dyn Observer>> {
         self.observer.replace(observer)
     }
 

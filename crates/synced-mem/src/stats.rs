@@ -167,22 +167,12 @@ pub struct Event {
 impl Event {
     pub(crate) fn new(kind: EventKind, range: Range<usize>, device: Option<DeviceId>) -> Self {
         let error = None;
-        Self {
-            kind,
-            range,
-            device,
-            error,
-        }
+        Self { kind, range, device, error }
     }
 
     pub(crate) fn leak(range: Range<usize>, device: Option<DeviceId>, error: Error) -> Self {
         let (kind, error) = (EventKind::Leak, Some(error));
-        Self {
-            kind,
-            range,
-            device,
-            error,
-        }
+        Self { kind, range, device, error }
     }
 
     /// What happened.
@@ -263,15 +253,8 @@ impl Meter {
     /// by each memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let traffic = |counter: &Counter| Traffic {
-            count: load(&counter.count),
-            bytes: load(&counter.bytes),
-        };
-        Stats {
-            traffic: self.counters.each_ref().map(traffic),
-            in_use: load(&self.in_use),
-            peak: load(&self.peak),
-        }
+        let traffic = |counter: &Counter| Traffic { count: load(&counter.count), bytes: load(&counter.bytes) };
+        Stats { traffic: self.counters.each_ref().map(traffic), in_use: load(&self.in_use), peak: load(&self.peak) }
     }
 }
 

@@ -49,11 +49,7 @@ pub struct Arg<'a> {
 
 impl<'a> DeviceRef<'a> {
     pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
-        Self {
-            span,
-            _lease: lease,
-            borrow: PhantomData,
-        }
+        Self { span, _lease: lease, borrow: PhantomData }
     }
 
     /// The number of bytes borrowed.
@@ -87,11 +83,7 @@ impl<'a> DeviceRef<'a> {
 
 impl<'a> DeviceMut<'a> {
     pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
-        Self {
-            span,
-            _lease: lease,
-            borrow: PhantomData,
-        }
+        Self { span, _lease: lease, borrow: PhantomData }
     }
 
     /// The number of bytes borrowed.
@@ -149,19 +141,11 @@ impl<'a> DeviceMut<'a> {
 impl Span {
     /// No bytes at all.
     pub(crate) fn empty(queue: &Arc<dyn Queue>) -> Self {
-        Self {
-            block: None,
-            range: 0..0,
-            queue: Arc::clone(queue),
-        }
+        Self { block: None, range: 0..0, queue: Arc::clone(queue) }
     }
 
     fn all(&self, access: Access) -> Arg<'_> {
-        Arg {
-            span: self,
-            range: self.range.clone(),
-            access,
-        }
+        Arg { span: self, range: self.range.clone(), access }
     }
 
     fn part(&self, range: Range<usize>, access: Access) -> Result<Arg<'_>, Error> {
@@ -169,11 +153,7 @@ impl Span {
         if range.start > range.end || range.end > len {
             return Err(Error::OutOfBounds { range, len });
         }
-        Ok(Arg {
-            span: self,
-            range: start + range.start..start + range.end,
-            access,
-        })
+        Ok(Arg { span: self, range: start + range.start..start + range.end, access })
     }
 }
 
@@ -201,18 +181,12 @@ impl Arg<'_> {
     /// The device address of the first byte; 0 without a block. A number: kernels get it, the host cannot use it.
     pub fn address(&self) -> u64 {
         let start = self.range.start as u64;
-        self.span
-            .block
-            .as_ref()
-            .map_or(0, |block| block.address() + start)
+        self.span.block.as_ref().map_or(0, |block| block.address() + start)
     }
 }
 
 impl fmt::Debug for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span")
-            .field("range", &self.range)
-            .field("queue", &self.queue.id())
-            .finish_non_exhaustive()
+        f.debug_struct("Span").field("range", &self.range).field("queue", &self.queue.id()).finish_non_exhaustive()
     }
 }

@@ -20,13 +20,7 @@ impl State {
         }
     }
 
-    fn copy(
-        &mut self,
-        from: Slot,
-        to: Slot,
-        range: Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    fn copy(&mut self, from: Slot, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         let (source, target) = (Self::device_index(from), Self::device_index(to));
         let (kind, device) = match (source, target) {
             (None, None) => (EventKind::HostCopy, None),
@@ -57,10 +51,7 @@ impl State {
     fn copy_fixed(&mut self, range: &Range<usize>) -> Result<(), Stop> {
         self.settle_host(FIXED, range, Access::Read)?;
         self.settle_host(HOST, range, Access::Write)?;
-        let (from, to) = (
-            self.host_ptr(FIXED, range.start),
-            self.host_ptr(HOST, range.start),
-        );
+        let (from, to) = (self.host_ptr(FIXED, range.start), self.host_ptr(HOST, range.start));
         // SAFETY: both lie in buffers of `len` bytes, and `range` is within that (0 bytes of an empty memory). They are
         // two buffers, the second writable (slot HOST holds no other kind). No queue writes the first or uses the
         // second (settled above). Nobody has a reference into this range of HOST: it is not valid there, and
@@ -69,13 +60,7 @@ impl State {
         Ok(())
     }
 
-    fn upload(
-        &mut self,
-        from: Slot,
-        index: usize,
-        range: &Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    fn upload(&mut self, from: Slot, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         let line = self.line_for(index, line);
         let len = self.real(range);
         let lent = self.is_lent(from);
@@ -88,23 +73,9 @@ impl State {
             _ => &mut self.host,
         };
         if let (None, Some(copy)) = (&staged, copy) {
-            order(
-                &mut copy.uses,
-                &line,
-                range,
-                Access::Read,
-                None,
-                &self.waits,
-            )?;
+            order(&mut copy.uses, &line, range, Access::Read, None, &self.waits)?;
         }
-        order(
-            &mut self.devices[index].uses,
-            &line,
-            range,
-            Access::Write,
-            None,
-            &self.waits,
-        )?;
+        order(&mut self.devices[index].uses, &line, range, Access::Write, None, &self.waits)?;
         let ptr = match &staged {
             Some(buffer) => buffer.ptr(),
             None => self.host_ptr(from, range.start),
@@ -126,26 +97,12 @@ impl State {
     fn download(&mut self, index: usize, range: &Range<usize>) -> Result<(), Stop> {
         let copy = &mut self.devices[index];
         let line = copy.home.clone();
-        order(
-            &mut copy.uses,
-            &line,
-            range,
-            Access::Read,
-            None,
-            &self.waits,
-        )?;
+        order(&mut copy.uses, &line, range, Access::Read, None, &self.waits)?;
         if self.is_lent(HOST) {
             return self.download_staged(index, range, &line);
         }
         if let Some(copy) = &mut self.host {
-            order(
-                &mut copy.uses,
-                &line,
-                range,
-                Access::Write,
-                None,
-                &self.waits,
-            )?;
+            order(&mut copy.uses, &line, range, Access::Write, None, &self.waits)?;
             copy.arrive(&line, range, &self.waits.clock);
         }
         let (ptr, len) = (self.host_ptr(HOST, range.start), self.real(range));
@@ -153,22 +110,13 @@ impl State {
             // SAFETY: as in `upload`. The host bytes are writable, and nobody else's until then: they are not valid on
             // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
             // synchronised.
-            unsafe {
-                line.queue()
-                    .download(&*memory.block, range.start, ptr, len)?
-            };
+            unsafe { line.queue().download(&*memory.block, range.start, ptr, len)? };
         }
         Ok(())
     }
 
     /// From a device to one that reaches it, on the destination's queue.
-    fn cross(
-        &mut self,
-        source: usize,
-        index: usize,
-        range: &Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    fn cross(&mut self, source: usize, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         let (from, to) = (&self.devices[source].memory, &self.devices[index].memory);
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(());
@@ -176,14 +124,7 @@ impl State {
         let (from, to) = (Arc::clone(&from.block), Arc::clone(&to.block));
         let line = self.line_for(index, line);
         for (device, access) in [(source, Access::Read), (index, Access::Write)] {
-            order(
-                &mut self.devices[device].uses,
-                &line,
-                range,
-                access,
-                None,
-                &self.waits,
-            )?;
+            order(&mut self.devices[device].uses, &line, range, access, None, &self.waits)?;
         }
         let (start, len) = (range.start, range.len());
         // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
@@ -193,12 +134,7 @@ impl State {
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
-    fn cross_by_host(
-        &mut self,
-        to: Slot,
-        range: &Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    fn cross_by_host(&mut self, to: Slot, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         if self.replicas.holds(FIXED, range) {
             return self.copy(FIXED, to, range.clone(), line);
         }
@@ -222,28 +158,13 @@ impl State {
         Ok(())
     }
 
-    fn fill_device(
-        &mut self,
-        index: usize,
-        range: &Range<usize>,
-        line: Option<&Line>,
-    ) -> Result<(), Stop> {
+    fn fill_device(&mut self, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         let line = self.line_for(index, line);
         let copy = &mut self.devices[index];
-        order(
-            &mut copy.uses,
-            &line,
-            range,
-            Access::Write,
-            None,
-            &self.waits,
-        )?;
+        order(&mut copy.uses, &line, range, Access::Write, None, &self.waits)?;
         if let Some(memory) = &copy.memory {
             // SAFETY: as in `upload`.
-            unsafe {
-                line.queue()
-                    .fill(&*memory.block, range.start, range.len())?
-            };
+            unsafe { line.queue().fill(&*memory.block, range.start, range.len())? };
         }
         Ok(())
     }
@@ -275,18 +196,8 @@ impl State {
         let copy = &mut self.devices[index];
         let block = copy.home.queue().alloc(self.len)?;
         // A block may have been somebody's until now, in the order of this queue: others wait for it before they use it.
-        copy.uses.enter(
-            &copy.home,
-            whole.clone(),
-            Access::Write,
-            None,
-            &self.waits.clock,
-        );
-        copy.memory = Some(DeviceMemory {
-            block: Arc::from(block),
-            line: copy.home.clone(),
-            owner: None,
-        });
+        copy.uses.enter(&copy.home, whole.clone(), Access::Write, None, &self.waits.clock);
+        copy.memory = Some(DeviceMemory { block: Arc::from(block), line: copy.home.clone(), owner: None });
         let device = copy.device;
         self.count(EventKind::Allocate, &whole, Some(device));
         Ok(())
@@ -295,8 +206,7 @@ impl State {
     // ---- lent slices: no queue ever sees them ----
 
     fn is_lent(&mut self, slot: Slot) -> bool {
-        self.host_copy(slot)
-            .is_some_and(|copy| copy.buffer.is_lent())
+        self.host_copy(slot).is_some_and(|copy| copy.buffer.is_lent())
     }
 
     /// A copy of a range in a buffer of our own.
@@ -309,21 +219,13 @@ impl State {
         Ok(buffer)
     }
 
-    fn download_staged(
-        &mut self,
-        index: usize,
-        range: &Range<usize>,
-        line: &Line,
-    ) -> Result<(), Stop> {
+    fn download_staged(&mut self, index: usize, range: &Range<usize>, line: &Line) -> Result<(), Stop> {
         let len = self.real(range);
         let buffer = HostBuffer::zeroed(len)?;
         let to = self.host_ptr(HOST, range.start);
         let enqueued = match &self.devices[index].memory {
             // SAFETY: as in `download`; the buffer is kept until the queue is synchronised, by `finish_staged`.
-            Some(memory) => unsafe {
-                line.queue()
-                    .download(&*memory.block, range.start, buffer.ptr(), len)
-            },
+            Some(memory) => unsafe { line.queue().download(&*memory.block, range.start, buffer.ptr(), len) },
             None => Ok(()),
         };
         let bytes = buffer.ptr();
@@ -341,10 +243,7 @@ impl State {
             Err(error) => {
                 std::mem::forget(buffer);
                 let device = line.queue().device().id();
-                self.leaked(
-                    Some(device),
-                    Error::device(device, "synchronize", error.to_string()),
-                );
+                self.leaked(Some(device), Error::device(device, "synchronize", error.to_string()));
                 Err(error)
             }
         }

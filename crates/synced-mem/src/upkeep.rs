@@ -59,10 +59,7 @@ impl SyncedMem {
     /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
     pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
         self.reset_fast();
-        self.act_mut(
-            |state| state.tidy(Sole::Yes),
-            |state| state.evict(place, &state.check(&range)?, Only::Move),
-        )
+        self.act_mut(|state| state.tidy(Sole::Yes), |state| state.evict(place, &state.check(&range)?, Only::Move))
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -71,10 +68,7 @@ impl SyncedMem {
     /// [`Error::OnlyCopy`] when they do not.
     pub fn evict_clean(&mut self, place: Place) -> Result<(), Error> {
         self.reset_fast();
-        self.act_mut(
-            |state| state.tidy(Sole::Yes),
-            |state| state.evict(place, &state.whole(), Only::Refuse),
-        )
+        self.act_mut(|state| state.tidy(Sole::Yes), |state| state.evict(place, &state.whole(), Only::Refuse))
     }
 
     /// Frees the memory of all copies that hold no valid byte.
@@ -114,12 +108,7 @@ impl State {
     }
 
     /// Takes `range` away from a place, and gives back what memory holds nothing any more.
-    pub(crate) fn evict(
-        &mut self,
-        place: Place,
-        range: &Range<usize>,
-        only: Only,
-    ) -> Result<(), Stop> {
+    pub(crate) fn evict(&mut self, place: Place, range: &Range<usize>, only: Only) -> Result<(), Stop> {
         match place {
             Place::Host => self.evict_host(range, only),
             Place::Device(device) => match self.slot_of(device) {
@@ -149,8 +138,7 @@ impl State {
     /// other threads may go on writing that elsewhere.
     fn settle_held(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
         let held: Vec<_> = self.replicas.valid(slot).within(range).collect();
-        held.iter()
-            .try_for_each(|held| self.settle_others(slot, held))
+        held.iter().try_for_each(|held| self.settle_others(slot, held))
     }
 
     fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Stop> {
@@ -173,9 +161,7 @@ impl State {
     }
 
     fn only_copy(&self, range: &Range<usize>) -> Error {
-        Error::OnlyCopy {
-            range: range.start..range.start + self.real(range),
-        }
+        Error::OnlyCopy { range: range.start..range.start + self.real(range) }
     }
 
     /// The parts of `range` that no device holds, though the host does.
@@ -270,23 +256,14 @@ impl State {
     }
 
     /// Puts a block in the place of whatever its device had. Its contents are those after the work enqueued so far.
-    pub(crate) fn adopt_device(
-        &mut self,
-        line: &Line,
-        block: Box<dyn Block>,
-        owner: Box<dyn Any + Send + Sync>,
-    ) {
+    pub(crate) fn adopt_device(&mut self, line: &Line, block: Box<dyn Block>, owner: Box<dyn Any + Send + Sync>) {
         let slot = self.device_slot(line.queue());
         self.free_device(slot);
         let whole = self.whole();
         if let Some(index) = Self::device_index(slot) {
             let (copy, waits) = (&mut self.devices[index], &self.waits);
             copy.home = line.clone();
-            copy.memory = Some(DeviceMemory {
-                block: Arc::from(block),
-                line: line.clone(),
-                owner: Some(owner),
-            });
+            copy.memory = Some(DeviceMemory { block: Arc::from(block), line: line.clone(), owner: Some(owner) });
             // The block has no other users, so there is nobody to wait for.
             let (uses, clock) = (&mut copy.uses, &waits.clock);
             uses.enter(line, whole.clone(), Access::Write, None, clock);
@@ -304,11 +281,7 @@ impl State {
         };
         let users = mem::replace(&mut copy.uses, Uses::new()).queues();
         let device = copy.device;
-        self.leaving.push(Leaving {
-            device,
-            memory,
-            users,
-        });
+        self.leaving.push(Leaving { device, memory, users });
     }
 
     /// The end of a device's block, when its queues have been waited for, well or not.

@@ -60,11 +60,7 @@ impl<'a> Within<'a> {
     ///
     /// # Errors
     /// As [`SharedMem::device`]; the conflict that is left when the time is over.
-    pub fn device(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceRef<'static>, Error> {
+    pub fn device(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceRef<'static>, Error> {
         let (span, lease) = self.device_lease(queue, range, Intent::Read)?;
         Ok(DeviceRef::new(span, lease))
     }
@@ -73,11 +69,7 @@ impl<'a> Within<'a> {
     ///
     /// # Errors
     /// As [`device`](Self::device).
-    pub fn device_mut(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'static>, Error> {
+    pub fn device_mut(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'static>, Error> {
         let (span, lease) = self.device_lease(queue, range, Intent::Write)?;
         Ok(DeviceMut::new(span, lease))
     }
@@ -86,11 +78,7 @@ impl<'a> Within<'a> {
     ///
     /// # Errors
     /// As [`device`](Self::device).
-    pub fn device_overwrite(
-        &self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'static>, Error> {
+    pub fn device_overwrite(&self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'static>, Error> {
         let (span, lease) = self.device_lease(queue, range, Intent::Overwrite)?;
         Ok(DeviceMut::new(span, lease))
     }
@@ -117,9 +105,7 @@ impl<'a> Within<'a> {
         let (checked, borrow) = (entered.checked, entered.borrow);
         let lease = borrow.map(|(slot, id)| DeviceLease::new(Arc::clone(inner), slot, id));
         let guard = borrow.map(|(_, id)| id);
-        let (span, _) = inner.act_held(entered.held, |state| {
-            state.device(queue, &checked, intent, guard)
-        })?;
+        let (span, _) = inner.act_held(entered.held, |state| state.device(queue, &checked, intent, guard))?;
         Ok((span, lease))
     }
 
@@ -143,19 +129,11 @@ impl<'a> Within<'a> {
             }
         }
         if range.is_empty() {
-            return Ok(Entered {
-                checked,
-                borrow: None,
-                held: Some(state),
-            });
+            return Ok(Entered { checked, borrow: None, held: Some(state) });
         }
         let slot = slot(&mut state);
         let id = state.borrows.insert(range.clone(), intent.access(), slot);
-        Ok(Entered {
-            checked,
-            borrow: Some((slot, id)),
-            held: Some(state),
-        })
+        Ok(Entered { checked, borrow: Some((slot, id)), held: Some(state) })
     }
 }
 

@@ -68,9 +68,6 @@ fn bytes_that_are_written_far_apart_are_all_that_moves() {
         }
         drop(memory.device(&queue).unwrap());
         let (stats, touched) = (memory.stats(), writes as u64);
-        assert_eq!(
-            (stats.downloads().bytes(), stats.uploads().bytes()),
-            (touched, touched)
-        );
+        assert_eq!((stats.downloads().bytes(), stats.uploads().bytes()), (touched, touched));
     }
 }

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use synced_mem::{
-    Access, Block, Device, DeviceId, Error, Meter, Queue, QueueId, SharedMem, SyncedMem,
-};
+use synced_mem::{Access, Block, Device, DeviceId, Error, Meter, Queue, QueueId, SharedMem, SyncedMem};
 
 /// A device whose transfers count themselves: at once, or, with `late`, when somebody synchronises.
 #[derive(Debug)]
@@ -85,24 +83,12 @@ unsafe impl Queue for Spy {
         Ok(Box::new(SpyBlock(len)))
     }
 
-    unsafe fn upload(
-        &self,
-        _: &dyn Block,
-        _: usize,
-        _: NonNull<u8>,
-        _: usize,
-    ) -> Result<(), Error> {
+    unsafe fn upload(&self, _: &dyn Block, _: usize, _: NonNull<u8>, _: usize) -> Result<(), Error> {
         self.uploads.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    unsafe fn download(
-        &self,
-        _: &dyn Block,
-        _: usize,
-        to: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn download(&self, _: &dyn Block, _: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
         if self.late {
             let start = to.as_ptr().expose_provenance();
             self.pending.lock().unwrap().push((start, len));
@@ -118,14 +104,7 @@ unsafe impl Queue for Spy {
         false
     }
 
-    unsafe fn copy(
-        &self,
-        _: &dyn Block,
-        _: usize,
-        _: &dyn Block,
-        _: usize,
-        _: usize,
-    ) -> Result<(), Error> {
+    unsafe fn copy(&self, _: &dyn Block, _: usize, _: &dyn Block, _: usize, _: usize) -> Result<(), Error> {
         unreachable!("it reaches nothing")
     }
 
@@ -157,10 +136,7 @@ fn spy_that_is(late: bool) -> Arc<Spy> {
     Arc::new(Spy {
         late,
         pending: loom::sync::Mutex::new(Vec::new()),
-        device: SpyDevice {
-            id: DeviceId::new(),
-            meter: Meter::new(),
-        },
+        device: SpyDevice { id: DeviceId::new(), meter: Meter::new() },
         id: QueueId::new(),
         uploads: AtomicUsize::new(0),
         downloads: AtomicUsize::new(0),
@@ -265,10 +241,7 @@ unsafe impl Send for Watched {}
 
 impl Watched {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            memory: SharedMem::from_vec(vec![0; 8]),
-            cell: UnsafeCell::new(0),
-        })
+        Arc::new(Self { memory: SharedMem::from_vec(vec![0; 8]), cell: UnsafeCell::new(0) })
     }
 
     fn use_it(&self, access: Access) -> bool {
@@ -296,11 +269,8 @@ impl Watched {
 
 #[test]
 fn overlapping_borrows_never_meet() {
-    for (first, second) in [
-        (Access::Write, Access::Write),
-        (Access::Read, Access::Write),
-        (Access::Read, Access::Read),
-    ] {
+    for (first, second) in [(Access::Write, Access::Write), (Access::Read, Access::Write), (Access::Read, Access::Read)]
+    {
         loom::model(move || {
             let watched = Watched::new();
             let other = {

@@ -37,10 +37,7 @@ use world::{Rules, World};
 
 /// How many programs each machine runs.
 fn cases(count: u32) -> ProptestConfig {
-    ProptestConfig {
-        failure_persistence: None,
-        ..ProptestConfig::with_cases(count)
-    }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(count) }
 }
 
 proptest! {

@@ -23,19 +23,13 @@ fn queues_that_only_read_are_forgotten() {
         for _ in 0..1000 {
             let queue = device.queue().unwrap();
             let token = weights.device(&queue, 0..64).unwrap();
-            launch(&*queue, [token.arg()], |args| {
-                assert_eq!(args[0].bytes(), [5; 64])
-            })
-            .unwrap();
+            launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [5; 64])).unwrap();
             queues.push(Arc::downgrade(&queue));
             assert!(alive(&queues) <= MOST_ALIVE, "{}", alive(&queues));
         }
         let writer = device.queue().unwrap();
         let mut token = weights.device_overwrite(&writer, 0..64).unwrap();
-        launch(&*writer, [token.arg_mut()], |args| {
-            args[0].bytes_mut().fill(6)
-        })
-        .unwrap();
+        launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(6)).unwrap();
         drop(token);
         assert_eq!(weights.host(0..64).unwrap()[..2], [6, 6]);
         assert_eq!(device.pending(), 0, "a writer waits for who is left");
@@ -62,10 +56,7 @@ fn what_a_live_token_launches_is_waited_for_however_many_come_after_it() {
     drop(token);
     let second = device.queue().unwrap();
     let mut token = memory.device_overwrite(&second, 0..8).unwrap();
-    launch(&*second, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(9)
-    })
-    .unwrap();
+    launch(&*second, [token.arg_mut()], |args| args[0].bytes_mut().fill(9)).unwrap();
     drop(token);
     assert_eq!(&*memory.host(0..8).unwrap(), [9; 8]);
     assert_eq!(seen.load(Ordering::Relaxed), 5);

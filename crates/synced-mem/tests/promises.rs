@@ -35,10 +35,7 @@ fn device() -> (Arc<Loopback>, Arc<dyn Queue>) {
 /// Launches a kernel that sets every byte.
 fn fill(token: &mut DeviceMut<'_>, byte: u8) {
     let queue = Arc::clone(token.queue());
-    launch(&*queue, [token.arg_mut()], move |args| {
-        args[0].bytes_mut().fill(byte)
-    })
-    .unwrap();
+    launch(&*queue, [token.arg_mut()], move |args| args[0].bytes_mut().fill(byte)).unwrap();
 }
 
 /// Launches a kernel that panics, which fails its queue, unless every byte is `byte`.
@@ -53,8 +50,5 @@ fn expect(token: &DeviceRef<'_>, byte: u8) {
 
 /// A queue on which work was lost fails for ever.
 fn break_queue(queue: &Arc<dyn Queue>) {
-    launch(&**queue, [], |_| {
-        resume_unwind(Box::new("broken on purpose"))
-    })
-    .unwrap();
+    launch(&**queue, [], |_| resume_unwind(Box::new("broken on purpose"))).unwrap();
 }

@@ -16,10 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A queue on which work was lost fails for ever.
 fn break_queue(queue: &Arc<dyn Queue>) {
-    launch(&**queue, [], |_| {
-        resume_unwind(Box::new("broken on purpose"))
-    })
-    .unwrap();
+    launch(&**queue, [], |_| resume_unwind(Box::new("broken on purpose"))).unwrap();
 }
 
 /// A panic's payload whose destructor panics too.
@@ -56,11 +53,7 @@ fn a_panic_that_panics_again_is_a_device_error() {
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
         drop(memory);
-        let results = [
-            queue.synchronize(),
-            queue.synchronize(),
-            waiting.synchronize(),
-        ];
+        let results = [queue.synchronize(), queue.synchronize(), waiting.synchronize()];
         done.send(results.map(|result| result.is_err())).unwrap();
     });
     assert_eq!(ended.recv_timeout(PATIENCE).expect("it hangs"), [true; 3]);
@@ -73,10 +66,7 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
     let (queue, other) = (device.queue().unwrap(), sibling.queue().unwrap());
     let mut memory = SyncedMem::new(8);
     let mut token = memory.device_overwrite(&queue).unwrap();
-    launch(&*queue, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(7)
-    })
-    .unwrap();
+    launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     drop(token);
     queue.synchronize().unwrap();
     break_queue(&other);
@@ -91,10 +81,7 @@ fn the_bound_gives_up_nothing_for_bytes_that_are_on_their_way() {
     let (queue, writer) = (device.queue().unwrap(), device.queue().unwrap());
     let memory = SharedMem::new(96);
     let mut token = memory.device_overwrite(&writer, 0..96).unwrap();
-    launch(&*writer, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(7)
-    })
-    .unwrap();
+    launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     drop(token);
     writer.synchronize().unwrap();
     // The home is the broken queue from now on.
@@ -102,9 +89,7 @@ fn the_bound_gives_up_nothing_for_bytes_that_are_on_their_way() {
     break_queue(&queue);
     memory.prefetch_host(0..2).unwrap();
     let written = (0..20).map(|i| 2 + 3 * i..3 + 3 * i);
-    let guards: Vec<_> = written
-        .map(|range| memory.host_overwrite(range).unwrap())
-        .collect();
+    let guards: Vec<_> = written.map(|range| memory.host_overwrite(range).unwrap()).collect();
     let place = Place::Device(device.id());
     assert!(memory.range_valid_on(place, 0..2).unwrap());
     drop(guards);
@@ -148,12 +133,7 @@ fn prefetching_and_evicting_piece_by_piece_keep_the_bound() {
         shared.prefetch_host(start..start + 1).unwrap();
         owned.evict_range(place, start..start + 1).unwrap();
     }
-    assert!(
-        ranges(400, |range| shared
-            .range_valid_on(Place::Host, range)
-            .unwrap())
-            <= 16
-    );
+    assert!(ranges(400, |range| shared.range_valid_on(Place::Host, range).unwrap()) <= 16);
     assert!(ranges(400, |range| owned.range_valid_on(place, range).unwrap()) <= 16);
 }
 
@@ -166,10 +146,7 @@ fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     break_queue(&second);
     let pending = two.pending();
     drop(memory.device(&first).unwrap());
-    assert_eq!(
-        (two.pending(), memory.stats().avoided().count()),
-        (pending, 0)
-    );
+    assert_eq!((two.pending(), memory.stats().avoided().count()), (pending, 0));
 }
 
 #[test]
@@ -315,9 +292,6 @@ fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
     target.copy_from(0, &source, 0..4096).unwrap();
     let stats = (source.stats(), target.stats());
     assert_eq!(stats.0.uploads().bytes(), 4);
-    assert_eq!(
-        (stats.0.downloads().bytes(), stats.1.device_copies().bytes()),
-        (0, 4096)
-    );
+    assert_eq!((stats.0.downloads().bytes(), stats.1.device_copies().bytes()), (0, 4096));
     assert_eq!(target.host(6..14).unwrap()[..], [0, 0, 3, 3, 3, 3, 0, 0]);
 }

@@ -72,10 +72,7 @@ fn soak() {
         if !differences.is_empty() {
             report(&wanted, start, &totals, differences.len());
             let seconds = start.elapsed().as_secs_f64();
-            panic!(
-                "after {seconds:.1} s, in the round of seed {seed}:\n{}",
-                differences.join("\n")
-            );
+            panic!("after {seconds:.1} s, in the round of seed {seed}:\n{}", differences.join("\n"));
         }
         seed += 1;
     }
@@ -122,10 +119,7 @@ fn report(wanted: &Wanted, start: Instant, totals: &world::Counts, differences: 
     say(&format!("soak: of these {totals}"));
     let path = std::env::var_os("BLOB_TEST_REPORT").filter(|_| wanted.asked);
     if let Some(path) = path {
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path);
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
         let mut file = file.expect("the report can be written");
         writeln!(file, "{line}").expect("the report can be written");
     }

@@ -32,26 +32,17 @@ impl Stalled {
             args[0].bytes_mut().fill(byte);
         })
         .unwrap();
-        Self {
-            started,
-            go,
-            in_time,
-        }
+        Self { started, go, in_time }
     }
 
     /// Runs `meanwhile` while the kernel works for `waiter`, on another thread.
     fn during<R: Send>(self, waiter: impl FnOnce() -> R + Send, meanwhile: impl FnOnce()) -> R {
         thread::scope(|scope| {
             let waiter = scope.spawn(waiter);
-            self.started
-                .recv_timeout(PATIENCE)
-                .expect("the kernel runs");
+            self.started.recv_timeout(PATIENCE).expect("the kernel runs");
             meanwhile();
             self.go.send(()).ok();
-            assert!(
-                self.in_time.recv().unwrap(),
-                "it had to wait for the device"
-            );
+            assert!(self.in_time.recv().unwrap(), "it had to wait for the device");
             waiter.join().unwrap()
         })
     }
@@ -93,12 +84,7 @@ fn a_guard_is_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
 fn conflicts_and_timeouts_are_answered_meanwhile() {
     let queue = queue();
     let (memory, stalled) = shared(&queue);
-    let write = || {
-        memory
-            .host_mut(0..8)
-            .map(|mut bytes| bytes.fill(3))
-            .unwrap()
-    };
+    let write = || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap();
     stalled.during(write, || {
         assert!(is_conflict(memory.host(4..12)));
         assert!(is_conflict(memory.device(&queue, 0..1)));
@@ -145,10 +131,7 @@ fn a_foreign_queue_is_waited_for_with_the_lock_released() {
 fn the_host_is_evicted_with_the_lock_released() {
     let queue = queue();
     let (memory, stalled) = shared(&queue);
-    stalled.during(
-        || memory.evict(Place::Host).unwrap(),
-        || assert_eq!(memory.stats().frees().count(), 0),
-    );
+    stalled.during(|| memory.evict(Place::Host).unwrap(), || assert_eq!(memory.stats().frees().count(), 0));
     assert!(!memory.range_valid_on(Place::Host, 0..1).unwrap());
     assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
 }
@@ -166,9 +149,7 @@ fn retired_batches_are_waited_for_with_the_lock_released() {
             memory.prefetch(&queue, 0..8).unwrap();
         }
     };
-    stalled.during(adopt, || {
-        assert_eq!(memory.len(), memory.host(0..8).unwrap().len())
-    });
+    stalled.during(adopt, || assert_eq!(memory.len(), memory.host(0..8).unwrap().len()));
     drop(token);
     assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
 }
@@ -203,12 +184,7 @@ fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| memory.host(0..8).map(drop));
         started.recv_timeout(PATIENCE).unwrap();
-        let patient = scope.spawn(|| {
-            memory
-                .within(PATIENCE)
-                .device_overwrite(&queue, 0..8)
-                .is_ok()
-        });
+        let patient = scope.spawn(|| memory.within(PATIENCE).device_overwrite(&queue, 0..8).is_ok());
         // Most likely the other one waits by now; the test holds either way.
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();

@@ -19,9 +19,7 @@ pub(super) struct WrongBlock {
 }
 
 pub(super) fn unwrapped(block: &dyn Block) -> &WrongBlock {
-    (block as &dyn Any)
-        .downcast_ref()
-        .expect("a block of a wrong device")
+    (block as &dyn Any).downcast_ref().expect("a block of a wrong device")
 }
 
 pub(super) fn inner(block: &dyn Block) -> &Arc<dyn Block> {

@@ -95,12 +95,7 @@ impl WrongQueue {
             self.lanes[0].wait_for(&*wait)?;
         }
         for late in state.late.drain(..) {
-            let Transfer {
-                block,
-                at,
-                host,
-                len,
-            } = &late;
+            let Transfer { block, at, host, len } = &late;
             // SAFETY: the suite's own arguments, late; it keeps the bytes alive.
             unsafe { self.lanes[0].upload(&**block, *at, *host, *len) }?;
         }
@@ -133,11 +128,7 @@ impl WrongQueue {
 
     fn recycle(&self, len: usize) -> Result<Box<dyn Block>, Error> {
         let mut state = self.state();
-        let old = state
-            .blocks
-            .len()
-            .checked_sub(16)
-            .map(|at| &state.blocks[at]);
+        let old = state.blocks.len().checked_sub(16).map(|at| &state.blocks[at]);
         let inner = match old.filter(|old| old.len() >= len) {
             Some(old) => Arc::clone(old),
             None => Arc::from(self.lanes[0].alloc(len)?),
@@ -148,10 +139,7 @@ impl WrongQueue {
     }
 
     fn fail_alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
-        assert!(
-            self.lie != Lie::PanickingError,
-            "cannot allocate {len} bytes"
-        );
+        assert!(self.lie != Lie::PanickingError, "cannot allocate {len} bytes");
         self.state().damaged = true;
         let device = match self.lie {
             Lie::ForeignError => DeviceId::new(),
@@ -180,11 +168,7 @@ unsafe impl Queue for WrongQueue {
             Lie::OverlappingBlocks => self.cut(len),
             Lie::SharedBlocks => self.recycle(len),
             _ => {
-                let from = if self.lie == Lie::EarlyFree {
-                    &self.side
-                } else {
-                    &self.lanes[0]
-                };
+                let from = if self.lie == Lie::EarlyFree { &self.side } else { &self.lanes[0] };
                 let inner: Arc<dyn Block> = Arc::from(from.alloc(len)?);
                 let address = inner.address();
                 Ok(self.block(inner, address, len))
@@ -197,23 +181,10 @@ unsafe impl Queue for WrongQueue {
         let inner = unsafe { self.lane()?.adopt(address, len) }?;
         let spoil = self.lie == Lie::AdoptionFrees;
         let side = spoil.then(|| Arc::clone(&self.side));
-        Ok(Box::new(WrongBlock {
-            inner: Some(Arc::from(inner)),
-            device: self.device.id(),
-            address,
-            len,
-            side,
-            spoil,
-        }))
+        Ok(Box::new(WrongBlock { inner: Some(Arc::from(inner)), device: self.device.id(), address, len, side, spoil }))
     }
 
-    unsafe fn upload(
-        &self,
-        to: &dyn Block,
-        at: usize,
-        from: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
         let lane = self.lane()?;
         let fits = at + len < to.len();
         let (at, len) = match self.lie {
@@ -222,12 +193,7 @@ unsafe impl Queue for WrongQueue {
             Lie::LateUpload => {
                 let block = Arc::clone(inner(to));
                 let host = from;
-                let late = Transfer {
-                    block,
-                    at,
-                    host,
-                    len,
-                };
+                let late = Transfer { block, at, host, len };
                 self.state().late.push(late);
                 return Ok(());
             }
@@ -243,13 +209,7 @@ unsafe impl Queue for WrongQueue {
         Ok(())
     }
 
-    unsafe fn download(
-        &self,
-        from: &dyn Block,
-        at: usize,
-        to: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
         let lane = self.lane()?;
         let fits = at + len < from.len();
         let at = at + usize::from(self.lie == Lie::ShiftedDownload && fits);
@@ -258,12 +218,7 @@ unsafe impl Queue for WrongQueue {
         unsafe { lane.download(&*block, at, to, len) }?;
         if self.lie == Lie::SecondDownload {
             let host = to;
-            let download = Transfer {
-                block,
-                at,
-                host,
-                len,
-            };
+            let download = Transfer { block, at, host, len };
             self.state().downloads.push(download);
         }
         Ok(())
@@ -351,12 +306,7 @@ unsafe impl Queue for WrongQueue {
         self.lanes[1].synchronize()?;
         let state = &mut *self.state();
         for again in &state.again {
-            let Transfer {
-                block,
-                at,
-                host,
-                len,
-            } = again;
+            let Transfer { block, at, host, len } = again;
             // SAFETY: the arguments of an earlier call; the suite keeps the bytes alive.
             unsafe { self.lanes[0].download(&**block, *at, *host, *len) }?;
         }

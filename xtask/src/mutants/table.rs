@@ -10,9 +10,7 @@ use super::Mutant;
 
 /// All rows.
 pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
-    [TOOL, memory::ROWS, core::ROWS, ops::ROWS]
-        .into_iter()
-        .flatten()
+    [TOOL, memory::ROWS, core::ROWS, ops::ROWS].into_iter().flatten()
 }
 
 /// The rows of the formats, the tool and the tasks, in the order of the files.
@@ -57,77 +55,49 @@ const TOOL: &[Mutant] = &[
         file: "crates/blob-io/src/mxnet/record.rs",
         old: "*dims.first_mut()? = indices;",
         new: "dims.first_mut()?;",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_malformed_file_has_its_stated_outcome",
-        ],
+        test: &["-p", "blob-tests", "every_malformed_file_has_its_stated_outcome"],
     },
     Mutant {
         name: "a stale storage shape is missed",
         file: "crates/blob-io/src/mxnet/record.rs",
         old: "if stored.contains(&0) {",
         new: "if stored.is_empty() {",
-        test: &[
-            "-p",
-            "blob-io",
-            "the_first_extent_of_a_storage_shape_is_never_believed",
-        ],
+        test: &["-p", "blob-io", "the_first_extent_of_a_storage_shape_is_never_believed"],
     },
     Mutant {
         name: "a V3 scalar is none",
         file: "crates/blob-io/src/mxnet/record.rs",
         old: "Version::V3 => dims.values.contains(&-1)",
         new: "Version::V3 => empty",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_golden_array_equals_what_its_writer_was_given",
-        ],
+        test: &["-p", "blob-tests", "every_golden_array_equals_what_its_writer_was_given"],
     },
     Mutant {
         name: "too many keys pass",
         file: "crates/blob-io/src/mxnet/read.rs",
         old: "if found != 0 && found != count {",
         new: "if found != 0 && found < count {",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_malformed_file_has_its_stated_outcome",
-        ],
+        test: &["-p", "blob-tests", "every_malformed_file_has_its_stated_outcome"],
     },
     Mutant {
         name: "a count beyond the file passes",
         file: "crates/blob-io/src/mxnet/read.rs",
         old: "if count > left / 4 {",
         new: "if count > left {",
-        test: &[
-            "-p",
-            "blob-io",
-            "a_count_that_the_file_cannot_hold_is_refused_at_once",
-        ],
+        test: &["-p", "blob-io", "a_count_that_the_file_cannot_hold_is_refused_at_once"],
     },
     Mutant {
         name: "csr rows end late",
         file: "crates/blob-io/src/mxnet/dense.rs",
         old: "while indptr.get(row + 1) <= k as i128",
         new: "while indptr.get(row + 1) < k as i128",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_golden_array_equals_what_its_writer_was_given",
-        ],
+        test: &["-p", "blob-tests", "every_golden_array_equals_what_its_writer_was_given"],
     },
     Mutant {
         name: "a name is taken twice",
         file: "crates/blob-io/src/names.rs",
         old: "self.taken.insert(hash(&name));\n        Ok(name)",
         new: "Ok(name)",
-        test: &[
-            "-p",
-            "blob-io",
-            "a_repeated_key_gets_its_position_also_on_the_parts_of_a_sparse_array",
-        ],
+        test: &["-p", "blob-io", "a_repeated_key_gets_its_position_also_on_the_parts_of_a_sparse_array"],
     },
     Mutant {
         name: "no-clobber renames",
@@ -169,33 +139,21 @@ const TOOL: &[Mutant] = &[
         file: "crates/blob-io/src/member.rs",
         old: "if found == expected.crc {",
         new: "if true || found == expected.crc {",
-        test: &[
-            "-p",
-            "blob-tests",
-            "a_wrong_bit_is_an_error_wherever_bytes_are_used",
-        ],
+        test: &["-p", "blob-tests", "a_wrong_bit_is_an_error_wherever_bytes_are_used"],
     },
     Mutant {
         name: "verify passes over what is wrong with the file as a whole",
         file: "crates/blob-cli/src/verify.rs",
         old: "for fault in checkpoint.faults() {",
         new: "for fault in checkpoint.faults().iter().take(0) {",
-        test: &[
-            "-p",
-            "blob-tests",
-            "what_is_wrong_with_a_file_whose_arrays_can_all_be_had_is_a_finding",
-        ],
+        test: &["-p", "blob-tests", "what_is_wrong_with_a_file_whose_arrays_can_all_be_had_is_a_finding"],
     },
     Mutant {
         name: "a conversion takes a file that breaks off for whole",
         file: "crates/blob-convert/src/plan.rs",
         old: "    checkpoint.whole()?;\n",
         new: "",
-        test: &[
-            "-p",
-            "blob-tests",
-            "what_stands_before_a_break_is_listed_and_never_taken_for_whole",
-        ],
+        test: &["-p", "blob-tests", "what_stands_before_a_break_is_listed_and_never_taken_for_whole"],
     },
     Mutant {
         name: "a layer that is cut is not named",
@@ -216,44 +174,28 @@ const TOOL: &[Mutant] = &[
         file: "crates/blob-io/src/caffe/blob.rs",
         old: "let dims: Vec<i64> = if self.is_legacy() {",
         new: "let dims: Vec<i64> = if self.is_legacy() && self.dims.is_empty() {",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_blobproto_reads_as_caffe_reads_it",
-        ],
+        test: &["-p", "blob-tests", "every_blobproto_reads_as_caffe_reads_it"],
     },
     Mutant {
         name: "floats are taken before doubles",
         file: "crates/blob-io/src/caffe/values.rs",
         old: "(true, ..) => (double_field, double, DType::F64, 8),",
         new: "(true, false, _) => (double_field, double, DType::F64, 8),",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_blobproto_reads_as_caffe_reads_it",
-        ],
+        test: &["-p", "blob-tests", "every_blobproto_reads_as_caffe_reads_it"],
     },
     Mutant {
         name: "an unpacked run's stride is forgotten",
         file: "crates/blob-io/src/caffe/values.rs",
         old: "last.stride = gap;",
         new: "last.stride += 0;",
-        test: &[
-            "-p",
-            "blob-tests",
-            "every_blobproto_reads_as_caffe_reads_it",
-        ],
+        test: &["-p", "blob-tests", "every_blobproto_reads_as_caffe_reads_it"],
     },
     Mutant {
         name: "END_GROUP at the top passes",
         file: "crates/blob-io/src/caffe/wire.rs",
         old: "}) => Err(Stop::fault(offset, What::EndGroup { number })),",
         new: "}) => { let _ = (offset, number); Ok(None) }",
-        test: &[
-            "-p",
-            "blob-tests",
-            "hostile_top_levels_of_a_net_are_refused",
-        ],
+        test: &["-p", "blob-tests", "hostile_top_levels_of_a_net_are_refused"],
     },
     Mutant {
         name: "the V1 weights between V0 layers are lost",

@@ -96,10 +96,7 @@ impl Table {
             Some(at) => at,
             None if who == OURS => {
                 let case = case.to_owned();
-                self.rows.push(Row {
-                    case,
-                    ..Row::default()
-                });
+                self.rows.push(Row { case, ..Row::default() });
                 self.rows.len() - 1
             }
             None => bail!("{who} has the case {case:?}, and we do not"),
@@ -115,20 +112,13 @@ impl Table {
         }
         for (payload, rates) in &self.memcpy {
             let rates = rates.join(", ");
-            page.push_str(&format!(
-                "* memcpy, GB/s read and written, {payload}: {rates}\n"
-            ));
+            page.push_str(&format!("* memcpy, GB/s read and written, {payload}: {rates}\n"));
         }
         page.push_str(&format!("\n{LEGEND}\n"));
         let marks: Vec<String> = self.rows.iter().map(|row| row.marks().join(", ")).collect();
         let with = |mark: &str| marks.iter().filter(|marks| marks.contains(mark)).count();
-        let counts = ["MISSED", "SLOWER", "BEHIND 1t", "BEHIND 2t"]
-            .map(|mark| format!("{mark} {}", with(mark)));
-        page.push_str(&format!(
-            "Of {} cases: {}.\n\n",
-            self.rows.len(),
-            counts.join(", ")
-        ));
+        let counts = ["MISSED", "SLOWER", "BEHIND 1t", "BEHIND 2t"].map(|mark| format!("{mark} {}", with(mark)));
+        page.push_str(&format!("Of {} cases: {}.\n\n", self.rows.len(), counts.join(", ")));
         page.push_str(HEAD);
         for (row, marks) in self.rows.iter().zip(marks) {
             page.push_str(&format!("| {} | {marks} |\n", row.cells().join(" | ")));
@@ -146,9 +136,7 @@ impl Row {
     /// The fastest peer with at most so many threads.
     fn best(&self, threads: usize) -> Option<&Figure> {
         let peers = self.figures.iter().filter(|figure| figure.who != OURS);
-        peers
-            .filter(|figure| figure.threads <= threads)
-            .min_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        peers.filter(|figure| figure.threads <= threads).min_by(|a, b| a.seconds.total_cmp(&b.seconds))
     }
 
     fn marks(&self) -> Vec<String> {
@@ -165,9 +153,7 @@ impl Row {
             marks.push("SLOWER".to_owned());
         }
         for ours in [one, two].into_iter().flatten() {
-            let behind = self
-                .best(ours.threads)
-                .map(|best| ours.seconds / best.seconds);
+            let behind = self.best(ours.threads).map(|best| ours.seconds / best.seconds);
             // Less than one in the last digit shown is none.
             let percent = behind.map(|behind| (100.0 * (behind - 1.0)).round());
             if let Some(percent) = percent.filter(|percent| *percent >= 1.0) {
@@ -190,10 +176,7 @@ impl Row {
             Some(format!("{} {}", time(figure), figure.who))
         };
         let both = |who| Some(format!("{} / {}", peer(who, 1)?, peer(who, 2)?));
-        let mut cells = vec![
-            self.case.clone(),
-            self.bar.map_or(String::new(), |b| b.to_string()),
-        ];
+        let mut cells = vec![self.case.clone(), self.bar.map_or(String::new(), |b| b.to_string())];
         let columns = [
             ours(1),
             ours(2),
@@ -294,11 +277,7 @@ mod tests {
         let mut table = table(&[OURS_SAY]);
         let unknown = table.read("row\tsub\tnumpy\t1\t1\t1\n").unwrap_err();
         assert!(unknown.to_string().contains("\"sub\""), "{unknown}");
-        for line in [
-            "hello",
-            "row\tadd\tblob\t1\tfast\t1\t",
-            "memcpy\tblob\t1 MiB\t1\t?",
-        ] {
+        for line in ["hello", "row\tadd\tblob\t1\tfast\t1\t", "memcpy\tblob\t1 MiB\t1\t?"] {
             assert!(table.read(line).is_err(), "{line}");
         }
     }

@@ -51,21 +51,14 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
         if source.is_crate_root() && !declares_unsafe_lint(source) {
-            let message =
-                "the crate has neither `#![forbid(unsafe_code)]` nor `#![deny(unsafe_code)]`";
+            let message = "the crate has neither `#![forbid(unsafe_code)]` nor `#![deny(unsafe_code)]`";
             findings.push(Finding::new(&source.path, 1, message));
         }
         if !source.is_one_of(UNSAFE) {
             let message = "`unsafe` outside the files that the README names";
-            findings.extend(
-                source
-                    .find(&["unsafe"])
-                    .map(|line| Finding::new(&source.path, line, message)),
-            );
+            findings.extend(source.find(&["unsafe"]).map(|line| Finding::new(&source.path, line, message)));
         } else if source.is_one_of(DECLARES_ONLY) {
-            let blocks = source
-                .find(&["unsafe", "{"])
-                .filter(|line| !source.tests_hold(*line));
+            let blocks = source.find(&["unsafe", "{"]).filter(|line| !source.tests_hold(*line));
             let message = "an unsafe block in a file that only declares unsafe traits";
             findings.extend(blocks.map(|line| Finding::new(&source.path, line, message)));
         }
@@ -74,21 +67,13 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
 }
 
 fn declares_unsafe_lint(source: &Source) -> bool {
-    ["forbid", "deny"].iter().any(|level| {
-        source
-            .find(&["#", "!", "[", level, "(", "unsafe_code"])
-            .next()
-            .is_some()
-    })
+    ["forbid", "deny"].iter().any(|level| source.find(&["#", "!", "[", level, "(", "unsafe_code"]).next().is_some())
 }
 
 /// The word stands only in its two doors, comments included; and only their packages depend on the crate.
 pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let code = tree
-        .sources
-        .iter()
-        .filter(|source| !source.path.starts_with("xtask/"));
+    let code = tree.sources.iter().filter(|source| !source.path.starts_with("xtask/"));
     for source in code.filter(|source| !source.is_one_of(CUDARC)) {
         for (index, line) in source.text.lines().enumerate() {
             let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -101,11 +86,7 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     for package in &tree.packages {
         let foreign = !CUDARC_PACKAGES.contains(&package.name.as_str());
         if foreign && package.dependencies.iter().any(|name| name == "cudarc") {
-            let message = format!(
-                "{} depends on cudarc; {} may",
-                package.name,
-                CUDARC_PACKAGES.join(" and ")
-            );
+            let message = format!("{} depends on cudarc; {} may", package.name, CUDARC_PACKAGES.join(" and "));
             findings.push(Finding::new(&package.manifest, 1, message));
         }
     }
@@ -118,16 +99,9 @@ pub(super) fn cfg(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
         if !source.is_test() && !source.is_one_of(CFG) {
-            let mut visitor = MainFlow {
-                path: &source.path,
-                findings: &mut findings,
-            };
+            let mut visitor = MainFlow { path: &source.path, findings: &mut findings };
             // The attributes of the file itself stand where its module's would.
-            source
-                .syntax
-                .items
-                .iter()
-                .for_each(|item| visitor.visit_item(item));
+            source.syntax.items.iter().for_each(|item| visitor.visit_item(item));
         }
     }
     findings
@@ -145,12 +119,7 @@ impl MainFlow<'_> {
     }
 
     fn scan(&mut self, tokens: &[Token]) {
-        let patterns: [&[&str]; 4] = [
-            &["cfg", "!"],
-            &["cfg_if", "!"],
-            &["#", "[", "cfg"],
-            &["#", "[", "cfg_attr"],
-        ];
+        let patterns: [&[&str]; 4] = [&["cfg", "!"], &["cfg_if", "!"], &["#", "[", "cfg"], &["#", "[", "cfg_attr"]];
         for pattern in patterns {
             find(tokens, pattern).for_each(|line| self.push(line));
         }
@@ -179,10 +148,8 @@ impl<'ast> Visit<'ast> for MainFlow<'_> {
     }
 
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        let is_documentation = attribute
-            .meta
-            .require_list()
-            .is_ok_and(|list| list.tokens.to_string().starts_with("docsrs"));
+        let is_documentation =
+            attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().starts_with("docsrs"));
         let path = attribute.path();
         if path.is_ident("cfg") || path.is_ident("cfg_attr") && !is_documentation {
             self.push(attribute.pound_token.spans[0].start().line);
@@ -190,11 +157,7 @@ impl<'ast> Visit<'ast> for MainFlow<'_> {
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        if let Some(name) = call
-            .path
-            .get_ident()
-            .filter(|name| *name == "cfg" || *name == "cfg_if")
-        {
+        if let Some(name) = call.path.get_ident().filter(|name| *name == "cfg" || *name == "cfg_if") {
             self.push(name.span().start().line);
         }
         let mut tokens = Vec::new();
@@ -237,58 +200,31 @@ mod tests {
     fn unsafe_outside_its_files_is_found() {
         let text = "//! A.\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(lines(unsafe_code, FILE, text), [3]);
-        assert_eq!(
-            lines(unsafe_code, "crates/synced-mem/src/host.rs", text),
-            NONE
-        );
-        assert_eq!(
-            lines(unsafe_code, "crates/synced-mem/src/host/pool.rs", text),
-            NONE
-        );
+        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/host.rs", text), NONE);
+        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/host/pool.rs", text), NONE);
         assert_eq!(lines(unsafe_code, "tests/it.rs", text), NONE);
-        for hidden in [
-            "unsafe fn f() {}",
-            "unsafe impl A for B {}",
-            "m! { unsafe { g() } }",
-            "#[unsafe(no_mangle)]\nfn f() {}",
-        ] {
+        for hidden in
+            ["unsafe fn f() {}", "unsafe impl A for B {}", "m! { unsafe { g() } }", "#[unsafe(no_mangle)]\nfn f() {}"]
+        {
             assert_eq!(lines(unsafe_code, FILE, hidden), [1], "{hidden}");
         }
-        assert_eq!(
-            lines(unsafe_code, FILE, "//! unsafe\nfn f() { g(\"unsafe\") }\n"),
-            NONE
-        );
+        assert_eq!(lines(unsafe_code, FILE, "//! unsafe\nfn f() { g(\"unsafe\") }\n"), NONE);
     }
 
     #[test]
     fn an_unsafe_block_in_the_traits_is_found() {
         let device = "crates/synced-mem/src/device.rs";
-        assert_eq!(
-            lines(unsafe_code, device, "unsafe trait A { unsafe fn f(); }\n"),
-            NONE
-        );
-        assert_eq!(
-            lines(unsafe_code, device, "fn f() { unsafe { g() } }\n"),
-            [1]
-        );
+        assert_eq!(lines(unsafe_code, device, "unsafe trait A { unsafe fn f(); }\n"), NONE);
+        assert_eq!(lines(unsafe_code, device, "fn f() { unsafe { g() } }\n"), [1]);
     }
 
     #[test]
     fn a_crate_without_the_lint_is_found() {
         let root = "crates/blob-io/src/lib.rs";
         assert_eq!(lines(unsafe_code, root, "//! A.\n"), [1]);
-        assert_eq!(
-            lines(unsafe_code, root, "//! A.\n#![forbid(unsafe_code)]\n"),
-            NONE
-        );
-        assert_eq!(
-            lines(unsafe_code, root, "//! A.\n#![deny(unsafe_code)]\n"),
-            NONE
-        );
-        assert_eq!(
-            lines(unsafe_code, "crates/blob-cli/src/main.rs", "//! A.\n"),
-            [1]
-        );
+        assert_eq!(lines(unsafe_code, root, "//! A.\n#![forbid(unsafe_code)]\n"), NONE);
+        assert_eq!(lines(unsafe_code, root, "//! A.\n#![deny(unsafe_code)]\n"), NONE);
+        assert_eq!(lines(unsafe_code, "crates/blob-cli/src/main.rs", "//! A.\n"), [1]);
     }
 
     #[test]
@@ -296,14 +232,7 @@ mod tests {
         assert_eq!(lines(cudarc, FILE, "//! A.\nuse cudarc::driver;\n"), [2]);
         assert_eq!(lines(cudarc, FILE, "//! Like cudarc.\n"), [1]);
         assert_eq!(lines(cudarc, FILE, "//! cudarc_like\n"), NONE);
-        assert_eq!(
-            lines(
-                cudarc,
-                "crates/synced-mem/src/cuda/queue.rs",
-                "use cudarc::driver;\n"
-            ),
-            NONE
-        );
+        assert_eq!(lines(cudarc, "crates/synced-mem/src/cuda/queue.rs", "use cudarc::driver;\n"), NONE);
         let mut tree = Tree::from_texts([]);
         tree.packages = vec![Package::sample("synced-mem", &["cudarc"])];
         assert_eq!(cudarc(&tree), []);

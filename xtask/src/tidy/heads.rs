@@ -12,8 +12,7 @@ pub(super) fn head(tree: &Tree) -> Vec<Finding> {
     for source in &tree.sources {
         let lines = head_lines(&source.text);
         if lines.is_empty() {
-            let message =
-                "does not open with `//!`: what it is, what it relies on, what it leaves out";
+            let message = "does not open with `//!`: what it is, what it relies on, what it leaves out";
             findings.push(Finding::new(&source.path, 1, message));
         } else if lines.len() > HEAD_LINES {
             let message = format!("a head of {} lines; {HEAD_LINES} are allowed", lines.len());
@@ -25,10 +24,7 @@ pub(super) fn head(tree: &Tree) -> Vec<Finding> {
 
 /// A library's head says what the crate does not know.
 pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
-    let libraries = tree
-        .sources
-        .iter()
-        .filter(|source| source.is_library_root());
+    let libraries = tree.sources.iter().filter(|source| source.is_library_root());
     libraries
         .filter(|source| {
             let first: Vec<&str> = source.text.lines().take(HEAD_LINES).collect();
@@ -47,10 +43,8 @@ pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
 /// The `//!` lines from the first line on, without their slashes, up to a heading, a code block or a table.
 fn head_lines(text: &str) -> Vec<&str> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
-    let mut head: Vec<&str> = lines
-        .map(str::trim)
-        .take_while(|line| !["#", "```", "|"].iter().any(|mark| line.starts_with(mark)))
-        .collect();
+    let mut head: Vec<&str> =
+        lines.map(str::trim).take_while(|line| !["#", "```", "|"].iter().any(|mark| line.starts_with(mark))).collect();
     while head.last().is_some_and(|line| line.is_empty()) {
         head.pop();
     }
@@ -78,29 +72,16 @@ mod tests {
     fn a_head_of_eleven_lines_is_found() {
         assert_eq!(lines(head, FILE, &"//! A line.\n".repeat(11)), [11]);
         assert_eq!(lines(head, FILE, &"//! A line.\n".repeat(10)), NONE);
-        let example = format!(
-            "//! Npy.\n//!\n//! ```\n{}//! ```\n",
-            "//! f();\n".repeat(20)
-        );
+        let example = format!("//! Npy.\n//!\n//! ```\n{}//! ```\n", "//! f();\n".repeat(20));
         assert_eq!(lines(head, FILE, &example), NONE);
     }
 
     #[test]
     fn a_library_that_knows_everything_is_found() {
         assert_eq!(lines(not_know, LIBRARY, "//! Formats.\n"), [1]);
-        assert_eq!(
-            lines(
-                not_know,
-                LIBRARY,
-                "//! Formats; does **not**\n//! know kernels.\n"
-            ),
-            NONE
-        );
+        assert_eq!(lines(not_know, LIBRARY, "//! Formats; does **not**\n//! know kernels.\n"), NONE);
         assert_eq!(lines(not_know, FILE, "//! Npy.\n"), NONE);
-        let late = format!(
-            "{}//! It does not know kernels.\n",
-            "//! A line.\n".repeat(10)
-        );
+        let late = format!("{}//! It does not know kernels.\n", "//! A line.\n".repeat(10));
         assert_eq!(lines(not_know, LIBRARY, &late), [1]);
     }
 }

@@ -10,43 +10,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("blob-core", &["synced-mem"]),
     ("blob-ops", &["blob-core", "synced-mem"]),
     ("blob-io", &["blob-core", "synced-mem"]),
-    (
-        "blob-convert",
-        &["blob-io", "blob-ops", "blob-core", "synced-mem"],
-    ),
-    (
-        "blob-cli",
-        &[
-            "blob-convert",
-            "blob-io",
-            "blob-ops",
-            "blob-core",
-            "synced-mem",
-        ],
-    ),
+    ("blob-convert", &["blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-cli", &["blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
     ("xtask", &[]),
-    (
-        "blob-tests",
-        &[
-            "blob-cli",
-            "blob-convert",
-            "blob-io",
-            "blob-ops",
-            "blob-core",
-            "synced-mem",
-        ],
-    ),
-    (
-        "blob-benches",
-        &[
-            "blob-cli",
-            "blob-convert",
-            "blob-io",
-            "blob-ops",
-            "blob-core",
-            "synced-mem",
-        ],
-    ),
+    ("blob-tests", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-benches", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
 /// Every package is known, depends only on what lies below it, and has no build script.
@@ -61,9 +29,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         for dependency in &package.dependencies {
             let ours = LAYERS.iter().any(|(name, _)| name == dependency);
             if ours && !below.contains(&dependency.as_str()) {
-                push(format!(
-                    "{name} may not depend on {dependency}; it may on {below:?}"
-                ));
+                push(format!("{name} may not depend on {dependency}; it may on {below:?}"));
             }
         }
         if package.build_script {
@@ -98,32 +64,21 @@ mod tests {
             assert_eq!(found.len(), 1, "{name} → {dependency}");
             assert!(found[0].message.contains(dependency));
         }
-        assert_eq!(
-            findings(Package::sample("blob-io", &["blob-core", "prost"])),
-            []
-        );
+        assert_eq!(findings(Package::sample("blob-io", &["blob-core", "prost"])), []);
     }
 
     #[test]
     fn the_table_has_no_cycle() {
         for (at, (name, below)) in LAYERS.iter().enumerate() {
             let earlier = LAYERS[..at].iter().map(|(name, _)| name);
-            assert!(
-                below
-                    .iter()
-                    .all(|package| earlier.clone().any(|name| name == package)),
-                "{name}"
-            );
+            assert!(below.iter().all(|package| earlier.clone().any(|name| name == package)), "{name}");
         }
     }
 
     #[test]
     fn an_unknown_package_and_a_build_script_are_found() {
         assert_eq!(findings(Package::sample("blob-utils", &[])).len(), 1);
-        let package = Package {
-            build_script: true,
-            ..Package::sample("blob-io", &[])
-        };
+        let package = Package { build_script: true, ..Package::sample("blob-io", &[]) };
         assert_eq!(findings(package).len(), 1);
     }
 }

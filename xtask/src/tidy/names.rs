@@ -11,10 +11,7 @@ use super::{Finding, Tree};
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
-        let mut visitor = Names {
-            path: &source.path,
-            findings: &mut findings,
-        };
+        let mut visitor = Names { path: &source.path, findings: &mut findings };
         visitor.visit_file(&source.syntax);
     }
     findings
@@ -29,11 +26,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
         if is_seen_outside(&item.vis) && has_glob(&item.tree) {
             let line = item.use_token.span.start().line;
-            self.findings.push(Finding::new(
-                self.path,
-                line,
-                "a glob re-export; name what is exported",
-            ));
+            self.findings.push(Finding::new(self.path, line, "a glob re-export; name what is exported"));
         }
     }
 
@@ -48,11 +41,7 @@ impl<'ast> Visit<'ast> for Names<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         if item.ident == "prelude" {
             let line = item.mod_token.span.start().line;
-            self.findings.push(Finding::new(
-                self.path,
-                line,
-                "a prelude is a second place for its names",
-            ));
+            self.findings.push(Finding::new(self.path, line, "a prelude is a second place for its names"));
         }
         visit::visit_item_mod(self, item);
     }
@@ -79,10 +68,7 @@ pub(super) fn machine_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| !path.ends_with(".lock")) {
         for (index, line) in text.lines().enumerate() {
-            if let Some(folder) = MACHINE_FOLDERS
-                .iter()
-                .find(|folder| names_path(line, folder))
-            {
+            if let Some(folder) = MACHINE_FOLDERS.iter().find(|folder| names_path(line, folder)) {
                 let message = format!("a path of one machine: /{folder}/…");
                 findings.push(Finding::new(path, index + 1, message));
             }
@@ -140,14 +126,8 @@ mod tests {
                 let text = format!("{before}/{folder}/blob\n");
                 assert_eq!(lines(machine_paths, "README.md", &text), NONE, "{text}");
             }
-            assert_eq!(
-                lines(machine_paths, "Cargo.lock", &format!("/{folder}/a")),
-                NONE
-            );
+            assert_eq!(lines(machine_paths, "Cargo.lock", &format!("/{folder}/a")), NONE);
         }
-        assert_eq!(
-            lines(machine_paths, "README.md", "a path like /tmp/blob"),
-            NONE
-        );
+        assert_eq!(lines(machine_paths, "README.md", "a path like /tmp/blob"), NONE);
     }
 }

@@ -93,9 +93,7 @@ impl Tree {
 
     /// All text files, Rust or not, with their paths.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.texts
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
+        self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 }
 
@@ -105,13 +103,7 @@ impl Source {
         let mut tokens = Vec::new();
         flatten(text.parse()?, &mut tokens);
         let test_modules = syntax.items.iter().filter_map(test_module).collect();
-        Ok(Source {
-            path: path.to_string(),
-            text: text.to_string(),
-            syntax,
-            tokens,
-            test_modules,
-        })
+        Ok(Source { path: path.to_string(), text: text.to_string(), syntax, tokens, test_modules })
     }
 
     /// Whether the file is one of these, each given without `.rs`; a folder of that name counts as the file.
@@ -125,11 +117,7 @@ impl Source {
     /// Whether the whole file is test code: it is part of no library and no tool.
     pub(super) fn is_test(&self) -> bool {
         let folders = ["tests", "benches", "examples"];
-        self.path.ends_with("/tests.rs")
-            || self
-                .path
-                .split('/')
-                .any(|component| folders.contains(&component))
+        self.path.ends_with("/tests.rs") || self.path.split('/').any(|component| folders.contains(&component))
     }
 
     /// Whether the file is the root of a library, or of a program.
@@ -149,11 +137,7 @@ impl Source {
 
     /// How many lines the file has without its test modules.
     pub(super) fn lines_without_tests(&self) -> usize {
-        let tests: usize = self
-            .test_modules
-            .iter()
-            .map(|lines| lines.clone().count())
-            .sum();
+        let tests: usize = self.test_modules.iter().map(|lines| lines.clone().count()).sum();
         self.text.lines().count() - tests
     }
 
@@ -164,18 +148,10 @@ impl Source {
 }
 
 /// The lines at which these tokens stand one after the other.
-pub(super) fn find<'a>(
-    tokens: &'a [Token],
-    pattern: &'a [&str],
-) -> impl Iterator<Item = usize> + 'a {
+pub(super) fn find<'a>(tokens: &'a [Token], pattern: &'a [&str]) -> impl Iterator<Item = usize> + 'a {
     tokens
         .windows(pattern.len())
-        .filter(move |window| {
-            window
-                .iter()
-                .zip(pattern)
-                .all(|(token, text)| token.text == *text)
-        })
+        .filter(move |window| window.iter().zip(pattern).all(|(token, text)| token.text == *text))
         .map(|window| window[0].line)
 }
 
@@ -194,16 +170,10 @@ pub(super) fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
             Delimiter::Bracket => ("[", "]"),
             Delimiter::None => ("", ""),
         };
-        out.push(Token {
-            text: open.to_string(),
-            line,
-        });
+        out.push(Token { text: open.to_string(), line });
         flatten(group.stream(), out);
         let line = group.span_close().start().line;
-        out.push(Token {
-            text: close.to_string(),
-            line,
-        });
+        out.push(Token { text: close.to_string(), line });
     }
 }
 
@@ -222,37 +192,21 @@ pub(super) fn is_cfg_test(attribute: &Attribute) -> bool {
 fn test_module(item: &Item) -> Option<RangeInclusive<usize>> {
     let Item::Mod(module) = item else { return None };
     let (braces, _) = module.content.as_ref()?;
-    module
-        .attrs
-        .iter()
-        .find(|attribute| is_cfg_test(attribute))?;
+    module.attrs.iter().find(|attribute| is_cfg_test(attribute))?;
     let first = module.attrs.first()?.pound_token.spans[0].start().line;
     Some(first..=braces.span.close().end().line)
 }
 
 fn packages(root: &Path) -> Result<Vec<Package>> {
     let metadata = shell::metadata()?;
-    let packages = metadata["packages"]
-        .as_array()
-        .context("cargo metadata lists no packages")?;
-    packages
-        .iter()
-        .map(|package| Package::from_metadata(package, root))
-        .collect()
+    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+    packages.iter().map(|package| Package::from_metadata(package, root)).collect()
 }
 
 impl Package {
     fn from_metadata(package: &serde_json::Value, root: &Path) -> Result<Package> {
-        let text = |key: &str| {
-            package[key]
-                .as_str()
-                .with_context(|| format!("a package without {key}"))
-        };
-        let list = |key: &str| {
-            package[key]
-                .as_array()
-                .with_context(|| format!("a package without {key}"))
-        };
+        let text = |key: &str| package[key].as_str().with_context(|| format!("a package without {key}"));
+        let list = |key: &str| package[key].as_array().with_context(|| format!("a package without {key}"));
         let manifest = Path::new(text("manifest_path")?);
         let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
         let dependencies = list("dependencies")?.iter();
@@ -289,15 +243,9 @@ mod tests {
 
     #[test]
     fn tokens_are_code_and_not_words_in_text() {
-        let file = source(
-            "crates/a/src/b.rs",
-            "/// unsafe\nfn f() {\n    g(\"unsafe\"); // unsafe\n}\n",
-        );
+        let file = source("crates/a/src/b.rs", "/// unsafe\nfn f() {\n    g(\"unsafe\"); // unsafe\n}\n");
         assert_eq!(file.find(&["unsafe"]).count(), 0);
-        let file = source(
-            "crates/a/src/b.rs",
-            "fn f() {\n    vec![\n        unsafe { 1 }];\n}\n",
-        );
+        let file = source("crates/a/src/b.rs", "fn f() {\n    vec![\n        unsafe { 1 }];\n}\n");
         assert_eq!(file.find(&["unsafe", "{"]).collect::<Vec<_>>(), [3]);
     }
 
@@ -308,10 +256,7 @@ mod tests {
         assert_eq!(file.lines_without_tests(), 3);
         assert!(file.tests_hold(4) && file.tests_hold(8) && !file.tests_hold(3));
         // Only `test` counts: code that is there without the tests too is no test module.
-        let file = source(
-            "crates/a/src/b.rs",
-            "#[cfg(any(test, unix))]\nmod tests {\n}\n",
-        );
+        let file = source("crates/a/src/b.rs", "#[cfg(any(test, unix))]\nmod tests {\n}\n");
         assert_eq!(file.lines_without_tests(), 3);
     }
 
@@ -327,10 +272,7 @@ mod tests {
     #[test]
     fn the_real_packages_are_found() {
         let packages = packages(&shell::root()).unwrap();
-        let xtask = packages
-            .iter()
-            .find(|package| package.name == "xtask")
-            .unwrap();
+        let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
         assert_eq!(xtask.manifest, "xtask/Cargo.toml");
         assert!(xtask.dependencies.contains(&"syn".to_string()));
         assert!(!xtask.build_script);

@@ -17,8 +17,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 
 fn check_source(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut push =
-        |line: usize, message: String| findings.push(Finding::new(&source.path, line, message));
+    let mut push = |line: usize, message: String| findings.push(Finding::new(&source.path, line, message));
     for name in STUBS {
         for line in source.find(&[name, "!"]) {
             push(line, format!("`{name}!` stands for code that is not there"));
@@ -27,17 +26,11 @@ fn check_source(source: &Source) -> Vec<Finding> {
     for name in SWITCHES {
         let pattern = ["#", "[", name];
         for line in source.find(&pattern).chain(conditional(source, name)) {
-            push(
-                line,
-                format!("`#[{name}]` on a test; test the error, print what was not tested"),
-            );
+            push(line, format!("`#[{name}]` on a test; test the error, print what was not tested"));
         }
         for (index, line) in source.text.lines().enumerate() {
             if is_fence(line, name) {
-                push(
-                    index + 1,
-                    format!("an example marked `{name}` tests nothing"),
-                );
+                push(index + 1, format!("an example marked `{name}` tests nothing"));
             }
         }
     }
@@ -48,19 +41,9 @@ fn check_source(source: &Source) -> Vec<Finding> {
 fn conditional(source: &Source, name: &str) -> Vec<usize> {
     let mut lines = Vec::new();
     for (at, window) in source.tokens.windows(3).enumerate() {
-        if window
-            .iter()
-            .map(|token| token.text.as_str())
-            .eq(["#", "[", "cfg_attr"])
-        {
-            let attribute = source.tokens[at..]
-                .iter()
-                .take_while(|token| token.text != "]");
-            lines.extend(
-                attribute
-                    .filter(|token| token.text == name)
-                    .map(|token| token.line),
-            );
+        if window.iter().map(|token| token.text.as_str()).eq(["#", "[", "cfg_attr"]) {
+            let attribute = source.tokens[at..].iter().take_while(|token| token.text != "]");
+            lines.extend(attribute.filter(|token| token.text == name).map(|token| token.line));
         }
     }
     lines
@@ -69,9 +52,7 @@ fn conditional(source: &Source, name: &str) -> Vec<usize> {
 /// Whether the line opens a code block of a doc comment with this word.
 fn is_fence(line: &str, word: &str) -> bool {
     let line = line.trim_start();
-    let comment = line
-        .strip_prefix("///")
-        .or_else(|| line.strip_prefix("//!"));
+    let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
     let fence = comment.and_then(|text| text.trim_start().strip_prefix("```"));
     fence.is_some_and(|words| words.split(',').any(|each| each.trim() == word))
 }
@@ -93,10 +74,7 @@ mod tests {
             ] {
                 assert_eq!(lines(check, FILE, &text), [1], "{text}");
             }
-            assert_eq!(
-                lines(check, FILE, &format!("/// {name}!()\nfn {name}() {{}}")),
-                NONE
-            );
+            assert_eq!(lines(check, FILE, &format!("/// {name}!()\nfn {name}() {{}}")), NONE);
         }
     }
 
@@ -113,18 +91,8 @@ mod tests {
             ] {
                 assert_eq!(lines(check, FILE, &text), [1], "{text}");
             }
-            assert_eq!(
-                lines(check, FILE, &format!("fn f({name}: u8) {{ g(a, {name}) }}")),
-                NONE
-            );
-            assert_eq!(
-                lines(
-                    check,
-                    FILE,
-                    &format!("/// ```no_run\n/// {name}\n/// ```\nfn f() {{}}")
-                ),
-                NONE
-            );
+            assert_eq!(lines(check, FILE, &format!("fn f({name}: u8) {{ g(a, {name}) }}")), NONE);
+            assert_eq!(lines(check, FILE, &format!("/// ```no_run\n/// {name}\n/// ```\nfn f() {{}}")), NONE);
         }
     }
 }

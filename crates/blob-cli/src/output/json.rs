@@ -70,10 +70,7 @@ pub(crate) fn error(problem: &Problem) -> Value {
 
 /// The line in place of a command's own where it has no answer for a file.
 pub(crate) fn failed(command: &'static str, file: Option<&str>, problem: &Problem) -> Object {
-    Object::of("blob.error/1")
-        .with("command", command)
-        .with("file", file)
-        .with("error", error(problem))
+    Object::of("blob.error/1").with("command", command).with("file", file).with("error", error(problem))
 }
 
 /// An array within an object, whose elements are written one by one, so that none is kept. However the work ends, the
@@ -183,14 +180,8 @@ mod tests {
     fn fields_keep_their_order_and_rows_follow() {
         let head = Object::of("z/1").with("b", 1).with("a", json!({}));
         for (rows, text) in [
-            (
-                0,
-                "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[],\"s\":[],\"t\":0}\n",
-            ),
-            (
-                2,
-                "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[0,1],\"s\":[],\"t\":2}\n",
-            ),
+            (0, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[],\"s\":[],\"t\":0}\n"),
+            (2, "{\"schema\":\"z/1\",\"b\":1,\"a\":{},\"r\":[0,1],\"s\":[],\"t\":2}\n"),
         ] {
             let mut out = Vec::new();
             let mut array = Rows::begin(&mut out, &head, "r").unwrap();
@@ -198,11 +189,7 @@ mod tests {
                 array.push(&mut out, &i).unwrap();
             }
             let tail = Object::new().with("t", rows);
-            array
-                .then(&mut out, "s")
-                .unwrap()
-                .end(&mut out, &tail)
-                .unwrap();
+            array.then(&mut out, "s").unwrap().end(&mut out, &tail).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }

@@ -61,10 +61,7 @@ impl Progress {
             done: AtomicU64::new(0),
             start: Instant::now(),
             how,
-            drawn: Mutex::new(Drawn {
-                next: PATIENCE,
-                is_bar: false,
-            }),
+            drawn: Mutex::new(Drawn { next: PATIENCE, is_bar: false }),
         }
     }
 
@@ -97,10 +94,7 @@ impl Progress {
             How::Bar => {
                 let line = bar(&text, done, self.total, elapsed.as_secs_f64());
                 let _ = write!(stderr(), "{CLEAR}{line}");
-                *drawn = Drawn {
-                    next: elapsed + Duration::from_millis(100),
-                    is_bar: true,
-                };
+                *drawn = Drawn { next: elapsed + Duration::from_millis(100), is_bar: true };
             }
             How::Lines => {
                 drawn.next = elapsed + Duration::from_secs(1);
@@ -133,16 +127,11 @@ impl Drop for Progress {
 /// columns on, with room for the `^C` that a terminal may write behind it.
 fn bar(text: &str, done: u64, total: u64, seconds: f64) -> String {
     const CELLS: u64 = 20;
-    let full = (u128::from(done) * u128::from(CELLS) / u128::from(total.max(1))).min(CELLS.into())
-        as usize;
+    let full = (u128::from(done) * u128::from(CELLS) / u128::from(total.max(1))).min(CELLS.into()) as usize;
     let speed = done as f64 / seconds.max(1e-9);
     let left = total.saturating_sub(done) as f64 / speed.max(1.0);
     let cells = format!("{}{}", "#".repeat(full), "-".repeat(CELLS as usize - full));
-    format!(
-        "{cells}  {text}  {}/s  {} left",
-        units::bytes(speed as u64),
-        units::seconds(left)
-    )
+    format!("{cells}  {text}  {}/s  {} left", units::bytes(speed as u64), units::seconds(left))
 }
 
 /// Makes SIGINT and SIGTERM raise the flag. Where that cannot be done they end the process, as they always do.
@@ -164,15 +153,9 @@ mod tests {
     #[test]
     fn a_bar_fits_a_line_with_room_for_a_signal() {
         let line = bar("3.00 GiB of 4.00 GiB", 3 << 30, 4 << 30, 6.0);
-        assert_eq!(
-            line,
-            "###############-----  3.00 GiB of 4.00 GiB  512.0 MiB/s  2.00 s left"
-        );
+        assert_eq!(line, "###############-----  3.00 GiB of 4.00 GiB  512.0 MiB/s  2.00 s left");
         let longest = bar("1000.0 GiB of 1000.0 GiB", 1, u64::MAX, 0.5);
-        assert!(
-            longest.len() < 160 && longest.starts_with("----"),
-            "{longest}"
-        );
+        assert!(longest.len() < 160 && longest.starts_with("----"), "{longest}");
         assert!(bar("", 9, 0, 0.0).starts_with("####################"));
     }
 }

@@ -60,11 +60,7 @@ pub(crate) struct Column {
 
 impl Column {
     fn new(title: &'static str, kind: Kind) -> Self {
-        Self {
-            title,
-            kind,
-            leaves: None,
-        }
+        Self { title, kind, leaves: None }
     }
 
     /// A column of words.
@@ -94,10 +90,7 @@ impl Column {
 
     /// The column leaves a table that is too wide, as the `turn`th one.
     pub(crate) fn leaves(self, turn: u8) -> Self {
-        Self {
-            leaves: Some(turn),
-            ..self
-        }
+        Self { leaves: Some(turn), ..self }
     }
 }
 
@@ -114,22 +107,13 @@ impl Extent {
     }
 
     fn max(self, other: Self) -> Self {
-        Self {
-            left: self.left.max(other.left),
-            right: self.right.max(other.right),
-        }
+        Self { left: self.left.max(other.left), right: self.right.max(other.right) }
     }
 }
 
 impl<'a> Table<'a> {
     pub(crate) fn new(terminal: &'a Terminal, columns: Vec<Column>) -> Self {
-        Self {
-            terminal,
-            columns,
-            rows: Vec::new(),
-            bytes: 0,
-            widths: Vec::new(),
-        }
+        Self { terminal, columns, rows: Vec::new(), bytes: 0, widths: Vec::new() }
     }
 
     /// Adds a row, and prints a part of the table when enough rows are there.
@@ -158,11 +142,7 @@ impl<'a> Table<'a> {
         if !self.rows.is_empty() {
             self.print(out)?;
         }
-        let hidden = self
-            .columns
-            .iter()
-            .zip(&self.widths)
-            .filter(|(_, w)| w.is_none());
+        let hidden = self.columns.iter().zip(&self.widths).filter(|(_, w)| w.is_none());
         let hidden: Vec<&str> = hidden.map(|(c, _)| c.title).collect();
         if !hidden.is_empty() {
             let line = format!("(--wide also shows {})", hidden.join(", "));
@@ -175,8 +155,7 @@ impl<'a> Table<'a> {
 
     fn print(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let widths = self.fit();
-        let is_shown =
-            |widths: &[Option<Extent>]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
+        let is_shown = |widths: &[Option<Extent>]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
         // Later parts continue the table, unless other columns are shown.
         if is_shown(&self.widths) != is_shown(&widths) {
             let titles: Vec<String> = self.columns.iter().map(|c| c.title.to_owned()).collect();
@@ -202,15 +181,8 @@ impl<'a> Table<'a> {
         };
         let mut shown = vec![true; widths.len()];
         let least = |widths: &[Extent], shown: &[bool]| {
-            let each = self
-                .columns
-                .iter()
-                .zip(widths)
-                .zip(shown)
-                .filter(|(_, shown)| **shown);
-            each.map(|((c, w), _)| c.least(w.whole()) + GAP)
-                .sum::<usize>()
-                .saturating_sub(GAP)
+            let each = self.columns.iter().zip(widths).zip(shown).filter(|(_, shown)| **shown);
+            each.map(|((c, w), _)| c.least(w.whole()) + GAP).sum::<usize>().saturating_sub(GAP)
         };
         if least(&widths, &shown) > most {
             // Points below each other take more room than numbers that end below each other.
@@ -221,8 +193,7 @@ impl<'a> Table<'a> {
             }
         }
         while least(&widths, &shown) > most {
-            let leaves =
-                (0..shown.len()).filter(|i| shown[*i] && self.columns[*i].leaves.is_some());
+            let leaves = (0..shown.len()).filter(|i| shown[*i] && self.columns[*i].leaves.is_some());
             let Some(next) = leaves.min_by_key(|i| self.columns[*i].leaves) else {
                 break;
             };
@@ -234,18 +205,11 @@ impl<'a> Table<'a> {
             let least = column.least(widths[i].whole());
             if least < widths[i].whole() {
                 let more = over.min(widths[i].whole() - least);
-                widths[i] = Extent {
-                    left: least + more,
-                    right: 0,
-                };
+                widths[i] = Extent { left: least + more, right: 0 };
                 over -= more;
             }
         }
-        widths
-            .into_iter()
-            .zip(shown)
-            .map(|(width, shown)| shown.then_some(width))
-            .collect()
+        widths.into_iter().zip(shown).map(|(width, shown)| shown.then_some(width)).collect()
     }
 
     /// The room that a column wants: its cells', its title's, and what it had before.
@@ -259,27 +223,14 @@ impl<'a> Table<'a> {
 
     fn extent(&self, i: usize, kind: Kind) -> Extent {
         let cells = self.rows.iter().map(|row| extent(&row[i], kind));
-        let title = Extent {
-            left: width(self.columns[i].title),
-            right: 0,
-        };
-        let start = if kind == Kind::Point {
-            Extent::default()
-        } else {
-            title
-        };
+        let title = Extent { left: width(self.columns[i].title), right: 0 };
+        let start = if kind == Kind::Point { Extent::default() } else { title };
         let limited = cells.filter(|e| self.terminal.width.is_some() || e.whole() <= PADDED);
         limited.fold(start, Extent::max)
     }
 
     /// Writes one row: a line, and more where its text wraps.
-    fn lay(
-        &self,
-        cells: &[String],
-        widths: &[Option<Extent>],
-        is_header: bool,
-        out: &mut dyn Write,
-    ) -> io::Result<()> {
+    fn lay(&self, cells: &[String], widths: &[Option<Extent>], is_header: bool, out: &mut dyn Write) -> io::Result<()> {
         let (mut pending, mut column) = (0, 0);
         for ((cell, format), room) in cells.iter().zip(&self.columns).zip(widths) {
             let Some(room) = room else { continue };
@@ -292,11 +243,7 @@ impl<'a> Table<'a> {
                 }
                 _ => cell.into(),
             };
-            let kind = if is_header && format.kind == Kind::Point {
-                Kind::Right
-            } else {
-                format.kind
-            };
+            let kind = if is_header && format.kind == Kind::Point { Kind::Right } else { format.kind };
             let before = match kind {
                 Kind::Right => room.whole().saturating_sub(width(&text)),
                 Kind::Point if room.right == 0 => room.left.saturating_sub(width(&text)),
@@ -307,11 +254,7 @@ impl<'a> Table<'a> {
                 write!(out, "{:1$}{2}", "", pending + before, text.trim_end())?;
                 pending = 0;
             }
-            let used = if text.is_empty() {
-                0
-            } else {
-                before + width(&text)
-            };
+            let used = if text.is_empty() { 0 } else { before + width(&text) };
             pending += room.whole().saturating_sub(used) + GAP;
             column += room.whole() + GAP;
         }
@@ -333,14 +276,8 @@ impl Column {
 /// The room of one cell.
 fn extent(cell: &str, kind: Kind) -> Extent {
     match cell.find('.').filter(|_| kind == Kind::Point) {
-        Some(at) => Extent {
-            left: width(&cell[..at]),
-            right: width(&cell[at..]),
-        },
-        None => Extent {
-            left: width(cell),
-            right: 0,
-        },
+        Some(at) => Extent { left: width(&cell[..at]), right: width(&cell[at..]) },
+        None => Extent { left: width(cell), right: 0 },
     }
 }
 
@@ -350,15 +287,8 @@ mod tests {
     use crate::args::{Global, When};
 
     fn terminal(width: Option<usize>) -> Terminal {
-        let global = Global {
-            color: When::Never,
-            ..Global::default()
-        };
-        Terminal {
-            width,
-            ascii: false,
-            ..Terminal::new(&global)
-        }
+        let global = Global { color: When::Never, ..Global::default() };
+        Terminal { width, ascii: false, ..Terminal::new(&global) }
     }
 
     fn printed(width: Option<usize>, columns: &[Column], rows: &[&[&str]]) -> Vec<String> {
@@ -366,16 +296,10 @@ mod tests {
         let mut table = Table::new(&terminal, columns.to_vec());
         let mut out = Vec::new();
         for row in rows {
-            table
-                .row(&mut out, row.iter().map(|c| (*c).to_owned()).collect())
-                .unwrap();
+            table.row(&mut out, row.iter().map(|c| (*c).to_owned()).collect()).unwrap();
         }
         table.finish(&mut out).unwrap();
-        String::from_utf8(out)
-            .unwrap()
-            .lines()
-            .map(str::to_owned)
-            .collect()
+        String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()
     }
 
     fn columns() -> [Column; 4] {
@@ -387,34 +311,17 @@ mod tests {
         ]
     }
 
-    const ROWS_OF_TWO: &[&[&str]] = &[
-        &["1", "arg:gamma", "3×3", "7"],
-        &["12", "名前", "16", "12,345"],
-    ];
+    const ROWS_OF_TWO: &[&[&str]] = &[&["1", "arg:gamma", "3×3", "7"], &["12", "名前", "16", "12,345"]];
 
     #[test]
     fn columns_leave_in_their_order_and_names_are_cut() {
-        let whole = [
-            " #  NAME       SHAPE  OFFSET",
-            " 1  arg:gamma  3×3         7",
-            "12  名前       16     12,345",
-        ];
+        let whole = [" #  NAME       SHAPE  OFFSET", " 1  arg:gamma  3×3         7", "12  名前       16     12,345"];
         for width in [None, Some(28), Some(100)] {
             assert_eq!(printed(width, &columns(), ROWS_OF_TWO), whole);
         }
-        let cut = [
-            " #  NAME   SHAPE  OFFSET",
-            " 1  ar…ma  3×3         7",
-            "12  名前   16     12,345",
-        ];
+        let cut = [" #  NAME   SHAPE  OFFSET", " 1  ar…ma  3×3         7", "12  名前   16     12,345"];
         assert_eq!(printed(Some(24), &columns(), ROWS_OF_TWO), cut);
-        let less = [
-            " #  NAME      SHAPE",
-            " 1  arg:…mma  3×3",
-            "12  名前      16",
-            "(--wide also shows",
-            "OFFSET)",
-        ];
+        let less = [" #  NAME      SHAPE", " 1  arg:…mma  3×3", "12  名前      16", "(--wide also shows", "OFFSET)"];
         assert_eq!(printed(Some(19), &columns(), ROWS_OF_TWO), less);
         let least = &printed(Some(10), &columns(), ROWS_OF_TWO)[..3];
         assert_eq!(least, [" #  NAME", " 1  arg…ma", "12  名前"]);
@@ -423,27 +330,10 @@ mod tests {
     #[test]
     fn points_stand_below_each_other_where_there_is_room() {
         let columns = [Column::point("MEAN"), Column::left("X")];
-        let rows: &[&[&str]] = &[
-            &["-1.5", "a"],
-            &["1235", "b"],
-            &["0.0005", "c"],
-            &["inf", "d"],
-        ];
-        let aligned = [
-            "     MEAN  X",
-            "  -1.5     a",
-            "1235       b",
-            "   0.0005  c",
-            " inf       d",
-        ];
+        let rows: &[&[&str]] = &[&["-1.5", "a"], &["1235", "b"], &["0.0005", "c"], &["inf", "d"]];
+        let aligned = ["     MEAN  X", "  -1.5     a", "1235       b", "   0.0005  c", " inf       d"];
         assert_eq!(printed(None, &columns, rows), aligned);
-        let narrow = [
-            "  MEAN  X",
-            "  -1.5  a",
-            "  1235  b",
-            "0.0005  c",
-            "   inf  d",
-        ];
+        let narrow = ["  MEAN  X", "  -1.5  a", "  1235  b", "0.0005  c", "   inf  d"];
         assert_eq!(printed(Some(9), &columns, rows), narrow);
     }
 
@@ -451,17 +341,9 @@ mod tests {
     fn a_last_text_wraps_below_itself() {
         let columns = [Column::left("A"), Column::text("WARNINGS")];
         let rows: &[&[&str]] = &[&["x", "the quick brown fox jumps over it"], &["y", "-"]];
-        let wrapped = [
-            "A  WARNINGS",
-            "x  the quick brown fox",
-            "   jumps over it",
-            "y  -",
-        ];
+        let wrapped = ["A  WARNINGS", "x  the quick brown fox", "   jumps over it", "y  -"];
         assert_eq!(printed(Some(24), &columns, rows), wrapped);
-        assert_eq!(
-            printed(None, &columns, rows)[1],
-            "x  the quick brown fox jumps over it"
-        );
+        assert_eq!(printed(None, &columns, rows)[1], "x  the quick brown fox jumps over it");
     }
 
     /// One long name among short ones: the others are not padded to it, with or without a width.

@@ -25,11 +25,7 @@ pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
     let head = fitting(atoms(text), room.div_ceil(2));
     let atoms: Vec<&str> = atoms(&text[head..]).collect();
     let tail = fitting(atoms.into_iter().rev(), room / 2);
-    Cow::Owned(format!(
-        "{}{dots}{}",
-        &text[..head],
-        &text[text.len() - tail..]
-    ))
+    Cow::Owned(format!("{}{dots}{}", &text[..head], &text[text.len() - tail..]))
 }
 
 /// A text in lines of at most `most` columns, broken at its spaces, and within a word that alone is longer.
@@ -88,11 +84,7 @@ fn atoms(text: &str) -> impl Iterator<Item = &str> {
             ('\\', Some(_)) => 2,
             _ => first.len_utf8(),
         };
-        let start = if rest.is_char_boundary(escape) {
-            escape
-        } else {
-            first.len_utf8()
-        };
+        let start = if rest.is_char_boundary(escape) { escape } else { first.len_utf8() };
         let marks = rest[start..].chars().take_while(|c| columns(*c) == 0);
         let (atom, left) = rest.split_at(start + marks.map(char::len_utf8).sum::<usize>());
         rest = left;
@@ -112,20 +104,13 @@ mod tests {
             ("名前名前名前", 7, "名…前"),
             ("名前名前名前", 12, "名前名前名前"),
             ("aaaa\\u{200b}bbbb", 9, "aaaa…bbbb"),
-            (
-                "ae\u{301}e\u{301}e\u{301}e\u{301}a",
-                5,
-                "ae\u{301}…e\u{301}a",
-            ),
+            ("ae\u{301}e\u{301}e\u{301}e\u{301}a", 5, "ae\u{301}…e\u{301}a"),
             ("abc", 1, "…"),
             ("abc", 0, "…"),
         ] {
             assert_eq!(cut(text, most, false), expected);
         }
-        assert_eq!(
-            cut("arg:rf_c2_lateral_bn_gamma", 16, true),
-            "arg:rf_..._gamma"
-        );
+        assert_eq!(cut("arg:rf_c2_lateral_bn_gamma", 16, true), "arg:rf_..._gamma");
     }
 
     #[test]
@@ -133,11 +118,7 @@ mod tests {
         let text = r"a名\x1b\\e\u{202e}x".repeat(9);
         for most in 1..80 {
             assert!(width(&cut(&text, most, false)) <= most);
-            assert!(
-                wrap(&text, most.max(8))
-                    .iter()
-                    .all(|line| width(line) <= most.max(8))
-            );
+            assert!(wrap(&text, most.max(8)).iter().all(|line| width(line) <= most.max(8)));
             assert_eq!(wrap(&text, most).concat(), text);
         }
     }
@@ -145,10 +126,7 @@ mod tests {
     #[test]
     fn words_are_wrapped() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(
-            wrap("a longestword b", 4),
-            ["a", "long", "estw", "ord", "b"]
-        );
+        assert_eq!(wrap("a longestword b", 4), ["a", "long", "estw", "ord", "b"]);
         assert_eq!(wrap("one  two", 5), ["one", "two"]);
         assert_eq!(wrap("", 4), [""]);
     }

@@ -36,10 +36,8 @@ pub(super) fn tail(
                 Left::Foreign => "unsupported",
                 Left::NoAxis => "no-axis",
             };
-            let row = Object::new()
-                .with("name", entry.name())
-                .with("shape", entry.shape().dims())
-                .with("reason", reason);
+            let row =
+                Object::new().with("name", entry.name()).with("shape", entry.shape().dims()).with("reason", reason);
             skipped.push(out, &row)?;
         }
     }

@@ -31,21 +31,12 @@ pub(super) struct Line {
 
 impl Line {
     pub(super) fn of_file(reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            tensor: None,
-            subject: None,
-            offset: None,
-            message: message.into(),
-        }
+        Self { reason, tensor: None, subject: None, offset: None, message: message.into() }
     }
 
     /// What is wrong with the file although every array can be had.
     pub(super) fn of_fault(fault: &Fault) -> Self {
-        Self {
-            offset: Some(fault.offset()),
-            ..Self::of_file(fault.reason().as_str(), fault.message())
-        }
+        Self { offset: Some(fault.offset()), ..Self::of_file(fault.reason().as_str(), fault.message()) }
     }
 
     /// Why a file does not open.
@@ -56,11 +47,7 @@ impl Line {
             Error::NotTensors { what, .. } => format!("this is {what}"),
             _ => problem.message,
         };
-        Self {
-            subject: problem.subject,
-            offset: problem.offset,
-            ..Self::of_file(problem.reason, message)
-        }
+        Self { subject: problem.subject, offset: problem.offset, ..Self::of_file(problem.reason, message) }
     }
 
     fn json(&self) -> Value {

@@ -55,11 +55,7 @@ impl Contents {
         }
         let mut order: Vec<usize> = (0..tensors.len()).collect();
         order.sort_by_key(|i| tensors[*i].name());
-        Ok(Self {
-            text,
-            places,
-            order,
-        })
+        Ok(Self { text, places, order })
     }
 
     /// The two fields, with zeros where `digests` are not known yet.

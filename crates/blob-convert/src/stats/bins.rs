@@ -47,11 +47,7 @@ pub(super) struct Finite {
 
 impl Finite {
     pub(super) fn new(dtype: DType) -> Self {
-        Self {
-            stats: StatsAccumulator::new(dtype),
-            dtype,
-            masked: Vec::new(),
-        }
+        Self { stats: StatsAccumulator::new(dtype), dtype, masked: Vec::new() }
     }
 
     /// Takes whole elements.

@@ -32,21 +32,12 @@ pub fn against(
 ) -> Result<u64, Error> {
     ours.whole()?;
     theirs.whole()?;
-    let mut compare = Compare {
-        kept: [kept_bits(ours), kept_bits(theirs)],
-        watch,
-        tell,
-        equal: 0,
-    };
+    let mut compare = Compare { kept: [kept_bits(ours), kept_bits(theirs)], watch, tell, equal: 0 };
     if let ([a], [b]) = (ours.entries(), theirs.entries())
         && a.name() != b.name()
         && a.dtype().is_some()
     {
-        compare.note(format!(
-            "named {:?} here and {:?} there; each file holds one tensor",
-            a.name(),
-            b.name()
-        ));
+        compare.note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name()));
         compare.both(&Side::whole(ours, a), &Side::whole(theirs, b))?;
         return Ok(compare.equal);
     }
@@ -85,18 +76,12 @@ impl<'a> Names<'a> {
         let is_values = |i: &u32| entries[*i as usize].kind() == Kind::Values;
         let mut sparse: Vec<u32> = (0..entries.len() as u32).filter(is_values).collect();
         sparse.sort_unstable_by_key(whole);
-        Self {
-            file,
-            by_name,
-            sparse,
-        }
+        Self { file, by_name, sparse }
     }
 
     fn get(&self, name: &str) -> Option<&'a Entry> {
         let entry = |i: u32| &self.file.entries()[i as usize];
-        let found = self
-            .by_name
-            .binary_search_by(|i| entry(*i).name().cmp(name));
+        let found = self.by_name.binary_search_by(|i| entry(*i).name().cmp(name));
         Some(entry(self.by_name[found.ok()?]))
     }
 
@@ -136,9 +121,7 @@ fn alone(of: &Names<'_>, other: &Names<'_>, compare: &mut Compare<'_>) {
         }
         let (name, file) = (entry.name(), other.file.name());
         match entry.kind() {
-            Kind::None => compare.note(format!(
-                "{name:?} is a place without an array, left out of {file}"
-            )),
+            Kind::None => compare.note(format!("{name:?} is a place without an array, left out of {file}")),
             _ => compare.finding(name, "absent", format!("is missing from {file}")),
         }
     }
@@ -165,10 +148,7 @@ impl Compare<'_> {
     /// Compares two tensors that belong together.
     fn both(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<(), Error> {
         if a.dense || b.dense {
-            self.note(format!(
-                "{:?} is sparse in one file and dense in the other; compared as dense",
-                a.name()
-            ));
+            self.note(format!("{:?} is sparse in one file and dense in the other; compared as dense", a.name()));
         }
         match self.difference(a, b) {
             Ok(None) => self.equal += 1,
@@ -191,10 +171,7 @@ impl Compare<'_> {
                 return Ok(Some((fault.reason().as_str(), message)));
             }
             if let Some(dtype) = side.entry.foreign_dtype() {
-                let message = format!(
-                    "is of dtype {dtype} in {}, which is not compared",
-                    side.file.name()
-                );
+                let message = format!("is of dtype {dtype} in {}, which is not compared", side.file.name());
                 return Ok(Some(("unsupported", message)));
             }
         }
@@ -214,10 +191,7 @@ impl Compare<'_> {
             if !is_kept {
                 return Ok(Some(("dtype", format!("is {left} here and {right} there"))));
             }
-            self.note(format!(
-                "{:?} is bf16, kept as the bits of a u16; compared by bits",
-                a.name()
-            ));
+            self.note(format!("{:?} is bf16, kept as the bits of a u16; compared by bits", a.name()));
         }
         let Some(at) = first_difference(a, b, self.watch)? else {
             return Ok(None);
@@ -282,11 +256,7 @@ impl<'a> Side<'a> {
         self.shape().count() as u64 * size as u64
     }
 
-    fn stream(
-        &self,
-        watch: &dyn Watch,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn stream(&self, watch: &dyn Watch, take: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let mut watched = |bytes: &[u8]| {
             if watch.cancelled() {
                 return Err(Error::Interrupted);
@@ -367,11 +337,7 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
 }
 
 /// As [`first_difference`] where no thread can be had: one of the arrays is held whole.
-fn one_after_the_other(
-    a: &Side<'_>,
-    b: &Side<'_>,
-    watch: &dyn Watch,
-) -> Result<Option<u64>, Error> {
+fn one_after_the_other(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Option<u64>, Error> {
     let whole = a.bytes(watch)?;
     let (mut at, mut found) = (0, None);
     let compared = b.stream(watch, &mut |bytes| {

@@ -76,11 +76,7 @@ fn each_tensor(
     let mut right = 0;
     for entry in checkpoint.entries() {
         let Some(item) = items.remove(entry.name()) else {
-            found(Finding::new(
-                entry.name(),
-                "receipt",
-                "is not in the receipt: it was added or renamed since",
-            ));
+            found(Finding::new(entry.name(), "receipt", "is not in the receipt: it was added or renamed since"));
             continue;
         };
         if entry.fault().is_some() {
@@ -94,19 +90,12 @@ fn each_tensor(
         if *hash == *item.blake3 {
             right += 1;
         } else {
-            let message = format!(
-                "has other bytes than were written: BLAKE3 {hash}, in the receipt {}",
-                item.blake3
-            );
+            let message = format!("has other bytes than were written: BLAKE3 {hash}, in the receipt {}", item.blake3);
             found(Finding::new(entry.name(), "receipt", message));
         }
     }
     for name in items.keys() {
-        found(Finding::new(
-            name,
-            "receipt",
-            "is missing: the receipt says that it was written",
-        ));
+        found(Finding::new(name, "receipt", "is missing: the receipt says that it was written"));
     }
     Ok(right)
 }
@@ -119,12 +108,7 @@ impl Item {
             return None;
         }
         let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
-        Some(format!(
-            "is {dtype} {}, and was written as {} {}",
-            entry.shape(),
-            self.dtype,
-            shape.join("×")
-        ))
+        Some(format!("is {dtype} {}, and was written as {} {}", entry.shape(), self.dtype, shape.join("×")))
     }
 }
 
@@ -147,9 +131,7 @@ fn all_together(
     if *all == *expected {
         return Ok(hashes.len() as u64);
     }
-    let message = format!(
-        "the tensors together are not what was written: BLAKE3 {all}, in the receipt {expected}"
-    );
+    let message = format!("the tensors together are not what was written: BLAKE3 {all}, in the receipt {expected}");
     found(Finding::new("", "receipt", message));
     Ok(0)
 }

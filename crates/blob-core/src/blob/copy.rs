@@ -124,12 +124,7 @@ impl AnyBlob {
     #[doc(alias = "GetClone")]
     pub fn clone_empty(&self) -> Self {
         let len = self.byte_len();
-        Self {
-            shape: self.shape.clone(),
-            dtype: self.dtype,
-            data: SharedMem::new(len),
-            diff: SharedMem::new(len),
-        }
+        Self { shape: self.shape.clone(), dtype: self.dtype, data: SharedMem::new(len), diff: SharedMem::new(len) }
     }
 
     /// An untouched blob of the same shape and of another dtype. Allocates nothing.
@@ -147,11 +142,7 @@ pub(crate) fn expect_shape(wanted: &Shape, got: &Shape) -> Result<(), Error> {
     }
     let pairs = wanted.dims().iter().zip(got.dims());
     let equal = pairs.take_while(|(wanted, got)| wanted == got).count();
-    Err(Error::ShapeMismatch {
-        axis: equal,
-        wanted: wanted.clone(),
-        got: got.clone(),
-    })
+    Err(Error::ShapeMismatch { axis: equal, wanted: wanted.clone(), got: got.clone() })
 }
 
 #[cfg(test)]
@@ -199,19 +190,13 @@ mod tests {
 
     #[test]
     fn each_part_is_copied_where_it_is_asked_for() {
-        for (parts, expected) in [
-            (Parts::Data, ([1, 2], [9, 9])),
-            (Parts::Diff, ([9, 9], [3, 4])),
-            (Parts::Both, ([1, 2], [3, 4])),
-        ] {
+        for (parts, expected) in
+            [(Parts::Data, ([1, 2], [9, 9])), (Parts::Diff, ([9, 9], [3, 4])), (Parts::Both, ([1, 2], [3, 4]))]
+        {
             let mut to = Blob::from_slice(shape(&[2]), &[9, 9]).unwrap();
             to.diff_mut().unwrap().fill(9);
             to.copy_from(&pair(), parts).unwrap();
-            assert_eq!(
-                elements(&to),
-                (expected.0.to_vec(), expected.1.to_vec()),
-                "{parts:?}"
-            );
+            assert_eq!(elements(&to), (expected.0.to_vec(), expected.1.to_vec()), "{parts:?}");
         }
     }
 
@@ -317,10 +302,7 @@ mod tests {
         let reading = memory.host(0..1).unwrap();
         let other = pair();
         let refused = to.copy_from_reshaped(&other, Parts::Data);
-        assert!(matches!(
-            refused,
-            Err(Error::Memory(synced_mem::Error::Conflict { .. }))
-        ));
+        assert!(matches!(refused, Err(Error::Memory(synced_mem::Error::Conflict { .. }))));
         assert_eq!(to.shape().dims(), [1, 1]);
         assert_eq!(*reading, [9]);
     }

@@ -45,10 +45,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`data_device`](Self::data_device).
-    pub fn data_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         Ok(self.data.device_overwrite(queue, 0..self.byte_len())?)
     }
 
@@ -73,10 +70,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`data_device`](Self::data_device).
-    pub fn diff_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         Ok(self.diff.device_overwrite(queue, 0..self.byte_len())?)
     }
 }

@@ -62,10 +62,7 @@ impl AnyBlob {
         if self.count() == got.count() {
             return Ok(());
         }
-        Err(Error::CountMismatch {
-            wanted: self.shape.clone(),
-            got: got.clone(),
-        })
+        Err(Error::CountMismatch { wanted: self.shape.clone(), got: got.clone() })
     }
 
     /// The data and the diff that the blob would have in another shape.
@@ -97,12 +94,7 @@ mod tests {
     fn within_the_capacity_the_elements_stay() {
         let mut blob = six();
         let (data, diff) = (blob.data_memory().clone(), blob.diff_memory().clone());
-        for (dims, seen) in [
-            (&[2][..], &[1, 2][..]),
-            (&[0, 9], &[]),
-            (&[], &[1]),
-            (&[3, 1, 2], &[1, 2, 3, 4, 5, 6]),
-        ] {
+        for (dims, seen) in [(&[2][..], &[1, 2][..]), (&[0, 9], &[]), (&[], &[1]), (&[3, 1, 2], &[1, 2, 3, 4, 5, 6])] {
             blob.reshape(shape(dims)).unwrap();
             assert_eq!((blob.shape().dims(), blob.capacity()), (dims, 6));
             assert_eq!(*blob.data().unwrap(), *seen);
@@ -151,10 +143,7 @@ mod tests {
     fn a_shape_too_large_changes_nothing() {
         let mut blob = six();
         let huge = shape(&[isize::MAX as usize]);
-        assert!(matches!(
-            blob.reshape(huge),
-            Err(Error::BlobTooLarge { .. })
-        ));
+        assert!(matches!(blob.reshape(huge), Err(Error::BlobTooLarge { .. })));
         assert_eq!(blob.shape().dims(), [2, 3]);
         assert_eq!(*blob.data().unwrap(), [1, 2, 3, 4, 5, 6]);
     }

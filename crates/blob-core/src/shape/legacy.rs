@@ -67,9 +67,7 @@ impl Shape {
         if self.num_axes() <= LEGACY_AXES {
             return Ok(self.dims());
         }
-        Err(Error::TooManyAxesForLegacy {
-            shape: self.clone(),
-        })
+        Err(Error::TooManyAxesForLegacy { shape: self.clone() })
     }
 }
 
@@ -133,11 +131,9 @@ mod tests {
             index[number] += 1;
             let [n, c, h, w] = index;
             match shape.legacy_offset(n, c, h, w) {
-                Err(Error::IndexOutOfRange {
-                    axis,
-                    index,
-                    extent,
-                }) => assert_eq!((axis, index, extent), (number, number + 2, number + 2)),
+                Err(Error::IndexOutOfRange { axis, index, extent }) => {
+                    assert_eq!((axis, index, extent), (number, number + 2, number + 2))
+                }
                 other => panic!("{index:?}: {other:?}"),
             }
         }

@@ -35,10 +35,7 @@ pub fn blobs(max_axes: usize, max_count: usize) -> impl Strategy<Value = AnyBlob
 ///
 /// # Panics
 /// As [`blobs`]; when `max_axes` is 0.
-pub fn windows(
-    max_axes: usize,
-    max_count: usize,
-) -> impl Strategy<Value = (AnyBlob, Range<usize>)> {
+pub fn windows(max_axes: usize, max_count: usize) -> impl Strategy<Value = (AnyBlob, Range<usize>)> {
     assert!(max_axes > 0, "a scalar has no windows");
     let shapes = shapes(max_axes, max_count).prop_map(|shape| match shape.num_axes() {
         0 => Shape::new([1]).expect("one element"),
@@ -111,24 +108,15 @@ mod tests {
         let bools = blobs.iter().filter(|blob| blob.dtype() == DType::Bool);
         let trues = bools.map(|blob| blob.data::<bool>().unwrap().iter().filter(|b| **b).count());
         assert!(trues.sum::<usize>() > 100);
-        let bytes: HashSet<u8> = blobs
-            .iter()
-            .flat_map(|b| b.data_bytes().unwrap().to_vec())
-            .collect();
+        let bytes: HashSet<u8> = blobs.iter().flat_map(|b| b.data_bytes().unwrap().to_vec()).collect();
         assert_eq!(bytes.len(), 256);
     }
 
     #[test]
     fn windows_lie_in_their_blobs_and_reach_both_ends() {
         let windows = drawn(&windows(3, 60));
-        assert!(
-            windows
-                .iter()
-                .all(|(blob, steps)| blob.window(steps.clone()).is_ok())
-        );
-        let share = |holds: fn(&(AnyBlob, Range<usize>)) -> bool| {
-            windows.iter().filter(|w| holds(w)).count()
-        };
+        assert!(windows.iter().all(|(blob, steps)| blob.window(steps.clone()).is_ok()));
+        let share = |holds: fn(&(AnyBlob, Range<usize>)) -> bool| windows.iter().filter(|w| holds(w)).count();
         assert!(share(|(_, steps)| steps.is_empty()) > 50);
         assert!(share(|(blob, steps)| steps.len() == blob.shape().dims()[0]) > 50);
         assert!(share(|(blob, steps)| steps.start > 0 && steps.end < blob.shape().dims()[0]) > 50);

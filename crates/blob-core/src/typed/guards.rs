@@ -78,11 +78,7 @@ fn check_address<T: Element>(address: usize) -> Result<(), Error> {
     if address.is_multiple_of(align_of::<T>()) {
         return Ok(());
     }
-    Err(Error::Misaligned {
-        dtype: T::DTYPE,
-        wanted: align_of::<T>(),
-        address,
-    })
+    Err(Error::Misaligned { dtype: T::DTYPE, wanted: align_of::<T>(), address })
 }
 
 impl<T: Element> Deref for Ref<'_, [T]> {
@@ -158,16 +154,11 @@ mod tests {
     fn a_bool_is_a_byte_of_0_or_1() {
         let blob = bools(vec![0, 1, 1]);
         assert_eq!(*blob.data::<bool>().unwrap(), [false, true, true]);
-        for (bytes, index, byte) in [
-            (vec![2], 0, 2),
-            (vec![0, 1, 0xFF, 7], 2, 0xFF),
-            (vec![1; 5000].into_iter().chain([3]).collect(), 5000, 3),
-        ] {
+        for (bytes, index, byte) in
+            [(vec![2], 0, 2), (vec![0, 1, 0xFF, 7], 2, 0xFF), (vec![1; 5000].into_iter().chain([3]).collect(), 5000, 3)]
+        {
             let mut blob = bools(bytes);
-            for error in [
-                blob.data::<bool>().map(drop).unwrap_err(),
-                blob.data_mut::<bool>().map(drop).unwrap_err(),
-            ] {
+            for error in [blob.data::<bool>().map(drop).unwrap_err(), blob.data_mut::<bool>().map(drop).unwrap_err()] {
                 match error {
                     Error::InvalidBool { index: i, byte: b } => assert_eq!((i, b), (index, byte)),
                     other => panic!("{other}"),
@@ -220,11 +211,7 @@ mod tests {
                     assert_eq!(skip % 4, 0);
                     assert_eq!(*data, vec![expected; count]);
                 }
-                Err(Error::Misaligned {
-                    dtype,
-                    wanted,
-                    address: named,
-                }) => {
+                Err(Error::Misaligned { dtype, wanted, address: named }) => {
                     assert_ne!(skip % 4, 0);
                     assert_eq!((dtype, wanted, named), (DType::U32, 4, address));
                 }
@@ -272,10 +259,7 @@ mod tests {
         let shape = Shape::new([2]).unwrap();
         let mut blob = AnyBlob::from_parts(shape, DType::U32, memory, None).unwrap();
         painted(&mut blob, 7);
-        for result in [
-            blob.data_overwrite::<u32>().map(drop),
-            blob.data_mut::<u32>().map(drop),
-        ] {
+        for result in [blob.data_overwrite::<u32>().map(drop), blob.data_mut::<u32>().map(drop)] {
             assert!(matches!(result, Err(Error::Misaligned { .. })));
         }
         assert_eq!(*blob.data_bytes().unwrap(), [7; 8]);
@@ -287,10 +271,7 @@ mod tests {
     fn values_that_are_refused_leave_the_device_as_it_was() {
         let mut blob = AnyBlob::new(Shape::new([4]).unwrap(), DType::Bool).unwrap();
         let queue = painted(&mut blob, 2);
-        assert!(matches!(
-            blob.data_mut::<bool>(),
-            Err(Error::InvalidBool { .. })
-        ));
+        assert!(matches!(blob.data_mut::<bool>(), Err(Error::InvalidBool { .. })));
         drop(blob.data_device(&queue).unwrap());
         assert_eq!(blob.data_memory().stats().uploads().bytes(), 0);
     }

@@ -276,10 +276,7 @@ impl<'a> WindowMut<'a> {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn data_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.window.part_of_data().device_overwrite(queue)
     }
 
@@ -295,10 +292,7 @@ impl<'a> WindowMut<'a> {
     ///
     /// # Errors
     /// [`Error::Memory`].
-    pub fn diff_device_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         self.window.part_of_diff().device_overwrite(queue)
     }
 }
@@ -308,11 +302,7 @@ impl<'a> Windows<'a> {
         let extent = blob.shape().extent(0)?;
         let last = extent.checked_sub(len);
         let positions = 0..last.map_or(0, |last| last + 1);
-        Ok(Self {
-            blob,
-            len,
-            positions,
-        })
+        Ok(Self { blob, len, positions })
     }
 
     fn at(&self, pos: usize) -> WindowRef<'a> {
@@ -372,9 +362,5 @@ pub(super) fn check(steps: Range<usize>, extent: usize) -> Result<(usize, usize)
         return Ok((steps.start, steps.end - steps.start));
     }
     let number = |step: usize| i64::try_from(step).unwrap_or(i64::MAX);
-    Err(Error::StepsOutOfRange {
-        start: number(steps.start),
-        end: number(steps.end),
-        extent,
-    })
+    Err(Error::StepsOutOfRange { start: number(steps.start), end: number(steps.end), extent })
 }

@@ -32,10 +32,7 @@ pub(crate) struct Fields {
 
 /// Walks one BlobProto.
 pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, Stop> {
-    let mut fields = Fields {
-        offset: span.start,
-        ..Fields::default()
-    };
+    let mut fields = Fields { offset: span.start, ..Fields::default() };
     cursor.seek(span.start);
     while let Some(tag) = wire::tag(cursor, span.end)? {
         fields.field(cursor, tag, span.end, limits)?;
@@ -44,13 +41,7 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Resu
 }
 
 impl Fields {
-    fn field(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        tag: Tag,
-        end: u64,
-        limits: &Limits,
-    ) -> Result<(), Stop> {
+    fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), Stop> {
         match (tag.number, tag.wire) {
             (n @ 1..=4, Wire::Varint) => {
                 // proto2 keeps the low 32 bits of an int32's varint.
@@ -67,8 +58,7 @@ impl Fields {
                 self.values(cursor, tag, end, limits)
             }
             (n @ 10..=13, Wire::Varint) => {
-                self.varint[n as usize - 10] =
-                    Some(wire::varint(cursor, end, "a fork's data type")?);
+                self.varint[n as usize - 10] = Some(wire::varint(cursor, end, "a fork's data type")?);
                 Ok(())
             }
             (n @ 10..=13, Wire::Len) => {
@@ -81,13 +71,7 @@ impl Fields {
         }
     }
 
-    fn values(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        tag: Tag,
-        end: u64,
-        limits: &Limits,
-    ) -> Result<(), Stop> {
+    fn values(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), Stop> {
         let (values, width, field) = match tag.number {
             5 => (&mut self.data, 4, "data"),
             6 => (&mut self.diff, 4, "diff"),
@@ -146,10 +130,7 @@ impl Fields {
     /// Whether any value is stored, in whichever field.
     pub(crate) fn has_values(&self) -> bool {
         let floats = self.data.seen || self.diff.seen;
-        floats
-            || self.double_data.seen
-            || self.double_diff.seen
-            || self.span.iter().any(Option::is_some)
+        floats || self.double_data.seen || self.double_diff.seen || self.span.iter().any(Option::is_some)
     }
 
     /// FromProto's shape: the legacy dimensions where any is present, an absent one counting 0; else `shape`'s.
@@ -161,34 +142,14 @@ impl Fields {
             self.dims.clone()
         };
         if !self.is_legacy() && self.axes > MAX_AXES as u64 {
-            return Err(Fault::new(
-                at,
-                What::Axes {
-                    found: self.axes,
-                    max: MAX_AXES as u64,
-                },
-            ));
+            return Err(Fault::new(at, What::Axes { found: self.axes, max: MAX_AXES as u64 }));
         }
         const MAX_DIM: i64 = i32::MAX as i64;
         if let Some(axis) = dims.iter().position(|d| !(0..=MAX_DIM).contains(d)) {
-            return Err(Fault::new(
-                at,
-                What::Dim {
-                    axis: axis as u32,
-                    found: dims[axis],
-                    max: MAX_DIM as u64,
-                },
-            ));
+            return Err(Fault::new(at, What::Dim { axis: axis as u32, found: dims[axis], max: MAX_DIM as u64 }));
         }
         let dims: Vec<usize> = dims.iter().map(|d| *d as usize).collect();
-        Shape::new(&dims).map_err(|_| {
-            Fault::new(
-                at,
-                What::Overflow {
-                    axes: dims.len() as u32,
-                },
-            )
-        })
+        Shape::new(&dims).map_err(|_| Fault::new(at, What::Overflow { axes: dims.len() as u32 }))
     }
 
     /// Which fork wrote fields 10 to 13: their wire types tell.
@@ -204,10 +165,7 @@ impl Fields {
             }
             (false, false) => return Ok(Fork::None),
         };
-        Err(Fault::new(
-            self.offset,
-            What::words("fields of NVCaffe or of the opencl branch", found),
-        ))
+        Err(Fault::new(self.offset, What::words("fields of NVCaffe or of the opencl branch", found)))
     }
 
     /// The blob's data and, where one is stored, its diff, as entries at (`position`, `index`).
@@ -218,9 +176,7 @@ impl Fields {
             if legacy_and_shape {
                 entry.flags.set(Flag::LegacyAndShape);
             }
-            let checked = shape
-                .clone()
-                .and_then(|shape| choice.and_then(|c| c.checked(shape)));
+            let checked = shape.clone().and_then(|shape| choice.and_then(|c| c.checked(shape)));
             match checked {
                 Ok((shape, choice)) => {
                     entry.shape = shape;
@@ -260,13 +216,7 @@ impl Fields {
         };
         let double = std::mem::take(&mut self.double_data);
         let float = std::mem::take(&mut self.data);
-        choose(
-            fork,
-            ("data", float),
-            ("double_data", double),
-            raw,
-            self.offset,
-        )
+        choose(fork, ("data", float), ("double_data", double), raw, self.offset)
     }
 
     fn choose_diff(&mut self, fork: Fork) -> Option<Result<Choice, Fault>> {
@@ -282,12 +232,6 @@ impl Fields {
             return None;
         }
         let at = self.offset;
-        Some(choose(
-            fork,
-            ("diff", float),
-            ("double_diff", double),
-            raw,
-            at,
-        ))
+        Some(choose(fork, ("diff", float), ("double_diff", double), raw, at))
     }
 }

@@ -41,17 +41,11 @@ impl Seen {
 
 /// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
 /// `None` where they are none of them. Reading stops at the first thing that is broken: the walk will name it.
-pub(crate) fn classify(
-    cursor: &mut Cursor<'_>,
-    hint: Option<Format>,
-) -> Result<Option<Format>, Stop> {
+pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, Stop> {
     let seen = survey(cursor)?;
     let caffe = |f: &Format| {
         use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
-        matches!(
-            f,
-            CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum
-        )
+        matches!(f, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
     };
     let hint = hint.filter(caffe);
     // Any bytes begin with something like a field: where no name speaks for them, they must hold to the end.
@@ -67,11 +61,7 @@ pub(crate) fn classify(
 }
 
 /// The message that has such fields.
-fn by_fields(
-    cursor: &mut Cursor<'_>,
-    seen: &Seen,
-    hint: Option<Format>,
-) -> Result<Option<Format>, Stop> {
+fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, Stop> {
     let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
     Ok(if seen.hundred {
         Some(Format::CaffeModel)
@@ -95,11 +85,7 @@ fn by_fields(
         Some(Format::CaffeModel)
     } else if seen.ones > 0 {
         let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first[0])?;
-        Some(if vector && !seen.len(&[3]) {
-            Format::BlobProtoVector
-        } else {
-            Format::CaffeModel
-        })
+        Some(if vector && !seen.len(&[3]) { Format::BlobProtoVector } else { Format::CaffeModel })
     } else if values || seen.any(&[6]) {
         Some(Format::BlobProto)
     } else if seen.len(&[4]) {

@@ -35,9 +35,7 @@ const NAME: &str = "BlobProto";
 pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
     // A source outlives its checkpoint, so it owns its bytes: one copy of the message.
     let source = Box::new(Bytes::new(bytes.to_vec()));
-    let checkpoint: Checkpoint = OpenOptions::new()
-        .from(Format::BlobProto)
-        .open_source(NAME, source)?;
+    let checkpoint: Checkpoint = OpenOptions::new().from(Format::BlobProto).open_source(NAME, source)?;
     checkpoint.load_pair(&checkpoint.entries()[0])
 }
 
@@ -51,10 +49,7 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
 pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     let fail = |stop: Stop| stop.into_error(NAME, None);
     let source = Bytes::new(bytes);
-    let span = Span {
-        start: 0,
-        end: bytes.len() as u64,
-    };
+    let span = Span { start: 0, end: bytes.len() as u64 };
     let fields = blob::walk(&mut Cursor::new(&source), span, &Limits::default()).map_err(fail)?;
     let stored = fields.stored_shape().map_err(|f| fail(f.into()))?;
     if !fields.is_legacy() {

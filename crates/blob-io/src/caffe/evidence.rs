@@ -66,10 +66,7 @@ fn datum(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
             (4, Wire::Len) => {
                 let span = wire::span(cursor, whole.end, "data")?;
                 count = span.len();
-                image = matches!(
-                    cursor.at_hand(span.end)?,
-                    [0xFF, 0xD8, ..] | [0x89, b'P', ..]
-                );
+                image = matches!(cursor.at_hand(span.end)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
                 cursor.seek(span.end);
             }
             (6, Wire::Len) => {

@@ -37,12 +37,7 @@ struct Draft {
 }
 
 /// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
-pub(crate) fn walk(
-    cursor: &mut Cursor<'_>,
-    gather: &mut Gather,
-    tag: Tag,
-    span: Span,
-) -> Result<Generation, Refusal> {
+pub(crate) fn walk(cursor: &mut Cursor<'_>, gather: &mut Gather, tag: Tag, span: Span) -> Result<Generation, Refusal> {
     let position = gather.next_position(tag.offset)?;
     cursor.seek(span.start);
     let walked = match tag.number {
@@ -81,12 +76,8 @@ pub(crate) fn walk(
     }
     for (index, span) in draft.blobs.iter().enumerate() {
         let index = index as u32;
-        let (mut data, diff) = entries(cursor, gather, *span, position, index).map_err(|stop| {
-            Refusal::Stop(
-                stop,
-                Some(format!("layer #{position} {name:?}, blob {index}")),
-            )
-        })?;
+        let (mut data, diff) = entries(cursor, gather, *span, position, index)
+            .map_err(|stop| Refusal::Stop(stop, Some(format!("layer #{position} {name:?}, blob {index}"))))?;
         data.layer_type = layer_type.clone();
         data.flags = data.flags.with(draft.flags);
         let data_name = format!("{base}/{index}");
@@ -109,10 +100,7 @@ pub(crate) fn subject(cursor: &mut Cursor<'_>, gather: &Gather, tag: Tag, positi
 }
 
 fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Option<Vec<u8>> {
-    let whole = Span {
-        start: 0,
-        end: cursor.file_len(),
-    };
+    let whole = Span { start: 0, end: cursor.file_len() };
     cursor.seek(layer.offset);
     wire::tag(cursor, whole.end).ok()??;
     wire::varint(cursor, whole.end, "a layer").ok()?;
@@ -158,11 +146,7 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Sto
 
 /// A `layers` entry: V0 where a nested layer stands in it, else V1. What stands in one of the two layers only has one
 /// meaning; what stands in both is taken from the nested one, as Caffe does.
-fn v1(
-    cursor: &mut Cursor<'_>,
-    gather: &mut Gather,
-    span: Span,
-) -> Result<(Generation, Draft), Stop> {
+fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Generation, Draft), Stop> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     fields(cursor, span, |cursor, tag| {
@@ -186,11 +170,7 @@ fn v1(
         return Ok((Generation::V1, outer));
     };
     if !outer.blobs.is_empty() {
-        let flag = if nested.blobs.is_empty() {
-            Flag::FromOuter
-        } else {
-            Flag::NestedAndOuter
-        };
+        let flag = if nested.blobs.is_empty() { Flag::FromOuter } else { Flag::NestedAndOuter };
         nested.flags.set(flag);
     }
     if nested.blobs.is_empty() {
@@ -247,11 +227,7 @@ fn fields<'s>(
 }
 
 /// A length-delimited field's span; the cursor moves behind it.
-pub(crate) fn take(
-    cursor: &mut Cursor<'_>,
-    within: Span,
-    field: &'static str,
-) -> Result<Span, Stop> {
+pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, Stop> {
     let span = wire::span(cursor, within.end, field)?;
     cursor.seek(span.end);
     Ok(span)
@@ -269,15 +245,7 @@ pub(crate) fn text(
     };
     let limit = gather.limits().max_name;
     if span.len() > limit {
-        return Err(Stop::fault(
-            span.start,
-            What::Limit {
-                field,
-                found: span.len(),
-                limit,
-                option: None,
-            },
-        ));
+        return Err(Stop::fault(span.start, What::Limit { field, found: span.len(), limit, option: None }));
     }
     cursor.seek(span.start);
     cursor.bytes(span.len(), span.end, limit, field)

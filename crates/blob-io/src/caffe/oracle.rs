@@ -5,9 +5,7 @@
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::caffe::messages::{
-    BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter,
-};
+use crate::caffe::messages::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
 use crate::{Bytes, Checkpoint, Format, Kind, OpenOptions};
 
 /// A blob whose number of values fits its shape, in floats or doubles, with the shape in either form.
@@ -51,22 +49,10 @@ fn net() -> impl Strategy<Value = NetParameter> {
     });
     let v1 = (name, 0..40_i32, blobs(), any::<bool>()).prop_map(|(name, kind, blobs, nested)| {
         if nested {
-            let layer = V0LayerParameter {
-                name: Some(name),
-                r#type: Some("conv".to_owned()),
-                blobs,
-            };
-            return V1LayerParameter {
-                layer: Some(layer),
-                ..V1LayerParameter::default()
-            };
+            let layer = V0LayerParameter { name: Some(name), r#type: Some("conv".to_owned()), blobs };
+            return V1LayerParameter { layer: Some(layer), ..V1LayerParameter::default() };
         }
-        V1LayerParameter {
-            name: Some(name),
-            r#type: Some(kind),
-            blobs,
-            ..V1LayerParameter::default()
-        }
+        V1LayerParameter { name: Some(name), r#type: Some(kind), blobs, ..V1LayerParameter::default() }
     });
     let v1 = prop::collection::vec(v1, 0..3);
     let v2 = prop::collection::vec(v2, 0..4);
@@ -98,12 +84,7 @@ fn expected(net: &NetParameter) -> Vec<(u32, usize, &BlobProto)> {
     });
     let all = old.chain(net.layer.iter().map(|l| &l.blobs));
     all.enumerate()
-        .flat_map(|(position, blobs)| {
-            blobs
-                .iter()
-                .enumerate()
-                .map(move |(index, blob)| (position as u32, index, blob))
-        })
+        .flat_map(|(position, blobs)| blobs.iter().enumerate().map(move |(index, blob)| (position as u32, index, blob)))
         .collect()
 }
 
@@ -111,15 +92,9 @@ fn check(net: &NetParameter, bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let decoded = NetParameter::decode(&bytes[..]).expect("prost reads it");
     prop_assert_eq!(&decoded, net);
     let options = OpenOptions::new().from(Format::CaffeModel);
-    let checkpoint: Checkpoint = options
-        .open_source("net", Box::new(Bytes::new(bytes)))
-        .expect("we read it");
+    let checkpoint: Checkpoint = options.open_source("net", Box::new(Bytes::new(bytes))).expect("we read it");
     prop_assert_eq!(checkpoint.positions(), net.layers.len() + net.layer.len());
-    let data: Vec<_> = checkpoint
-        .entries()
-        .iter()
-        .filter(|e| e.kind() == Kind::Data)
-        .collect();
+    let data: Vec<_> = checkpoint.entries().iter().filter(|e| e.kind() == Kind::Data).collect();
     let expected = expected(net);
     prop_assert_eq!(data.len(), expected.len());
     for (entry, (position, index, blob)) in data.iter().zip(expected) {
@@ -128,14 +103,9 @@ fn check(net: &NetParameter, bytes: Vec<u8>) -> Result<(), TestCaseError> {
         if blob.double_data.is_empty() && loaded.dtype() == blob_core::DType::F32 {
             prop_assert_eq!(&loaded.data::<f32>().expect("floats")[..], &blob.data[..]);
         } else {
-            prop_assert_eq!(
-                &loaded.data::<f64>().expect("doubles")[..],
-                &blob.double_data[..]
-            );
+            prop_assert_eq!(&loaded.data::<f64>().expect("doubles")[..], &blob.double_data[..]);
         }
-        let diff = checkpoint
-            .diff_of(entry)
-            .map(|e| checkpoint.load(e).expect("loads"));
+        let diff = checkpoint.diff_of(entry).map(|e| checkpoint.load(e).expect("loads"));
         prop_assert_eq!(diff.is_some(), !blob.diff.is_empty());
         if let Some(diff) = diff {
             prop_assert_eq!(&diff.data::<f32>().expect("floats")[..], &blob.diff[..]);

@@ -43,16 +43,10 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
         }
     }
     if v2 && (v0 || v1) {
-        gather.warn(
-            None,
-            "both `layer` and `layers` are stored; Caffe refuses such a file, we read all of them",
-        );
+        gather.warn(None, "both `layer` and `layers` are stored; Caffe refuses such a file, we read all of them");
     }
     if v0 && v1 {
-        gather.warn(
-            None,
-            "V0 and V1 layers are mixed; Caffe drops the weights of the V1 ones, we read all of them",
-        );
+        gather.warn(None, "V0 and V1 layers are mixed; Caffe drops the weights of the V1 ones, we read all of them");
     }
     if whole.end > CAFFE_LIMIT {
         gather.warn(None, "the file is over 2 GiB; Caffe itself cannot read it");
@@ -61,11 +55,7 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
         (false, false, false) => "no layers".to_owned(),
         _ => {
             let all = [(v0, "V0"), (v1, "V1"), (v2, "V2")];
-            let found: Vec<_> = all
-                .iter()
-                .filter(|(has, _)| *has)
-                .map(|(_, g)| *g)
-                .collect();
+            let found: Vec<_> = all.iter().filter(|(has, _)| *has).map(|(_, g)| *g).collect();
             format!("{} layers", found.join(" and "))
         }
     })
@@ -84,11 +74,7 @@ pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
         }
         Err(stop) => return Err(stop.into()),
     };
-    let dialect = if fields.is_legacy() {
-        "legacy dimensions"
-    } else {
-        ""
-    };
+    let dialect = if fields.is_legacy() { "legacy dimensions" } else { "" };
     let (data, diff) = fields.into_entries(0, 0);
     push_pair(gather, data, diff, "@0", 0)?;
     Ok(dialect.to_owned())
@@ -142,13 +128,7 @@ fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(
     Ok(())
 }
 
-fn push_pair(
-    gather: &mut Gather,
-    data: Entry,
-    diff: Option<Entry>,
-    name: &str,
-    offset: u64,
-) -> Result<(), Stop> {
+fn push_pair(gather: &mut Gather, data: Entry, diff: Option<Entry>, name: &str, offset: u64) -> Result<(), Stop> {
     gather.push(data, name, offset)?;
     match diff {
         Some(diff) => gather.push(diff, &format!("{name}.diff"), offset),
@@ -197,38 +177,20 @@ pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Stri
 }
 
 impl Datum {
-    fn float(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        wire: Wire,
-        whole: Span,
-        gather: &Gather,
-    ) -> Result<(), Stop> {
+    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, gather: &Gather) -> Result<(), Stop> {
         let run = if wire == Wire::Len {
             let span = layer::take(cursor, whole, "float_data")?;
             if span.len() % 4 != 0 {
                 let len = span.len();
-                let what = What::Multiple {
-                    field: "float_data",
-                    len,
-                    width: 4,
-                };
+                let what = What::Multiple { field: "float_data", len, width: 4 };
                 return Err(Stop::fault(span.start, what));
             }
-            Segment {
-                offset: span.start,
-                count: span.len() / 4,
-                stride: 4,
-            }
+            Segment { offset: span.start, count: span.len() / 4, stride: 4 }
         } else {
             let offset = cursor.pos();
             cursor.need(4, whole.end, "float_data")?;
             cursor.seek(offset + 4);
-            Segment {
-                offset,
-                count: 1,
-                stride: 4,
-            }
+            Segment { offset, count: 1, stride: 4 }
         };
         crate::caffe::values::append(&mut self.floats, run, gather.limits())
     }
@@ -242,41 +204,24 @@ impl Datum {
         let floats: u64 = self.floats.iter().map(|run| run.count).sum();
         let (field, count, dtype, runs) = match bytes {
             Some(span) => {
-                let run = Segment {
-                    offset: span.start,
-                    count: span.len(),
-                    stride: 1,
-                };
+                let run = Segment { offset: span.start, count: span.len(), stride: 1 };
                 ("data", span.len(), DType::U8, Runs::One(run))
             }
-            None => (
-                "float_data",
-                floats,
-                DType::F32,
-                Runs::from_vec(self.floats),
-            ),
+            None => ("float_data", floats, DType::F32, Runs::from_vec(self.floats)),
         };
         let shape = if self.encoded {
             entry.flags.set(Flag::Encoded);
             Shape::new([count as usize])
         } else {
             if let Some(axis) = self.dims.iter().position(|d| *d < 0) {
-                let what = What::Dim {
-                    axis: axis as u32,
-                    found: self.dims[axis].into(),
-                    max: i32::MAX as u64,
-                };
+                let what = What::Dim { axis: axis as u32, found: self.dims[axis].into(), max: i32::MAX as u64 };
                 return Err(Fault::new(0, what));
             }
             Shape::new(self.dims.map(|d| d as usize))
         };
         let shape = shape.map_err(|_| Fault::new(0, What::Overflow { axes: 3 }))?;
         if shape.count() as u64 != count {
-            let what = What::Count {
-                field,
-                expected: shape.count() as u64,
-                found: count,
-            };
+            let what = What::Count { field, expected: shape.count() as u64, found: count };
             return Err(Fault::new(0, what));
         }
         entry.shape = shape;
@@ -287,10 +232,7 @@ impl Datum {
 }
 
 pub(crate) fn whole(cursor: &Cursor<'_>) -> Span {
-    Span {
-        start: 0,
-        end: cursor.file_len(),
-    }
+    Span { start: 0, end: cursor.file_len() }
 }
 
 /// Scalars: the last one stored counts, as in protobuf.

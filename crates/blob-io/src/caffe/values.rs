@@ -26,11 +26,7 @@ impl Values {
             self.ragged.get_or_insert((span.start, span.len()));
             return Ok(());
         }
-        let run = Segment {
-            offset: span.start,
-            count: span.len() / width,
-            stride: width,
-        };
+        let run = Segment { offset: span.start, count: span.len() / width, stride: width };
         self.count += run.count;
         append(&mut self.runs, run, limits)
     }
@@ -44,11 +40,7 @@ impl Values {
     pub(crate) fn single(&mut self, offset: u64, width: u64, limits: &Limits) -> Result<(), Stop> {
         self.seen = true;
         self.count += 1;
-        let run = Segment {
-            offset,
-            count: 1,
-            stride: width,
-        };
+        let run = Segment { offset, count: 1, stride: width };
         append(&mut self.runs, run, limits)
     }
 }
@@ -106,14 +98,7 @@ impl Choice {
         if shape.count() as u64 == self.count {
             return Ok((shape, self));
         }
-        Err(Fault::new(
-            self.at,
-            What::Count {
-                field: self.field,
-                expected: shape.count() as u64,
-                found: self.count,
-            },
-        ))
+        Err(Fault::new(self.at, What::Count { field: self.field, expected: shape.count() as u64, found: self.count }))
     }
 }
 
@@ -162,11 +147,7 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
         Fault::new(
             at,
             What::Flag {
-                field: if fork == Fork::NvCaffe {
-                    "raw_data_type"
-                } else {
-                    "data_type"
-                },
+                field: if fork == Fork::NvCaffe { "raw_data_type" } else { "data_type" },
                 found: flag.map_or(-1, |f| f as i64),
                 known: "the number of a known element type",
             },
@@ -178,23 +159,8 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
         return Err(Fault::new(span.start, What::Multiple { field, len, width }));
     }
     let count = span.len() / width;
-    let runs = if count == 0 {
-        Vec::new()
-    } else {
-        vec![Segment {
-            offset: span.start,
-            count,
-            stride: width,
-        }]
-    };
-    Ok(Choice {
-        field,
-        dtype,
-        count,
-        runs,
-        several: false,
-        at: span.start,
-    })
+    let runs = if count == 0 { Vec::new() } else { vec![Segment { offset: span.start, count, stride: width }] };
+    Ok(Choice { field, dtype, count, runs, several: false, at: span.start })
 }
 
 /// NVCaffe: DOUBLE 0, FLOAT 1, FLOAT16 2, INT 3, UINT 4, BOOL 5; the type must be stated.

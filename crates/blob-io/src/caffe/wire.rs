@@ -45,11 +45,7 @@ impl Span {
 /// inside a group, so here one is a fault.
 pub(crate) fn tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
     match any_tag(cursor, end)? {
-        Some(Tag {
-            offset,
-            number,
-            wire: Wire::EndGroup,
-        }) => Err(Stop::fault(offset, What::EndGroup { number })),
+        Some(Tag { offset, number, wire: Wire::EndGroup }) => Err(Stop::fault(offset, What::EndGroup { number })),
         other => Ok(other),
     }
 }
@@ -61,12 +57,7 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
     }
     let key = varint(cursor, end, "a field's key")?;
     let Ok(key) = u32::try_from(key) else {
-        return Err(Stop::fault(
-            offset,
-            What::Varint {
-                field: "a field's key",
-            },
-        ));
+        return Err(Stop::fault(offset, What::Varint { field: "a field's key" }));
     };
     let wire = match key & 7 {
         0 => Wire::Varint,
@@ -84,11 +75,7 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
     if number == 0 {
         return Err(Stop::fault(offset, What::FieldZero));
     }
-    Ok(Some(Tag {
-        offset,
-        number,
-        wire,
-    }))
+    Ok(Some(Tag { offset, number, wire }))
 }
 
 /// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th; a writer
@@ -114,10 +101,7 @@ pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Re
     let len = varint(cursor, end, field)?;
     cursor.need(len, end, field)?;
     let start = cursor.pos();
-    Ok(Span {
-        start,
-        end: start + len,
-    })
+    Ok(Span { start, end: start + len })
 }
 
 /// Moves over a field's value.
@@ -148,10 +132,7 @@ fn skip_group(cursor: &mut Cursor<'_>, open: Tag, end: u64) -> Result<(), Stop> 
     let mut numbers = vec![open.number];
     while let Some(innermost) = numbers.last().copied() {
         let Some(tag) = any_tag(cursor, end)? else {
-            return Err(Stop::fault(
-                end,
-                What::words("END_GROUP of an open group", "the end of the message"),
-            ));
+            return Err(Stop::fault(end, What::words("END_GROUP of an open group", "the end of the message")));
         };
         match tag.wire {
             Wire::StartGroup => {

@@ -61,11 +61,7 @@ impl OpenOptions {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let refuse = |source| Error::Io {
-            file: name.clone(),
-            action: "open".to_owned(),
-            source,
-        };
+        let refuse = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
         if path.is_dir() {
             return self.open_folder(path, name);
         }
@@ -82,10 +78,7 @@ impl OpenOptions {
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
         if let Some(other) = self.from.filter(|from| *from != Format::Npy) {
             let message = format!("is a folder, and holds npy files, not {}", other.name());
-            return Err(Error::Request {
-                file: name,
-                message,
-            });
+            return Err(Error::Request { file: name, message });
         }
         let mut gather = Gather::new(&self.limits);
         let folder = folder::open(path, &name, &mut gather)?;
@@ -100,11 +93,7 @@ impl OpenOptions {
     /// # Errors
     /// As [`Checkpoint::open`]; a stream of more than [`Limits::max_spool`] bytes; where the temporary file cannot be
     /// written.
-    pub fn open_stream(
-        &self,
-        name: impl Into<String>,
-        mut stream: impl Read,
-    ) -> Result<Checkpoint, Error> {
+    pub fn open_stream(&self, name: impl Into<String>, mut stream: impl Read) -> Result<Checkpoint, Error> {
         let name = name.into();
         let mut spool = self.spool(&name, &name);
         spool.read(&mut stream)?;
@@ -117,19 +106,13 @@ impl OpenOptions {
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
-    pub fn open_source(
-        &self,
-        name: impl Into<String>,
-        source: Box<dyn Source>,
-    ) -> Result<Checkpoint, Error> {
+    pub fn open_source(&self, name: impl Into<String>, source: Box<dyn Source>) -> Result<Checkpoint, Error> {
         let name = name.into();
         let input = Input::new(source);
         if !gunzip::begins_as_gzip(&input) {
             let mut gather = Gather::new(&self.limits);
             return match self.gather(&input, &name, &name, &mut gather) {
-                Err(Error::Malformed { subject, fault, .. })
-                    if self.salvage && gather.intact() > 0 =>
-                {
+                Err(Error::Malformed { subject, fault, .. }) if self.salvage && gather.intact() > 0 => {
                     self.salvaged(name, input, (subject, *fault), gather)
                 }
                 kind => Ok(self.opened(name, kind?, (input, None), gather)),
@@ -140,20 +123,12 @@ impl OpenOptions {
         gunzip::unpack(&name, &input, &mut spool)?;
         let unpacked = Input::new(spool.finish().map_err(gunzip::inside)?);
         let mut gather = Gather::new(&self.limits);
-        let kind = self
-            .gather(&unpacked, &name, inner, &mut gather)
-            .map_err(gunzip::inside)?;
+        let kind = self.gather(&unpacked, &name, inner, &mut gather).map_err(gunzip::inside)?;
         Ok(self.opened(name, kind, (unpacked, Some(input)), gather))
     }
 
     /// Reads the headers; `hint` is the name whose extension counts.
-    fn gather(
-        &self,
-        input: &Input,
-        name: &str,
-        hint: &str,
-        gather: &mut Gather,
-    ) -> Result<(Format, String), Error> {
+    fn gather(&self, input: &Input, name: &str, hint: &str, gather: &mut Gather) -> Result<(Format, String), Error> {
         sniff::read(input, hint, self.from, gather).map_err(|refusal| {
             let mut error = refusal.into_error(name);
             if let Error::Malformed { intact, .. } = &mut error {
@@ -181,12 +156,7 @@ impl OpenOptions {
             let broken = Some(Box::new((subject, fault)));
             return Ok(Checkpoint { broken, ..opened });
         }
-        Err(Error::Malformed {
-            file: name,
-            subject,
-            fault: Box::new(fault),
-            intact: Some(gather.intact()),
-        })
+        Err(Error::Malformed { file: name, subject, fault: Box::new(fault), intact: Some(gather.intact()) })
     }
 
     /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.
@@ -223,8 +193,6 @@ impl OpenOptions {
 /// Whether arrays before this fault are known for certain: where they stand one behind the other, each whole in itself.
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
     use Format::{BlobProtoVector, CaffeModel, MxnetList, SolverState};
-    matches!(
-        format,
-        CaffeModel | BlobProtoVector | SolverState | MxnetList
-    ) && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
+    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList)
+        && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

@@ -43,8 +43,7 @@ fn graph_def(head: &[u8]) -> Option<()> {
     let (op, _) = field(rest, 0x12)?;
     let named = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
     let [first, more @ ..] = op else { return None };
-    let is_op =
-        first.is_ascii_uppercase() && more.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
+    let is_op = first.is_ascii_uppercase() && more.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_');
     (named && is_op && more.len() > 1).then_some(())
 }
 
@@ -61,22 +60,13 @@ fn versioned(head: &[u8]) -> Option<u8> {
 
 /// ONNX's ModelProto: ir_version (1, varint), producer_name (2, string) or graph (7, message).
 fn onnx(head: &[u8]) -> bool {
-    let producers: [&[u8]; 6] = [
-        b"pytorch",
-        b"onnx",
-        b"tf2onnx",
-        b"skl2onnx",
-        b"mxnet",
-        b"keras2onnx",
-    ];
+    let producers: [&[u8]; 6] = [b"pytorch", b"onnx", b"tf2onnx", b"skl2onnx", b"mxnet", b"keras2onnx"];
     if head.len() < 8 || head[0] != 0x08 || head[1] > 0x20 {
         return false;
     }
     if head[2] == 0x12 {
         let name = &head[4..];
-        return producers
-            .iter()
-            .any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
+        return producers.iter().any(|p| name.len() >= p.len() && name[..p.len()].eq_ignore_ascii_case(p));
     }
     head[2] == 0x3A
 }

@@ -79,9 +79,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(file: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let sparse = entry
-            .sparse()
-            .ok_or_else(|| file.request(entry, "is not a part of a sparse array"))?;
+        let sparse = entry.sparse().ok_or_else(|| file.request(entry, "is not a part of a sparse array"))?;
         let position = entry.position();
         let entries = file.entries();
         let from = entries.partition_point(|e| e.position() < position);
@@ -92,13 +90,7 @@ impl<'a> Parts<'a> {
                 .find(|e| e.kind() == kind && e.sparse() == Some(sparse))
         };
         match (part(Kind::Values), part(Kind::Indices)) {
-            (Some(values), Some(indices)) => Ok(Self {
-                file,
-                sparse,
-                values,
-                indices,
-                indptr: part(Kind::Indptr),
-            }),
+            (Some(values), Some(indices)) => Ok(Self { file, sparse, values, indices, indptr: part(Kind::Indptr) }),
             _ => Err(file.request(entry, "is part of a sparse array that lacks another part")),
         }
     }
@@ -119,11 +111,7 @@ impl<'a> Parts<'a> {
         Err(self.fault(self.values, 0, what))
     }
 
-    fn stream(
-        &self,
-        chunk: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    fn stream(&self, chunk: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let dtype = self.file.usable(self.values)?;
         let width = dtype.size();
         let out = Chunks::new(self.byte_len(dtype)?, (chunk / width).max(1) * width, sink);
@@ -149,17 +137,11 @@ impl<'a> Parts<'a> {
     /// row_sparse: row `indices[k]` of the outermost axis is `values[k]`. Returns the elements of a row.
     fn check_rows(&self, indices: &Index<'_>) -> Result<usize, Error> {
         let dims = self.sparse.shape().dims();
-        let (&rows, inner) = dims
-            .split_first()
-            .ok_or_else(|| self.misfit("one axis or more"))?;
+        let (&rows, inner) = dims.split_first().ok_or_else(|| self.misfit("one axis or more"))?;
         if self.values.shape().dims().split_first() != Some((&indices.len, inner)) {
             return Err(self.misfit("values of one row of the array for each index"));
         }
-        indices.check_ascending(
-            0..indices.len,
-            rows,
-            "row numbers that ascend and are below the first dimension",
-        )?;
+        indices.check_ascending(0..indices.len, rows, "row numbers that ascend and are below the first dimension")?;
         // Saturates only where the array has no rows at all.
         Ok(inner.iter().fold(1, |n: usize, d| n.saturating_mul(*d)))
     }
@@ -187,10 +169,7 @@ impl<'a> Parts<'a> {
         for r in 0..rows {
             let (from, to) = (indptr.get(r), indptr.get(r + 1));
             if to < from || to > indices.len as i128 {
-                return Err(indptr.fault(
-                    r + 1,
-                    "row pointers that never descend nor pass the number of values",
-                ));
+                return Err(indptr.fault(r + 1, "row pointers that never descend nor pass the number of values"));
             }
             let row = from as usize..to as usize;
             indices.check_ascending(
@@ -206,27 +185,21 @@ impl<'a> Parts<'a> {
     }
 
     /// Streams the values, `unit` bytes of them at each place that `place` says, with zeros between.
-    fn scatter(
-        &self,
-        mut out: Chunks<'_>,
-        unit: usize,
-        mut place: impl FnMut(usize) -> u64,
-    ) -> Result<(), Error> {
+    fn scatter(&self, mut out: Chunks<'_>, unit: usize, mut place: impl FnMut(usize) -> u64) -> Result<(), Error> {
         let mut done = 0;
-        self.file
-            .stream(self.values, payload::CHUNK, &mut |mut bytes| {
-                while !bytes.is_empty() {
-                    let within = done % unit;
-                    if within == 0 {
-                        out.zeros(place(done / unit))?;
-                    }
-                    let (head, rest) = bytes.split_at(bytes.len().min(unit - within));
-                    out.put(head)?;
-                    done += head.len();
-                    bytes = rest;
+        self.file.stream(self.values, payload::CHUNK, &mut |mut bytes| {
+            while !bytes.is_empty() {
+                let within = done % unit;
+                if within == 0 {
+                    out.zeros(place(done / unit))?;
                 }
-                Ok(())
-            })?;
+                let (head, rest) = bytes.split_at(bytes.len().min(unit - within));
+                out.put(head)?;
+                done += head.len();
+                bytes = rest;
+            }
+            Ok(())
+        })?;
         out.finish()
     }
 
@@ -237,11 +210,7 @@ impl<'a> Parts<'a> {
             .flatten()
             .map(|part| format!("{} of shape {}", part.kind().name(), part.shape()))
             .collect();
-        let found = format!(
-            "{} for an array of shape {}",
-            parts.join(", "),
-            self.sparse.shape()
-        );
+        let found = format!("{} for an array of shape {}", parts.join(", "), self.sparse.shape());
         self.fault(self.values, 0, What::words(expected, found))
     }
 
@@ -272,22 +241,13 @@ struct Index<'a> {
 impl<'a> Index<'a> {
     fn of(parts: &'a Parts<'a>, entry: &'a Entry) -> Result<Self, Error> {
         let dtype = parts.file.usable(entry)?;
-        if matches!(
-            dtype,
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool
-        ) {
+        if matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool) {
             return Err(parts.fault(entry, 0, What::words("an integer type", dtype.name())));
         }
         if entry.shape().num_axes() != 1 {
             return Err(parts.misfit("index arrays of one axis"));
         }
-        Ok(Self {
-            parts,
-            entry,
-            bytes: parts.file.view(entry)?,
-            dtype,
-            len: entry.shape().count(),
-        })
+        Ok(Self { parts, entry, bytes: parts.file.view(entry)?, dtype, len: entry.shape().count() })
     }
 
     /// Element `i`; every integer type fits.
@@ -306,12 +266,7 @@ impl<'a> Index<'a> {
     }
 
     /// Errors unless the elements of `range` ascend strictly within `0..end`.
-    fn check_ascending(
-        &self,
-        range: std::ops::Range<usize>,
-        end: usize,
-        expected: &'static str,
-    ) -> Result<(), Error> {
+    fn check_ascending(&self, range: std::ops::Range<usize>, end: usize, expected: &'static str) -> Result<(), Error> {
         let mut before = -1;
         for i in range {
             let index = self.get(i);
@@ -325,8 +280,7 @@ impl<'a> Index<'a> {
 
     fn fault(&self, i: usize, expected: &'static str) -> Error {
         let found = format!("{} as element {i}", self.get(i));
-        self.parts
-            .fault(self.entry, i, What::words(expected, found))
+        self.parts.fault(self.entry, i, What::words(expected, found))
     }
 }
 
@@ -341,13 +295,7 @@ struct Chunks<'s> {
 
 impl<'s> Chunks<'s> {
     fn new(total: u64, chunk: usize, sink: &'s mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Self {
-        Self {
-            buf: vec![0; (chunk as u64).min(total) as usize],
-            len: 0,
-            done: 0,
-            total,
-            sink,
-        }
+        Self { buf: vec![0; (chunk as u64).min(total) as usize], len: 0, done: 0, total, sink }
     }
 
     /// Zeros up to the place `until`, counted from the beginning.

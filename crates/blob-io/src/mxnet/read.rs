@@ -33,10 +33,7 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     }
     let reserved = cursor.u64("the reserved word")?;
     if reserved != 0 {
-        gather.warn(
-            Some(8),
-            "the reserved word is not 0; MXNet ignores it, and so do we",
-        );
+        gather.warn(Some(8), "the reserved word is not 0; MXNet ignores it, and so do we");
     }
     let count = cursor.u64("the number of arrays")?;
     // The shortest record has 4 bytes.
@@ -84,13 +81,7 @@ struct Walk {
 
 impl Walk {
     fn new(no_axes: NoAxes) -> Self {
-        Self {
-            no_axes,
-            open: false,
-            versions: [false; 4],
-            contexts: Vec::new(),
-            more_contexts: false,
-        }
+        Self { no_axes, open: false, versions: [false; 4], contexts: Vec::new(), more_contexts: false }
     }
 
     fn note(&mut self, record: &Record) {
@@ -112,8 +103,7 @@ impl Walk {
     fn finish(self, cursor: &Cursor<'_>, gather: &mut Gather, noun: &str) -> String {
         let left = cursor.left();
         if left > 0 {
-            let text =
-                format!("{left} bytes are left at the end; MXNet ignores them, and so do we");
+            let text = format!("{left} bytes are left at the end; MXNet ignores them, and so do we");
             gather.warn(Some(cursor.pos()), text);
         }
         let np_shape = self.versions[Version::V3 as usize];
@@ -128,17 +118,10 @@ impl Walk {
             if self.more_contexts {
                 names.push("…".to_owned());
             }
-            gather
-                .metadata
-                .push(("context".to_owned(), names.join(", ")));
+            gather.metadata.push(("context".to_owned(), names.join(", ")));
         }
         let all = ["V0", "V1", "V2", "V3"];
-        let found: Vec<_> = all
-            .iter()
-            .zip(self.versions)
-            .filter(|(_, has)| *has)
-            .map(|(v, _)| *v)
-            .collect();
+        let found: Vec<_> = all.iter().zip(self.versions).filter(|(_, has)| *has).map(|(v, _)| *v).collect();
         if found.is_empty() {
             return format!("no {noun}");
         }
@@ -211,12 +194,7 @@ fn array(cursor: &mut Cursor<'_>, gather: &mut Gather, walk: &mut Walk) -> Resul
             }
             gather.add(entry, at)
         }
-        Body::Sparse {
-            kind,
-            shape,
-            parts,
-            stale,
-        } => {
+        Body::Sparse { kind, shape, parts, stale } => {
             // The name comes with the key.
             let name = Arc::default();
             let mut sparse = Some(Arc::new(Sparse { kind, name, shape }));
@@ -238,11 +216,8 @@ fn entry(part: Part, position: u32, index: u32) -> Entry {
     let mut entry = Entry::new(position, index, part.kind);
     let count = part.shape.count() as u64;
     if count > 0 {
-        entry.payload = Payload::Runs(Runs::One(Segment {
-            offset: part.offset,
-            count,
-            stride: part.dtype.size() as u64,
-        }));
+        entry.payload =
+            Payload::Runs(Runs::One(Segment { offset: part.offset, count, stride: part.dtype.size() as u64 }));
     }
     entry.shape = part.shape;
     entry.dtype = Some(part.dtype);
@@ -261,10 +236,7 @@ fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), 
     };
     if found != 0 && found != count {
         number(gather, 0)?;
-        let what = What::words(
-            "no keys, or one for each array",
-            format!("{found} keys for {count} arrays"),
-        );
+        let what = What::words("no keys, or one for each array", format!("{found} keys for {count} arrays"));
         return Err(Stop::fault(at, what).into());
     }
     let mut next = 0;
@@ -312,10 +284,7 @@ fn name(gather: &mut Gather, first: usize, key: &str, offset: u64) -> Result<usi
     let position = entry.position;
     let name: Arc<str> = gather.reserve(key, position, offset)?.into();
     let repeated = *name != *key;
-    let sparse = Arc::new(Sparse {
-        name: name.clone(),
-        ..Arc::unwrap_or_clone(draft)
-    });
+    let sparse = Arc::new(Sparse { name: name.clone(), ..Arc::unwrap_or_clone(draft) });
     let mut index = first;
     while let Some(entry) = gather.entry_mut(index)
         && entry.position == position
@@ -360,12 +329,7 @@ mod tests {
     fn listing(file: &Checkpoint) -> Vec<String> {
         let line = |e: &Entry| {
             let dtype = e.dtype().map_or("none", |d| d.name());
-            format!(
-                "{} {dtype} {}{}",
-                e.name(),
-                e.shape(),
-                "!".repeat(e.warnings().count())
-            )
+            format!("{} {dtype} {}{}", e.name(), e.shape(), "!".repeat(e.warnings().count()))
         };
         file.entries().iter().map(line).collect()
     }
@@ -431,35 +395,22 @@ mod tests {
     fn a_record_without_axes_is_none_where_that_reading_fits() {
         let none = words(&[0xF993_FAC9, 0, 0]);
         let mut bytes = list(&[none, dense(0xF993_FAC9)], &["a", "b"]);
-        assert_eq!(
-            listing(&open(bytes.clone()).unwrap()),
-            ["a none scalar", "b u8 2"]
-        );
+        assert_eq!(listing(&open(bytes.clone()).unwrap()), ["a none scalar", "b u8 2"]);
         // Bytes behind the end make neither reading exact; then MXNet's stands.
         bytes.push(0);
         let file = open(bytes).unwrap();
         assert_eq!(listing(&file), ["a none scalar", "b u8 2"]);
         assert_eq!(file.warnings().len(), 1);
         let error = open(list(&[broken_scalar(1.0), vec![0xFF; 8]], &[])).unwrap_err();
-        assert_eq!(
-            error.offset(),
-            Some(24 + 28),
-            "the reading that came further: {error}"
-        );
+        assert_eq!(error.offset(), Some(24 + 28), "the reading that came further: {error}");
     }
 
     #[test]
     fn a_repeated_key_gets_its_position_also_on_the_parts_of_a_sparse_array() {
         let records = [dense(0xF993_FAC9), rows(), rows(), dense(0xF993_FAC9)];
         let file = open(list(&records, &["w", "w", "v", "v"])).unwrap();
-        let expected = [
-            "w u8 2",
-            "w@1#values f32 1×2!",
-            "w@1#indices i64 1!",
-            "v#values f32 1×2",
-            "v#indices i64 1",
-            "v@3 u8 2!",
-        ];
+        let expected =
+            ["w u8 2", "w@1#values f32 1×2!", "w@1#indices i64 1!", "v#values f32 1×2", "v#indices i64 1", "v@3 u8 2!"];
         assert_eq!(listing(&file), expected);
         let sparse = file.entries()[2].sparse().unwrap();
         assert_eq!((sparse.name(), sparse.shape().dims()), ("w@1", &[3, 2][..]));
@@ -477,21 +428,14 @@ mod tests {
         let file = open(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();
         assert_eq!(file.dialect(), "V0 and V2 records");
         assert!(file.warnings().is_empty());
-        assert_eq!(
-            file.metadata(),
-            [("context".to_owned(), "gpu(7)".to_owned())]
-        );
+        assert_eq!(file.metadata(), [("context".to_owned(), "gpu(7)".to_owned())]);
     }
 
     #[test]
     fn a_count_that_the_file_cannot_hold_is_refused_at_once() {
         let none = [0; 2];
         let with = |count| open(words(&[&[0x112, 0, 0, 0, count, 0], &none[..]].concat()));
-        assert_eq!(
-            with(2).unwrap_err().offset(),
-            Some(32),
-            "the key count is missing"
-        );
+        assert_eq!(with(2).unwrap_err().offset(), Some(32), "the key count is missing");
         assert_eq!(with(3).unwrap_err().offset(), Some(16));
     }
 
@@ -514,15 +458,9 @@ mod tests {
             record.extend(word.to_be_bytes());
         }
         let error = open(list(&[record.clone()], &[])).unwrap_err().to_string();
-        assert!(
-            error.contains("at byte 32") && error.contains("big-endian"),
-            "{error}"
-        );
+        assert!(error.contains("at byte 32") && error.contains("big-endian"), "{error}");
         record[7] = 2;
         let error = open(list(&[record], &[])).unwrap_err().to_string();
-        assert!(
-            error.contains("at byte 28") && error.contains("big-endian"),
-            "{error}"
-        );
+        assert!(error.contains("at byte 28") && error.contains("big-endian"), "{error}");
     }
 }

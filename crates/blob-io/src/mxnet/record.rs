@@ -95,20 +95,13 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, S
         Version::V3 => dims.values.contains(&-1) && dims.values.iter().all(|d| *d >= -1),
         _ => empty && !(undecided && no_axes == NoAxes::Scalar),
     };
-    let mut record = Record {
-        version,
-        no_axes: undecided,
-        context: None,
-        body: Body::None,
-    };
+    let mut record = Record { version, no_axes: undecided, context: None, body: Body::None };
     if none {
         return Ok(record);
     }
     let shape = dims.shape()?;
-    record.context = Some(Context {
-        dev_type: cursor.i32("the device type")?,
-        dev_id: cursor.i32("the device number")?,
-    });
+    record.context =
+        Some(Context { dev_type: cursor.i32("the device type")?, dev_id: cursor.i32("the device number")? });
     let dtype = type_flag(cursor, "the type flag")?;
     record.body = match storage.zip(stored) {
         None => Body::Dense(data(cursor, Kind::Data, dims.at, shape, dtype)?),
@@ -144,10 +137,7 @@ fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKin
         // A none array stops MXNet's writer right here: the file was never whole.
         (-1, Version::V2) => Err(Stop::fault(
             at,
-            What::words(
-                "a storage type of 0 to 2",
-                "-1 (undefined): MXNet fails while it writes such an array",
-            ),
+            What::words("a storage type of 0 to 2", "-1 (undefined): MXNet fails while it writes such an array"),
         )),
         _ => Err(Stop::fault(
             at,
@@ -171,9 +161,7 @@ fn swapped(found: i32, max: i32) -> bool {
 /// Such a machine writes the framing little-endian and the rest in its own order (apache/mxnet#18667).
 fn big_endian(at: u64, expected: &'static str, found: i32) -> Stop {
     let as_written = found.swap_bytes();
-    let found = format!(
-        "{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files"
-    );
+    let found = format!("{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files");
     Stop::fault(at, What::words(expected, found))
 }
 
@@ -193,11 +181,7 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
     }
     // MXNet takes -1, "unknown", for a count of axes and reads 2⁶⁴-8 bytes of them; no writer stores it.
     let Ok(ndim) = usize::try_from(found) else {
-        let what = What::Flag {
-            field: "the number of axes",
-            found: found.into(),
-            known: "0 to 32",
-        };
+        let what = What::Flag { field: "the number of axes", found: found.into(), known: "0 to 32" };
         return Err(Stop::fault(at, what));
     };
     if ndim > MAX_AXES {
@@ -206,14 +190,8 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
     }
     let at = cursor.pos();
     cursor.need(8 * ndim as u64, cursor.file_len(), field)?;
-    let values = (0..ndim)
-        .map(|_| cursor.i64(field))
-        .collect::<Result<_, _>>()?;
-    Ok(Dims {
-        at,
-        width: 8,
-        values,
-    })
+    let values = (0..ndim).map(|_| cursor.i64(field)).collect::<Result<_, _>>()?;
+    Ok(Dims { at, width: 8, values })
 }
 
 /// As many `u32` as the record's first word said.
@@ -221,14 +199,8 @@ fn short_dims(cursor: &mut Cursor<'_>, ndim: usize) -> Result<Dims, Stop> {
     let at = cursor.pos();
     let field = "the shape";
     cursor.need(4 * ndim as u64, cursor.file_len(), field)?;
-    let values = (0..ndim)
-        .map(|_| cursor.u32(field).map(i64::from))
-        .collect::<Result<_, _>>()?;
-    Ok(Dims {
-        at,
-        width: 4,
-        values,
-    })
+    let values = (0..ndim).map(|_| cursor.u32(field).map(i64::from)).collect::<Result<_, _>>()?;
+    Ok(Dims { at, width: 4, values })
 }
 
 impl Dims {
@@ -236,11 +208,7 @@ impl Dims {
         let mut dims = Vec::with_capacity(self.values.len());
         for (axis, &found) in self.values.iter().enumerate() {
             let dim = usize::try_from(found).map_err(|_| {
-                let what = What::Dim {
-                    axis: axis as u32,
-                    found,
-                    max: isize::MAX as u64,
-                };
+                let what = What::Dim { axis: axis as u32, found, max: isize::MAX as u64 };
                 Fault::new(self.at + axis as u64 * self.width, what)
             })?;
             dims.push(dim);
@@ -254,23 +222,13 @@ fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Stop
     let at = cursor.pos();
     let flag = cursor.i32(field)?;
     flags::dtype(flag).ok_or_else(|| {
-        let what = What::Flag {
-            field,
-            found: flag.into(),
-            known: "0 to 12",
-        };
+        let what = What::Flag { field, found: flag.into(), known: "0 to 12" };
         Stop::fault(at, what)
     })
 }
 
 /// Passes over elements, which must exist; their shape stands at `at`.
-fn data(
-    cursor: &mut Cursor<'_>,
-    kind: Kind,
-    at: u64,
-    shape: Shape,
-    dtype: DType,
-) -> Result<Part, Stop> {
+fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, Stop> {
     let offset = cursor.pos();
     let field = match kind {
         Kind::Values => "the values of a sparse array",
@@ -283,22 +241,11 @@ fn data(
         .checked_mul(dtype.size() as u64)
         .ok_or_else(|| Fault::new(at, What::Overflow { axes }))?;
     cursor.skip(len, field)?;
-    Ok(Part {
-        kind,
-        shape,
-        dtype,
-        offset,
-    })
+    Ok(Part { kind, shape, dtype, offset })
 }
 
 /// The rest of a sparse record: types and shapes of the index arrays, then the values, then the index arrays.
-fn sparse(
-    cursor: &mut Cursor<'_>,
-    kind: SparseKind,
-    stored: Dims,
-    shape: Shape,
-    dtype: DType,
-) -> Result<Body, Stop> {
+fn sparse(cursor: &mut Cursor<'_>, kind: SparseKind, stored: Dims, shape: Shape, dtype: DType) -> Result<Body, Stop> {
     let names: &[Kind] = match kind {
         SparseKind::RowSparse => &[Kind::Indices],
         SparseKind::Csr => &[Kind::Indptr, Kind::Indices],
@@ -311,11 +258,8 @@ fn sparse(
         let shape = dims.shape()?;
         // MXNet refuses others too; the number of values would not be known.
         if shape.num_axes() != 1 {
-            let what = What::Mismatch {
-                field: "the axes of an index array",
-                expected: 1,
-                found: shape.num_axes() as u64,
-            };
+            let what =
+                What::Mismatch { field: "the axes of an index array", expected: 1, found: shape.num_axes() as u64 };
             return Err(Stop::fault(dims.at, what));
         }
         rows = dims.values[0];
@@ -324,10 +268,7 @@ fn sparse(
     let (at, width) = (stored.at, stored.width);
     let Some(values) = storage_dims(kind, &stored.values, shape.dims(), rows) else {
         let found = "no axes";
-        return Err(Stop::fault(
-            at,
-            What::words("a storage shape of one axis or more", found),
-        ));
+        return Err(Stop::fault(at, What::words("a storage shape of one axis or more", found)));
     };
     let stale = values != stored.values;
     let values = Dims { at, width, values }.shape()?;
@@ -335,24 +276,14 @@ fn sparse(
     for (name, at, shape, dtype) in indexes {
         parts.push(data(cursor, name, at, shape, dtype)?);
     }
-    Ok(Body::Sparse {
-        kind,
-        shape,
-        parts,
-        stale,
-    })
+    Ok(Body::Sparse { kind, shape, parts, stale })
 }
 
 /// The shape of a sparse array's values, from the stored one, the dense one and the number of indices.
 ///
 /// The stored one may be stale: MXNet writes it before the operation that makes the array has ended, and the rest
 /// after. So, as its loader does: where it has no elements it is made anew, and its first extent is never believed.
-fn storage_dims(
-    kind: SparseKind,
-    stored: &[i64],
-    dense: &[usize],
-    indices: i64,
-) -> Option<Vec<i64>> {
+fn storage_dims(kind: SparseKind, stored: &[i64], dense: &[usize], indices: i64) -> Option<Vec<i64>> {
     let mut dims = stored.to_vec();
     if stored.contains(&0) {
         dims = match kind {

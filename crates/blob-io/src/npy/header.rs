@@ -27,10 +27,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, Stop> 
     let magic: [u8; 6] = cursor.array(end, "npy's magic")?;
     if magic != *MAGIC {
         let found = magic.escape_ascii().to_string();
-        return Err(Stop::fault(
-            start,
-            What::words("npy's magic \\x93NUMPY", found),
-        ));
+        return Err(Stop::fault(start, What::words("npy's magic \\x93NUMPY", found)));
     }
     let [major, minor] = cursor.array(end, "npy's version")?;
     let len = match (major, minor) {
@@ -43,12 +40,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, Stop> 
     };
     let dict = cursor.pos();
     if len > LONGEST {
-        let what = What::Limit {
-            field: "the header's length",
-            found: len,
-            limit: LONGEST,
-            option: None,
-        };
+        let what = What::Limit { field: "the header's length", found: len, limit: LONGEST, option: None };
         return Err(Stop::fault(dict, what));
     }
     cursor.need(len, end, "the header")?;
@@ -91,10 +83,7 @@ pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
             _ => true,
         };
         if repeated {
-            let what = What::words(
-                "descr, fortran_order and shape, each once",
-                format!("{key:?}"),
-            );
+            let what = What::words("descr, fortran_order and shape, each once", format!("{key:?}"));
             return Err(Stop::fault(at, what));
         }
         if !text.take(b',')? {
@@ -131,14 +120,9 @@ fn string(text: &mut Literal<'_, '_>) -> Result<String, Stop> {
     loop {
         match text.peek()? {
             Some(byte) if byte == quote => break,
-            Some(byte @ 0x20..=0x7E) if byte != b'\\' && bytes.len() < 64 => {
-                bytes.push(char::from(byte))
-            }
+            Some(byte @ 0x20..=0x7E) if byte != b'\\' && bytes.len() < 64 => bytes.push(char::from(byte)),
             _ => {
-                return Err(Stop::fault(
-                    at,
-                    What::words("a short plain string", "another"),
-                ));
+                return Err(Stop::fault(at, What::words("a short plain string", "another")));
             }
         }
         text.step();
@@ -160,10 +144,7 @@ fn boolean(text: &mut Literal<'_, '_>) -> Result<bool, Stop> {
     match word.as_str() {
         "True" => Ok(true),
         "False" => Ok(false),
-        _ => Err(Stop::fault(
-            at,
-            What::words("True or False", format!("{word:?}")),
-        )),
+        _ => Err(Stop::fault(at, What::words("True or False", format!("{word:?}")))),
     }
 }
 
@@ -172,10 +153,7 @@ fn shape(text: &mut Literal<'_, '_>) -> Result<Result<Shape, Fault>, Stop> {
     text.expect(b'(', "a tuple of numbers")?;
     let numbers: Numbers = text.numbers(b')', "a number")?;
     if numbers.count == 1 && !numbers.comma {
-        return Err(Stop::fault(
-            at,
-            What::words("a tuple", "a number in parentheses"),
-        ));
+        return Err(Stop::fault(at, What::words("a tuple", "a number in parentheses")));
     }
     Ok(numbers.shape().map_err(|what| Fault::new(at, what)))
 }
@@ -187,10 +165,7 @@ fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, Stop> {
         let descr = string(text)?;
         return Ok(simple(&descr).ok_or_else(|| {
             let found = format!("{descr:?}");
-            Fault::new(
-                at,
-                What::unsupported("a descr of numbers, text or times", found),
-            )
+            Fault::new(at, What::unsupported("a descr of numbers, text or times", found))
         }));
     }
     // MXNet 2 writes bf16 as a record of one field of that name.
@@ -271,15 +246,9 @@ impl Header {
             Element::Foreign(_, Some(size)) => *size,
             Element::Foreign(_, None) => room.checked_div(count).unwrap_or(0),
         };
-        let len = count
-            .checked_mul(size)
-            .ok_or_else(|| Fault::new(data, What::Overflow { axes }))?;
+        let len = count.checked_mul(size).ok_or_else(|| Fault::new(data, What::Overflow { axes }))?;
         if len > room {
-            let what = What::Truncated {
-                field: "the array's data",
-                needed: len,
-                left: room,
-            };
+            let what = What::Truncated { field: "the array's data", needed: len, left: room };
             return Err(Fault::new(data, what));
         }
         match element {
@@ -293,11 +262,7 @@ impl Header {
             entry.order = Order::ColumnMajor;
         }
         if len > 0 {
-            entry.payload = Payload::Runs(Runs::One(Segment {
-                offset: data,
-                count,
-                stride: size,
-            }));
+            entry.payload = Payload::Runs(Runs::One(Segment { offset: data, count, stride: size }));
         }
         Ok(len)
     }

@@ -12,11 +12,7 @@ const ALIGN: usize = 64;
 /// The header with its magic, version and length.
 pub(crate) fn header(spec: &TensorSpec) -> Result<Vec<u8>, Error> {
     let descr = descr(spec.dtype()).ok_or_else(|| {
-        let message = format!(
-            "tensor {:?}: no {} in this format",
-            spec.name(),
-            spec.dtype()
-        );
+        let message = format!("tensor {:?}: no {} in this format", spec.name(), spec.dtype());
         refuse("npy", message)
     })?;
     let dims: Vec<String> = spec.shape().dims().iter().map(usize::to_string).collect();

@@ -73,21 +73,16 @@ impl Found {
                 "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
                 "a pickle can run code when it is loaded; in Python, safetensors.torch.save_file writes what blob reads",
             ),
-            false => (
-                Reason::Archive,
-                "a zip archive without npy files in it",
-                "unpack it first and open the file inside",
-            ),
+            false => {
+                (Reason::Archive, "a zip archive without npy files in it", "unpack it first and open the file inside")
+            }
         };
         Refusal::Other(reason, what.to_owned(), Some(help))
     }
 }
 
 /// Reads the central directory; errors where it breaks off or members overlap.
-pub(crate) fn read(
-    cursor: &mut Cursor<'_>,
-    directory: Directory,
-) -> Result<(Vec<Slot>, Found), Stop> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Found), Stop> {
     let mut slots = Vec::new();
     let mut found = Found::default();
     cursor.seek(directory.begin);
@@ -108,15 +103,10 @@ pub(crate) fn read(
         return Err(count(directory.end, directory.count, slots.len() as u64));
     }
     slots.sort_unstable_by_key(|slot| (slot.local, slot.record));
-    if let Some([_, second]) = slots
-        .windows(2)
-        .map(<&[Slot; 2]>::try_from)
-        .find_map(|pair| pair.ok().filter(|[a, b]| a.end > b.local))
+    if let Some([_, second]) =
+        slots.windows(2).map(<&[Slot; 2]>::try_from).find_map(|pair| pair.ok().filter(|[a, b]| a.end > b.local))
     {
-        let what = What::words(
-            "members that do not overlap",
-            "one that begins within another",
-        );
+        let what = What::words("members that do not overlap", "one that begins within another");
         return Err(Stop::fault(second.local, what));
     }
     group(&mut slots);
@@ -151,21 +141,11 @@ fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, Stop
         }
     }
     let local = member.local;
-    Ok(Slot {
-        record,
-        group,
-        local,
-        end,
-        role,
-    })
+    Ok(Slot { record, group, local, end, role })
 }
 
 fn count(offset: u64, expected: u64, found: u64) -> Stop {
-    let what = What::Mismatch {
-        field: "the number of members in the zip's central directory",
-        expected,
-        found,
-    };
+    let what = What::Mismatch { field: "the number of members in the zip's central directory", expected, found };
     Stop::fault(offset, what)
 }
 
@@ -175,8 +155,7 @@ fn group(slots: &mut [Slot]) {
     for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {
         let parts: Vec<Role> = slots.iter().take(6).map(|slot| slot.role).collect();
         let [data, indices, indptr, shape, format] = [0, 1, 2, 3, 4].map(Role::Part);
-        let whole = parts == [data, indices, indptr, shape, format]
-            || parts == [data, indices, shape, format];
+        let whole = parts == [data, indices, indptr, shape, format] || parts == [data, indices, shape, format];
         let first = slots.iter().map(|slot| slot.local).min().unwrap_or(0);
         for slot in slots {
             if whole && slot.group != 0 {

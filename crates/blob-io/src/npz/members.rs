@@ -45,14 +45,9 @@ pub fn member_names(names: &[&str]) -> Vec<String> {
 
 fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
     let bytes = name.as_bytes();
-    let drive = bytes.len() > 2
-        && bytes[0].is_ascii_alphabetic()
-        && bytes[1] == b':'
-        && matches!(bytes[2], b'/' | b'\\');
-    let npy = name
-        .strip_suffix(".npy")
-        .filter(|stem| all.contains(stem))
-        .map(str::len);
+    let drive =
+        bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'/' | b'\\');
+    let npy = name.strip_suffix(".npy").filter(|stem| all.contains(stem)).map(str::len);
     let mut out = String::with_capacity(name.len() + 8);
     let mut at = 0;
     for (i, part) in name.split('/').enumerate() {
@@ -61,11 +56,7 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
         }
         for (within, c) in part.char_indices() {
             let place = at + within;
-            let special = c == '\\'
-                || c.is_control()
-                || part == ".."
-                || drive && place == 1
-                || npy == Some(place);
+            let special = c == '\\' || c.is_control() || part == ".." || drive && place == 1 || npy == Some(place);
             if special {
                 let mut utf8 = [0; 4];
                 for byte in c.encode_utf8(&mut utf8).bytes() {
@@ -148,9 +139,6 @@ mod tests {
             ["a%5Cb~2", "a%5Cb", "a%5Cb~2~2", "%2Fx~2", "%2Fx"]
         );
         // numpy.load(…)["w.npy"] would be w.
-        assert_eq!(
-            member_names(&["w.npy", "w", "v.npy"]),
-            ["w%2Enpy", "w", "v.npy"]
-        );
+        assert_eq!(member_names(&["w.npy", "w", "v.npy"]), ["w%2Enpy", "w", "v.npy"]);
     }
 }

@@ -40,11 +40,7 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 
 /// Reads the block that ends at `end` and begins at `begin` or later, where there is one. One that is broken is a warning:
 /// the arrays are whole without it.
-pub(crate) fn read(
-    cursor: &mut Cursor<'_>,
-    (begin, end): (u64, u64),
-    gather: &mut Gather,
-) -> Result<(), Stop> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<(), Stop> {
     let Some(json) = find(cursor, begin, end)? else {
         return Ok(());
     };
@@ -53,10 +49,7 @@ pub(crate) fn read(
     match object(cursor, json.1, gather) {
         Err(Stop::Fault(fault)) => {
             gather.metadata.truncate(kept);
-            gather.warn(
-                Some(fault.offset()),
-                "the archive's metadata cannot be read",
-            );
+            gather.warn(Some(fault.offset()), "the archive's metadata cannot be read");
             Ok(())
         }
         read => read,

@@ -56,13 +56,7 @@ pub(crate) fn read<'s>(
         gather.warn(Some(at), format!("{} bytes follow the archive", len - at));
     }
     metadata::read(cursor, (found.end, directory.begin), gather)?;
-    let mut archive = Archive {
-        source,
-        cursor,
-        directory,
-        deflated: false,
-        inflatable: gather.limits().max_alloc,
-    };
+    let mut archive = Archive { source, cursor, directory, deflated: false, inflatable: gather.limits().max_alloc };
     let mut notes = Notes::default();
     for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
         if slots[0].group == 0 || !sparse::push(&mut archive, slots, gather)? {
@@ -77,12 +71,7 @@ pub(crate) fn read<'s>(
 }
 
 /// One member that stands for itself.
-fn single(
-    archive: &mut Archive<'_, '_>,
-    slot: Slot,
-    gather: &mut Gather,
-    notes: &mut Notes,
-) -> Result<(), Stop> {
+fn single(archive: &mut Archive<'_, '_>, slot: Slot, gather: &mut Gather, notes: &mut Notes) -> Result<(), Stop> {
     let member = archive.member(slot)?;
     if slot.is_array() {
         let position = gather.next_position(slot.record)?;
@@ -172,18 +161,11 @@ impl Archive<'_, '_> {
             }
             DEFLATED => {
                 self.deflated = true;
-                Ok(Content::Deflated(Deflated {
-                    offset,
-                    packed: member.packed,
-                    skip: 0,
-                }))
+                Ok(Content::Deflated(Deflated { offset, packed: member.packed, skip: 0 }))
             }
             method => {
                 let found = format!("compression method {method}");
-                Err(Stop::fault(
-                    member.local,
-                    What::unsupported("a stored or deflated member", found),
-                ))
+                Err(Stop::fault(member.local, What::unsupported("a stored or deflated member", found)))
             }
         }
     }
@@ -209,20 +191,15 @@ impl Archive<'_, '_> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
         if let Content::Deflated(_) = content {
-            self.spend(member.size)
-                .map_err(|what| Stop::fault(member.local, what))?;
+            self.spend(member.size).map_err(|what| Stop::fault(member.local, what))?;
         }
         entry.payload = match content {
-            Content::Stored(offset) => Payload::Runs(Runs::One(Segment {
-                offset,
-                count: member.size,
-                stride: 1,
-            })),
+            Content::Stored(offset) => Payload::Runs(Runs::One(Segment { offset, count: member.size, stride: 1 })),
             Content::Deflated(stream) => Payload::Deflated(Box::new(stream)),
         };
         entry.dtype = Some(DType::U8);
-        entry.shape = Shape::new([member.size as usize])
-            .map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
+        entry.shape =
+            Shape::new([member.size as usize]).map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
         payload::bytes(self.source, &entry).map(Some)
     }
 }
@@ -296,9 +273,7 @@ fn inflated_header(
     more(&mut head, size.min(12))?;
     let skip = {
         let start = Bytes::new(&head[..]);
-        header::prefix(&mut Cursor::new(&start), size)
-            .map_err(at)?
-            .data
+        header::prefix(&mut Cursor::new(&start), size).map_err(at)?.data
     };
     if skip > header::LONGEST_INFLATED {
         let what = What::Limit {
@@ -315,9 +290,7 @@ fn inflated_header(
     }
     let whole = Bytes::new(&head[..]);
     let mut cursor = Cursor::new(&whole);
-    let end = header::prefix(&mut cursor, head.len() as u64)
-        .map_err(at)?
-        .data;
+    let end = header::prefix(&mut cursor, head.len() as u64).map_err(at)?.data;
     let header = header::dict(&mut cursor, end).map_err(at)?;
     Ok((header, skip))
 }
@@ -381,8 +354,6 @@ impl Notes {
         if more > 0 {
             names += &format!(" and {more} more");
         }
-        gather
-            .metadata
-            .push(("members without arrays".to_owned(), names));
+        gather.metadata.push(("members without arrays".to_owned(), names));
     }
 }

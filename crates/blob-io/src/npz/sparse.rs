@@ -18,18 +18,10 @@ use crate::source::Bytes;
 use crate::warning::Flag;
 
 /// The parts that have an entry, in their order, and what the entry's name gets.
-const KINDS: [(Kind, &str); 3] = [
-    (Kind::Values, "values"),
-    (Kind::Indices, "indices"),
-    (Kind::Indptr, "indptr"),
-];
+const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];
 
 /// Pushes the parts of a sparse array; false, and nothing pushed, where the folder holds something else.
-pub(crate) fn push(
-    archive: &mut Archive<'_, '_>,
-    slots: &[Slot],
-    gather: &mut Gather,
-) -> Result<bool, Stop> {
+pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut Gather) -> Result<bool, Stop> {
     let mut members: [Option<Member>; 5] = [const { None }; 5];
     for slot in slots {
         if let Some(part) = slot.part() {
@@ -40,10 +32,7 @@ pub(crate) fn push(
         return Ok(false);
     };
     let base = folder(data);
-    let same = members
-        .iter()
-        .flatten()
-        .all(|member| folder(member) == base);
+    let same = members.iter().flatten().all(|member| folder(member) == base);
     let (kind, broken) = match format_of(archive, format) {
         Err(Stop::Fault(_)) => (None, false),
         other => other?,
@@ -57,16 +46,15 @@ pub(crate) fn push(
         return Ok(false);
     };
     if indptr.is_some() != (kind == SparseKind::Csr) {
-        gather.warn(None, "a sparse array has an indptr without being csr, or the other way round; its parts are listed one by one");
+        gather.warn(
+            None,
+            "a sparse array has an indptr without being csr, or the other way round; its parts are listed one by one",
+        );
         return Ok(false);
     }
     let name: Arc<str> = name_from_bytes(base).as_ref().into();
     let position = gather.next_position(slots[0].record)?;
-    let sparse = Arc::new(Sparse {
-        kind,
-        name: name.clone(),
-        shape,
-    });
+    let sparse = Arc::new(Sparse { kind, name: name.clone(), shape });
     let parts = [Some(data), Some(indices), indptr.as_ref()];
     for (index, (member, (part, suffix))) in parts.into_iter().zip(KINDS).enumerate() {
         let Some(member) = member else { continue };
@@ -87,24 +75,19 @@ fn folder(member: &Member) -> &[u8] {
 
 /// The format, and whether its header is broken as MXNet 2 breaks it. The text itself stands at the member's end, plain
 /// (`|S3`) or in UTF-32 (`<U3`).
-fn format_of(
-    archive: &mut Archive<'_, '_>,
-    member: &Member,
-) -> Result<(Option<SparseKind>, bool), Stop> {
+fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), Stop> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok((None, false));
     };
     let text: Vec<u8> = bytes.iter().copied().filter(|b| *b != 0).collect();
-    let kind = [SparseKind::RowSparse, SparseKind::Csr]
-        .into_iter()
-        .find(|kind| {
-            let before = text.strip_suffix(kind.name().as_bytes());
-            before.is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphabetic))
-        });
+    let kind = [SparseKind::RowSparse, SparseKind::Csr].into_iter().find(|kind| {
+        let before = text.strip_suffix(kind.name().as_bytes());
+        before.is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphabetic))
+    });
     let whole = Bytes::new(&bytes[..]);
     let mut cursor = Cursor::new(&whole);
-    let read = header::prefix(&mut cursor, bytes.len() as u64)
-        .and_then(|prefix| header::dict(&mut cursor, prefix.data));
+    let read =
+        header::prefix(&mut cursor, bytes.len() as u64).and_then(|prefix| header::dict(&mut cursor, prefix.data));
     Ok((kind, read.is_err()))
 }
 
@@ -126,17 +109,11 @@ fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Sha
     let dims: Option<Vec<usize>> = match entry.dtype {
         Some(DType::I64) => {
             let (words, _) = bytes.as_chunks::<8>();
-            words
-                .iter()
-                .map(|w| i64::from_le_bytes(*w).try_into().ok())
-                .collect()
+            words.iter().map(|w| i64::from_le_bytes(*w).try_into().ok()).collect()
         }
         Some(DType::I32) => {
             let (words, _) = bytes.as_chunks::<4>();
-            words
-                .iter()
-                .map(|w| i32::from_le_bytes(*w).try_into().ok())
-                .collect()
+            words.iter().map(|w| i32::from_le_bytes(*w).try_into().ok()).collect()
         }
         _ => None,
     };

@@ -8,8 +8,7 @@ use crate::layout::{Place, TensorSpec, refuse, total, unique};
 use crate::npy;
 use crate::npz::members::LONGEST;
 use crate::npz::{
-    CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK,
-    member_names, metadata,
+    CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, member_names, metadata,
 };
 
 const FORMAT: &str = "npz";
@@ -51,16 +50,9 @@ struct Member {
     padding: u16,
 }
 
-pub(crate) fn plan(
-    specs: &[TensorSpec],
-    metadata: &[(String, String)],
-) -> Result<(Plan, Vec<Place>, u64), Error> {
+pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<Place>, u64), Error> {
     unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
-    unique(
-        FORMAT,
-        "the metadata key",
-        metadata.iter().map(|(k, _)| k.as_str()),
-    )?;
+    unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let raw: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
@@ -98,9 +90,7 @@ pub(crate) fn plan(
 fn kept(name: &str, member: &str) -> Result<Option<String>, Error> {
     if name.len() >= LONGEST {
         let (len, start) = (name.len(), &name[..floor(name, 60)]);
-        let message = format!(
-            "the tensor {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST}"
-        );
+        let message = format!("the tensor {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST}");
         return Err(refuse(FORMAT, message));
     }
     Ok((name != member).then(|| name.to_owned()))
@@ -114,10 +104,7 @@ impl Plan {
         crcs: &[u32],
     ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
-            return Err(refuse(
-                FORMAT,
-                "the metadata have other keys than in the layout",
-            ));
+            return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
         }
         let mut tail = metadata::block(metadata, self.tail);
         if tail.len() != self.block {
@@ -208,10 +195,7 @@ impl Member {
         let mut out = Vec::with_capacity((self.start() - self.offset) as usize);
         put32(&mut out, LOCAL);
         self.common(crc, &mut out);
-        put16(
-            &mut out,
-            (self.start() - self.offset) as u16 - 30 - self.name.len() as u16,
-        );
+        put16(&mut out, (self.start() - self.offset) as u16 - 30 - self.name.len() as u16);
         out.extend_from_slice(self.name.as_bytes());
         if self.zip64() > 0 {
             put16(&mut out, EXTRA_ZIP64);
@@ -228,14 +212,7 @@ impl Member {
 
     /// What both headers say, from the version to the name's length.
     fn common(&self, crc: u32, out: &mut Vec<u8>) {
-        put16(
-            out,
-            if self.zip64() > 0 || self.offset >= u64::from(FULL) {
-                45
-            } else {
-                20
-            },
-        );
+        put16(out, if self.zip64() > 0 || self.offset >= u64::from(FULL) { 45 } else { 20 });
         put16(out, UTF8);
         put16(out, 0); // stored
         put16(out, 0); // midnight
@@ -248,10 +225,8 @@ impl Member {
 
     fn central(&self, crc: u32, out: &mut Vec<u8>) {
         let mut extra = Vec::new();
-        let numbers: Vec<u64> = [self.size, self.size, self.offset]
-            .into_iter()
-            .filter(|n| *n >= u64::from(FULL))
-            .collect();
+        let numbers: Vec<u64> =
+            [self.size, self.size, self.offset].into_iter().filter(|n| *n >= u64::from(FULL)).collect();
         if !numbers.is_empty() {
             put16(&mut extra, EXTRA_ZIP64);
             put16(&mut extra, numbers.len() as u16 * 8);

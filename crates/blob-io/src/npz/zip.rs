@@ -41,9 +41,7 @@ pub(crate) struct Member {
 impl Member {
     /// The least place where the member can end: its local header may have more extra fields than the central one.
     pub(crate) fn least_end(&self) -> Option<u64> {
-        self.local
-            .checked_add(LOCAL_LEN + self.name.len() as u64)?
-            .checked_add(self.packed)
+        self.local.checked_add(LOCAL_LEN + self.name.len() as u64)?.checked_add(self.packed)
     }
 }
 
@@ -52,35 +50,19 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, Stop> {
     let (at, archive_end) = find_end(cursor)?;
     cursor.seek(at + 8);
     let file_len = cursor.file_len();
-    let mut short = || {
-        cursor
-            .array(file_len, "the zip's end record")
-            .map(u16::from_le_bytes)
-    };
+    let mut short = || cursor.array(file_len, "the zip's end record").map(u16::from_le_bytes);
     let (_, count) = (short()?, short()?);
-    let (len, begin) = (
-        cursor.u32("the zip's end record")?,
-        cursor.u32("the zip's end record")?,
-    );
+    let (len, begin) = (cursor.u32("the zip's end record")?, cursor.u32("the zip's end record")?);
     let full = count == u16::MAX || len == u32::MAX || begin == u32::MAX;
-    let mut found = Directory {
-        begin: begin.into(),
-        end: u64::from(begin) + u64::from(len),
-        count: count.into(),
-        archive_end,
-    };
+    let mut found =
+        Directory { begin: begin.into(), end: u64::from(begin) + u64::from(len), count: count.into(), archive_end };
     let mut limit = at;
     if full && let Some(at64) = locate64(cursor, at)? {
         cursor.seek(at64 + 32);
         let field = "the zip's ZIP64 end record";
         let (count, len, begin) = (cursor.u64(field)?, cursor.u64(field)?, cursor.u64(field)?);
         let end = begin.saturating_add(len);
-        found = Directory {
-            begin,
-            end,
-            count,
-            ..found
-        };
+        found = Directory { begin, end, count, ..found };
         limit = at64;
     }
     if found.end > limit {
@@ -100,12 +82,7 @@ fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), Stop> {
     let len = cursor.file_len();
     let from = len.saturating_sub(END_LEN + MOST_COMMENT);
     cursor.seek(from);
-    let tail = cursor.bytes(
-        len - from,
-        len,
-        END_LEN + MOST_COMMENT,
-        "the zip's end record",
-    )?;
+    let tail = cursor.bytes(len - from, len, END_LEN + MOST_COMMENT, "the zip's end record")?;
     let mut fits = None;
     for at in (0..(tail.len() + 1).saturating_sub(END_LEN as usize)).rev() {
         if tail[at..at + 4] != END.to_le_bytes() {
@@ -121,11 +98,7 @@ fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), Stop> {
             fits = Some(found);
         }
     }
-    let what = What::Truncated {
-        field: "the zip's end record",
-        needed: END_LEN,
-        left: 0,
-    };
+    let what = What::Truncated { field: "the zip's end record", needed: END_LEN, left: 0 };
     fits.ok_or(Stop::fault(len, what))
 }
 
@@ -162,14 +135,7 @@ fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Res
         return Ok(());
     }
     let (expected, found) = (expected.into(), found.into());
-    Err(Stop::fault(
-        at,
-        What::Mismatch {
-            field,
-            expected,
-            found,
-        },
-    ))
+    Err(Stop::fault(at, What::Mismatch { field, expected, found }))
 }
 
 /// Reads the record at the cursor, which lies before `end`, and moves behind it.
@@ -192,12 +158,7 @@ pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, Stop> 
         crc: long(16),
         local: long(42).into(),
     };
-    let extra = cursor.bytes(
-        extra_len.into(),
-        end,
-        u64::from(u16::MAX),
-        "a member's extra fields",
-    )?;
+    let extra = cursor.bytes(extra_len.into(), end, u64::from(u16::MAX), "a member's extra fields")?;
     cursor.need(comment_len.into(), end, "a member's comment")?;
     cursor.seek(cursor.pos() + u64::from(comment_len));
     member.extra(&extra).map_err(|what| Stop::fault(at, what))?;
@@ -245,11 +206,7 @@ pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Res
     cursor.need(LOCAL_LEN, end, "a member's local header")?;
     signature(cursor, LOCAL, "a member's local header")?;
     cursor.skip(22, "a member's local header")?;
-    let mut short = || {
-        cursor
-            .array(end, "a member's local header")
-            .map(u16::from_le_bytes)
-    };
+    let mut short = || cursor.array(end, "a member's local header").map(u16::from_le_bytes);
     let (name, extra) = (short()?, short()?);
     let at = cursor.pos();
     let local = cursor.bytes(name.into(), end, u64::from(u16::MAX), "a member's name")?;

@@ -61,18 +61,12 @@ impl OutputDir {
         let name = path.display().to_string();
         let target = resolve(path).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
-            return Err(request(
-                &name,
-                "is no folder that can be made; name one in it",
-            ));
+            return Err(request(&name, "is no folder that can be made; name one in it"));
         };
         // Without a `/` or `/.` behind it.
         let target = target.with_file_name(last);
         if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
-            return Err(request(
-                &name,
-                "is or holds the current folder, which cannot be replaced; name another one",
-            ));
+            return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
         }
         let there = check(&name, &target, overwrite)?;
         for _ in 0..TRIES {
@@ -83,21 +77,10 @@ impl OutputDir {
                 Err(e) => return Err(beside(&name, &target, "make a temporary folder", e)),
             }
             if let Some(lock) = hold(&temp) {
-                return Ok(Self {
-                    name,
-                    temp,
-                    target,
-                    overwrite,
-                    there,
-                    _lock: lock,
-                    done: false,
-                });
+                return Ok(Self { name, temp, target, overwrite, there, _lock: lock, done: false });
             }
         }
-        Err(request(
-            &name,
-            "no temporary folder beside it could be kept: another process removes them",
-        ))
+        Err(request(&name, "no temporary folder beside it could be kept: another process removes them"))
     }
 
     /// Whether a folder of an earlier conversion stands there, which [`OutputDir::finish`] will replace.
@@ -120,11 +103,7 @@ impl OutputDir {
         }
         let temp = self.temp.join(path);
         fs::create_dir_all(parent(&temp)).map_err(|e| failed(&name, "make the folder", e))?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&temp);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp);
         let file = file.map_err(|e| failed(&name, "create", e))?;
         Ok(Output::inside(name, file, self.overwrite))
     }
@@ -164,10 +143,7 @@ impl OutputDir {
             }
             std::thread::sleep(PAUSE);
         }
-        Err(request(
-            &self.name,
-            "could not take its name: other processes replace it all the time",
-        ))
+        Err(request(&self.name, "could not take its name: other processes replace it all the time"))
     }
 
     /// Moves the target away, where `before` was seen, and takes its name. False where another process has changed the
@@ -183,9 +159,7 @@ impl OutputDir {
         // It may be another than the one that was looked at.
         let old = Path::new(&old);
         let mut error = match check(&self.name, old, true) {
-            Ok(now) => before
-                .zip(now)
-                .and_then(|(before, now)| before.changed(&now)),
+            Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
             Err(e) => return Err(self.back(old, e)),
         }
         .map(|file| changed(&self.name, &file));
@@ -211,13 +185,9 @@ impl OutputDir {
     fn back(&self, old: &Path, error: Error) -> Error {
         match fs::rename(old, &self.target) {
             Ok(()) => error,
-            Err(_) => request(
-                &self.name,
-                &format!(
-                    "changed while it was replaced; what was there is now {}",
-                    old.display()
-                ),
-            ),
+            Err(_) => {
+                request(&self.name, &format!("changed while it was replaced; what was there is now {}", old.display()))
+            }
         }
     }
 }
@@ -310,9 +280,7 @@ mod tests {
 
     /// A receipt that lists these files, with these lengths.
     fn receipt(files: &[(&str, usize)]) -> String {
-        let file = |(file, bytes): &(&str, usize)| {
-            format!(r#"{{"name":"n","file":"{file}","file_bytes":{bytes}}}"#)
-        };
+        let file = |(file, bytes): &(&str, usize)| format!(r#"{{"name":"n","file":"{file}","file_bytes":{bytes}}}"#);
         let files: Vec<String> = files.iter().map(file).collect();
         format!(r#"{{"contents":[{}]}}"#, files.join(","))
     }
@@ -325,9 +293,7 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let listing = fs::read_dir(folder).unwrap();
-        let mut names: Vec<String> = listing
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -341,16 +307,10 @@ mod tests {
         write(&dir, "conv1/1.npy", b"2");
         assert!(dir.file("conv1/1.npy").is_err());
         for path in ["../x", "/x", "a/../../x", "", "."] {
-            assert!(
-                matches!(dir.file(path), Err(Error::Request { .. })),
-                "{path}"
-            );
+            assert!(matches!(dir.file(path), Err(Error::Request { .. })), "{path}");
         }
         let there = names(home.path());
-        assert!(
-            there.len() == 1 && there[0].starts_with(".out.blob-tmp-"),
-            "{there:?}"
-        );
+        assert!(there.len() == 1 && there[0].starts_with(".out.blob-tmp-"), "{there:?}");
         dir.finish().unwrap();
         assert_eq!(names(home.path()), ["out"]);
         assert_eq!(names(&target), ["conv1"]);
@@ -375,9 +335,7 @@ mod tests {
         write(&dir, "old.npy", b"1");
         dir.finish().unwrap();
         for (overwrite, why) in [(false, "exists"), (true, "holds other files")] {
-            let refused = OutputDir::create(&target, overwrite)
-                .unwrap_err()
-                .to_string();
+            let refused = OutputDir::create(&target, overwrite).unwrap_err().to_string();
             assert!(refused.contains(why), "{refused}");
         }
         let listed = receipt(&[("old.npy", 1)]);
@@ -448,11 +406,9 @@ mod tests {
             fs::remove_dir_all(&target).unwrap();
             (result.err().map(|e| e.to_string()), kept)
         };
-        for (overwrite, file, why) in [
-            (false, RECEIPT, "exists"),
-            (false, "x", "exists"),
-            (true, "x", "holds other files"),
-        ] {
+        for (overwrite, file, why) in
+            [(false, RECEIPT, "exists"), (false, "x", "exists"), (true, "x", "holds other files")]
+        {
             let (refused, kept) = finish(overwrite, file);
             assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
             assert!(kept);
@@ -499,10 +455,7 @@ mod tests {
             let file = target.join(path);
             fs::create_dir_all(parent(&file)).unwrap();
             fs::write(&file, "mine").unwrap();
-            let all = [
-                OutputDir::create(&target, true).map(drop),
-                OutputDir::check(&target, true).map(drop),
-            ];
+            let all = [OutputDir::create(&target, true).map(drop), OutputDir::check(&target, true).map(drop)];
             for refused in all {
                 let said = refused.unwrap_err().to_string();
                 let expected = format!("does not replace: {name}; move");

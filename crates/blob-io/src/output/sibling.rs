@@ -34,20 +34,9 @@ impl Sibling {
         }
         for _ in 0..TRIES {
             let temp = temp_path(&target);
-            match OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(&temp)
-            {
+            match OpenOptions::new().read(true).write(true).create_new(true).open(&temp) {
                 Ok(file) => {
-                    let sibling = Self {
-                        file,
-                        temp,
-                        target: target.clone(),
-                        overwrite,
-                        done: false,
-                    };
+                    let sibling = Self { file, temp, target: target.clone(), overwrite, done: false };
                     if sibling.lock() {
                         return Ok(sibling);
                     }
@@ -56,17 +45,13 @@ impl Sibling {
                 Err(e) => return Err(beside(name, &target, "make a temporary file", e)),
             }
         }
-        Err(request(
-            name,
-            "no temporary file beside it could be kept: another process removes them",
-        ))
+        Err(request(name, "no temporary file beside it could be kept: another process removes them"))
     }
 
     /// Takes the lock. False where another process was faster and takes the file for a stale one. A file system without
     /// locks also has nobody who could take this one.
     fn lock(&self) -> bool {
-        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock))
-            && fs::symlink_metadata(&self.temp).is_ok()
+        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
     }
 
     /// Removes what runs to the same target have left behind; this one's temporary is locked.
@@ -89,14 +74,11 @@ impl Sibling {
                 return Err(exists(name));
             }
             let mode = old.permissions();
-            self.file
-                .set_permissions(mode)
-                .map_err(|e| failed(name, "keep the permissions", e))?;
+            self.file.set_permissions(mode).map_err(|e| failed(name, "keep the permissions", e))?;
             self.file.sync_all().map_err(|e| failed(name, "sync", e))?;
         }
         if self.overwrite {
-            fs::rename(&self.temp, &self.target)
-                .map_err(|e| failed(name, "rename over the target", e))?;
+            fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
         } else {
             self.link(name)?;
         }
@@ -118,8 +100,7 @@ impl Sibling {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name)),
             // A file system without links: between this look and the rename lies the only gap.
             Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name)),
-            Err(_) => fs::rename(&self.temp, &self.target)
-                .map_err(|e| failed(name, "rename to the target", e)),
+            Err(_) => fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
         }
     }
 }
@@ -173,10 +154,7 @@ pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     };
     for entry in listing.flatten() {
         let name = entry.file_name();
-        if name
-            .as_encoded_bytes()
-            .starts_with(prefix.as_encoded_bytes())
-        {
+        if name.as_encoded_bytes().starts_with(prefix.as_encoded_bytes()) {
             remove(&entry.path());
         }
     }

@@ -43,11 +43,7 @@ struct Stamp {
 
 impl Stamp {
     fn of(meta: &Metadata) -> Self {
-        Self {
-            len: meta.len(),
-            modified: meta.modified().ok(),
-            id: id(meta),
-        }
+        Self { len: meta.len(), modified: meta.modified().ok(), id: id(meta) }
     }
 }
 

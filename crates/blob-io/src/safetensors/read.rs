@@ -21,12 +21,7 @@ const MOST_NESTED: u32 = 126;
 pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
     let len = cursor.u64("the header's length")?;
     if len > LONGEST_HEADER {
-        let what = What::Limit {
-            field: "the header's length",
-            found: len,
-            limit: LONGEST_HEADER,
-            option: None,
-        };
+        let what = What::Limit { field: "the header's length", found: len, limit: LONGEST_HEADER, option: None };
         return Err(Stop::fault(0, what).into());
     }
     let file_len = cursor.file_len();
@@ -36,10 +31,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     let end = place(gather.entries_mut(), data)?;
     if end < file_len {
         let found = format!("{} bytes behind them", file_len - end);
-        gather.fault(Fault::new(
-            end,
-            What::words("a file that ends with its tensors", found),
-        ));
+        gather.fault(Fault::new(end, What::words("a file that ends with its tensors", found)));
     }
     Ok(String::new())
 }
@@ -69,10 +61,7 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
         if tensor(text, at, room, &mut entry)? {
-            gather.warn(
-                Some(at),
-                "a tensor has keys beside dtype, shape and data_offsets; they are passed over",
-            );
+            gather.warn(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
         }
         gather.push(entry, &name, at)
     })?;
@@ -138,20 +127,14 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
         text.blank()?;
         let value = text.pos();
         let repeated = match key.as_str() {
-            "dtype" => dtype
-                .replace((value, text.json_string(64, "a dtype")?))
-                .is_some(),
+            "dtype" => dtype.replace((value, text.json_string(64, "a dtype")?)).is_some(),
             "shape" => {
                 text.expect(b'[', "a list of numbers")?;
-                shape
-                    .replace((value, text.numbers(b']', "a number")?))
-                    .is_some()
+                shape.replace((value, text.numbers(b']', "a number")?)).is_some()
             }
             "data_offsets" => {
                 text.expect(b'[', "a list of numbers")?;
-                offsets
-                    .replace((value, text.numbers(b']', "a number")?))
-                    .is_some()
+                offsets.replace((value, text.numbers(b']', "a number")?)).is_some()
             }
             _ => {
                 others = true;
@@ -159,31 +142,20 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
                 false
             }
         };
-        if repeated {
-            Err(twice(at, &key))
-        } else {
-            Ok(())
-        }
+        if repeated { Err(twice(at, &key)) } else { Ok(()) }
     })?;
     let missing = |key: &'static str| Stop::fault(at, What::words(key, "a tensor without it"));
     let (dtype_at, dtype) = dtype.ok_or_else(|| missing("a dtype"))?;
     let (shape_at, shape) = shape.ok_or_else(|| missing("a shape"))?;
     let (offsets_at, offsets) = offsets.ok_or_else(|| missing("data_offsets"))?;
     let (begin, end) = range(offsets_at, &offsets, room)?;
-    entry.payload = Payload::Runs(Runs::One(Segment {
-        offset: begin,
-        count: end - begin,
-        stride: 1,
-    }));
-    let described = shape
-        .shape()
-        .map_err(|what| Fault::new(shape_at, what))
-        .and_then(|shape| {
-            entry.shape = shape;
-            let (known, bits) = known(&dtype).map_err(|what| Fault::new(dtype_at, what))?;
-            fits(&entry.shape, bits, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
-            Ok(known)
-        });
+    entry.payload = Payload::Runs(Runs::One(Segment { offset: begin, count: end - begin, stride: 1 }));
+    let described = shape.shape().map_err(|what| Fault::new(shape_at, what)).and_then(|shape| {
+        entry.shape = shape;
+        let (known, bits) = known(&dtype).map_err(|what| Fault::new(dtype_at, what))?;
+        fits(&entry.shape, bits, end - begin).map_err(|what| Fault::new(offsets_at, what))?;
+        Ok(known)
+    });
     match described {
         Ok(Known::Ours(dtype)) => entry.dtype = Some(dtype),
         Ok(Known::Foreign(name)) => entry.set_foreign(dtype_at, name, end - begin),
@@ -220,21 +192,13 @@ fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), What> {
     if expected == len {
         return Ok(());
     }
-    Err(What::Mismatch {
-        field: "the bytes between data_offsets",
-        expected,
-        found: len,
-    })
+    Err(What::Mismatch { field: "the bytes between data_offsets", expected, found: len })
 }
 
 /// The two offsets, in order and within the data.
 fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), Stop> {
     let [begin, end] = offsets.kept[..] else {
-        let what = What::Mismatch {
-            field: "data_offsets",
-            expected: 2,
-            found: offsets.count,
-        };
+        let what = What::Mismatch { field: "data_offsets", expected: 2, found: offsets.count };
         return Err(Stop::fault(at, what));
     };
     if begin > end {
@@ -242,11 +206,7 @@ fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), Stop> {
         return Err(Stop::fault(at, what));
     }
     if end > room {
-        let what = What::Truncated {
-            field: "the tensors' data",
-            needed: end,
-            left: room,
-        };
+        let what = What::Truncated { field: "the tensors' data", needed: end, left: room };
         return Err(Stop::fault(at, what));
     }
     Ok((begin, end))
@@ -255,12 +215,7 @@ fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), Stop> {
 /// Puts the entries into the order of their data, and their segments where they lie. The data have neither holes nor
 /// overlaps; returns where they end.
 fn place(entries: &mut [Entry], data: u64) -> Result<u64, Stop> {
-    let bytes = |entry: &Entry| {
-        entry
-            .segments()
-            .first()
-            .map_or((0, 0), |s| (s.offset, s.count))
-    };
+    let bytes = |entry: &Entry| entry.segments().first().map_or((0, 0), |s| (s.offset, s.count));
     entries.sort_unstable_by(|a, b| (bytes(a), &a.name).cmp(&(bytes(b), &b.name)));
     let mut end = 0;
     for (position, entry) in entries.iter_mut().enumerate() {
@@ -278,11 +233,7 @@ fn place(entries: &mut [Entry], data: u64) -> Result<u64, Stop> {
         let width = entry.dtype.map_or(1, DType::size) as u64;
         entry.payload = Payload::Runs(match len {
             0 => Runs::None,
-            _ => Runs::One(Segment {
-                offset: data + offset,
-                count: len / width,
-                stride: width,
-            }),
+            _ => Runs::One(Segment { offset: data + offset, count: len / width, stride: width }),
         });
     }
     Ok(data + end)

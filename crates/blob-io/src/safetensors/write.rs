@@ -19,16 +19,9 @@ pub(crate) struct Plan {
     padded: usize,
 }
 
-pub(crate) fn plan(
-    specs: &[TensorSpec],
-    metadata: &[(String, String)],
-) -> Result<(Plan, Vec<Place>, u64), Error> {
+pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<Place>, u64), Error> {
     unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
-    unique(
-        FORMAT,
-        "the metadata key",
-        metadata.iter().map(|(k, _)| k.as_str()),
-    )?;
+    unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let mut order: Vec<usize> = (0..specs.len()).collect();
     // Each tensor is aligned to its element, because every larger element lies before it.
     order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype().size()));
@@ -42,12 +35,7 @@ pub(crate) fn plan(
         describe(&specs[i], begin, end, &mut tensors)?;
     }
     let keys = metadata.iter().map(|(key, _)| key.clone()).collect();
-    let mut plan = Plan {
-        tensors,
-        keys,
-        json: 0,
-        padded: 0,
-    };
+    let mut plan = Plan { tensors, keys, json: 0, padded: 0 };
     plan.json = plan.header(metadata).len();
     plan.padded = (8 + plan.json).next_multiple_of(ALIGN);
     let found = plan.padded as u64 - 8;
@@ -68,11 +56,7 @@ fn describe(spec: &TensorSpec, begin: u64, end: u64, out: &mut String) -> Result
     }
     let dtype = DTYPES.iter().find(|(_, dtype)| *dtype == spec.dtype());
     let (dtype, _) = dtype.ok_or_else(|| {
-        let message = format!(
-            "tensor {:?}: no {} in this format",
-            spec.name(),
-            spec.dtype()
-        );
+        let message = format!("tensor {:?}: no {} in this format", spec.name(), spec.dtype());
         refuse(FORMAT, message)
     })?;
     if !out.is_empty() {
@@ -80,31 +64,18 @@ fn describe(spec: &TensorSpec, begin: u64, end: u64, out: &mut String) -> Result
     }
     let dims: Vec<String> = spec.shape().dims().iter().map(usize::to_string).collect();
     out.push_str(&quoted(spec.name()));
-    out.push_str(&format!(
-        r#":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#,
-        dims.join(",")
-    ));
+    out.push_str(&format!(r#":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#, dims.join(",")));
     Ok(())
 }
 
 impl Plan {
-    pub(crate) fn frame(
-        &self,
-        metadata: &[(String, String)],
-    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    pub(crate) fn frame(&self, metadata: &[(String, String)]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
-            return Err(refuse(
-                FORMAT,
-                "the metadata have other keys than in the layout",
-            ));
+            return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
         }
         let json = self.header(metadata);
         if json.len() != self.json {
-            let message = format!(
-                "the header takes {} bytes of JSON, in the layout it took {}",
-                json.len(),
-                self.json
-            );
+            let message = format!("the header takes {} bytes of JSON, in the layout it took {}", json.len(), self.json);
             return Err(refuse(FORMAT, message));
         }
         let mut bytes = Vec::with_capacity(self.padded);
@@ -131,10 +102,7 @@ impl Plan {
 
 /// The metadata as a JSON object of strings.
 pub(crate) fn pairs(metadata: &[(String, String)]) -> String {
-    let pairs: Vec<String> = metadata
-        .iter()
-        .map(|(key, value)| format!("{}:{}", quoted(key), quoted(value)))
-        .collect();
+    let pairs: Vec<String> = metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
     format!("{{{}}}", pairs.join(","))
 }
 

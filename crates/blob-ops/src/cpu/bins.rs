@@ -38,11 +38,7 @@ impl Grid {
         // False for NaN, and for ±Inf since both ends are finite.
         let inside = x >= self.min && x <= self.max;
         let place = (x * self.factor - self.start) * self.scale;
-        let place = if inside {
-            place
-        } else {
-            f64::from(self.bins + 1)
-        };
+        let place = if inside { place } else { f64::from(self.bins + 1) };
         (place + SHIFTER).to_bits() >> (f64::MANTISSA_DIGITS - 1 - PLACE_BITS)
     }
 }
@@ -57,10 +53,7 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn new(grid: Grid) -> Self {
         let places = (grid.bins as usize + 2).next_power_of_two().max(RUN);
-        Tables {
-            grid,
-            tables: [(); 4].map(|()| vec![0; places]),
-        }
+        Tables { grid, tables: [(); 4].map(|()| vec![0; places]) }
     }
 
     /// The counts of the bins, then of what is in none.
@@ -102,10 +95,7 @@ impl<E: Element> Kernel for Count<'_, E> {
 #[inline(always)]
 fn count(tables: &mut [&mut [u64]; 4], places: &[u64]) {
     // Few bins, the usual case: a place is a byte and every table long enough, so nothing is checked.
-    if let [Ok(a), Ok(b), Ok(c), Ok(d)] = tables
-        .each_mut()
-        .map(|table| <&mut [u64; 256]>::try_from(&mut **table))
-    {
+    if let [Ok(a), Ok(b), Ok(c), Ok(d)] = tables.each_mut().map(|table| <&mut [u64; 256]>::try_from(&mut **table)) {
         let (fours, rest) = places.as_chunks();
         for &[i, j, k, l] in fours {
             a[usize::from(i as u8)] += 1;

@@ -145,12 +145,7 @@ macro_rules! with_element {
 }
 
 /// Converts whole elements of one dtype to as many of another.
-pub(crate) fn convert(
-    isa: Isa,
-    store: Store,
-    (from, source): (DType, &[u8]),
-    (to, target): (DType, &mut [u8]),
-) {
+pub(crate) fn convert(isa: Isa, store: Store, (from, source): (DType, &[u8]), (to, target): (DType, &mut [u8])) {
     if from == to && from != DType::Bool {
         return target.copy_from_slice(source);
     }
@@ -305,12 +300,7 @@ macro_rules! bounded_float {
 bounded_float!(f32 f64);
 
 /// The first of whole elements that `to` does not hold, with its index.
-pub(crate) fn first_lost(
-    isa: Isa,
-    from: DType,
-    source: &[u8],
-    to: DType,
-) -> Option<(usize, Scalar)> {
+pub(crate) fn first_lost(isa: Isa, from: DType, source: &[u8], to: DType) -> Option<(usize, Scalar)> {
     let holds = Holds::of(to);
     with_element!(from, E => isa.run(Search::<E> {
         source,

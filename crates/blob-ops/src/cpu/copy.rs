@@ -47,10 +47,7 @@ impl<'a> PartMut<'a> {
         let bytes = std::mem::take(&mut self.bytes);
         let (bytes, rest) = bytes.split_at_mut(rows * self.run);
         self.bytes = rest;
-        PartMut {
-            bytes,
-            run: self.run,
-        }
+        PartMut { bytes, run: self.run }
     }
 }
 
@@ -106,9 +103,7 @@ impl Way {
         let lines = runs.clone().all(|run| run % LINE == 0) && base.is_multiple_of(LINE);
         let shortest = runs.clone().min().unwrap_or(0);
         match store {
-            _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => {
-                Way::Zip { count, width }
-            }
+            _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => Way::Zip { count, width },
             _ if shortest >= LONG => Way::Runs(store),
             Store::Past if lines => Way::Runs(store),
             // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
@@ -207,15 +202,7 @@ fn gather(parts: &[Part<'_>], start: usize, dst: &mut [u8], row: usize) {
     let mut at = 0;
     for part in parts {
         let src = &part.bytes[start * part.run..][..rows * part.run];
-        copy_rows(
-            Rows {
-                bytes: src,
-                step: part.run,
-            },
-            &mut dst[at..],
-            row,
-            part.run,
-        );
+        copy_rows(Rows { bytes: src, step: part.run }, &mut dst[at..], row, part.run);
         at += part.run;
     }
 }
@@ -223,10 +210,7 @@ fn gather(parts: &[Part<'_>], start: usize, dst: &mut [u8], row: usize) {
 impl Cut<'_, '_> {
     pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
-        let base = self
-            .parts
-            .iter()
-            .fold(0, |all, part| all | part.bytes.as_ptr().addr());
+        let base = self.parts.iter().fold(0, |all, part| all | part.bytes.as_ptr().addr());
         match Way::of(runs, base, self.store) {
             Way::Zip { .. } if self.runs_of_a_row() < self.row => isa.run(CutBlocks(self)),
             Way::Zip { count, width } => constant!(width, count, isa.run(Unzip(self))),
@@ -289,10 +273,7 @@ impl Cut<'_, '_> {
     fn unzip<M: Machine, const W: usize, const N: usize>(&mut self) {
         if let (Store::Cached, Some(parts)) = (self.store, self.parts.first_chunk_mut::<N>()) {
             let len = self.src.len() / N;
-            return unzip::<W, N>(
-                self.src,
-                parts.each_mut().map(|part| &mut part.bytes[..len]),
-            );
+            return unzip::<W, N>(self.src, parts.each_mut().map(|part| &mut part.bytes[..len]));
         }
         let step = BUFFER / (W * N) * W;
         let mut buffer = [[0; BUFFER / 2]; N];

@@ -86,16 +86,8 @@ macro_rules! float_value {
         impl Settle for $value {
             #[inline(always)]
             fn settle(self, a: Self, b: Self) -> Self {
-                let of_b = if b.is_nan() {
-                    b.to_bits() | $quiet
-                } else {
-                    $made
-                };
-                let nan = if a.is_nan() {
-                    a.to_bits() | $quiet
-                } else {
-                    of_b
-                };
+                let of_b = if b.is_nan() { b.to_bits() | $quiet } else { $made };
+                let nan = if a.is_nan() { a.to_bits() | $quiet } else { of_b };
                 Self::from_bits(if self.is_nan() { nan } else { self.to_bits() })
             }
         }
@@ -112,11 +104,7 @@ macro_rules! float_value {
             #[inline(always)]
             fn times<const SETTLED: bool>(self, x: Self) -> Self {
                 let value = self * x;
-                if SETTLED {
-                    value.settle(self, x)
-                } else {
-                    value
-                }
+                if SETTLED { value.settle(self, x) } else { value }
             }
         }
     };

@@ -192,9 +192,7 @@ macro_rules! converted {
 }
 converted!(Bool, u8, 1, |[byte]: [u8; 1]| u8::from(byte != 0));
 converted!(f16, f32, 2, |raw| widen_f16(u16::from_ne_bytes(raw)));
-converted!(bf16, f32, 2, |raw| f32::from_bits(
-    u32::from(u16::from_ne_bytes(raw)) << 16
-));
+converted!(bf16, f32, 2, |raw| f32::from_bits(u32::from(u16::from_ne_bytes(raw)) << 16));
 
 /// Exact, branch-free and without subnormal operands, which cost a microcode assist on some machines.
 ///

@@ -17,9 +17,7 @@ pub(crate) fn to_f16(x: f32) -> u16 {
     let magnitude = x.to_bits() & MAGNITUDE;
     let sign = (x.to_bits() >> 16) & 0x8000;
     // The last place of 0.5 is that of an f16 subnormal, so that this addition rounds to it.
-    let subnormal = (f32::from_bits(magnitude) + 0.5)
-        .to_bits()
-        .wrapping_sub(0.5f32.to_bits());
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
     let even = (magnitude >> 13) & 1;
     // From 65520 on it rounds to Inf, or past it.
     let normal = (magnitude.wrapping_add(0xFFF + even) >> 13).wrapping_sub(112 << 10);
@@ -62,16 +60,8 @@ impl Odd for f64 {
         // is the greatest finite number, of 0 the least subnormal one of the same sign.
         let inexact = f64::from(near) != self && !self.is_nan();
         let away = f64::from(near).abs() > self.abs();
-        let other = if away {
-            bits.wrapping_sub(1)
-        } else {
-            bits.wrapping_add(1)
-        };
-        f32::from_bits(if inexact && bits & 1 == 0 {
-            other
-        } else {
-            bits
-        })
+        let other = if away { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
+        f32::from_bits(if inexact && bits & 1 == 0 { other } else { bits })
     }
 }
 

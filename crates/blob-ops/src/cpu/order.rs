@@ -26,11 +26,7 @@ pub(crate) fn of_integers<L: Lane + Ord>(lanes: &[L]) -> Order<L> {
         max = max.max(x);
         zeros += (x == L::ZERO).into();
     }
-    Order {
-        min,
-        max,
-        zeros: zeros.into(),
-    }
+    Order { min, max, zeros: zeros.into() }
 }
 
 /// Of floats, NaN left out.
@@ -56,11 +52,7 @@ pub(crate) fn of_floats<L: Lane>(lanes: &[L]) -> Order<L> {
             max[i] = higher(max[i + half], max[i]);
         }
     }
-    let mut order = Order {
-        min: min[0],
-        max: max[0],
-        zeros: zeros.into_iter().map(Into::into).sum(),
-    };
+    let mut order = Order { min: min[0], max: max[0], zeros: zeros.into_iter().map(Into::into).sum() };
     for &x in last {
         order.min = lower(x, order.min);
         order.max = higher(x, order.max);

@@ -31,20 +31,12 @@ impl Permute<'_> {
     /// Every width has a kernel of its own: in one, the buffers of all would be on the stack together where nothing is
     /// optimised, 1.6 MB of them.
     pub(crate) fn run(self, isa: Isa) {
-        let Permute {
-            src, dst, store, ..
-        } = self;
+        let Permute { src, dst, store, .. } = self;
         if self.plan.axes.as_slice().is_empty() {
             let src = &src[..dst.len()];
             return isa.run(Copy { src, dst, store });
         }
-        let moves = Moves {
-            plan: self.plan,
-            blocks: Blocks::new(&self.plan),
-            src,
-            dst,
-            store,
-        };
+        let moves = Moves { plan: self.plan, blocks: Blocks::new(&self.plan), src, dst, store };
         match self.plan.run {
             1 => isa.run(Entries::<1>(moves)),
             2 => isa.run(Entries::<2>(moves)),
@@ -183,12 +175,7 @@ struct Table<'a> {
 
 impl<'a> Table<'a> {
     fn new(axes: &'a Strides) -> Self {
-        Table {
-            axes,
-            count: axes.count(),
-            start: None,
-            places: [0; ENTRIES],
-        }
+        Table { axes, count: axes.count(), start: None, places: [0; ENTRIES] }
     }
 
     /// Those of at most [`ENTRIES`] entries from `start` on.

@@ -34,11 +34,7 @@ impl<E: Element> Kernel for Wide<'_, E> {
         let ahead = if E::SIZE == 4 { self.ahead } else { &[] };
         let lanes = E::lanes(self.bytes, self.scratch);
         let (groups, last) = lanes.as_chunks();
-        let sums = if last.is_empty() {
-            Sums::of_full::<M, _>(groups, ahead)
-        } else {
-            None
-        };
+        let sums = if last.is_empty() { Sums::of_full::<M, _>(groups, ahead) } else { None };
         let sums = sums.unwrap_or_else(|| Sums::with_holes::<M, _>(lanes));
         let order = E::Lane::order(lanes);
         Partial {
@@ -74,16 +70,8 @@ impl Sums {
         if !abs.is_finite() {
             return None;
         }
-        let (m2, squares) =
-            m2_and_squares::<M, _>(groups, ahead, sum / (groups.len() * GROUP) as f64);
-        Some(Sums {
-            nan: 0,
-            inf: 0,
-            sum,
-            abs,
-            squares,
-            m2,
-        })
+        let (m2, squares) = m2_and_squares::<M, _>(groups, ahead, sum / (groups.len() * GROUP) as f64);
+        Some(Sums { nan: 0, inf: 0, sum, abs, squares, m2 })
     }
 
     /// The same additions, with the element 0, or the difference 0, where there is no finite element.
@@ -101,14 +89,7 @@ impl Sums {
         };
         fill(&mut filled, lanes, mean);
         let (m2, _) = m2_and_squares::<M, _>(&filled.as_chunks().0[..groups], &[], mean);
-        Sums {
-            nan,
-            inf,
-            sum,
-            abs,
-            squares,
-            m2,
-        }
+        Sums { nan, inf, sum, abs, squares, m2 }
     }
 }
 
@@ -139,11 +120,7 @@ fn sum_and_abs<L: Lane>(groups: &[[L; GROUP]]) -> (f64, f64) {
 }
 
 #[inline(always)]
-fn m2_and_squares<M: Machine, L: Lane>(
-    groups: &[[L; GROUP]],
-    ahead: &[u8],
-    mean: f64,
-) -> (f64, f64) {
+fn m2_and_squares<M: Machine, L: Lane>(groups: &[[L; GROUP]], ahead: &[u8], mean: f64) -> (f64, f64) {
     let mut m2 = [0.0; LANES];
     let mut squares = [0.0; LANES];
     let mut ahead = ahead.chunks(size_of::<[L; GROUP]>());

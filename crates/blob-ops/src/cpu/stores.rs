@@ -77,19 +77,12 @@ impl Processor {
     /// where the family is bits 8 to 11, and for 15 bits 20 to 27 are added (Intel SDM 2A, CPUID; AMD APM 3, E.3.2).
     pub(crate) fn new(vendor: [u32; 3], signature: u32) -> Self {
         let family = signature >> 8 & 0xF;
-        let extended = if family == 0xF {
-            signature >> 20 & 0xFF
-        } else {
-            0
-        };
+        let extended = if family == 0xF { signature >> 20 & 0xFF } else { 0 };
         let mut name = [0; 12];
         for (bytes, word) in name.chunks_mut(4).zip(vendor) {
             bytes.copy_from_slice(&word.to_le_bytes());
         }
-        Processor {
-            vendor: name,
-            family: family + extended,
-        }
+        Processor { vendor: name, family: family + extended }
     }
 }
 

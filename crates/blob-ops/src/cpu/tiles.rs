@@ -35,9 +35,7 @@ macro_rules! tiles {
             /// The whole block in tiles of `N` entries of `W` bytes each way; `false` when it is smaller than one. The
             /// last tiles overlap those before where the block is no multiple of them.
             #[target_feature(enable = $features)]
-            pub(in $crate::cpu) fn tiles<const W: usize, const N: usize>(
-                block: &mut Block<'_>,
-            ) -> bool {
+            pub(in $crate::cpu) fn tiles<const W: usize, const N: usize>(block: &mut Block<'_>) -> bool {
                 const { assert!(W * N == BYTES) };
                 let (xs, ys) = (block.to.len(), block.from.len());
                 if xs < N || ys < N {
@@ -46,31 +44,21 @@ macro_rules! tiles {
                 check(block.from, block.src, xs * W);
                 check(block.to, block.dst, ys * W);
                 let (src, dst) = (block.src.as_ptr(), block.dst.as_mut_ptr());
-                let places = block
-                    .to
-                    .iter()
-                    .fold(dst.addr(), |all, to| all | (dst.addr() + to));
+                let places = block.to.iter().fold(dst.addr(), |all, to| all | (dst.addr() + to));
                 // Parts of more lines than a machine has buffers for would be written one by one.
-                let past = block.store == Store::Past
-                    && places % BYTES == 0
-                    && (BYTES == LINE || N <= FEW);
+                let past = block.store == Store::Past && places % BYTES == 0 && (BYTES == LINE || N <= FEW);
                 past.then($begin);
                 for x in starts(xs, N) {
                     let to: &[usize; N] = block.to[x..].first_chunk().expect("N entries from x");
                     for y in starts(ys, N) {
-                        let from: &[usize; N] =
-                            block.from[y..].first_chunk().expect("N entries from y");
+                        let from: &[usize; N] = block.from[y..].first_chunk().expect("N entries from y");
                         // SAFETY: `check` has seen that each of `from` plus `xs · W` bytes lies within `src`, and the
                         // `BYTES` bytes, N entries, from entry `x` on are among them.
                         let rows = unsafe { load::<W, N>(src.add(x * W), from) };
                         let lines = turn::<W, N>(rows);
                         let alone = is_alone(x, xs, N) && is_alone(y, ys, N);
                         let ahead = y + AHEAD * N;
-                        let (x, ahead) = if ahead < ys {
-                            (x, ahead)
-                        } else {
-                            (x + N, ahead - ys)
-                        };
+                        let (x, ahead) = if ahead < ys { (x, ahead) } else { (x + N, ahead - ys) };
                         if let Some(from) = block.from.get(ahead..ahead + N) {
                             for from in from {
                                 $prefetch(src.wrapping_add(from + x * W));
@@ -100,10 +88,7 @@ macro_rules! tiles {
             /// `BYTES` bytes from each place on can be read.
             #[target_feature(enable = $features)]
             #[inline]
-            unsafe fn load<const W: usize, const N: usize>(
-                src: *const u8,
-                from: &[usize; N],
-            ) -> [$register; N] {
+            unsafe fn load<const W: usize, const N: usize>(src: *const u8, from: &[usize; N]) -> [$register; N] {
                 // SAFETY: the caller's promise.
                 let mut rows = [unsafe { $load(src.add(from[0]).cast()) }; N];
                 for i in 1..N {
@@ -162,10 +147,7 @@ pub(super) use tiles;
 pub(super) fn check(places: &[usize], bytes: &[u8], len: usize) {
     let last = places.iter().fold(0, |last, &place| place.max(last));
     let room = bytes.len().checked_sub(len);
-    assert!(
-        room.is_some_and(|room| last <= room),
-        "the plan lies within its memory"
-    );
+    assert!(room.is_some_and(|room| last <= room), "the plan lies within its memory");
 }
 
 /// Where tiles of `n` start in a row of `len`, the last one so that it ends with the row.

@@ -45,13 +45,7 @@ impl Block<'_> {
 
 /// `tile[x][y]`, read row by row of the source.
 #[inline(always)]
-fn gather<const W: usize>(
-    src: &[u8],
-    from: &[usize],
-    x: usize,
-    len: usize,
-    tile: &mut [[[u8; W]; MOST]; MOST],
-) {
+fn gather<const W: usize>(src: &[u8], from: &[usize], x: usize, len: usize, tile: &mut [[[u8; W]; MOST]; MOST]) {
     for (y, from) in from.iter().enumerate() {
         let row = &src[from + x..][..len * W];
         for (line, entry) in tile.iter_mut().zip(row.as_chunks::<W>().0) {
@@ -105,25 +99,10 @@ fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
             let ahead = (left + step).min(top);
             ask::<M>(matrix, top * stride + ahead * W, stride, sides[0], step * W);
             ask::<M>(matrix, ahead * stride + top * W, stride, step, sides[0] * W);
-            take(
-                &matrix[places[0]..],
-                stride,
-                &mut tiles[0][..sides[0]],
-                sides[1] * W,
-            );
+            take(&matrix[places[0]..], stride, &mut tiles[0][..sides[0]], sides[1] * W);
             if left < top {
-                take(
-                    &matrix[places[1]..],
-                    stride,
-                    &mut tiles[1][..sides[1]],
-                    sides[0] * W,
-                );
-                put::<M, W>(
-                    &tiles[1],
-                    [sides[1], sides[0]],
-                    &mut matrix[places[0]..],
-                    stride,
-                );
+                take(&matrix[places[1]..], stride, &mut tiles[1][..sides[1]], sides[0] * W);
+                put::<M, W>(&tiles[1], [sides[1], sides[0]], &mut matrix[places[0]..], stride);
             }
             put::<M, W>(&tiles[0], sides, &mut matrix[places[1]..], stride);
         }
@@ -161,12 +140,6 @@ fn put<M: Machine, const W: usize>(tile: &Tile, sides: [usize; 2], dst: &mut [u8
     let [rows, columns] = sides;
     let from: [usize; MOST] = std::array::from_fn(|y| y * ROW);
     let to: [usize; MOST] = std::array::from_fn(|x| x * stride);
-    let block = Block {
-        src: tile.as_flattened(),
-        dst,
-        from: &from[..rows],
-        to: &to[..columns],
-        store: Store::Cached,
-    };
+    let block = Block { src: tile.as_flattened(), dst, from: &from[..rows], to: &to[..columns], store: Store::Cached };
     block.run::<M, W>();
 }

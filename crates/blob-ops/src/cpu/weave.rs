@@ -49,20 +49,15 @@ impl Weave {
         let run = blocks.run;
         let short = |axis: &Stride| (2..=MOST).contains(&axis.len) && axis.len * run < LINE;
         let (ins, outs, along) = match (blocks.x.as_slice(), blocks.y.as_slice()) {
-            ([outs, along], [ins]) | ([outs], [ins, along]) if short(ins) && short(outs) => {
-                (*ins, *outs, *along)
-            }
+            ([outs, along], [ins]) | ([outs], [ins, along]) if short(ins) && short(outs) => (*ins, *outs, *along),
             ([along], [ins]) if short(ins) && along.to == ins.len * run => (*ins, ONE, *along),
-            ([outs], [along]) if short(outs) && along.from == outs.len * run => {
-                (ONE, *outs, *along)
-            }
+            ([outs], [along]) if short(outs) && along.from == outs.len * run => (ONE, *outs, *along),
             _ => return None,
         };
         if along.from != outs.len * run || along.to != ins.len * run {
             return None;
         }
-        let continues =
-            |axis: &Stride| axis.from == along.len * along.from || axis.to == along.len * along.to;
+        let continues = |axis: &Stride| axis.from == along.len * along.from || axis.to == along.len * along.to;
         let mut outer = Strides::default();
         let mut again = ONE;
         for axis in blocks.outer.as_slice() {
@@ -71,13 +66,7 @@ impl Weave {
                 false => outer.push(*axis),
             }
         }
-        Some(Weave {
-            ins,
-            outs,
-            along,
-            again,
-            outer,
-        })
+        Some(Weave { ins, outs, along, again, outer })
     }
 
     /// Moves all entries, of `W` bytes.
@@ -97,12 +86,7 @@ impl Weave {
 
     /// Long rows into one, from where they are.
     #[inline(always)]
-    fn zip<M: Machine, const W: usize, const N: usize>(
-        &self,
-        src: &[u8],
-        dst: &mut [u8],
-        store: Store,
-    ) {
+    fn zip<M: Machine, const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
         if store == Store::Cached {
             return self.zip_straight::<W, N>(src, dst);
         }
@@ -112,8 +96,7 @@ impl Weave {
             for start in (0..len).step_by(step) {
                 let part = step.min(len - start);
                 let row = &mut buffer[..part * N];
-                let parts: [&[u8]; N] =
-                    std::array::from_fn(|i| &src[from + i * self.ins.from + start..][..part]);
+                let parts: [&[u8]; N] = std::array::from_fn(|i| &src[from + i * self.ins.from + start..][..part]);
                 zip::<W, N>(parts, row);
                 store.write::<M>(&mut dst[to + start * N..][..part * N], row);
             }
@@ -122,12 +105,7 @@ impl Weave {
 
     /// A row into long ones.
     #[inline(always)]
-    fn unzip<M: Machine, const W: usize, const N: usize>(
-        &self,
-        src: &[u8],
-        dst: &mut [u8],
-        store: Store,
-    ) {
+    fn unzip<M: Machine, const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
         if store == Store::Cached {
             return self.unzip_straight::<W, N>(src, dst);
         }
@@ -203,22 +181,15 @@ impl Weave {
         let (all, len) = (self.again.len, self.along.len);
         let (many, step) = ((most / len).max(1), most.min(len));
         (0..all).step_by(many).flat_map(move |again| {
-            (0..len).step_by(step).map(move |along| Part {
-                again: again..all.min(again + many),
-                along: along..len.min(along + step),
-            })
+            (0..len)
+                .step_by(step)
+                .map(move |along| Part { again: again..all.min(again + many), along: along..len.min(along + step) })
         })
     }
 
     /// Row `i` of the source to its planes.
     #[inline(always)]
-    fn fill<const W: usize>(
-        &self,
-        part: &Part,
-        src: &[u8],
-        planes: &mut [[[u8; PLANE]; MOST]; MOST],
-        i: usize,
-    ) {
+    fn fill<const W: usize>(&self, part: &Part, src: &[u8], planes: &mut [[[u8; PLANE]; MOST]; MOST], i: usize) {
         let mut at = 0;
         for run in part.runs(&self.again, &self.along, |axis| axis.from) {
             let row = &src[run];
@@ -236,12 +207,7 @@ impl Weave {
 
     /// The row that its planes make.
     #[inline(always)]
-    fn row<'a, const W: usize>(
-        &self,
-        part: &Part,
-        planes: &'a [[u8; PLANE]; MOST],
-        buffer: &'a mut [u8],
-    ) -> &'a [u8] {
+    fn row<'a, const W: usize>(&self, part: &Part, planes: &'a [[u8; PLANE]; MOST], buffer: &'a mut [u8]) -> &'a [u8] {
         let len = part.again.len() * part.along.len() * W;
         let [a, b, c, d] = planes.each_ref().map(|plane| &plane[..len]);
         let row = &mut buffer[..len * self.ins.len];
@@ -259,9 +225,7 @@ impl Weave {
     fn write<M: Machine>(&self, part: &Part, mut row: &[u8], dst: &mut [u8], store: Store) {
         for run in part.runs(&self.again, &self.along, |axis| axis.to) {
             let (some, rest) = row.split_at(run.len());
-            store
-                .of_runs(run.len(), &dst[run.clone()])
-                .write::<M>(&mut dst[run], some);
+            store.of_runs(run.len(), &dst[run.clone()]).write::<M>(&mut dst[run], some);
             row = rest;
         }
     }
@@ -270,12 +234,7 @@ impl Weave {
 impl Part {
     /// Where the entries are on one side, which `stride` names: one run where `again` continues it, else one for each.
     #[inline(always)]
-    fn runs(
-        &self,
-        again: &Stride,
-        along: &Stride,
-        stride: fn(&Stride) -> usize,
-    ) -> impl Iterator<Item = Range<usize>> {
+    fn runs(&self, again: &Stride, along: &Stride, stride: fn(&Stride) -> usize) -> impl Iterator<Item = Range<usize>> {
         let (step, entry) = (stride(again), stride(along));
         let start = self.again.start * step + self.along.start * entry;
         let len = self.along.len() * entry;

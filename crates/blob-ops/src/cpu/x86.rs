@@ -43,9 +43,8 @@ pub(crate) struct Avx512(());
 
 impl Avx512 {
     pub(crate) fn detect() -> Option<Self> {
-        let implied = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
+        let implied =
+            is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
         let all = implied
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -211,32 +210,17 @@ mod tests {
             isa.run(Fill { y, value, store });
         });
         for run in [1, 3, 64, 4096] {
-            let part = Part {
-                bytes: &src[..src.len() / 2],
-                run,
-            };
+            let part = Part { bytes: &src[..src.len() / 2], run };
             let parts = &[part, part];
             past("join", &mut |dst| {
                 let start = 0;
-                Join {
-                    parts,
-                    start,
-                    dst,
-                    store,
-                }
-                .run(isa);
+                Join { parts, start, dst, store }.run(isa);
             });
             past("cut", &mut |dst| {
                 let (one, other) = dst.split_at_mut(src.len() / 2);
                 let parts = &mut [one, other].map(|bytes| PartMut { bytes, run });
                 let row = 2 * run;
-                Cut {
-                    src,
-                    row,
-                    parts,
-                    store,
-                }
-                .run(isa);
+                Cut { src, row, parts, store }.run(isa);
             });
         }
         let swaps: [(&[usize], &[usize], usize); 5] = [
@@ -249,13 +233,7 @@ mod tests {
         for (dims, order, size) in swaps {
             let plan = Permutation::new(dims, order, size);
             past("permute", &mut |dst| {
-                Permute {
-                    plan,
-                    src,
-                    dst,
-                    store,
-                }
-                .run(isa);
+                Permute { plan, src, dst, store }.run(isa);
             });
         }
     }

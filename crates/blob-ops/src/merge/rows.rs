@@ -19,22 +19,11 @@ pub(crate) fn join(means: Means, parts: &[Part<'_>], dst: &mut [u8]) {
         let len = dst.len().div_ceil(pieces).next_multiple_of(LINE);
         return threads::chunks(dst, len, |index, dst| {
             let start = index * len;
-            isa.run(Span {
-                parts,
-                start,
-                dst,
-                store,
-            });
+            isa.run(Span { parts, start, dst, store });
         });
     }
     threads::chunks(dst, rows * row, |index, dst| {
-        Join {
-            parts,
-            start: index * rows,
-            dst,
-            store,
-        }
-        .run(isa);
+        Join { parts, start: index * rows, dst, store }.run(isa);
     });
 }
 
@@ -74,12 +63,7 @@ impl Kernel for Span<'_> {
 pub(crate) fn cut(means: Means, src: &[u8], parts: &mut [PartMut<'_>]) {
     let Means { isa, store, pieces } = means;
     let row = parts.iter().map(|part| part.run).sum();
-    let cut = Cut {
-        src,
-        row,
-        parts,
-        store,
-    };
+    let cut = Cut { src, row, parts, store };
     divide(isa, pieces, cut);
 }
 
@@ -109,43 +93,20 @@ fn whole(isa: Isa, cut: Cut<'_, '_>) {
 
 /// At most [`FEW`] parts: each has a share in the first half, and the list of these is on the stack.
 fn between_rows(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let Cut {
-        src,
-        row,
-        parts,
-        store,
-    } = cut;
+    let Cut { src, row, parts, store } = cut;
     let rows = src.len().div_ceil(row);
     let above = rows / 2;
     let (left, right) = share(pieces, above, rows);
     let some = parts.iter_mut().map(|part| part.take(above));
     let mut some: SmallVec<[PartMut<'_>; FEW]> = some.collect();
     let (src, rest) = src.split_at(above * row);
-    let (above, below) = (
-        Cut {
-            src,
-            row,
-            parts: &mut some,
-            store,
-        },
-        Cut {
-            src: rest,
-            row,
-            parts,
-            store,
-        },
-    );
+    let (above, below) = (Cut { src, row, parts: &mut some, store }, Cut { src: rest, row, parts, store });
     threads::both(|| divide(isa, left, above), || divide(isa, right, below));
 }
 
 /// At least two parts: the rows of those behind begin where the runs of those in front end.
 fn between_parts(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let Cut {
-        src,
-        row,
-        parts,
-        store,
-    } = cut;
+    let Cut { src, row, parts, store } = cut;
     let all: usize = parts.iter().map(|part| part.run).sum();
     let mut end = 0;
     let half = parts.iter().position(|part| {
@@ -156,20 +117,7 @@ fn between_parts(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
     let (first, last) = parts.split_at_mut(middle);
     let run: usize = first.iter().map(|part| part.run).sum();
     let (left, right) = share(pieces, run, all);
-    let (first, last) = (
-        Cut {
-            src,
-            row,
-            parts: first,
-            store,
-        },
-        Cut {
-            src: &src[run..],
-            row,
-            parts: last,
-            store,
-        },
-    );
+    let (first, last) = (Cut { src, row, parts: first, store }, Cut { src: &src[run..], row, parts: last, store });
     threads::both(|| divide(isa, left, first), || divide(isa, right, last));
 }
 

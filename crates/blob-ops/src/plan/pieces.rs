@@ -59,15 +59,8 @@ impl Permutation {
         let cut = self.cut(pieces);
         let axis = self.axes.as_slice().get(cut.axis).copied();
         // Behind the last axis there are single runs.
-        let axis = axis.unwrap_or(Stride {
-            to: self.run,
-            ..ONE
-        });
-        Pieces {
-            plan: self,
-            cut,
-            axis,
-        }
+        let axis = axis.unwrap_or(Stride { to: self.run, ..ONE });
+        Pieces { plan: self, cut, axis }
     }
 
     /// Where in the source an entry of the axes before `cut` starts.
@@ -88,9 +81,6 @@ impl Permutation {
             let len = if at == cut { part.len() } else { axis.len };
             axes.push(Stride { len, ..*axis });
         }
-        Permutation {
-            run: self.run,
-            axes,
-        }
+        Permutation { run: self.run, axes }
     }
 }

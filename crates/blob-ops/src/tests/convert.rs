@@ -14,24 +14,14 @@ fn nearest_half(x: Scalar, value: impl Fn(u16) -> f64, infinite: u16, beyond: f6
     // Exact: a midpoint has a bit more than a value, and is whole where an integer is rounded.
     let compare = |midpoint: f64| match x {
         Scalar::F(x) => x.abs().total_cmp(&midpoint),
-        Scalar::I(x) if x.unsigned_abs() > 1 << 53 => {
-            u128::from(x.unsigned_abs()).cmp(&(midpoint as u128))
-        }
+        Scalar::I(x) if x.unsigned_abs() > 1 << 53 => u128::from(x.unsigned_abs()).cmp(&(midpoint as u128)),
         Scalar::U(x) if x > 1 << 53 => u128::from(x).cmp(&(midpoint as u128)),
         x => x.as_f64().abs().total_cmp(&midpoint),
     };
-    let sign = if x.as_f64().is_sign_negative() {
-        0x8000
-    } else {
-        0
-    };
+    let sign = if x.as_f64().is_sign_negative() { 0x8000 } else { 0 };
     let (mut low, mut high) = (0, infinite);
     while low < high {
-        let next = if low + (high - low) / 2 + 1 == infinite {
-            beyond
-        } else {
-            value(low + (high - low) / 2 + 1)
-        };
+        let next = if low + (high - low) / 2 + 1 == infinite { beyond } else { value(low + (high - low) / 2 + 1) };
         let middle = low + (high - low) / 2;
         // Whether x rounds to `middle` or below.
         match (compare((value(middle) + next) / 2.0), middle % 2) {
@@ -60,9 +50,7 @@ fn expected(x: Scalar, to: DType) -> Option<Vec<u8>> {
     };
     macro_rules! clamped {
         ($t:ty) => {
-            (whole.clamp(<$t>::MIN.into(), <$t>::MAX.into()) as $t)
-                .to_ne_bytes()
-                .to_vec()
+            (whole.clamp(<$t>::MIN.into(), <$t>::MAX.into()) as $t).to_ne_bytes().to_vec()
         };
     }
     macro_rules! rounded {
@@ -126,20 +114,14 @@ pub(super) fn check(from: DType, bytes: &[u8], to: DType, got: &[u8], what: &str
     for (i, ((x, _), got)) in elements.into_iter().zip(got.chunks(to.size())).enumerate() {
         match expected(x, to) {
             Some(want) => assert_eq!(got, want, "{what}, {i}: {x:?}"),
-            None => assert!(
-                oracle::elements(to, got)[0].1.is_nan(),
-                "{what}, {i}: {x:?}"
-            ),
+            None => assert!(oracle::elements(to, got)[0].1.is_nan(), "{what}, {i}: {x:?}"),
         }
     }
 }
 
 /// The first element that does not survive.
 fn first_lost(from: DType, bytes: &[u8], to: DType) -> Option<(usize, Scalar)> {
-    let mut elements = oracle::elements(from, bytes)
-        .into_iter()
-        .map(|e| e.0)
-        .enumerate();
+    let mut elements = oracle::elements(from, bytes).into_iter().map(|e| e.0).enumerate();
     elements.find(|(_, x)| !survives(*x, to))
 }
 
@@ -147,22 +129,11 @@ fn check_lost(isa: Isa, from: DType, bytes: &[u8], to: DType) {
     let want = first_lost(from, bytes, to);
     match (check_bytes(isa, from, bytes, to, Part::Data), want) {
         (Ok(()), None) => {}
-        (
-            Err(Error::Lost {
-                part,
-                index,
-                value,
-                dtype,
-            }),
-            Some((at, x)),
-        ) => {
+        (Err(Error::Lost { part, index, value, dtype }), Some((at, x))) => {
             assert_eq!((part, index, dtype), (Part::Data, at, to), "{from:?}");
             assert_eq!(value.to_string(), x.to_string());
         }
-        (got, want) => panic!(
-            "{from:?} to {to:?} on {}: {got:?}, want {want:?}",
-            isa.name()
-        ),
+        (got, want) => panic!("{from:?} to {to:?} on {}: {got:?}, want {want:?}", isa.name()),
     }
 }
 
@@ -193,38 +164,16 @@ fn edges(dtype: DType) -> Vec<u8> {
     for exponent in 0..64 {
         let power = 1i128 << exponent;
         let midpoint = power + (power >> 8) + (power >> 9);
-        integers.extend([
-            power - 1,
-            power,
-            power + 1,
-            midpoint,
-            midpoint + 1,
-            midpoint - 1,
-        ]);
+        integers.extend([power - 1, power, power + 1, midpoint, midpoint + 1, midpoint - 1]);
     }
-    for exponent in [
-        -149, -140, -133, -126, -25, -24, -20, -14, 7, 15, 31, 32, 63, 64, 127,
-    ] {
+    for exponent in [-149, -140, -133, -126, -25, -24, -20, -14, 7, 15, 31, 32, 63, 64, 127] {
         let power = 2f64.powi(exponent);
-        for fraction in [
-            0.0,
-            0.25,
-            0.5,
-            1.0 / 512.0,
-            3.0 / 256.0,
-            1.0 / 2048.0,
-            3.0 / 2048.0,
-        ] {
+        for fraction in [0.0, 0.25, 0.5, 1.0 / 512.0, 3.0 / 256.0, 1.0 / 2048.0, 3.0 / 2048.0] {
             let x = power * (1.0 + fraction);
             floats.extend([x, x.next_up(), x.next_down(), (x as f32).next_down().into()]);
         }
     }
-    for x in [
-        65_504.0,
-        65_520.0,
-        f64::from(f32::MAX),
-        2f64.powi(128) - 2f64.powi(103),
-    ] {
+    for x in [65_504.0, 65_520.0, f64::from(f32::MAX), 2f64.powi(128) - 2f64.powi(103)] {
         floats.extend([x, x.next_up(), x.next_down()]);
     }
     floats.extend(integers.iter().map(|x| *x as f64));
@@ -232,11 +181,7 @@ fn edges(dtype: DType) -> Vec<u8> {
     macro_rules! integer {
         ($t:ty) => {{
             let fit = |x: &i128| [<$t>::try_from(*x).ok(), <$t>::try_from(-*x).ok()];
-            let all = integers
-                .iter()
-                .flat_map(fit)
-                .flatten()
-                .chain([<$t>::MIN, <$t>::MAX]);
+            let all = integers.iter().flat_map(fit).flatten().chain([<$t>::MIN, <$t>::MAX]);
             all.flat_map(|x| x.to_ne_bytes()).collect()
         }};
     }
@@ -264,13 +209,7 @@ fn edges_are_rounded_once_and_saturate() {
         for &to in DType::ALL {
             for isa in isas() {
                 let got = run(isa, from, &bytes, to);
-                check(
-                    from,
-                    &bytes,
-                    to,
-                    &got,
-                    &format!("{from:?} to {to:?} on {}", isa.name()),
-                );
+                check(from, &bytes, to, &got, &format!("{from:?} to {to:?} on {}", isa.name()));
             }
             for element in bytes.chunks(from.size()).take(2000) {
                 check_lost(Isa::detect(), from, element, to);
@@ -290,9 +229,7 @@ fn threads_change_no_bit() {
     ] {
         let mut random = Random(3);
         let len = (5 << 18) / from.size().max(to.size()) + 77;
-        let bytes: Vec<u8> = (0..len * from.size())
-            .map(|_| random.next() as u8)
-            .collect();
+        let bytes: Vec<u8> = (0..len * from.size()).map(|_| random.next() as u8).collect();
         let want = in_pool(1, || run(Isa::detect(), from, &bytes, to));
         check(from, &bytes, to, &want, "one thread");
         for threads in [2, 7] {
@@ -307,10 +244,7 @@ fn threads_change_no_bit() {
 fn the_first_that_is_lost_is_named() {
     for first in [0, 511, 512, 4095, 300_000, 599_999] {
         let mut data = vec![1.0f32; 600_000];
-        data[first..]
-            .iter_mut()
-            .step_by(70_001)
-            .for_each(|x| *x = 1.5);
+        data[first..].iter_mut().step_by(70_001).for_each(|x| *x = 1.5);
         let source = blob(DType::F32, bytemuck::cast_slice(&data));
         for threads in [1, 2, 7] {
             match in_pool(threads, || convert_checked(&source, DType::I32)) {
@@ -326,25 +260,12 @@ fn the_first_that_is_lost_is_named() {
 /// f32 holds them without a change, and that would leave them signalling.
 #[test]
 fn nan_of_bf16_becomes_quiet() {
-    let words: Vec<u8> = [0x7F81u16, 0xFF81, 0x7FC1, 0x7F80, 0x0001]
-        .map(u16::to_ne_bytes)
-        .concat();
+    let words: Vec<u8> = [0x7F81u16, 0xFF81, 0x7FC1, 0x7F80, 0x0001].map(u16::to_ne_bytes).concat();
     for isa in isas() {
         let mut y = empty(5);
         convert_on(isa, &blob(DType::BF16, &words), &mut y, Part::Data).unwrap();
-        let got = y
-            .data::<f32>()
-            .unwrap()
-            .iter()
-            .map(|y| y.to_bits())
-            .collect::<Vec<_>>();
-        let want = [
-            0x7FC1_0000,
-            0xFFC1_0000,
-            0x7FC1_0000,
-            0x7F80_0000,
-            0x0001_0000,
-        ];
+        let got = y.data::<f32>().unwrap().iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+        let want = [0x7FC1_0000, 0xFFC1_0000, 0x7FC1_0000, 0x7F80_0000, 0x0001_0000];
         assert_eq!(got, want, "{isa:?}");
     }
 }
@@ -375,19 +296,14 @@ fn large_conversions_and_fills_past_the_caches() {
             for threads in [1, 2] {
                 let mut y = empty(count);
                 in_pool(threads, || convert_on(isa, &x, &mut y, Part::Data).unwrap());
-                let words = source
-                    .as_chunks::<2>()
-                    .0
-                    .iter()
-                    .map(|raw| u16::from_ne_bytes(*raw));
+                let words = source.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw));
                 let want = words.map(|word| match dtype {
                     DType::F16 => f16::from_bits(word).to_f32(),
                     _ => bf16::from_bits(word).to_f32(),
                 });
                 let got = y.data::<f32>().unwrap();
-                let same = |(got, want): (&f32, f32)| {
-                    got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan())
-                };
+                let same =
+                    |(got, want): (&f32, f32)| got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
                 assert!(got.iter().zip(want).all(same), "{dtype} {isa:?} {threads}");
             }
         }

@@ -129,10 +129,7 @@ fn conversions() {
         let source = tensor(from, PERIOD, 25, true);
         let target = convert::run(Isa::Portable, from, &source, to);
         convert::check(from, &source, to, &target, "portable");
-        for len in RAGGED
-            .into_iter()
-            .chain([large(from.size().max(to.size()))])
-        {
+        for len in RAGGED.into_iter().chain([large(from.size().max(to.size()))]) {
             let source = repeated(&source, len * from.size());
             let want = repeated(&target, len * to.size());
             every_way(&pools, |isa, way| {

@@ -3,8 +3,8 @@
 //! The device is `synced-mem`'s loopback. Operations on the host are right elsewhere; here only what moves is checked.
 
 use crate::{
-    Argument, Error, Part, Scalar, Unfit, add, asum, fill, fill_object, merge_into, split_into,
-    split_objects_into, transpose_into, update,
+    Argument, Error, Part, Scalar, Unfit, add, asum, fill, fill_object, merge_into, split_into, split_objects_into,
+    transpose_into, update,
 };
 use blob_core::{AnyBlob, DType, Shape};
 use std::sync::Arc;
@@ -145,37 +145,16 @@ fn a_split_that_is_refused_loses_nothing() {
         split_into(&blob, 0, &mut [&mut first, &mut second]),
         split_objects_into(&objects, &mut [&mut first, &mut second]),
     ] {
-        assert!(
-            matches!(
-                result,
-                Err(Error::Memory {
-                    argument: Argument::Part(1),
-                    ..
-                })
-            ),
-            "{result:?}"
-        );
+        assert!(matches!(result, Err(Error::Memory { argument: Argument::Part(1), .. })), "{result:?}");
         assert_eq!(first.data_memory().head(), Head::AtDevice);
     }
     drop(reader);
-    let shared = AnyBlob::from_parts(
-        first.shape().clone(),
-        DType::F32,
-        first.data_memory().clone(),
-        None,
-    );
+    let shared = AnyBlob::from_parts(first.shape().clone(), DType::F32, first.data_memory().clone(), None);
     let result = split_into(&blob, 0, &mut [&mut first, &mut shared.unwrap()]);
     assert!(
         matches!(
             result,
-            Err(Error::Unfit {
-                argument: Argument::Part(1),
-                unfit: Unfit::Shared {
-                    with: Argument::Part(0),
-                    ..
-                },
-                ..
-            })
+            Err(Error::Unfit { argument: Argument::Part(1), unfit: Unfit::Shared { with: Argument::Part(0), .. }, .. })
         ),
         "{result:?}"
     );

@@ -18,14 +18,7 @@ pub(super) enum Op {
     Fill,
 }
 
-pub(super) const OPS: [Op; 6] = [
-    Op::Add,
-    Op::AddFlushed,
-    Op::Axpy,
-    Op::Update,
-    Op::Scale,
-    Op::Fill,
-];
+pub(super) const OPS: [Op; 6] = [Op::Add, Op::AddFlushed, Op::Axpy, Op::Update, Op::Scale, Op::Fill];
 
 /// A factor that every dtype holds.
 const ALPHA: Scalar = Scalar::U(3);
@@ -142,10 +135,7 @@ pub(super) fn check(op: Op, dtype: DType, y: &[u8], x: &[u8], got: &[u8], what: 
     for (i, ((y, x), got)) in elements.enumerate() {
         let want = expected(op, dtype, y, x);
         let same = got == want || is_nan(dtype, got) && is_nan(dtype, &want);
-        assert!(
-            same,
-            "{what}, {i}: {y:x?} and {x:x?}: {got:x?}, want {want:x?}"
-        );
+        assert!(same, "{what}, {i}: {y:x?} and {x:x?}: {got:x?}, want {want:x?}");
     }
 }
 
@@ -223,13 +213,7 @@ fn which_nan_comes_out() {
     let (inf, down) = (0x7F80_0000, 0xFF80_0000);
     let y = [0x7F80_0001, 0xFFC0_1234, 0x3F80_0000, inf, 0x7FA0_0000];
     let x = [0x3F80_0000, 0x7FC0_4321, 0xFF80_5678, down, 0x7FC0_0007];
-    let sums = [
-        0x7FC0_0001,
-        0xFFC0_1234,
-        0xFFC0_5678,
-        0xFFC0_0000,
-        0x7FE0_0000,
-    ];
+    let sums = [0x7FC0_0001, 0xFFC0_1234, 0xFFC0_5678, 0xFFC0_0000, 0x7FE0_0000];
     for isa in isas() {
         for repeat in [1, 40] {
             let [y, x, sums] = [y, x, sums].map(|bits| f32s(&bits.repeat(repeat)));
@@ -258,13 +242,7 @@ fn subnormals_are_flushed_with_their_sign() {
     ];
     for isa in isas() {
         for (y, x, want) in cases {
-            let got = run(
-                isa,
-                Op::AddFlushed,
-                DType::F32,
-                &f32s(&[y; 19]),
-                &f32s(&[x; 19]),
-            );
+            let got = run(isa, Op::AddFlushed, DType::F32, &f32s(&[y; 19]), &f32s(&[x; 19]));
             assert_eq!(got, f32s(&[want; 19]), "{y:#x} + {x:#x}");
         }
     }

@@ -13,8 +13,8 @@ use crate::cpu::{Isa, Means, Store};
 use crate::merge::rows;
 use crate::plan::Permutation;
 use crate::{
-    merge, merge_objects, merge_objects_into, permute, split, split_objects, split_objects_into,
-    transpose, transpose_in_place, transpose_into,
+    merge, merge_objects, merge_objects_into, permute, split, split_objects, split_objects_into, transpose,
+    transpose_in_place, transpose_into,
 };
 use blob_core::{AnyBlob, DType, Shape};
 
@@ -37,9 +37,7 @@ fn on_pool(means: Means, work: impl FnOnce() + Send) {
 
 /// Bytes that differ from their neighbours and from those a power of two away.
 fn pattern(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| (i ^ (i >> 8) ^ (i >> 15)) as u8 ^ (i % 251) as u8)
-        .collect()
+    (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 15)) as u8 ^ (i % 251) as u8).collect()
 }
 
 /// Axis `i` of the result is axis `order[i]`: one element at a time, by its index.
@@ -79,16 +77,8 @@ fn check_permutation(means: &[Means], dims: &[usize], order: &[usize], size: usi
         for shift in [0, size, 1] {
             let mut room = vec![0xA5; shift + want.len() + 64];
             crate::transpose::run(means, plan, &src, &mut room[shift..][..want.len()]);
-            assert!(
-                room[shift..][..want.len()] == want,
-                "{dims:?} {order:?} {size} {means:?}"
-            );
-            assert!(
-                room[..shift]
-                    .iter()
-                    .chain(&room[shift + want.len()..])
-                    .all(|&b| b == 0xA5)
-            );
+            assert!(room[shift..][..want.len()] == want, "{dims:?} {order:?} {size} {means:?}");
+            assert!(room[..shift].iter().chain(&room[shift + want.len()..]).all(|&b| b == 0xA5));
         }
     }
 }
@@ -196,11 +186,7 @@ fn every_order_of_up_to_six_axes() {
 }
 
 fn check_rows(means: &[Means], runs: &[usize], rows: usize) {
-    let parts: Vec<Vec<u8>> = runs
-        .iter()
-        .enumerate()
-        .map(|(k, run)| pattern(run * rows + k)[k..].to_vec())
-        .collect();
+    let parts: Vec<Vec<u8>> = runs.iter().enumerate().map(|(k, run)| pattern(run * rows + k)[k..].to_vec()).collect();
     let want = merged(&parts, rows);
     if want.is_empty() {
         return;
@@ -246,11 +232,7 @@ fn large_moves_are_the_same_on_any_pool() {
     let parts: Vec<Vec<u8>> = [1usize, 3, 4].map(|run| pattern(run * 300_000)).into();
     let row = merged(&parts, 300_000);
     for threads in [1, 2, 7] {
-        let means = Means {
-            isa: Isa::detect(),
-            store: Store::Past,
-            pieces: threads,
-        };
+        let means = Means { isa: Isa::detect(), store: Store::Past, pieces: threads };
         on_pool(means, || {
             let plan = Permutation::new(&dims, &[3, 0, 2, 1], 4);
             let mut out = vec![0; src.len()];
@@ -311,17 +293,11 @@ fn blobs_of_every_dtype() {
         assert_eq!((bytes(&back[0]), bytes(&back[2])), (bytes(&a), bytes(&b)));
         let turned = transpose(&a, 0, -1).unwrap();
         assert_eq!(turned.shape().dims(), [5, 3, 2]);
-        assert_eq!(
-            bytes(&turned),
-            permuted(&bytes(&a), &[2, 3, 5], &[2, 1, 0], size)
-        );
+        assert_eq!(bytes(&turned), permuted(&bytes(&a), &[2, 3, 5], &[2, 1, 0], size));
         assert_eq!(bytes(&transpose(&a, 1, 1).unwrap()), bytes(&a));
         let moved = permute(&a, &[1, 2, 0]).unwrap();
         assert_eq!(moved.shape().dims(), [3, 5, 2]);
-        assert_eq!(
-            bytes(&moved),
-            permuted(&bytes(&a), &[2, 3, 5], &[1, 2, 0], size)
-        );
+        assert_eq!(bytes(&moved), permuted(&bytes(&a), &[2, 3, 5], &[1, 2, 0], size));
         let mut square = blob(&[2, 5, 5], dtype);
         let want = bytes(&transpose(&square, 1, 2).unwrap());
         transpose_in_place(&mut square).unwrap();
@@ -342,10 +318,7 @@ fn objects_are_merged_whole() {
     let mut out = AnyBlob::new(Shape::new([1, 6, 1, 7, 1, 1, 1]).unwrap(), DType::I32).unwrap();
     merge_objects_into(&[&a, &b], &mut out).unwrap();
     assert_eq!(bytes(&out), bytes(&both));
-    let (mut c, mut d) = (
-        blob(&[2, 1, 3, 4, 1, 1, 1], DType::I32),
-        blob(&[6, 1, 1, 1, 1, 1, 3], DType::I32),
-    );
+    let (mut c, mut d) = (blob(&[2, 1, 3, 4, 1, 1, 1], DType::I32), blob(&[6, 1, 1, 1, 1, 1, 3], DType::I32));
     split_objects_into(&both, &mut [&mut c, &mut d]).unwrap();
     assert_eq!((bytes(&c), bytes(&d)), (bytes(&a), bytes(&b)));
 }
@@ -356,12 +329,7 @@ fn tensors_without_elements() {
     assert_eq!(bytes(&merge(&[&none, &two], 1).unwrap()), bytes(&two));
     assert_eq!(merge(&[&none, &none], 0).unwrap().shape().dims(), [6, 0]);
     assert_eq!(split(&none, 0, &[1, 2]).unwrap()[1].shape().dims(), [2, 0]);
-    assert_eq!(
-        split(&blob(&[0, 2], DType::U8), 0, &[0]).unwrap()[0]
-            .shape()
-            .dims(),
-        [0, 2]
-    );
+    assert_eq!(split(&blob(&[0, 2], DType::U8), 0, &[0]).unwrap()[0].shape().dims(), [0, 2]);
     assert_eq!(transpose(&none, 0, 1).unwrap().shape().dims(), [0, 3]);
     assert_eq!(permute(&none, &[1, 0]).unwrap().shape().dims(), [0, 3]);
     transpose_in_place(&mut blob(&[0, 3, 3], DType::F32)).unwrap();

@@ -32,10 +32,7 @@ fn element(dtype: DType, bytes: &[u8]) -> (Scalar, f64) {
 
 /// All elements.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Vec<(Scalar, f64)> {
-    bytes
-        .chunks_exact(dtype.size())
-        .map(|bytes| element(dtype, bytes))
-        .collect()
+    bytes.chunks_exact(dtype.size()).map(|bytes| element(dtype, bytes)).collect()
 }
 
 /// A sum in twice the precision of f64 (Dekker 1971, Knuth's TwoSum).

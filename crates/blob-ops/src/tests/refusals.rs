@@ -114,10 +114,7 @@ fn objects_that_are_not_there_are_refused() {
     }
     let mut flat = blob(DType::F32, &[0; 24]);
     match clear_object(&mut flat, 0, Part::Data) {
-        Err(error) => assert_eq!(
-            error.to_string(),
-            "clear object: the output has 1 axes (6), wanted 7"
-        ),
+        Err(error) => assert_eq!(error.to_string(), "clear object: the output has 1 axes (6), wanted 7"),
         Ok(()) => panic!("cleared"),
     }
 }
@@ -142,61 +139,28 @@ fn unlike_blobs_are_refused() {
     assert_eq!(*y.data_bytes().unwrap(), before);
     let mut bools = blob(DType::Bool, &[1; 4]);
     fill(&mut bools, 1, Part::Diff).unwrap();
-    for result in [
-        add(&mut bools, &blob(DType::Bool, &[1; 4]), Part::Data),
-        scale(&mut bools, 1, Part::Data),
-        update(&mut bools),
-    ] {
+    for result in
+        [add(&mut bools, &blob(DType::Bool, &[1; 4]), Part::Data), scale(&mut bools, 1, Part::Data), update(&mut bools)]
+    {
         assert!(matches!(result, Err(Error::NoArithmetic { dtype }) if dtype == DType::Bool));
     }
 }
 
 #[test]
 fn messages_name_the_argument_and_its_value() {
-    let (dtype, value, shape) = (DType::U8, Scalar::I(-1), |dims: &[usize]| {
-        Shape::new(dims).unwrap()
-    });
+    let (dtype, value, shape) = (DType::U8, Scalar::I(-1), |dims: &[usize]| Shape::new(dims).unwrap());
     let part = Part::Diff;
     let cases = [
+        (Error::UnlikeDTypes { wanted: DType::F32, got: dtype }, "the blobs hold different elements: f32 and u8"),
         (
-            Error::UnlikeDTypes {
-                wanted: DType::F32,
-                got: dtype,
-            },
-            "the blobs hold different elements: f32 and u8",
-        ),
-        (
-            Error::UnlikeShapes {
-                wanted: shape(&[2, 3]),
-                got: shape(&[6]),
-            },
+            Error::UnlikeShapes { wanted: shape(&[2, 3]), got: shape(&[6]) },
             "the blobs have different shapes: 2×3 and 6",
         ),
-        (
-            Error::NoArithmetic { dtype: DType::Bool },
-            "there is no arithmetic on bool",
-        ),
+        (Error::NoArithmetic { dtype: DType::Bool }, "there is no arithmetic on bool"),
         (Error::Value { dtype, value }, "u8 does not hold -1"),
-        (
-            Error::Lost {
-                part,
-                index: 7,
-                value,
-                dtype,
-            },
-            "element 7 of the diff is -1, which u8 does not hold",
-        ),
-        (
-            Error::Overflow { dtype },
-            "the sum of these elements of u8 is beyond 64 bits",
-        ),
-        (
-            Error::ObjectOutOfRange {
-                object: 3,
-                objects: 2,
-            },
-            "object 3 of a blob that has 2",
-        ),
+        (Error::Lost { part, index: 7, value, dtype }, "element 7 of the diff is -1, which u8 does not hold"),
+        (Error::Overflow { dtype }, "the sum of these elements of u8 is beyond 64 bits"),
+        (Error::ObjectOutOfRange { object: 3, objects: 2 }, "object 3 of a blob that has 2"),
     ];
     for (error, message) in cases {
         assert_eq!(error.to_string(), message);

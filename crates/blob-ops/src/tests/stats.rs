@@ -32,12 +32,7 @@ fn check(dtype: DType, bytes: &[u8], got: &Stats, what: &str) {
         let scale = want.l1 / (want.count - want.nan - want.inf) as f64;
         let (got_mean, got_std) = (got.mean().unwrap(), got.std().unwrap());
         near(got_mean, mean, 1e-15 * scale, &format!("{what}: mean"));
-        near(
-            got_std,
-            std,
-            1e-14 * std + 1e-15 * scale,
-            &format!("{what}: std"),
-        );
+        near(got_std, std, 1e-14 * std + 1e-15 * scale, &format!("{what}: std"));
     }
 }
 
@@ -49,12 +44,7 @@ fn every_dtype_and_size_on_every_instruction_set() {
                 for holes in [false, true] {
                     let bytes = tensor(dtype, len, seed as u64 + 7, holes);
                     let got = stats(isa, dtype, &bytes, &[usize::MAX]);
-                    check(
-                        dtype,
-                        &bytes,
-                        &got,
-                        &format!("{} {dtype:?} × {len}", isa.name()),
-                    );
+                    check(dtype, &bytes, &got, &format!("{} {dtype:?} × {len}", isa.name()));
                 }
             }
         }
@@ -63,14 +53,7 @@ fn every_dtype_and_size_on_every_instruction_set() {
 
 #[test]
 fn cuts_and_instruction_sets_change_no_bit() {
-    let cuts: [&[usize]; 6] = [
-        &[1],
-        &[3, 64, 1],
-        &[4096],
-        &[16_384],
-        &[5000, 16_384],
-        &[100_003],
-    ];
+    let cuts: [&[usize]; 6] = [&[1], &[3, 64, 1], &[4096], &[16_384], &[5000, 16_384], &[100_003]];
     for &dtype in DType::ALL {
         for len in [17, 4096, 12_295, 65_537] {
             let bytes = tensor(dtype, len, 3, true);
@@ -87,12 +70,7 @@ fn cuts_and_instruction_sets_change_no_bit() {
 
 fn of_f32(values: &[f32]) -> Stats {
     let mut stats = StatsAccumulator::new(DType::F32);
-    stats.update(
-        &values
-            .iter()
-            .flat_map(|x| x.to_ne_bytes())
-            .collect::<Vec<u8>>(),
-    );
+    stats.update(&values.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>());
     stats.finish()
 }
 
@@ -108,19 +86,10 @@ fn of_f64(values: impl IntoIterator<Item = f64>) -> Stats {
 fn nothing_to_say_is_none() {
     let empty = of_f32(&[]);
     assert_eq!((empty.count(), empty.min(), empty.max()), (0, None, None));
-    assert_eq!(
-        (empty.mean(), empty.std(), empty.l1(), empty.l2()),
-        (None, None, 0.0, 0.0)
-    );
+    assert_eq!((empty.mean(), empty.std(), empty.l1(), empty.l2()), (None, None, 0.0, 0.0));
     let nan = of_f32(&[f32::NAN; 20]);
-    assert_eq!(
-        (nan.count(), nan.nan(), nan.min(), nan.max()),
-        (20, 20, None, None)
-    );
-    assert_eq!(
-        (nan.mean(), nan.std(), nan.l1(), nan.l2()),
-        (None, None, 0.0, 0.0)
-    );
+    assert_eq!((nan.count(), nan.nan(), nan.min(), nan.max()), (20, 20, None, None));
+    assert_eq!((nan.mean(), nan.std(), nan.l1(), nan.l2()), (None, None, 0.0, 0.0));
     let inf = of_f32(&[f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
     assert_eq!((inf.inf(), inf.nan(), inf.mean()), (2, 1, None));
     assert_eq!(inf.min(), Some(Scalar::F(f64::NEG_INFINITY)));
@@ -136,10 +105,7 @@ fn blocks_of_nan_are_no_extremes() {
         values[start..start + 4096].fill(3.0);
         values[start] = 2.0;
         let stats = of_f32(&values);
-        assert_eq!(
-            (stats.min(), stats.max()),
-            (Some(Scalar::F(2.0)), Some(Scalar::F(3.0)))
-        );
+        assert_eq!((stats.min(), stats.max()), (Some(Scalar::F(2.0)), Some(Scalar::F(3.0))));
         assert_eq!((stats.nan(), stats.count()), (4096, 8192));
     }
 }
@@ -153,11 +119,7 @@ fn a_single_hole_is_seen() {
             values[at] = hole;
             let stats = of_f32(&values);
             assert_eq!(stats.nan() + stats.inf(), 1, "{hole} at {at}");
-            assert_eq!(
-                (stats.mean(), stats.std()),
-                (Some(2.0), Some(0.0)),
-                "{hole} at {at}"
-            );
+            assert_eq!((stats.mean(), stats.std()), (Some(2.0), Some(0.0)), "{hole} at {at}");
             assert_eq!(stats.l1(), 2.0 * 4095.0, "{hole} at {at}");
         }
     }
@@ -200,33 +162,21 @@ fn large_integers_stay_exact() {
         stats.update(&x.to_ne_bytes());
     }
     let stats = stats.finish();
-    assert_eq!(
-        (stats.min(), stats.max()),
-        (Some(Scalar::U(1)), Some(Scalar::U(u64::MAX)))
-    );
+    assert_eq!((stats.min(), stats.max()), (Some(Scalar::U(1)), Some(Scalar::U(u64::MAX))));
     let mut stats = StatsAccumulator::new(DType::I64);
     for x in [i64::MIN, i64::MIN + 1, i64::MAX - 1] {
         stats.update(&x.to_ne_bytes());
     }
     let stats = stats.finish();
-    assert_eq!(
-        (stats.min(), stats.max()),
-        (Some(Scalar::I(i64::MIN)), Some(Scalar::I(i64::MAX - 1)))
-    );
+    assert_eq!((stats.min(), stats.max()), (Some(Scalar::I(i64::MIN)), Some(Scalar::I(i64::MAX - 1))));
 }
 
 /// What the sums cannot hold is infinite or NaN; the rest still holds.
 #[test]
 fn sums_may_overflow() {
     let stats = of_f64([f64::MAX; 5000].into_iter().chain([-1.0]));
-    assert_eq!(
-        (stats.l1(), stats.inf(), stats.nan()),
-        (f64::INFINITY, 0, 0)
-    );
-    assert_eq!(
-        (stats.min(), stats.max()),
-        (Some(Scalar::F(-1.0)), Some(Scalar::F(f64::MAX)))
-    );
+    assert_eq!((stats.l1(), stats.inf(), stats.nan()), (f64::INFINITY, 0, 0));
+    assert_eq!((stats.min(), stats.max()), (Some(Scalar::F(-1.0)), Some(Scalar::F(f64::MAX))));
 }
 
 #[test]
@@ -262,17 +212,9 @@ fn every_half_is_converted_exactly() {
             let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
             let (got_half, got_brain) = (halves[usize::from(bits)], brains[usize::from(bits)]);
             // A NaN may lose its payload, and only that.
-            let same = |got: u32, want: f32| {
-                got == want.to_bits() || want.is_nan() && f32::from_bits(got).is_nan()
-            };
-            assert!(
-                same(got_half, half.to_f32()),
-                "f16 {bits:#06x}: {got_half:#x}"
-            );
-            assert!(
-                same(got_brain, brain.to_f32()),
-                "bf16 {bits:#06x}: {got_brain:#x}"
-            );
+            let same = |got: u32, want: f32| got == want.to_bits() || want.is_nan() && f32::from_bits(got).is_nan();
+            assert!(same(got_half, half.to_f32()), "f16 {bits:#06x}: {got_half:#x}");
+            assert!(same(got_brain, brain.to_f32()), "bf16 {bits:#06x}: {got_brain:#x}");
         }
     }
 }
@@ -291,26 +233,14 @@ fn a_million_elements_to_the_last_digits() {
 #[test]
 fn the_bits_are_the_recorded_ones() {
     let mut random = Random(42);
-    let bytes: Vec<u8> = (0..11 * 4096 + 7)
-        .flat_map(|_| (random.next() as i64 as f64).to_ne_bytes())
-        .collect();
+    let bytes: Vec<u8> = (0..11 * 4096 + 7).flat_map(|_| (random.next() as i64 as f64).to_ne_bytes()).collect();
     let hash = |hash: u64, len: usize| {
         let stats = stats(Isa::detect(), DType::F64, &bytes[..len * 8], &[usize::MAX]);
-        [
-            stats.mean(),
-            stats.std(),
-            Some(stats.l1()),
-            Some(stats.l2()),
-        ]
-        .iter()
-        .fold(hash, |hash, x| {
-            hash.rotate_left(5) ^ x.expect("not empty").to_bits()
-        })
+        [stats.mean(), stats.std(), Some(stats.l1()), Some(stats.l2())]
+            .iter()
+            .fold(hash, |hash, x| hash.rotate_left(5) ^ x.expect("not empty").to_bits())
     };
     assert_eq!((2..=100).fold(0, hash), 0xCD59_852A_927A_ADBA);
-    assert_eq!(
-        (256..=4096).step_by(256).fold(0, hash),
-        0x1C99_07AC_665B_300E
-    );
+    assert_eq!((256..=4096).step_by(256).fold(0, hash), 0x1C99_07AC_665B_300E);
     assert_eq!(hash(0, 11 * 4096 + 7), 0xFB55_2843_E5E7_C501);
 }

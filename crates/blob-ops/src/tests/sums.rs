@@ -69,19 +69,13 @@ pub(super) fn expected(what: Term, dtype: DType, bytes: &[u8]) -> Option<Scalar>
 
 fn same(got: Scalar, want: Scalar) -> bool {
     match (got, want) {
-        (Scalar::F(got), Scalar::F(want)) => {
-            got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan()
-        }
+        (Scalar::F(got), Scalar::F(want)) => got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(),
         (got, want) => got == want,
     }
 }
 
 pub(super) fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Option<Scalar>) {
-    let case = format!(
-        "{what:?} {} {dtype:?} × {}",
-        isa.name(),
-        bytes.len() / dtype.size()
-    );
+    let case = format!("{what:?} {} {dtype:?} × {}", isa.name(), bytes.len() / dtype.size());
     match (sum_on(isa, what, &blob(dtype, bytes), Part::Data), want) {
         (Ok(got), Some(want)) => assert!(same(got, want), "{case}: {got:?}, want {want:?}"),
         (Err(Error::Overflow { dtype: named }), None) => assert_eq!(named, dtype),
@@ -136,10 +130,7 @@ fn sums_of_floats_are_near_the_truth() {
                 let got = |what| sum_on(isa, what, &blob(dtype, &bytes), Part::Data).unwrap();
                 let near = |got: Scalar, want: f64| {
                     let off = (got.as_f64() - want).abs();
-                    assert!(
-                        off <= 1e-15 * want,
-                        "{dtype:?} × {len}: {got} {want:e} {off:e}"
-                    );
+                    assert!(off <= 1e-15 * want, "{dtype:?} × {len}: {got} {want:e} {off:e}");
                 };
                 near(got(Term::Absolute), want.l1);
                 near(got(Term::Square), want.squares);
@@ -160,11 +151,9 @@ fn ones_are_counted() {
 #[test]
 fn nan_and_inf_take_part() {
     for isa in isas() {
-        for (hole, want) in [
-            (f32::NAN, f64::NAN),
-            (f32::NEG_INFINITY, f64::INFINITY),
-            (f32::from_bits(0xFF80_0001), f64::NAN),
-        ] {
+        for (hole, want) in
+            [(f32::NAN, f64::NAN), (f32::NEG_INFINITY, f64::INFINITY), (f32::from_bits(0xFF80_0001), f64::NAN)]
+        {
             for at in [0, 4095, 4096, 5000] {
                 let mut data = vec![1.0f32; 5001];
                 data[at] = hole;
@@ -182,14 +171,8 @@ fn nan_and_inf_take_part() {
 fn sums_of_integers_are_exact_or_refused() {
     let of = |values: &[u64]| blob(DType::U64, bytemuck::cast_slice(values));
     let root = u64::from(u32::MAX);
-    assert_eq!(
-        sumsq(&of(&[root, 1 << 16]), Part::Data).unwrap(),
-        Scalar::U(root * root + (1 << 32))
-    );
-    assert_eq!(
-        asum(&of(&[u64::MAX - 1, 1]), Part::Data).unwrap(),
-        Scalar::U(u64::MAX)
-    );
+    assert_eq!(sumsq(&of(&[root, 1 << 16]), Part::Data).unwrap(), Scalar::U(root * root + (1 << 32)));
+    assert_eq!(asum(&of(&[u64::MAX - 1, 1]), Part::Data).unwrap(), Scalar::U(u64::MAX));
     for refused in [
         asum(&of(&[u64::MAX, 1]), Part::Data),
         sumsq(&of(&[1 << 32]), Part::Data),
@@ -238,19 +221,11 @@ fn the_diff_has_sums_of_its_own() {
 fn statistics_of_blobs_are_those_of_their_bytes() {
     let mut random = Random(77);
     for &dtype in DType::ALL {
-        for len in [
-            0,
-            1,
-            4097,
-            64 * 4096,
-            64 * 4096 * 3 + 5 * 4096 + random.next() as usize % 999,
-        ] {
+        for len in [0, 1, 4097, 64 * 4096, 64 * 4096 * 3 + 5 * 4096 + random.next() as usize % 999] {
             let bytes = tensor(dtype, len, 9, true);
             let want = bits(&whole_stats(Isa::Portable, dtype, &bytes, &[usize::MAX]));
             for threads in [1, 2, 7] {
-                let got = in_pool(threads, || {
-                    stats_on(Isa::detect(), &blob(dtype, &bytes), Part::Data).unwrap()
-                });
+                let got = in_pool(threads, || stats_on(Isa::detect(), &blob(dtype, &bytes), Part::Data).unwrap());
                 assert_eq!(bits(&got), want, "{dtype:?} × {len}, {threads} threads");
             }
         }

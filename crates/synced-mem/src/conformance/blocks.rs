@@ -14,57 +14,29 @@ pub(super) fn identity(bench: &Bench<'_>) -> Result<(), Flaw> {
     for round in 0..8 {
         // Every other one is dropped before the next is made.
         let queue = bench.first.queue()?;
-        let held = if round % 2 == 0 {
-            Some(bench.queue()?)
-        } else {
-            None
-        };
+        let held = if round % 2 == 0 { Some(bench.queue()?) } else { None };
         for queue in held.iter().map(|held| &held.queue).chain([&queue]) {
             ensure(queue.id() == queue.id(), || "a queue changes its id".into())?;
             let own = queue.device().id();
-            ensure(own == device, || {
-                format!("a queue of {device} says it is of {own}")
-            })?;
+            ensure(own == device, || format!("a queue of {device} says it is of {own}"))?;
             let id = queue.id();
-            ensure(!ids.contains(&id), || {
-                format!("{id} was the id of an earlier queue")
-            })?;
+            ensure(!ids.contains(&id), || format!("{id} was the id of an earlier queue"))?;
             ids.push(id);
         }
     }
-    ensure(bench.first.id() == device, || {
-        "the device changes its id".into()
-    })
+    ensure(bench.first.id() == device, || "the device changes its id".into())
 }
 
 /// Promise 10 for a device alone.
 pub(super) fn ways(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queues = [bench.queue()?, bench.queue()?];
     let shown = queues[1].queue.device();
-    let mut pairs = queues
-        .iter()
-        .flat_map(|queue| [bench.first, shown].map(|device| (queue, device)));
+    let mut pairs = queues.iter().flat_map(|queue| [bench.first, shown].map(|device| (queue, device)));
     let all = pairs.all(|(queue, device)| queue.queue.reaches(device));
-    ensure(all, || {
-        format!("a queue of {} does not reach it", bench.first.id())
-    })
+    ensure(all, || format!("a queue of {} does not reach it", bench.first.id()))
 }
 
-const BLOCKS: &[usize] = &[
-    1,
-    2,
-    63,
-    64,
-    65,
-    255,
-    256,
-    257,
-    4095,
-    4096,
-    4097,
-    LEN + 1,
-    1 << 20,
-];
+const BLOCKS: &[usize] = &[1, 2, 63, 64, 65, 255, 256, 257, 4095, 4096, 4097, LEN + 1, 1 << 20];
 
 fn allocate(queue: &Probe<'_>) -> Result<Vec<Region>, Flaw> {
     let sizes = BLOCKS.iter().chain(BLOCKS).chain(BLOCKS);
@@ -78,9 +50,7 @@ pub(super) fn allocation(bench: &Bench<'_>) -> Result<(), Flaw> {
     for queue in &queues {
         for (region, asked) in allocate(queue)?.iter().zip(BLOCKS.iter().cycle()) {
             let (start, len) = (region.address(), region.block_len());
-            ensure(len >= *asked, || {
-                format!("a block of {len} bytes for {asked}")
-            })?;
+            ensure(len >= *asked, || format!("a block of {len} bytes for {asked}"))?;
             spans.push((start, start + len as u64));
         }
     }
@@ -88,9 +58,7 @@ pub(super) fn allocation(bench: &Bench<'_>) -> Result<(), Flaw> {
     let overlap = spans.windows(2).find(|pair| pair[0].1 > pair[1].0);
     overlap.map_or(Ok(()), |pair| {
         let [(a, b), (c, d)] = [pair[0], pair[1]];
-        Err(Flaw(format!(
-            "blocks overlap: {a:#x}..{b:#x} and {c:#x}..{d:#x}"
-        )))
+        Err(Flaw(format!("blocks overlap: {a:#x}..{b:#x} and {c:#x}..{d:#x}")))
     })
 }
 
@@ -106,10 +74,7 @@ pub(super) fn apart(bench: &Bench<'_>) -> Result<(), Flaw> {
         }
     }
     held.iter().try_for_each(|(queue, region, bytes)| {
-        let what = format!(
-            "a block of {} bytes, after others were written",
-            bytes.len()
-        );
+        let what = format!("a block of {} bytes, after others were written", bytes.len());
         same(&queue.whole(region)?.get(), bytes, &what)
     })
 }
@@ -176,20 +141,14 @@ pub(super) fn errors(bench: &Bench<'_>) -> Result<(), Flaw> {
         two.wait_for(&one)?;
         for queue in [&one, &two] {
             let error = queue.alloc_error(len)?;
-            let (Error::DeviceOutOfMemory { device, .. } | Error::Device { device, .. }) = error
-            else {
-                return Err(Flaw(format!(
-                    "allocating {len} bytes: not an error of a device: {error}"
-                )));
+            let (Error::DeviceOutOfMemory { device, .. } | Error::Device { device, .. }) = error else {
+                return Err(Flaw(format!("allocating {len} bytes: not an error of a device: {error}")));
             };
             let own = bench.first.id();
-            ensure(device == own, || {
-                format!("an error of {own} names {device}")
-            })?;
+            ensure(device == own, || format!("an error of {own} names {device}"))?;
         }
         two.copy((&b, 0), (&a, 0), LEN)?;
-        two.whole(&b)?
-            .expect(round, "enqueued before and after a failed allocation")?;
+        two.whole(&b)?.expect(round, "enqueued before and after a failed allocation")?;
     }
     Ok(())
 }

@@ -5,10 +5,8 @@ use super::probe::{Bench, Probe, UNTOUCHED};
 use super::{Flaw, ensure};
 
 /// Around the widths that devices move at once: words, lines, pages, and their chunks of copies.
-const SIZES: &[usize] = &[
-    0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 63, 64, 65, 127, 255, 256, 257, 1021, 4095, 4096, 4097,
-    65_537,
-];
+const SIZES: &[usize] =
+    &[0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 63, 64, 65, 127, 255, 256, 257, 1021, 4095, 4096, 4097, 65_537];
 
 /// Where ranges start: aligned and not.
 const OFFSETS: &[usize] = &[0, 1, 3, 64, 67];
@@ -21,18 +19,14 @@ const TAIL: usize = 71;
 
 /// All sizes at all offsets, as `(at, len)`.
 fn ranges() -> impl Iterator<Item = (usize, usize)> {
-    let ragged = SIZES
-        .iter()
-        .flat_map(|len| OFFSETS.iter().map(|at| (*at, *len)));
+    let ragged = SIZES.iter().flat_map(|len| OFFSETS.iter().map(|at| (*at, *len)));
     ragged.chain([(HUGE.1, HUGE.0)])
 }
 
 /// Bytes that differ from their neighbours, at any small distance, and from those of another `seed`.
 pub(super) fn pattern(len: usize, seed: usize) -> Vec<u8> {
     // 251 is prime, so that no power of two is a period.
-    let period: Vec<u8> = (0..251)
-        .map(|at| ((at * 7 + seed * 101) % 251) as u8)
-        .collect();
+    let period: Vec<u8> = (0..251).map(|at| ((at * 7 + seed * 101) % 251) as u8).collect();
     let mut bytes = period.repeat(len.div_ceil(251));
     bytes.truncate(len);
     bytes
@@ -51,15 +45,10 @@ pub(super) fn same(got: &[u8], wanted: &[u8], what: &str) -> Result<(), Flaw> {
     if got == wanted {
         return Ok(());
     }
-    let differs = got
-        .iter()
-        .zip(wanted)
-        .position(|(got, wanted)| got != wanted);
+    let differs = got.iter().zip(wanted).position(|(got, wanted)| got != wanted);
     differs.map_or(Ok(()), |at| {
         let (got, wanted) = (got[at], wanted[at]);
-        Err(Flaw(format!(
-            "{what}: byte {at} is {got:#04x}, not {wanted:#04x}"
-        )))
+        Err(Flaw(format!("{what}: byte {at} is {got:#04x}, not {wanted:#04x}")))
     })
 }
 
@@ -104,11 +93,7 @@ pub(super) fn copies(bench: &Bench<'_>) -> Result<(), Flaw> {
         let wanted = overlaid(&old, at, &source[TAIL..TAIL + len]);
         let what = format!("the target, after a copy of {len} bytes from {TAIL} to {at}");
         same(&queue.whole(&to)?.get(), &wanted, &what)?;
-        same(
-            &queue.whole(&from)?.get(),
-            &source,
-            "the source of a copy, after it",
-        )?;
+        same(&queue.whole(&from)?.get(), &source, "the source of a copy, after it")?;
     }
     Ok(())
 }
@@ -139,21 +124,14 @@ pub(super) fn host_bytes(bench: &Bench<'_>) -> Result<(), Flaw> {
     queue.put(&region, &source)?;
     source.set(2);
     let target = queue.whole(&region)?;
-    target.expect(
-        1,
-        "uploaded, when the host bytes were changed after the synchronisation",
-    )?;
+    target.expect(1, "uploaded, when the host bytes were changed after the synchronisation")?;
 
     target.set(3);
     queue.put(&other, &source)?;
     queue.put(&region, &source)?;
     queue.whole(&other)?.expect(2, "uploaded")?;
     let touched = target.get().iter().any(|byte| *byte != 3);
-    ensure(!touched, || {
-        "host bytes of a download were written again after the synchronisation".to_string()
-    })?;
+    ensure(!touched, || "host bytes of a download were written again after the synchronisation".to_string())?;
     let touched = source.get().iter().any(|byte| *byte != 2);
-    ensure(!touched, || {
-        "host bytes of an upload were written".to_string()
-    })
+    ensure(!touched, || "host bytes of an upload were written".to_string())
 }

@@ -100,8 +100,7 @@ pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
     two.wait_for(&one)?;
     two.copy((&b, 0), (&a, 0), LEN)?;
     three.wait_for(&two)?;
-    let what =
-        "written by a queue, copied by one that waits for it, read by one that waits for that";
+    let what = "written by a queue, copied by one that waits for it, read by one that waits for that";
     three.whole(&b)?.expect(1, what)?;
 
     one.wait_for(&two)?;
@@ -109,16 +108,14 @@ pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
     one.upload((&a, 0), (&bench.host(LEN, 2), 0), LEN)?;
     two.wait_for(&one)?;
     two.copy((&c, 0), (&a, 0), LEN)?;
-    two.whole(&c)?
-        .expect(2, "read by a queue that waits for another a second time")?;
+    two.whole(&c)?.expect(2, "read by a queue that waits for another a second time")?;
 
     ballast.slow(&one)?;
     one.copy((&d, 0), (&a, 0), LEN)?;
     two.wait_for(&one)?;
     two.upload((&a, 0), (&bench.host(LEN, 3), 0), LEN)?;
     two.synchronize()?;
-    one.whole(&d)?
-        .expect(2, "read by a queue, before one that waits for it writes")
+    one.whole(&d)?.expect(2, "read by a queue, before one that waits for it writes")
 }
 
 /// Promise 4 for a queue that has nothing to do but to wait.
@@ -132,19 +129,13 @@ pub(super) fn synchronize_covers_waits(bench: &Bench<'_>) -> Result<(), Flaw> {
     one.download((&near, 0), (&region, 0), LEN)?;
     two.wait_for(&one)?;
     two.synchronize()?;
-    near.expect(
-        1,
-        "downloaded by a queue, after one that waits for it was synchronised",
-    )?;
+    near.expect(1, "downloaded by a queue, after one that waits for it was synchronised")?;
     ballast.slow(&one)?;
     one.download((&far, 0), (&region, 0), LEN)?;
     two.wait_for(&one)?;
     three.wait_for(&two)?;
     three.synchronize()?;
-    far.expect(
-        1,
-        "downloaded by a queue, after one that waits through another was synchronised",
-    )
+    far.expect(1, "downloaded by a queue, after one that waits through another was synchronised")
 }
 
 const THREADS: u8 = 4;
@@ -154,14 +145,9 @@ const ROUNDS: u8 = 8;
 pub(super) fn threads(bench: &Bench<'_>) -> Result<(), Flaw> {
     let shared = &bench.queue()?;
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| scope.spawn(move || one_thread(bench, shared, thread)))
-            .collect();
-        threads.into_iter().try_for_each(|thread| {
-            thread
-                .join()
-                .unwrap_or(Err(Flaw("a thread panicked".into())))
-        })
+        let threads: Vec<_> =
+            (0..THREADS).map(|thread| scope.spawn(move || one_thread(bench, shared, thread))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or(Err(Flaw("a thread panicked".into()))))
     })
 }
 
@@ -174,8 +160,7 @@ fn one_thread(bench: &Bench<'_>, shared: &Probe<'_>, thread: u8) -> Result<(), F
         shared.upload((&region, 0), (&bench.host(LEN, value), 0), LEN)?;
         own.wait_for(shared)?;
         own.copy((&copied, 0), (&region, 0), LEN)?;
-        own.whole(&copied)?
-            .expect(value, "moved by one thread of several")?;
+        own.whole(&copied)?.expect(value, "moved by one thread of several")?;
     }
     Ok(())
 }
@@ -193,7 +178,5 @@ pub(super) fn innocence(bench: &Bench<'_>) -> Result<(), Flaw> {
     queue.free(a);
     queue.synchronize()?;
     let after = bench.first.meter().stats();
-    ensure(before == after, || {
-        "raw calls were counted, as only those of a memory are".to_string()
-    })
+    ensure(before == after, || "raw calls were counted, as only those of a memory are".to_string())
 }

@@ -56,11 +56,7 @@ pub(super) struct Region {
 impl<'a> Bench<'a> {
     pub(super) fn new(first: &'a dyn Device, second: &'a dyn Device) -> Self {
         let kept = ManuallyDrop::new(Mutex::default());
-        Self {
-            first,
-            second,
-            kept,
-        }
+        Self { first, second, kept }
     }
 
     /// Gives back all blocks and host bytes, after every queue is idle.
@@ -128,9 +124,7 @@ impl Host {
         let wrong = middle.into_iter().find(|at| bytes[*at] != value);
         wrong.map_or(Ok(()), |at| {
             let got = bytes[at];
-            Err(Flaw(format!(
-                "{what}: byte {at} is {got:#04x}, not {value:#04x}"
-            )))
+            Err(Flaw(format!("{what}: byte {at} is {got:#04x}, not {value:#04x}")))
         })
     }
 
@@ -192,10 +186,7 @@ impl Probe<'_> {
     /// Frees a block that no other queue has used.
     pub(super) fn free(&self, region: Region) {
         assert!(!region.shared.load(Ordering::Relaxed) && region.queue == self.queue.id());
-        let kept = |kept: &mut Kept| {
-            kept.blocks
-                .retain(|block| !Arc::ptr_eq(block, &region.block))
-        };
+        let kept = |kept: &mut Kept| kept.blocks.retain(|block| !Arc::ptr_eq(block, &region.block));
         self.bench.keep(kept);
         drop(region);
     }
@@ -213,13 +204,7 @@ impl Probe<'_> {
         let block: Arc<dyn Block> = Arc::from(block);
         let kept = Arc::clone(&block);
         self.bench.keep(|all| all.blocks.push(kept));
-        Region {
-            block,
-            len,
-            device: self.queue.device().id(),
-            queue: self.queue.id(),
-            shared: AtomicBool::new(false),
-        }
+        Region { block, len, device: self.queue.device().id(), queue: self.queue.id(), shared: AtomicBool::new(false) }
     }
 
     /// Uploads `len` bytes of `from[from_at..]` to `to[to_at..]`.

@@ -101,12 +101,7 @@ pub fn launch<'a>(
     let kernel = Box::new(kernel);
     let task = Task::Launch(Launch { params, kernel });
     let position = queue.enqueue(state, called, task)?;
-    match queue
-        .device
-        .machine
-        .state()
-        .take_failure(queue.id, position)
-    {
+    match queue.device.machine.state().take_failure(queue.id, position) {
         Some(message) => Err(Error::device(device, name, message)),
         None => Ok(()),
     }
@@ -174,10 +169,7 @@ impl Launch {
             None => Vec::new(),
         };
         let bytes = self.params.iter_mut().map(bytes).collect();
-        Loaded {
-            launch: self,
-            bytes,
-        }
+        Loaded { launch: self, bytes }
     }
 }
 
@@ -211,11 +203,7 @@ impl Loaded {
             }
             text
         });
-        Ran {
-            params,
-            bytes,
-            result,
-        }
+        Ran { params, bytes, result }
     }
 }
 

@@ -71,9 +71,7 @@ impl Called {
     /// The end of a call that has done everything.
     pub(super) fn end<T>(self, device: DeviceId, done: T) -> Result<T, Error> {
         match self.fault {
-            Some((Fault::Reported, message)) => {
-                Err(Error::device(device, self.operation.name(), message))
-            }
+            Some((Fault::Reported, message)) => Err(Error::device(device, self.operation.name(), message)),
             _ => Ok(done),
         }
     }
@@ -146,14 +144,8 @@ impl Account {
 
 impl State {
     pub(super) fn add_device(&mut self, device: DeviceId) {
-        let account = Account {
-            limit: LIMIT,
-            in_use: 0,
-            live: 0,
-            calls: [0; OPERATIONS],
-            failures: Vec::new(),
-            reuses: false,
-        };
+        let account =
+            Account { limit: LIMIT, in_use: 0, live: 0, calls: [0; OPERATIONS], failures: Vec::new(), reuses: false };
         self.accounts.insert(device, account);
     }
 
@@ -167,21 +159,13 @@ impl State {
         let account = self.account(device);
         account.calls[operation as usize] += 1;
         let number = account.calls(operation);
-        let this =
-            |failure: &(Operation, u64, Fault)| (failure.0, failure.1) == (operation, number);
-        let fault = account
-            .failures
-            .iter()
-            .find(|failure| this(failure))
-            .map(|failure| failure.2);
+        let this = |failure: &(Operation, u64, Fault)| (failure.0, failure.1) == (operation, number);
+        let fault = account.failures.iter().find(|failure| this(failure)).map(|failure| failure.2);
         account.failures.retain(|failure| !this(failure));
         let message = format!("call {number} was told to fail");
         match fault {
             Some(Fault::Refused) => Err(Error::device(device, operation.name(), message)),
-            fault => Ok(Called {
-                operation,
-                fault: fault.map(|fault| (fault, message)),
-            }),
+            fault => Ok(Called { operation, fault: fault.map(|fault| (fault, message)) }),
         }
     }
 
@@ -279,13 +263,8 @@ impl State {
     }
 
     fn ready(&self) -> impl Iterator<Item = QueueId> + '_ {
-        let waiting = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| !lane.pending.is_empty() && lane.running.is_none());
-        waiting
-            .map(|(queue, _)| *queue)
-            .filter(|queue| self.obstacle(*queue).is_none())
+        let waiting = self.lanes.iter().filter(|(_, lane)| !lane.pending.is_empty() && lane.running.is_none());
+        waiting.map(|(queue, _)| *queue).filter(|queue| self.obstacle(*queue).is_none())
     }
 
     /// How far a queue has come; one that is forgotten has done everything.
@@ -320,9 +299,7 @@ impl State {
     pub(super) fn inherit(&self, other: QueueId, until: u64) -> Result<(), String> {
         let failed = self.lanes.get(&other).map(|lane| lane.failed.as_slice());
         let mut before = failed.into_iter().flatten().filter(|(at, _)| *at < until);
-        before
-            .next()
-            .map_or(Ok(()), |(_, message)| Err(message.clone()))
+        before.next().map_or(Ok(()), |(_, message)| Err(message.clone()))
     }
 
     /// A failed queue stays, because somebody may still wait for it.
@@ -332,12 +309,7 @@ impl State {
         if !self.lanes.get(&queue).is_some_and(over) {
             return;
         }
-        for (slot, _) in self
-            .lanes
-            .remove(&queue)
-            .into_iter()
-            .flat_map(|lane| lane.spare)
-        {
+        for (slot, _) in self.lanes.remove(&queue).into_iter().flat_map(|lane| lane.spare) {
             self.memory.free(slot);
         }
     }

@@ -39,10 +39,7 @@ impl Piece {
     /// Its first bytes.
     pub(super) fn first(&self, len: usize) -> Self {
         let start = self.range.start;
-        Self {
-            slot: self.slot,
-            range: start..start + len,
-        }
+        Self { slot: self.slot, range: start..start + len }
     }
 
     /// Whether some byte belongs to both.
@@ -72,8 +69,7 @@ impl Memory {
     /// Forgets a slot. Its address is never given out again, so what still uses it is found out.
     pub(super) fn free(&mut self, slot: u64) {
         if self.slots.remove(&slot).is_none() {
-            self.misuses
-                .push(format!("the block at {slot:#x} was freed twice"));
+            self.misuses.push(format!("the block at {slot:#x} was freed twice"));
         }
     }
 
@@ -83,10 +79,7 @@ impl Memory {
         let at = usize::try_from(address - start).ok()?;
         let end = at.checked_add(len)?;
         let fits = slot.device == device && end <= slot.bytes.len();
-        fits.then_some(Piece {
-            slot: start,
-            range: at..end,
-        })
+        fits.then_some(Piece { slot: start, range: at..end })
     }
 
     /// The bytes of a piece; `None`, and a misuse, when it is freed.
@@ -124,9 +117,7 @@ impl Memory {
 
     /// The bytes of a slot, until [`put_back`](Self::put_back) returns them.
     fn take(&mut self, slot: u64) -> Option<Vec<u8>> {
-        self.slots
-            .get_mut(&slot)
-            .map(|slot| std::mem::take(&mut slot.bytes))
+        self.slots.get_mut(&slot).map(|slot| std::mem::take(&mut slot.bytes))
     }
 
     /// Returns what [`take`](Self::take) took.

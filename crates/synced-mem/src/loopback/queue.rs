@@ -50,12 +50,7 @@ impl LoopQueue {
     }
 
     /// Enqueues the work of a call, and ends the call.
-    pub(super) fn enqueue(
-        &self,
-        state: MutexGuard<'_, State>,
-        called: Called,
-        task: Task,
-    ) -> Result<u64, Error> {
+    pub(super) fn enqueue(&self, state: MutexGuard<'_, State>, called: Called, task: Task) -> Result<u64, Error> {
         let entry = match called.broken_off() {
             Some(message) => task.broken_off(message),
             None => Entry::Work(task),
@@ -63,16 +58,10 @@ impl LoopQueue {
         self.append(state, called, entry)
     }
 
-    fn append(
-        &self,
-        state: MutexGuard<'_, State>,
-        called: Called,
-        entry: Entry,
-    ) -> Result<u64, Error> {
+    fn append(&self, state: MutexGuard<'_, State>, called: Called, entry: Entry) -> Result<u64, Error> {
         let device = self.device.id;
         let position = self.device.machine.enqueue(state, self.id, entry);
-        let position =
-            position.map_err(|message| Error::device(device, called.operation.name(), message))?;
+        let position = position.map_err(|message| Error::device(device, called.operation.name(), message))?;
         called.end(device, position)
     }
 
@@ -84,33 +73,19 @@ impl LoopQueue {
     }
 
     fn block(&self, piece: Piece, queue: Option<QueueId>) -> Box<dyn Block> {
-        Box::new(LoopBlock {
-            machine: Arc::clone(&self.device.machine),
-            device: self.device.id,
-            piece,
-            queue,
-        })
+        Box::new(LoopBlock { machine: Arc::clone(&self.device.machine), device: self.device.id, piece, queue })
     }
 }
 
 impl LoopBlock {
     /// Some of its bytes, for work of its own or of a sibling device.
-    fn part(
-        &self,
-        state: &mut State,
-        operation: Operation,
-        at: usize,
-        len: usize,
-    ) -> Result<Piece, Error> {
+    fn part(&self, state: &mut State, operation: Operation, at: usize, len: usize) -> Result<Piece, Error> {
         let Some(end) = at.checked_add(len).filter(|end| *end <= self.len()) else {
             let what = format!("bytes {at}..{at}+{len} of a block of {} bytes", self.len());
             return Err(state.misuse(self.device, operation, &what));
         };
         let start = self.piece.range.start;
-        Ok(Piece {
-            slot: self.piece.slot,
-            range: start + at..start + end,
-        })
+        Ok(Piece { slot: self.piece.slot, range: start + at..start + end })
     }
 }
 
@@ -168,37 +143,23 @@ unsafe impl Queue for LoopQueue {
         called.end(device, self.block(piece, None))
     }
 
-    unsafe fn upload(
-        &self,
-        to: &dyn Block,
-        at: usize,
-        from: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
         let mut state = self.device.machine.state();
         let called = state.call(self.device.id, Operation::Upload)?;
         let to = self.piece(&mut state, Operation::Upload, to, at, len)?;
         // SAFETY: the caller's contract says that the bytes are readable and unchanged until a `synchronize` has
         // returned `Ok`. By then the task has run and is dropped (promise 4); until then they are as `new` wants them.
         let from = unsafe { HostSource::new(from, len) };
-        self.enqueue(state, called, Task::Upload { to, from })
-            .map(drop)
+        self.enqueue(state, called, Task::Upload { to, from }).map(drop)
     }
 
-    unsafe fn download(
-        &self,
-        from: &dyn Block,
-        at: usize,
-        to: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
         let mut state = self.device.machine.state();
         let called = state.call(self.device.id, Operation::Download)?;
         let from = self.piece(&mut state, Operation::Download, from, at, len)?;
         // SAFETY: as for `upload`: until then the bytes are writable, and used by nobody else.
         let to = unsafe { HostTarget::new(to, len) };
-        self.enqueue(state, called, Task::Download { from, to })
-            .map(drop)
+        self.enqueue(state, called, Task::Download { from, to }).map(drop)
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {
@@ -227,8 +188,7 @@ unsafe impl Queue for LoopQueue {
             let what = "source and target overlap";
             return Err(state.misuse(self.device.id, Operation::Copy, what));
         }
-        self.enqueue(state, called, Task::Copy { to, from })
-            .map(drop)
+        self.enqueue(state, called, Task::Copy { to, from }).map(drop)
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
@@ -299,19 +259,14 @@ impl Drop for LoopBlock {
             state.keep(queue, slot, len);
         } else {
             // Dropped within a kernel of this very queue it is freed once that has ended.
-            let _ = self
-                .machine
-                .enqueue(state, queue, Entry::Work(Task::Free(slot)));
+            let _ = self.machine.enqueue(state, queue, Entry::Work(Task::Free(slot)));
         }
     }
 }
 
 impl fmt::Debug for LoopQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopQueue")
-            .field("id", &self.id)
-            .field("device", &self.device)
-            .finish()
+        f.debug_struct("LoopQueue").field("id", &self.id).field("device", &self.device).finish()
     }
 }
 

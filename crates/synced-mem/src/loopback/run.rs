@@ -29,11 +29,7 @@ impl Machine {
     }
 
     /// Runs everything that the queue carries and waits for; fails, now and always, if some of it failed.
-    pub(super) fn synchronize<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        queue: QueueId,
-    ) -> Result<(), String> {
+    pub(super) fn synchronize<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId) -> Result<(), String> {
         if let Mode::Random(_) = self.mode() {
             state = self.run_some(state);
         }
@@ -64,11 +60,7 @@ impl Machine {
         Ok(state)
     }
 
-    fn await_end<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        turn: Turn,
-    ) -> Result<MutexGuard<'a, State>, String> {
+    fn await_end<'a>(&'a self, state: MutexGuard<'a, State>, turn: Turn) -> Result<MutexGuard<'a, State>, String> {
         if !turn.await_end() {
             return Err("called from a kernel that it would have to wait for".to_owned());
         }
@@ -89,11 +81,7 @@ impl Machine {
     }
 
     /// Runs the next entry of a queue, which is ready.
-    fn step<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        queue: QueueId,
-    ) -> MutexGuard<'a, State> {
+    fn step<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId) -> MutexGuard<'a, State> {
         let result = match state.lane(queue).pending.pop_front() {
             Some(Entry::Work(Task::Launch(launch))) => {
                 let kernel = launch.load(&mut state.memory);

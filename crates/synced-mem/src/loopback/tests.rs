@@ -32,11 +32,7 @@ impl Log {
 }
 
 fn span(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> Span {
-    Span {
-        block: Some(Arc::clone(block)),
-        range,
-        queue: Arc::clone(queue),
-    }
+    Span { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue) }
 }
 
 fn writer<'a>(block: &Arc<dyn Block>, queue: &Arc<dyn Queue>) -> DeviceMut<'a> {
@@ -59,8 +55,5 @@ fn bytes(queue: &Arc<dyn Queue>, block: &dyn Block) -> Vec<u8> {
 
 fn set(queue: &Arc<dyn Queue>, block: &Arc<dyn Block>, value: u8) {
     let mut token = writer(block, queue);
-    launch(&**queue, [token.arg_mut()], move |args| {
-        args[0].bytes_mut().fill(value)
-    })
-    .unwrap();
+    launch(&**queue, [token.arg_mut()], move |args| args[0].bytes_mut().fill(value)).unwrap();
 }

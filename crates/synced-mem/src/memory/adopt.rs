@@ -51,10 +51,7 @@ impl SyncedMem {
     ///
     /// # Errors
     /// [`Error::WrongLength`]; the owner is then dropped.
-    pub fn adopt_host(
-        &mut self,
-        owner: impl AsRef<[u8]> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
+    pub fn adopt_host(&mut self, owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<(), Error> {
         self.adopt_buffer(HostBuffer::from_owner(owner))
     }
 

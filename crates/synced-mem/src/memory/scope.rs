@@ -51,15 +51,9 @@ use crate::{Access, DeviceMut, Error, HostBuffer, Queue, SyncedMem};
 /// # Errors
 /// [`Error::Device`], [`Error::OutOfMemory`] when the newest bytes of a slice lent for writing cannot be brought back; `work` has run, and the
 /// slice holds older bytes there.
-pub fn scope<'env, R>(
-    work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
-) -> Result<R, Error> {
+pub fn scope<'env, R>(work: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R) -> Result<R, Error> {
     let owned = Owned::default();
-    let scope = Scope {
-        owned: &owned,
-        scope: PhantomData,
-        env: PhantomData,
-    };
+    let scope = Scope { owned: &owned, scope: PhantomData, env: PhantomData };
     let result = work(&scope);
     owned.bring_back().map(|()| result)
 }
@@ -203,11 +197,7 @@ impl LentMut<'_> {
     ///
     /// # Errors
     /// As there.
-    pub fn device_range_mut(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'_>, Error> {
+    pub fn device_range_mut(&mut self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'_>, Error> {
         self.memory.device_range_mut(queue, range)
     }
 }

@@ -75,39 +75,25 @@ impl SharedMem {
             }
             let host = state.lacking(&[HOST, FIXED], &range);
             Ok(match state.home_with(&range, &preferred) {
-                Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => {
-                    Side::Device(queue)
-                }
+                Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => Side::Device(queue),
                 _ => Side::Host,
             })
         })
     }
 
-    fn copy_on_host(
-        &self,
-        to: Range<usize>,
-        source: &Self,
-        range: Range<usize>,
-    ) -> Result<(), Error> {
+    fn copy_on_host(&self, to: Range<usize>, source: &Self, range: Range<usize>) -> Result<(), Error> {
         let bytes = source.host(range)?;
         self.host_overwrite(to)?.copy_from_slice(&bytes);
         Ok(())
     }
 
-    fn copy_on_device(
-        &self,
-        to: &Range<usize>,
-        from: &DeviceRef<'_>,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<bool, Error> {
+    fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<bool, Error> {
         self.inner.act(|state| {
             let to = state.check(to)?;
             state.borrows.check(&to, Access::Write)?;
             let copied = state.receive(&to, from, queue);
             // A block that was made for nothing goes again.
-            if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) =
-                (state.slot_of(queue.device().id()), &copied)
-            {
+            if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) = (state.slot_of(queue.device().id()), &copied) {
                 state.free_if_stale(slot);
             }
             copied
@@ -141,11 +127,7 @@ impl State {
 
     /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one of
     /// the preferred ones, which come first among equals.
-    fn home_with(
-        &self,
-        range: &Range<usize>,
-        preferred: &[DeviceId],
-    ) -> Option<(Arc<dyn Queue>, usize, bool)> {
+    fn home_with(&self, range: &Range<usize>, preferred: &[DeviceId]) -> Option<(Arc<dyn Queue>, usize, bool)> {
         let copies = self.device_slots().zip(&self.devices);
         let ranked = copies.map(|(slot, copy)| {
             let is_preferred = preferred.contains(&copy.device);
@@ -166,12 +148,7 @@ impl State {
 
     /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on. False: nothing was done,
     /// because there is nothing to move there.
-    fn receive(
-        &mut self,
-        to: &Range<usize>,
-        from: &DeviceRef<'_>,
-        queue: &Arc<dyn Queue>,
-    ) -> Result<bool, Stop> {
+    fn receive(&mut self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<bool, Stop> {
         let slot = self.device_slot(queue);
         let Some(index) = Self::device_index(slot) else {
             return Ok(false);

@@ -48,12 +48,7 @@ unsafe impl Sync for Lease {}
 impl Lease {
     /// Of an entry of the table; an empty lease has none.
     pub(crate) fn entered(inner: Arc<Inner>, borrow: Option<u64>) -> Self {
-        Self {
-            inner,
-            ptr: dangling(),
-            len: 0,
-            borrow,
-        }
+        Self { inner, ptr: dangling(), len: 0, borrow }
     }
 
     /// `State::host` gave `ptr` for `len` bytes under this lease's entry.
@@ -88,18 +83,13 @@ impl Drop for Lease {
 
 impl DeviceLease {
     pub(crate) fn new(inner: Arc<Inner>, slot: Slot, borrow: u64) -> Self {
-        Self {
-            inner,
-            slot,
-            borrow,
-        }
+        Self { inner, slot, borrow }
     }
 }
 
 impl Drop for DeviceLease {
     fn drop(&mut self) {
-        self.inner
-            .release(|state| state.release(self.slot, self.borrow));
+        self.inner.release(|state| state.release(self.slot, self.borrow));
     }
 }
 
@@ -151,16 +141,12 @@ impl AsRef<[u8]> for HostRef {
 
 impl fmt::Debug for HostRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostRef")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("HostRef").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for HostMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostMut")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("HostMut").field("len", &self.len()).finish_non_exhaustive()
     }
 }

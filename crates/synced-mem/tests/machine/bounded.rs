@@ -19,9 +19,7 @@ fn where_gaps_are_being_written_a_range_that_nobody_borrows_is_given_up() {
     // The smallest range of the host's, so it would be the first to go.
     let borrowed = memory.host(1..2).unwrap();
     let written = [0, 2].into_iter().chain((6..90).step_by(4));
-    let guards: Vec<_> = written
-        .map(|cell| memory.device_mut(&queue, cell..cell + 1).unwrap())
-        .collect();
+    let guards: Vec<_> = written.map(|cell| memory.device_mut(&queue, cell..cell + 1).unwrap()).collect();
     assert!(guards.len() > 20);
     assert_eq!(ranges(&memory, Place::Host), 16);
     assert!(memory.range_valid_on(Place::Host, 1..2).unwrap());
@@ -40,10 +38,7 @@ fn the_range_of_a_token_is_no_gap_to_close() {
         drop(memory.device_range_mut(&queue, start..start + 2).unwrap());
     }
     let mut token = memory.device_range_mut(&queue, 100..101).unwrap();
-    launch(&*queue, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(3)
-    })
-    .unwrap();
+    launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(3)).unwrap();
     assert_eq!(memory.host().unwrap()[99..102], [1, 3, 1]);
 }
 

@@ -32,9 +32,7 @@ impl World {
                 self.models[memory] = model;
                 return Some((done, predicted));
             }
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _)
-                if self.rules.failures =>
-            {
+            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _) if self.rules.failures => {
                 // What a queue that failed was to bring to the host may not have arrived.
                 self.check_nothing_lost(memory, &before, 0..1);
                 return None;
@@ -46,10 +44,7 @@ impl World {
             (Err(Error::OnlyCopy { .. }), Err(refusal @ Refusal::OnlyCopy)) => refusal,
             (Err(error), Ok(_)) => panic!("{error}, but the model says it works"),
             (result, Err(refusal)) => {
-                panic!(
-                    "the model says {refusal:?}, but: {:?}",
-                    result.map(|_| "done")
-                )
+                panic!("the model says {refusal:?}, but: {:?}", result.map(|_| "done"))
             }
         };
         assert!(matches!(refusal, Refusal::Conflict | Refusal::OnlyCopy));
@@ -57,21 +52,13 @@ impl World {
     }
 
     /// After a failure: a valid cell is valid somewhere, and no site has less but for those that may.
-    pub(crate) fn check_nothing_lost(
-        &self,
-        memory: usize,
-        before: &[[bool; 1 + DEVICES]],
-        may_lose: Range<usize>,
-    ) {
+    pub(crate) fn check_nothing_lost(&self, memory: usize, before: &[[bool; 1 + DEVICES]], may_lose: Range<usize>) {
         let after = self.subjects[memory].validity(&self.rig, before.len());
         for (cell, (before, after)) in before.iter().zip(after).enumerate() {
             let lost = (0..=DEVICES).filter(|site| before[*site] && !after[*site]);
             for site in lost {
                 let elsewhere = after.contains(&true);
-                assert!(
-                    may_lose.contains(&site) && elsewhere,
-                    "cell {cell}: {before:?} became {after:?}"
-                );
+                assert!(may_lose.contains(&site) && elsewhere, "cell {cell}: {before:?} became {after:?}");
             }
         }
     }
@@ -87,9 +74,7 @@ impl World {
                 Guard::DeviceRef(_) | Guard::DeviceMut(_) => {}
             }
         }
-        self.bounded
-            .iter()
-            .for_each(|memory| self.check_bound(*memory));
+        self.bounded.iter().for_each(|memory| self.check_bound(*memory));
         for (subject, model) in self.subjects.iter().zip(&self.models) {
             match self.rules.exact {
                 true => self.check_exactly(subject, model),
@@ -102,43 +87,20 @@ impl World {
 
     pub(crate) fn check_exactly(&self, subject: &Subject, model: &Model) {
         let found = subject.validity(&self.rig, model.cells());
-        let of =
-            |cell| std::array::from_fn(|site: usize| model.is_valid_at(site.checked_sub(1), cell));
+        let of = |cell| std::array::from_fn(|site: usize| model.is_valid_at(site.checked_sub(1), cell));
         let expected: Vec<[bool; 1 + DEVICES]> = (0..model.cells()).map(of).collect();
-        assert_eq!(
-            found, expected,
-            "valid on the host and the devices, by cell"
-        );
+        assert_eq!(found, expected, "valid on the host and the devices, by cell");
         let (stats, moved) = (subject.memory.stats(), model.moved);
-        let found = [
-            stats.uploads(),
-            stats.downloads(),
-            stats.device_copies(),
-            stats.host_copies(),
-            stats.fills(),
-        ];
-        let cells = [
-            moved.uploaded,
-            moved.downloaded,
-            moved.across,
-            moved.on_host,
-            moved.filled,
-        ];
+        let found = [stats.uploads(), stats.downloads(), stats.device_copies(), stats.host_copies(), stats.fills()];
+        let cells = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
         let expected = cells.map(|cells| cells * subject.scale as u64);
-        assert_eq!(
-            found.map(|traffic| traffic.bytes()),
-            expected,
-            "up, down, across, on the host, filled"
-        );
+        assert_eq!(found.map(|traffic| traffic.bytes()), expected, "up, down, across, on the host, filled");
     }
 
     pub(crate) fn check_touched(&self, subject: &Subject, model: &Model) {
         for cell in (0..model.cells()).filter(|cell| model.is_touched(*cell)) {
             let mut sites = (0..=DEVICES).map(|site| site.checked_sub(1));
-            assert!(
-                sites.any(|site| subject.is_valid(&self.rig, site, cell)),
-                "cell {cell} is lost"
-            );
+            assert!(sites.any(|site| subject.is_valid(&self.rig, site, cell)), "cell {cell} is lost");
         }
     }
 
@@ -163,26 +125,16 @@ impl World {
     pub(crate) fn finish(mut self) {
         self.check_watches();
         while self.take(0).is_some() {}
-        self.rig
-            .devices
-            .iter()
-            .for_each(|device| device.set_limit(usize::MAX));
+        self.rig.devices.iter().for_each(|device| device.set_limit(usize::MAX));
         for memory in 0..self.subjects.len() {
             self.read_devices(memory);
             self.read_host(memory);
         }
         self.rig.settle();
         self.check_watches();
-        let told = self
-            .subjects
-            .iter()
-            .any(|subject| subject.watch.has_leaks());
+        let told = self.subjects.iter().any(|subject| subject.watch.has_leaks());
         let leaked = told || self.subjects.iter().any(|subject| subject.leaked);
-        let watches: Vec<_> = self
-            .subjects
-            .drain(..)
-            .map(|subject| subject.end())
-            .collect();
+        let watches: Vec<_> = self.subjects.drain(..).map(|subject| subject.end()).collect();
         let leaked = leaked || watches.iter().any(|watch| watch.has_leaks());
         self.rig.settle();
         if !leaked {
@@ -199,28 +151,18 @@ impl World {
     /// Everything that is valid on a device has the newest value there.
     pub(crate) fn read_devices(&self, memory: usize) {
         let (subject, model) = (&self.subjects[memory], &self.models[memory]);
-        for (queue, cell) in
-            (0..2 * DEVICES).flat_map(|queue| (0..model.cells()).map(move |cell| (queue, cell)))
-        {
+        for (queue, cell) in (0..2 * DEVICES).flat_map(|queue| (0..model.cells()).map(move |cell| (queue, cell))) {
             let range = cell..cell + 1;
-            if !subject.is_valid(&self.rig, Some(queue / 2), cell)
-                || model.check(&range, false).is_err()
-            {
+            if !subject.is_valid(&self.rig, Some(queue / 2), cell) || model.check(&range, false).is_err() {
                 continue;
             }
-            let read = || {
-                subject
-                    .memory
-                    .device(&self.rig.queues[queue], subject.bytes(&range))
-            };
+            let read = || subject.memory.device(&self.rig.queues[queue], subject.bytes(&range));
             let token = match self.rules.panics {
                 true => read().ok(),
                 false => Some(insist(read)),
             };
             let expected = subject.content(&model.values[range.clone()]);
-            token
-                .iter()
-                .for_each(|token| self.rig.read(token, &expected));
+            token.iter().for_each(|token| self.rig.read(token, &expected));
         }
     }
 
@@ -237,9 +179,7 @@ impl World {
                 false => Some(insist(read)),
             };
             let expected = subject.content(&model.values[range.clone()]);
-            bytes
-                .iter()
-                .for_each(|bytes| assert_eq!(**bytes, expected, "cell {cell} at the end"));
+            bytes.iter().for_each(|bytes| assert_eq!(**bytes, expected, "cell {cell} at the end"));
         }
     }
 }

@@ -55,10 +55,7 @@ fn a_failed_download_leaves_the_device_as_the_one_that_holds_the_bytes() {
     let (device, queue) = deferred();
     let mut memory = SyncedMem::new(8);
     let mut token = memory.device_overwrite(&queue).unwrap();
-    launch(&*queue, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(7)
-    })
-    .unwrap();
+    launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     for operation in [Operation::Download, Operation::Synchronize] {
         device.fail(operation, 1);
         assert!(matches!(memory.host(), Err(Error::Device { .. })));
@@ -72,10 +69,7 @@ fn an_eviction_that_fails_evicts_nothing() {
     let (device, queue) = deferred();
     let mut memory = SyncedMem::new(8);
     let mut token = memory.device_overwrite(&queue).unwrap();
-    launch(&*queue, [token.arg_mut()], |args| {
-        args[0].bytes_mut().fill(7)
-    })
-    .unwrap();
+    launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     drop(token);
     let place = Place::Device(device.id());
     for operation in [Operation::Download, Operation::Synchronize] {
@@ -84,10 +78,7 @@ fn an_eviction_that_fails_evicts_nothing() {
         assert!(memory.valid_on(place));
     }
     memory.evict(place).unwrap();
-    assert_eq!(
-        (device.live_blocks(), memory.host().unwrap()),
-        (0, &[7; 8][..])
-    );
+    assert_eq!((device.live_blocks(), memory.host().unwrap()), (0, &[7; 8][..]));
     for operation in [Operation::Alloc, Operation::Upload, Operation::Synchronize] {
         device.fail(operation, 1);
         assert!(memory.evict(Place::Host).is_err());
@@ -103,10 +94,7 @@ fn a_device_without_room_is_an_error_and_changes_nothing() {
     let (device, queue) = deferred();
     device.set_limit(7);
     let mut memory = SyncedMem::from_vec(vec![3; 8]);
-    assert!(matches!(
-        memory.device(&queue),
-        Err(Error::DeviceOutOfMemory { bytes: 8, .. })
-    ));
+    assert!(matches!(memory.device(&queue), Err(Error::DeviceOutOfMemory { bytes: 8, .. })));
     assert!(memory.device_overwrite(&queue).is_err());
     assert_eq!(memory.host().unwrap(), [3; 8]);
     device.set_limit(8);

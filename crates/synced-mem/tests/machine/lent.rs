@@ -7,12 +7,7 @@ use synced_mem::loopback::{Loopback, Mode, Operation, launch};
 use synced_mem::{Device, DeviceMut, Error, Place, Queue, scope};
 
 fn modes() -> [Mode; 4] {
-    [
-        Mode::Immediate,
-        Mode::Deferred,
-        Mode::Random(1),
-        Mode::Random(2),
-    ]
+    [Mode::Immediate, Mode::Deferred, Mode::Random(1), Mode::Random(2)]
 }
 
 fn with_queue(mode: Mode) -> (Arc<Loopback>, Arc<dyn Queue>) {
@@ -82,8 +77,7 @@ fn uploads_of_a_slice_are_over_when_the_call_returns() {
         assert_eq!(device.pending(), 0);
         lent.host_mut().unwrap().fill(2);
         let token = lent.device(&queue).unwrap();
-        let kernel =
-            |args: &mut [synced_mem::loopback::KernelArg<'_>]| assert_eq!(args[0].bytes(), [2; 16]);
+        let kernel = |args: &mut [synced_mem::loopback::KernelArg<'_>]| assert_eq!(args[0].bytes(), [2; 16]);
         launch(&*queue, [token.arg()], kernel).unwrap();
     })
     .unwrap();

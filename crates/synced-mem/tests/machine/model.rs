@@ -151,12 +151,7 @@ impl Model {
     pub(crate) fn borrow(&mut self, range: &Range<usize>, writes: bool, replica: Replica) -> u64 {
         let (id, range) = (self.next, range.clone());
         self.next += 1;
-        self.borrows.push(Borrow {
-            id,
-            range,
-            writes,
-            replica,
-        });
+        self.borrows.push(Borrow { id, range, writes, replica });
         id
     }
 
@@ -166,11 +161,7 @@ impl Model {
 
     // ---- accesses ----
 
-    pub(crate) fn host(
-        &mut self,
-        range: &Range<usize>,
-        intent: Intent,
-    ) -> Result<Replica, Refusal> {
+    pub(crate) fn host(&mut self, range: &Range<usize>, intent: Intent) -> Result<Replica, Refusal> {
         self.check(range, intent.writes())?;
         let fixed = self.holds(Replica::Fixed, range) && !self.holds(Replica::Host, range);
         if intent == Intent::Read && fixed {
@@ -184,12 +175,7 @@ impl Model {
         self.host(range, Intent::Read).map(drop)
     }
 
-    pub(crate) fn device(
-        &mut self,
-        device: usize,
-        range: &Range<usize>,
-        intent: Intent,
-    ) -> Result<Replica, Refusal> {
+    pub(crate) fn device(&mut self, device: usize, range: &Range<usize>, intent: Intent) -> Result<Replica, Refusal> {
         self.check(range, intent.writes())?;
         self.meet(device);
         self.access(Replica::Device(device), range, intent);
@@ -229,8 +215,7 @@ impl Model {
         let order: Vec<Replica> = match to {
             Replica::Device(to) => {
                 // Without a direct way, the host is nearer.
-                let is_near =
-                    |from: &Replica| !matches!(from, Replica::Device(from) if !siblings(*from, to));
+                let is_near = |from: &Replica| !matches!(from, Replica::Device(from) if !siblings(*from, to));
                 let (near, far): (Vec<_>, Vec<_>) = devices.partition(is_near);
                 near.into_iter().chain(hosts).chain(far).collect()
             }
@@ -278,17 +263,9 @@ impl Model {
 
     // ---- evicting and adopting ----
 
-    pub(crate) fn evict(
-        &mut self,
-        site: Option<usize>,
-        range: &Range<usize>,
-        refuse: bool,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn evict(&mut self, site: Option<usize>, range: &Range<usize>, refuse: bool) -> Result<(), Refusal> {
         self.check_site(site)?;
-        let alone: Vec<usize> = range
-            .clone()
-            .filter(|cell| self.only_at(site, *cell))
-            .collect();
+        let alone: Vec<usize> = range.clone().filter(|cell| self.only_at(site, *cell)).collect();
         let refuge = match site {
             // Of equals the first.
             None => self
@@ -301,16 +278,13 @@ impl Model {
         };
         if !alone.is_empty() {
             let refuge = refuge.filter(|_| !refuse).ok_or(Refusal::OnlyCopy)?;
-            alone
-                .iter()
-                .for_each(|cell| self.bring(refuge, &(*cell..cell + 1)));
+            alone.iter().for_each(|cell| self.bring(refuge, &(*cell..cell + 1)));
         }
         let gone: &[Replica] = match site {
             None => &[Replica::Host, Replica::Fixed],
             Some(device) => &[Replica::Device(device)],
         };
-        gone.iter()
-            .for_each(|replica| self.valid[replica.index()][range.clone()].fill(false));
+        gone.iter().for_each(|replica| self.valid[replica.index()][range.clone()].fill(false));
         Ok(())
     }
 
@@ -382,15 +356,11 @@ fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>
     let host = lacking(&|cell| source.is_valid_at(None, cell));
     let is_off = |device: usize| {
         let replica = Replica::Device(device);
-        !(target.met.contains(&device)
-            && (0..target.cells()).any(|cell| target.is_valid(replica, cell)))
+        !(target.met.contains(&device) && (0..target.cells()).any(|cell| target.is_valid(replica, cell)))
     };
     let rank = |device: &usize| {
         let replica = Replica::Device(*device);
-        (
-            lacking(&|cell| source.is_valid(replica, cell)),
-            is_off(*device),
-        )
+        (lacking(&|cell| source.is_valid(replica, cell)), is_off(*device))
     };
     let best = source.met.iter().copied().min_by_key(rank)?;
     (rank(&best) < (host, true)).then_some(best)

@@ -11,64 +11,21 @@ use crate::model::{DEVICES, Intent};
 /// One step. Cells, queues, memories and guards go by number; what there is none of is skipped.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Host {
-        memory: usize,
-        range: Range<usize>,
-        intent: Intent,
-        keep: bool,
-    },
-    Device {
-        memory: usize,
-        queue: usize,
-        range: Range<usize>,
-        intent: Intent,
-        keep: bool,
-    },
+    Host { memory: usize, range: Range<usize>, intent: Intent, keep: bool },
+    Device { memory: usize, queue: usize, range: Range<usize>, intent: Intent, keep: bool },
     Again(usize),
     Drop(usize),
     Leak(usize),
-    PrefetchHost {
-        memory: usize,
-        range: Range<usize>,
-    },
-    Prefetch {
-        memory: usize,
-        queue: usize,
-        range: Range<usize>,
-    },
-    Evict {
-        memory: usize,
-        site: Option<usize>,
-        refuse: bool,
-    },
+    PrefetchHost { memory: usize, range: Range<usize> },
+    Prefetch { memory: usize, queue: usize, range: Range<usize> },
+    Evict { memory: usize, site: Option<usize>, refuse: bool },
     Shrink(usize),
-    Adopt {
-        memory: usize,
-        fixed: bool,
-    },
-    Copy {
-        to: usize,
-        at: usize,
-        from: usize,
-        range: Range<usize>,
-    },
+    Adopt { memory: usize, fixed: bool },
+    Copy { to: usize, at: usize, from: usize, range: Range<usize> },
     Synchronize(usize),
-    Scatter {
-        memory: usize,
-        queue: Option<usize>,
-        start: usize,
-        step: usize,
-        count: usize,
-    },
-    Fail {
-        device: usize,
-        operation: Operation,
-        nth: u64,
-    },
-    Limit {
-        device: usize,
-        blocks: usize,
-    },
+    Scatter { memory: usize, queue: Option<usize>, start: usize, step: usize, count: usize },
+    Fail { device: usize, operation: Operation, nth: u64 },
+    Limit { device: usize, blocks: usize },
     Panic(usize),
 }
 
@@ -116,11 +73,7 @@ pub(crate) fn failing(panics: bool) -> impl Strategy<Value = Vec<Op>> {
         Operation::Launch,
     ]);
     let fail = (0..DEVICES, operations, 1..4u64);
-    let fail = fail.prop_map(|(device, operation, nth)| Op::Fail {
-        device,
-        operation,
-        nth,
-    });
+    let fail = fail.prop_map(|(device, operation, nth)| Op::Fail { device, operation, nth });
     let limit = (0..DEVICES, 0..3usize).prop_map(|(device, blocks)| Op::Limit { device, blocks });
     let steps = prop_oneof![
         14 => step(Scale::Exact),
@@ -143,11 +96,7 @@ pub(crate) fn sites() -> impl Strategy<Value = Option<usize>> {
 }
 
 pub(crate) fn intents() -> impl Strategy<Value = Intent> {
-    prop_oneof![
-        Just(Intent::Read),
-        Just(Intent::Write),
-        Just(Intent::Overwrite)
-    ]
+    prop_oneof![Just(Intent::Read), Just(Intent::Write), Just(Intent::Overwrite)]
 }
 
 /// Mostly short ones, so that guards leave room for others; empty ones too.
@@ -178,13 +127,7 @@ fn step(scale: Scale) -> BoxedStrategy<Op> {
 fn borrow(scale: Scale) -> BoxedStrategy<Op> {
     let cells = scale.cells();
     let host = (memories(), ranges(cells), intents(), any::<bool>());
-    let device = (
-        memories(),
-        queues(),
-        ranges(cells),
-        intents(),
-        any::<bool>(),
-    );
+    let device = (memories(), queues(), ranges(cells), intents(), any::<bool>());
     prop_oneof![
         1 => host.prop_map(|(memory, range, intent, keep)| Op::Host { memory, range, intent, keep }),
         2 => device.prop_map(|(memory, queue, range, intent, keep)| {
@@ -232,12 +175,6 @@ fn scatter(scale: Scale) -> BoxedStrategy<Op> {
         Scale::Scattered => 12..24usize,
     };
     (memories(), queue, 0..8usize, 2..5usize, count)
-        .prop_map(|(memory, queue, start, step, count)| Op::Scatter {
-            memory,
-            queue,
-            start,
-            step,
-            count,
-        })
+        .prop_map(|(memory, queue, start, step, count)| Op::Scatter { memory, queue, start, step, count })
         .boxed()
 }

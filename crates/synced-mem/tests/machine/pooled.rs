@@ -42,9 +42,7 @@ fn what_nobody_wrote_is_zero_in_a_used_block() {
     let mut memory = SyncedMem::new_in(CELLS * SCALE, &pool);
     memory.host_range_mut(10..20).unwrap().fill(1);
     assert_eq!(pool.hits(), 1);
-    let expected: Vec<u8> = (0..CELLS * SCALE)
-        .map(|at| u8::from((10..20).contains(&at)))
-        .collect();
+    let expected: Vec<u8> = (0..CELLS * SCALE).map(|at| u8::from((10..20).contains(&at))).collect();
     assert_eq!(memory.host().unwrap(), expected);
 }
 
@@ -75,10 +73,7 @@ fn an_evicted_block_is_the_next_memorys_only_after_its_upload() {
     let next = SharedMem::new_in(8192, &pool);
     next.host_overwrite(0..8192).unwrap().fill(6);
     let (told, seen) = std::sync::mpsc::channel();
-    launch(&*queue, [token.arg()], move |args| {
-        told.send(args[0].bytes().to_vec()).unwrap()
-    })
-    .unwrap();
+    launch(&*queue, [token.arg()], move |args| told.send(args[0].bytes().to_vec()).unwrap()).unwrap();
     queue.synchronize().unwrap();
     assert_eq!((seen.recv().unwrap(), pool.hits()), (vec![5; 8192], 1));
 }

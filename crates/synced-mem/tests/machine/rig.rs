@@ -31,11 +31,7 @@ impl Rig {
         let first = Loopback::new(mode);
         let devices = vec![first.clone(), first.sibling(), Loopback::new(mode)];
         let twice = devices.iter().flat_map(|device| [device, device]);
-        Self {
-            queues: twice.map(|device| device.queue().unwrap()).collect(),
-            devices,
-            notes: Notes::default(),
-        }
+        Self { queues: twice.map(|device| device.queue().unwrap()).collect(), devices, notes: Notes::default() }
     }
 
     pub(crate) fn place(&self, site: Option<usize>) -> Place {
@@ -58,11 +54,7 @@ impl Rig {
     /// Launches a kernel that writes, and checks what it finds if that is known.
     pub(crate) fn write(&self, token: &mut DeviceMut<'_>, before: Option<&[u8]>, after: &[u8]) {
         insist(|| {
-            let (notes, before, after) = (
-                self.notes.clone(),
-                before.map(<[u8]>::to_vec),
-                after.to_vec(),
-            );
+            let (notes, before, after) = (self.notes.clone(), before.map(<[u8]>::to_vec), after.to_vec());
             let queue = Arc::clone(token.queue());
             launch(&*queue, [token.arg_mut()], move |args| {
                 if let Some(before) = before {
@@ -76,9 +68,7 @@ impl Rig {
     /// Launches a kernel that panics, without a word on the terminal. Where kernels run at once, that is told here.
     pub(crate) fn panic(&self, queue: usize) {
         let queue = &*self.queues[queue];
-        drop(launch(queue, [], |_| {
-            std::panic::resume_unwind(Box::new("told to panic"))
-        }));
+        drop(launch(queue, [], |_| std::panic::resume_unwind(Box::new("told to panic"))));
     }
 
     /// Runs what is pending everywhere, whether it fails or not, and checks what the kernels and the devices say.

@@ -24,13 +24,7 @@ pub(crate) struct Subject {
 impl Subject {
     pub(crate) fn new(memory: SharedMem, scale: usize) -> Self {
         let watch = Watch::over(&memory);
-        Self {
-            memory,
-            watch,
-            scale,
-            leaked: false,
-            adopted: false,
-        }
+        Self { memory, watch, scale, leaked: false, adopted: false }
     }
 
     /// Cells, in bytes.
@@ -49,8 +43,7 @@ impl Subject {
     }
 
     pub(crate) fn validity(&self, rig: &Rig, cells: usize) -> Vec<[bool; 1 + DEVICES]> {
-        let of =
-            |cell| std::array::from_fn(|site: usize| self.is_valid(rig, site.checked_sub(1), cell));
+        let of = |cell| std::array::from_fn(|site: usize| self.is_valid(rig, site.checked_sub(1), cell));
         (0..cells).map(of).collect()
     }
 

@@ -14,42 +14,16 @@ use crate::rig::Rig;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Host {
-        range: Range<usize>,
-        intent: Intent,
-    },
-    Device {
-        queue: usize,
-        range: Range<usize>,
-        intent: Intent,
-        launches: u8,
-        forget: bool,
-    },
-    Slices {
-        first: Range<usize>,
-        second: Range<usize>,
-        queues: [usize; 2],
-    },
-    Prefetch {
-        queue: usize,
-    },
+    Host { range: Range<usize>, intent: Intent },
+    Device { queue: usize, range: Range<usize>, intent: Intent, launches: u8, forget: bool },
+    Slices { first: Range<usize>, second: Range<usize>, queues: [usize; 2] },
+    Prefetch { queue: usize },
     PrefetchHost,
-    Evict {
-        site: Option<usize>,
-        range: Range<usize>,
-        refuse: bool,
-    },
+    Evict { site: Option<usize>, range: Range<usize>, refuse: bool },
     Shrink,
-    Adopt {
-        fixed: bool,
-    },
+    Adopt { fixed: bool },
     Synchronize(usize),
-    Scatter {
-        queue: Option<usize>,
-        start: usize,
-        step: usize,
-        count: usize,
-    },
+    Scatter { queue: Option<usize>, start: usize, step: usize, count: usize },
 }
 
 fn program(cells: usize, scatters: usize) -> impl Strategy<Value = Vec<Op>> {
@@ -104,14 +78,7 @@ struct World {
 impl World {
     fn new(mode: Mode, cells: usize, exact: bool) -> Self {
         let (rig, memory, model) = (Rig::new(mode), SyncedMem::new(cells), Model::new(cells));
-        Self {
-            rig,
-            memory,
-            model,
-            exact,
-            leaked: false,
-            step: 0,
-        }
+        Self { rig, memory, model, exact, leaked: false, step: 0 }
     }
 
     fn run(mut self, program: &[Op]) {
@@ -126,46 +93,21 @@ impl World {
     fn apply(&mut self, op: Op) {
         match op {
             Op::Host { range, intent } => self.host(range, intent),
-            Op::Device {
-                queue,
-                range,
-                intent: Intent::Read,
-                forget,
-                ..
-            } => self.read(queue, range, forget),
-            Op::Device {
-                queue,
-                range,
-                intent,
-                launches,
-                forget,
-            } => {
+            Op::Device { queue, range, intent: Intent::Read, forget, .. } => self.read(queue, range, forget),
+            Op::Device { queue, range, intent, launches, forget } => {
                 self.write(queue, range, intent, launches, forget);
             }
-            Op::Slices {
-                first,
-                second,
-                queues,
-            } => self.slices(first, second, queues),
+            Op::Slices { first, second, queues } => self.slices(first, second, queues),
             Op::Prefetch { queue } => self.prefetch(queue),
             Op::PrefetchHost => {
                 self.memory.prefetch_host().unwrap();
                 self.model.prefetch_host(&self.whole()).unwrap();
             }
-            Op::Evict {
-                site,
-                range,
-                refuse,
-            } => self.evict(site, range, refuse),
+            Op::Evict { site, range, refuse } => self.evict(site, range, refuse),
             Op::Shrink => self.memory.shrink(),
             Op::Adopt { fixed } => self.adopt(fixed),
             Op::Synchronize(queue) => self.rig.queues[queue].synchronize().unwrap(),
-            Op::Scatter {
-                queue,
-                start,
-                step,
-                count,
-            } => {
+            Op::Scatter { queue, start, step, count } => {
                 for cell in (start..self.model.cells()).step_by(step).take(count) {
                     let range = cell..cell + 1;
                     match queue {
@@ -209,10 +151,7 @@ impl World {
     fn read(&mut self, queue: usize, range: Range<usize>, forget: bool) {
         self.model.device(queue / 2, &range, Intent::Read).unwrap();
         let expected = &self.model.values[range.clone()];
-        let token = self
-            .memory
-            .device_range(&self.rig.queues[queue], range)
-            .unwrap();
+        let token = self.memory.device_range(&self.rig.queues[queue], range).unwrap();
         self.rig.read(&token, expected);
         if forget {
             std::mem::forget(token);
@@ -220,14 +159,7 @@ impl World {
         }
     }
 
-    fn write(
-        &mut self,
-        queue: usize,
-        range: Range<usize>,
-        intent: Intent,
-        launches: u8,
-        forget: bool,
-    ) {
+    fn write(&mut self, queue: usize, range: Range<usize>, intent: Intent, launches: u8, forget: bool) {
         self.model.device(queue / 2, &range, intent).unwrap();
         let on = &self.rig.queues[queue];
         let token = match intent {
@@ -238,13 +170,8 @@ impl World {
         let mut known = intent == Intent::Write;
         for launch in 0..=launches {
             let before = self.model.values[range.clone()].to_vec();
-            let intent = if known {
-                Intent::Write
-            } else {
-                Intent::Overwrite
-            };
-            self.model
-                .write(&range, intent, self.step.wrapping_add(launch));
+            let intent = if known { Intent::Write } else { Intent::Overwrite };
+            self.model.write(&range, intent, self.step.wrapping_add(launch));
             let after = &self.model.values[range.clone()];
             self.rig.write(&mut token, known.then_some(&before), after);
             known = true;
@@ -262,13 +189,9 @@ impl World {
         model.host(&first, Intent::Read).unwrap();
         let slice = memory.host_range(first.clone()).unwrap();
         model.device(one / 2, &second, Intent::Read).unwrap();
-        let token = memory
-            .device_range(&rig.queues[one], second.clone())
-            .unwrap();
+        let token = memory.device_range(&rig.queues[one], second.clone()).unwrap();
         model.device(other / 2, &first, Intent::Read).unwrap();
-        let again = memory
-            .device_range(&rig.queues[other], first.clone())
-            .unwrap();
+        let again = memory.device_range(&rig.queues[other], first.clone()).unwrap();
         let whole = 0..model.cells();
         model.prefetch_host(&whole).unwrap();
         memory.prefetch_host().unwrap();
@@ -281,18 +204,13 @@ impl World {
 
     fn prefetch(&mut self, queue: usize) {
         self.memory.prefetch(&self.rig.queues[queue]).unwrap();
-        self.model
-            .device(queue / 2, &self.whole(), Intent::Read)
-            .unwrap();
+        self.model.device(queue / 2, &self.whole(), Intent::Read).unwrap();
     }
 
     fn evict(&mut self, site: Option<usize>, range: Range<usize>, refuse: bool) {
         let (place, whole) = (self.rig.place(site), self.whole());
         let (result, predicted) = match refuse {
-            true => (
-                self.memory.evict_clean(place),
-                self.model.evict(site, &whole, true),
-            ),
+            true => (self.memory.evict_clean(place), self.model.evict(site, &whole, true)),
             false => {
                 let result = self.memory.evict_range(place, range.clone());
                 (result, self.model.evict(site, &range, false))
@@ -328,54 +246,26 @@ impl World {
         }
         for site in (0..=DEVICES).map(|site| site.checked_sub(1)) {
             let found: Vec<bool> = self.whole().map(|cell| self.is_valid(site, cell)).collect();
-            let expected: Vec<bool> = self
-                .whole()
-                .map(|cell| self.model.is_valid_at(site, cell))
-                .collect();
+            let expected: Vec<bool> = self.whole().map(|cell| self.model.is_valid_at(site, cell)).collect();
             assert_eq!(found, expected, "valid at {site:?}");
         }
         let (stats, moved) = (self.memory.stats(), self.model.moved);
-        let found = [
-            stats.uploads(),
-            stats.downloads(),
-            stats.device_copies(),
-            stats.host_copies(),
-            stats.fills(),
-        ];
-        let expected = [
-            moved.uploaded,
-            moved.downloaded,
-            moved.across,
-            moved.on_host,
-            moved.filled,
-        ];
-        assert_eq!(
-            found.map(|traffic| traffic.bytes()),
-            expected,
-            "up, down, across, on the host, filled"
-        );
+        let found = [stats.uploads(), stats.downloads(), stats.device_copies(), stats.host_copies(), stats.fills()];
+        let expected = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
+        assert_eq!(found.map(|traffic| traffic.bytes()), expected, "up, down, across, on the host, filled");
     }
 
     /// Everything that is valid anywhere is right there, and at the end everything is given back.
     fn finish(self) {
-        for (queue, cell) in
-            (0..2 * DEVICES).flat_map(|queue| self.whole().map(move |cell| (queue, cell)))
-        {
+        for (queue, cell) in (0..2 * DEVICES).flat_map(|queue| self.whole().map(move |cell| (queue, cell))) {
             if self.is_valid(Some(queue / 2), cell) {
-                let token = self
-                    .memory
-                    .device_range(&self.rig.queues[queue], cell..cell + 1)
-                    .unwrap();
+                let token = self.memory.device_range(&self.rig.queues[queue], cell..cell + 1).unwrap();
                 self.rig.read(&token, &self.model.values[cell..cell + 1]);
             }
         }
         for cell in self.whole().filter(|cell| self.is_valid(None, *cell)) {
             let byte = self.memory.host_range(cell..cell + 1).unwrap();
-            assert_eq!(
-                byte,
-                &self.model.values[cell..cell + 1],
-                "cell {cell} on the host"
-            );
+            assert_eq!(byte, &self.model.values[cell..cell + 1], "cell {cell} on the host");
         }
         assert_eq!(self.memory.host().unwrap(), self.model.values);
         assert!(self.memory.valid_on(Place::Host));

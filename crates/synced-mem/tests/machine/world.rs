@@ -22,26 +22,10 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    pub(crate) const EXACT: Rules = Rules {
-        exact: true,
-        failures: false,
-        panics: false,
-    };
-    pub(crate) const SCATTERED: Rules = Rules {
-        exact: false,
-        failures: false,
-        panics: false,
-    };
-    pub(crate) const FAILING: Rules = Rules {
-        exact: false,
-        failures: true,
-        panics: false,
-    };
-    pub(crate) const PANICKING: Rules = Rules {
-        exact: false,
-        failures: true,
-        panics: true,
-    };
+    pub(crate) const EXACT: Rules = Rules { exact: true, failures: false, panics: false };
+    pub(crate) const SCATTERED: Rules = Rules { exact: false, failures: false, panics: false };
+    pub(crate) const FAILING: Rules = Rules { exact: false, failures: true, panics: false };
+    pub(crate) const PANICKING: Rules = Rules { exact: false, failures: true, panics: true };
 }
 
 pub(crate) struct World {
@@ -82,13 +66,7 @@ impl World {
         Self::over(mode, cells, scale, memories, Rules::EXACT)
     }
 
-    fn over(
-        mode: Mode,
-        cells: usize,
-        scale: usize,
-        memories: [SharedMem; 2],
-        rules: Rules,
-    ) -> Self {
+    fn over(mode: Mode, cells: usize, scale: usize, memories: [SharedMem; 2], rules: Rules) -> Self {
         Self {
             rig: Rig::new(mode),
             rules,
@@ -112,62 +90,28 @@ impl World {
 
     fn apply(&mut self, op: &Op) {
         match op.clone() {
-            Op::Host {
-                memory,
-                range,
-                intent,
-                keep,
-            } => self.host(memory, &range, intent, keep),
-            Op::Device {
-                memory,
-                queue,
-                range,
-                intent,
-                keep,
-            } => {
+            Op::Host { memory, range, intent, keep } => self.host(memory, &range, intent, keep),
+            Op::Device { memory, queue, range, intent, keep } => {
                 self.device(memory, queue, &range, intent, keep);
             }
             Op::Again(guard) => self.again(guard),
             Op::Drop(guard) => drop(self.take(guard)),
             Op::Leak(guard) => self.leak(guard),
             Op::PrefetchHost { memory, range } => self.prefetch_host(memory, &range),
-            Op::Prefetch {
-                memory,
-                queue,
-                range,
-            } => self.prefetch(memory, queue, &range),
-            Op::Evict {
-                memory,
-                site,
-                refuse,
-            } => self.evict(memory, site, refuse),
+            Op::Prefetch { memory, queue, range } => self.prefetch(memory, queue, &range),
+            Op::Evict { memory, site, refuse } => self.evict(memory, site, refuse),
             Op::Shrink(memory) => self.subjects[memory].memory.shrink(),
             Op::Adopt { memory, fixed } => self.adopt(memory, fixed),
-            Op::Copy {
-                to,
-                at,
-                from,
-                range,
-            } => self.copy((to, at), (from, &range)),
+            Op::Copy { to, at, from, range } => self.copy((to, at), (from, &range)),
             // What fails here fails again where it matters.
             Op::Synchronize(queue) => drop(self.rig.queues[queue].synchronize()),
-            Op::Scatter {
-                memory,
-                queue,
-                start,
-                step,
-                count,
-            } => {
+            Op::Scatter { memory, queue, start, step, count } => {
                 let cells = self.models[memory].cells();
                 for cell in (start..cells).step_by(step).take(count) {
                     self.scattered(memory, queue, cell);
                 }
             }
-            Op::Fail {
-                device,
-                operation,
-                nth,
-            } => self.rig.devices[device].fail(operation, nth),
+            Op::Fail { device, operation, nth } => self.rig.devices[device].fail(operation, nth),
             Op::Limit { device, blocks } => {
                 let bytes = blocks * self.subjects[0].memory.len();
                 self.rig.devices[device].set_limit(bytes);
@@ -191,14 +135,7 @@ impl World {
         self.grant(memory, range, intent, keep, granted);
     }
 
-    fn device(
-        &mut self,
-        memory: usize,
-        queue: usize,
-        range: &Range<usize>,
-        intent: Intent,
-        keep: bool,
-    ) {
+    fn device(&mut self, memory: usize, queue: usize, range: &Range<usize>, intent: Intent, keep: bool) {
         let subject = &self.subjects[memory];
         let (shared, bytes) = (&subject.memory, subject.bytes(range));
         let (on, before) = (&self.rig.queues[queue], self.before(memory));
@@ -226,12 +163,7 @@ impl World {
         };
         let borrow = self.models[memory].borrow(range, intent.writes(), replica);
         let range = range.clone();
-        let mut held = Held {
-            memory,
-            range,
-            borrow,
-            guard,
-        };
+        let mut held = Held { memory, range, borrow, guard };
         self.bounded = Some(memory);
         self.work(&mut held, intent);
         match keep {
@@ -296,9 +228,7 @@ impl World {
 
     fn prefetch(&mut self, memory: usize, queue: usize, range: &Range<usize>) {
         let (subject, before) = (&self.subjects[memory], self.before(memory));
-        let result = subject
-            .memory
-            .prefetch(&self.rig.queues[queue], subject.bytes(range));
+        let result = subject.memory.prefetch(&self.rig.queues[queue], subject.bytes(range));
         let predict = |model: &mut Model| model.device(queue / 2, range, Intent::Read);
         self.agree(memory, result, before, predict);
     }
@@ -311,9 +241,7 @@ impl World {
             false => shared.evict(place),
         };
         let whole = 0..self.models[memory].cells();
-        self.agree(memory, result, before, |model| {
-            model.evict(site, &whole, refuse)
-        });
+        self.agree(memory, result, before, |model| model.evict(site, &whole, refuse));
     }
 
     fn adopt(&mut self, memory: usize, fixed: bool) {
@@ -333,23 +261,17 @@ impl World {
         let (target, source) = (&self.subjects[to], &self.subjects[from]);
         let before = [to, from].map(|memory| self.before(memory));
         let at_byte = at * target.scale;
-        let result = target
-            .memory
-            .copy_from(at_byte, &source.memory, source.bytes(range));
+        let result = target.memory.copy_from(at_byte, &source.memory, source.bytes(range));
         let mut models = self.models.clone();
         let predicted = model::copy(&mut models, (to, at), (from, range));
         match (result, predicted) {
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _)
-                if self.rules.failures =>
-            {
+            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. }), _) if self.rules.failures => {
                 for (memory, before) in [to, from].into_iter().zip(before) {
                     // What a copy that failed may have written is given up there.
                     self.check_nothing_lost(memory, &before, 0..1 + DEVICES);
                 }
             }
-            (Ok(()), Ok(())) | (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => {
-                self.models = models
-            }
+            (Ok(()), Ok(())) | (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => self.models = models,
             // Of what nobody wrote, the model does not know whether somebody has read it; then ranges that overlap matter.
             (Err(Error::Conflict { .. }), Ok(())) if !self.rules.exact && to == from => {}
             (result, predicted) => panic!("{result:?}, but the model says {predicted:?}"),

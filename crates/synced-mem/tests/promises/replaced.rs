@@ -54,9 +54,7 @@ fn a_block_is_freed_after_all_who_use_it_though_waits_fail() {
         for reader in &readers {
             expect(&memory.device(reader, 0..16).unwrap(), 9);
         }
-        failing
-            .iter()
-            .for_each(|nth| device.fail(Operation::Wait, *nth));
+        failing.iter().for_each(|nth| device.fail(Operation::Wait, *nth));
         drop(memory);
         owner.synchronize().unwrap();
         for reader in &readers {
@@ -74,10 +72,7 @@ fn who_did_not_allocate_waits_for_who_did() {
     fill(&mut memory.device_range_overwrite(&owner, 0..4).unwrap(), 1);
     let before = device.calls(Operation::Wait);
     // Other bytes of the block: it may have been another memory's until now, in the order of `owner`.
-    fill(
-        &mut memory.device_range_overwrite(&other, 8..12).unwrap(),
-        2,
-    );
+    fill(&mut memory.device_range_overwrite(&other, 8..12).unwrap(), 2);
     assert_eq!(device.calls(Operation::Wait), before + 1);
 }
 
@@ -93,10 +88,8 @@ fn a_buffer_that_stands_for_a_lent_slice_stays_while_its_queue_may_use_it() {
         assert!(lent.device(&queue).is_err());
         let mut token = lent.device_overwrite(&queue).unwrap();
         let notes = seen.clone();
-        launch(&*queue, [token.arg_mut()], move |args| {
-            notes.lock().unwrap().extend_from_slice(args[0].bytes())
-        })
-        .unwrap();
+        launch(&*queue, [token.arg_mut()], move |args| notes.lock().unwrap().extend_from_slice(args[0].bytes()))
+            .unwrap();
     })
     .unwrap();
     let seen = seen.lock().unwrap();

@@ -70,16 +70,10 @@ fn rows_written_on_the_host_bring_nothing_else_back() {
             memory.host_mut(row).unwrap().fill(7);
         }
         let (back, touched) = (moved(&memory.stats()), (count * ROW) as u64);
-        assert!(
-            back <= 2 * touched,
-            "{count} rows: {back} bytes brought back"
-        );
+        assert!(back <= 2 * touched, "{count} rows: {back} bytes brought back");
         drop(memory.device(&queue, 0..LEN).unwrap());
         let there = moved(&memory.stats()) - back;
-        assert!(
-            there <= 2 * touched,
-            "{count} rows: {there} bytes to the device"
-        );
+        assert!(there <= 2 * touched, "{count} rows: {there} bytes to the device");
         assert_eq!(memory.host(0..ROW).unwrap()[..], [7; ROW]);
     }
 }

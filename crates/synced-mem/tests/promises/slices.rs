@@ -24,10 +24,7 @@ fn pattern() -> Vec<u8> {
 fn on_device(queue: &Arc<dyn Queue>) -> SyncedMem {
     let mut memory = SyncedMem::new(LEN);
     let mut token = memory.device_overwrite(queue).unwrap();
-    launch(&**queue, [token.arg_mut()], |args| {
-        args[0].bytes_mut().copy_from_slice(&pattern())
-    })
-    .unwrap();
+    launch(&**queue, [token.arg_mut()], |args| args[0].bytes_mut().copy_from_slice(&pattern())).unwrap();
     drop(token);
     memory
 }
@@ -82,11 +79,7 @@ fn a_slice_stays_while_ranges_are_read_to_the_host() {
         assert_eq!(memory.host_range(range).unwrap().as_ptr(), bytes.as_ptr());
     }
     assert_eq!(memory.host().unwrap(), pattern());
-    assert_eq!(
-        memory.stats().downloads().bytes(),
-        LEN as u64,
-        "each byte came once"
-    );
+    assert_eq!(memory.stats().downloads().bytes(), LEN as u64, "each byte came once");
 }
 
 #[test]
@@ -97,10 +90,7 @@ fn a_token_stays_while_ranges_are_read_on_its_device() {
     crowd(&memory, &device, &queue);
     assert_all_valid(&memory, Place::Device(device.id()));
     assert_eq!(held, &pattern()[5..500]);
-    assert_eq!(
-        memory.host().unwrap().as_ptr(),
-        held.as_ptr().wrapping_sub(5)
-    );
+    assert_eq!(memory.host().unwrap().as_ptr(), held.as_ptr().wrapping_sub(5));
 }
 
 #[test]
@@ -127,10 +117,7 @@ fn what_another_queue_delivered_stays_though_an_earlier_one_breaks() {
     let mut memory = SyncedMem::new(8);
     fill(&mut memory.device_overwrite(&first).unwrap(), 1);
     memory.prefetch_host_range(0..4).unwrap();
-    fill(
-        &mut memory.device_range_overwrite(&second, 0..4).unwrap(),
-        2,
-    );
+    fill(&mut memory.device_range_overwrite(&second, 0..4).unwrap(), 2);
     let held = memory.host_range(0..4).unwrap();
     memory.prefetch_host_range(4..8).unwrap();
     break_queue(&first);

@@ -49,9 +49,7 @@ impl Waiting {
         drop(token);
         let memory = memory.clone();
         let reader = thread::spawn(move || memory.host(range));
-        begun
-            .recv_timeout(PATIENCE)
-            .expect("nobody runs the kernel");
+        begun.recv_timeout(PATIENCE).expect("nobody runs the kernel");
         Self { reader, go }
     }
 
@@ -63,8 +61,7 @@ impl Waiting {
 
 fn wait_in_a_kernel(began: &Sender<()>, gone: &Receiver<()>) {
     began.send(()).unwrap();
-    gone.recv_timeout(PATIENCE)
-        .expect("what it waits for does not come");
+    gone.recv_timeout(PATIENCE).expect("what it waits for does not come");
 }
 
 #[test]
@@ -111,10 +108,7 @@ fn a_kernel_may_wait_for_a_thread_that_drops_its_guard() {
     ends(|| {
         let (_device, queue) = device();
         let memory = SharedMem::from_vec(vec![1; 16]);
-        let guards = (
-            memory.host(8..12).unwrap(),
-            memory.host_mut(12..16).unwrap(),
-        );
+        let guards = (memory.host(8..12).unwrap(), memory.host_mut(12..16).unwrap());
         let (begun, started) = channel();
         let (dropped, gone) = channel::<()>();
         let mut token = memory.device_overwrite(&queue, 0..8).unwrap();

@@ -25,10 +25,7 @@ impl Default for Owned {
 
 impl Owned {
     pub(crate) fn new() -> Self {
-        Self {
-            memory: SyncedMem::new(0),
-            shadow: Shadow::zeros(0),
-        }
+        Self { memory: SyncedMem::new(0), shadow: Shadow::zeros(0) }
     }
 
     pub(crate) fn step(&mut self, worker: &Worker<'_>, draw: &mut Draw) {
@@ -93,9 +90,7 @@ impl Owned {
         };
         let before = is_read.then(|| self.shadow.expected(range.clone()));
         let what = format!("its own kernel that {:?} launched to write", worker.by);
-        worker
-            .world
-            .launch_write(&what, &mut token, before.as_ref(), &bytes);
+        worker.world.launch_write(&what, &mut token, before.as_ref(), &bytes);
         self.shadow.write(range.start, &bytes, worker.by);
         if worker.world.is_faulty && draw.one_in(5) {
             // Harmless, but that its block is never freed: the token's destructor matters to nobody's soundness.

@@ -30,9 +30,7 @@ pub(crate) struct Expected {
 
 impl Shadow {
     pub(crate) fn zeros(len: usize) -> Self {
-        Self {
-            cells: (0..len).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Self { cells: (0..len).map(|_| AtomicU64::new(0)).collect() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -56,10 +54,7 @@ impl Shadow {
 
     pub(crate) fn expected(&self, range: Range<usize>) -> Expected {
         let cells = self.cells[range.clone()].iter();
-        Expected {
-            start: range.start,
-            cells: cells.map(|cell| cell.load(Ordering::SeqCst)).collect(),
-        }
+        Expected { start: range.start, cells: cells.map(|cell| cell.load(Ordering::SeqCst)).collect() }
     }
 
     /// From `at` on it is what another memory is.

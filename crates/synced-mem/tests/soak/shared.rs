@@ -23,20 +23,9 @@ pub(crate) struct Worker<'a> {
 
 /// A guard that outlives its step.
 enum Held {
-    Read {
-        guard: HostRef,
-        address: usize,
-        expected: Expected,
-    },
-    Write {
-        guard: HostMut,
-        subject: Arc<Subject>,
-        range: Range<usize>,
-    },
-    Device {
-        token: DeviceRef<'static>,
-        expected: Expected,
-    },
+    Read { guard: HostRef, address: usize, expected: Expected },
+    Write { guard: HostMut, subject: Arc<Subject>, range: Range<usize> },
+    Device { token: DeviceRef<'static>, expected: Expected },
 }
 
 /// At most so many.
@@ -44,13 +33,7 @@ const MOST_HELD: usize = 4;
 
 impl<'a> Worker<'a> {
     pub(crate) fn new(world: &'a World, watch: &'a Watch, thread: usize) -> Self {
-        Self {
-            world,
-            watch,
-            by: By { thread, step: 0 },
-            held: Vec::new(),
-            owned: Owned::new(),
-        }
+        Self { world, watch, by: By { thread, step: 0 }, held: Vec::new(), owned: Owned::new() }
     }
 
     pub(crate) fn work(mut self, steps: u64) {
@@ -168,11 +151,7 @@ impl<'a> Worker<'a> {
         self.compare("host", &expected, &guard);
         if draw.one_in(3) && self.held.len() < MOST_HELD {
             let address = guard.as_ptr().addr();
-            self.held.push(Held::Read {
-                guard,
-                address,
-                expected,
-            });
+            self.held.push(Held::Read { guard, address, expected });
         }
     }
 
@@ -188,13 +167,7 @@ impl<'a> Worker<'a> {
         subject.shadow.write(at.start + part.start, &bytes, self.by);
     }
 
-    fn host_overwrite(
-        &mut self,
-        draw: &mut Draw,
-        subject: &Arc<Subject>,
-        place: &Within,
-        range: Range<usize>,
-    ) {
+    fn host_overwrite(&mut self, draw: &mut Draw, subject: &Arc<Subject>, place: &Within, range: Range<usize>) {
         self.says(&format!("host_overwrite {range:?}"));
         let Some(mut guard) = self.world.hear(place.host_overwrite(range.clone())) else {
             return;
@@ -204,21 +177,11 @@ impl<'a> Worker<'a> {
         subject.shadow.write(range.start, &bytes, self.by);
         if draw.one_in(6) && self.held.len() < MOST_HELD {
             let subject = Arc::clone(subject);
-            self.held.push(Held::Write {
-                guard,
-                subject,
-                range,
-            });
+            self.held.push(Held::Write { guard, subject, range });
         }
     }
 
-    fn device_read(
-        &mut self,
-        draw: &mut Draw,
-        subject: &Subject,
-        place: &Within,
-        at: Range<usize>,
-    ) {
+    fn device_read(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device {at:?} on {}", queue.id()));
         let Some(token) = self.world.hear(place.device(&queue, at.clone())) else {
@@ -232,13 +195,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn device_write(
-        &mut self,
-        draw: &mut Draw,
-        subject: &Subject,
-        place: &Within,
-        at: Range<usize>,
-    ) {
+    fn device_write(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device_mut {at:?} on {}", queue.id()));
         let Some(mut token) = self.world.hear(place.device_mut(&queue, at.clone())) else {
@@ -247,18 +204,11 @@ impl<'a> Worker<'a> {
         let before = subject.shadow.expected(at.clone());
         let bytes = draw.bytes(at.len());
         let what = format!("a kernel that {:?} launched to write", self.by);
-        self.world
-            .launch_write(&what, &mut token, Some(&before), &bytes);
+        self.world.launch_write(&what, &mut token, Some(&before), &bytes);
         subject.shadow.write(at.start, &bytes, self.by);
     }
 
-    fn device_overwrite(
-        &mut self,
-        draw: &mut Draw,
-        subject: &Subject,
-        place: &Within,
-        at: Range<usize>,
-    ) {
+    fn device_overwrite(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device_overwrite {at:?} on {}", queue.id()));
         let Some(mut token) = self.world.hear(place.device_overwrite(&queue, at.clone())) else {
@@ -293,28 +243,19 @@ impl<'a> Worker<'a> {
         self.says("looking at what it holds");
         for held in &mut self.held {
             match held {
-                Held::Read {
-                    guard,
-                    address,
-                    expected,
-                } => {
+                Held::Read { guard, address, expected } => {
                     if guard.as_ptr().addr() != *address {
                         self.world.notes.add("a held slice has moved".to_string());
                     }
                     self.world.notes.compare("a held slice", expected, guard);
                 }
-                Held::Write {
-                    guard,
-                    subject,
-                    range,
-                } => {
+                Held::Write { guard, subject, range } => {
                     let bytes = draw.bytes(range.len());
                     guard.copy_from_slice(&bytes);
                     subject.shadow.write(range.start, &bytes, self.by);
                 }
                 Held::Device { token, expected } => {
-                    self.world
-                        .launch_read("a kernel under a held token", token, expected);
+                    self.world.launch_read("a kernel under a held token", token, expected);
                 }
             }
             Counts::one(&self.world.counts.comparisons);

@@ -35,10 +35,7 @@ impl Drop for End<'_> {
 
 impl Watch {
     pub(crate) fn new(seed: u64, threads: usize) -> Self {
-        Self {
-            seed,
-            threads: (0..threads).map(|_| Post::default()).collect(),
-        }
+        Self { seed, threads: (0..threads).map(|_| Post::default()).collect() }
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -83,10 +80,7 @@ impl Watch {
     }
 
     fn give_up(&self) -> ! {
-        let mut text = format!(
-            "soak: a thread stands still in the round of seed {}\n",
-            self.seed
-        );
+        let mut text = format!("soak: a thread stands still in the round of seed {}\n", self.seed);
         for (number, post) in self.threads.iter().enumerate() {
             let doing = post.doing.lock().unwrap_or_else(PoisonError::into_inner);
             let ended = post.has_ended.load(Ordering::SeqCst);

@@ -187,8 +187,7 @@ impl Worker<'_> {
                         let token = lent.device_range(&queue, range.clone());
                         if let Some(token) = self.world.hear(token) {
                             let expected = shadow.expected(range);
-                            self.world
-                                .launch_read("a kernel on a lent slice", &token, &expected);
+                            self.world.launch_read("a kernel on a lent slice", &token, &expected);
                         }
                     }
                     1 => {
@@ -223,9 +222,7 @@ impl Worker<'_> {
         self.says("breaking a queue");
         let queue = self.world.queue(draw);
         // Where kernels run at once the failure is told here.
-        let _ = launch(&*queue, [], |_| {
-            resume_unwind(Box::new("broken on purpose"))
-        });
+        let _ = launch(&*queue, [], |_| resume_unwind(Box::new("broken on purpose")));
         Counts::one(&self.world.counts.broken);
     }
 }

@@ -92,14 +92,7 @@ impl Counts {
     }
 
     fn all(&self) -> [&AtomicU64; 6] {
-        [
-            &self.steps,
-            &self.comparisons,
-            &self.injected,
-            &self.conflicts,
-            &self.errors,
-            &self.broken,
-        ]
+        [&self.steps, &self.comparisons, &self.injected, &self.conflicts, &self.errors, &self.broken]
     }
 
     pub(crate) fn add(&mut self, other: &Counts) {
@@ -119,8 +112,7 @@ impl Counts {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [_, comparisons, _, conflicts, errors, broken] =
-            self.all().map(|counter| counter.load(Ordering::Relaxed));
+        let [_, comparisons, _, conflicts, errors, broken] = self.all().map(|counter| counter.load(Ordering::Relaxed));
         write!(
             f,
             "{conflicts} were refused as conflicts and {errors} failed; {comparisons} comparisons, {broken} broken queues"
@@ -145,9 +137,7 @@ impl World {
             RwLock::new(queue.expect("no failure was told yet"))
         };
         let queues = (0..QUEUES).map(queue).collect();
-        let memories = (0..MEMORIES)
-            .map(|_| RwLock::new(Arc::new(Subject::new(&mut draw, &pool))))
-            .collect();
+        let memories = (0..MEMORIES).map(|_| RwLock::new(Arc::new(Subject::new(&mut draw, &pool)))).collect();
         Self {
             seed,
             is_faulty,
@@ -222,13 +212,7 @@ impl World {
     }
 
     /// A kernel that writes all bytes, some time; first it compares what it finds, if that is known.
-    pub(crate) fn launch_write(
-        &self,
-        what: &str,
-        token: &mut DeviceMut<'_>,
-        before: Option<&Expected>,
-        after: &[u8],
-    ) {
+    pub(crate) fn launch_write(&self, what: &str, token: &mut DeviceMut<'_>, before: Option<&Expected>, after: &[u8]) {
         let queue = Arc::clone(token.queue());
         let mut has_failed = false;
         self.insist(|| {
@@ -287,8 +271,7 @@ impl World {
             // Where waiting failed, memory is leaked, and said to be.
             if !self.is_faulty && device.live_blocks() > 0 {
                 let blocks = device.live_blocks();
-                self.notes
-                    .add(format!("device {index} keeps {blocks} blocks"));
+                self.notes.add(format!("device {index} keeps {blocks} blocks"));
             }
         }
         let owners = self.owners.load(Ordering::SeqCst);
@@ -315,11 +298,7 @@ impl Subject {
 
     pub(crate) fn over(memory: SharedMem, shadow: Shadow) -> Self {
         let stripes = Default::default();
-        Self {
-            memory,
-            shadow,
-            stripes,
-        }
+        Self { memory, shadow, stripes }
     }
 
     pub(crate) fn fresh(draw: &mut Draw, pool: &HostPool) -> Self {

@@ -10,33 +10,21 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/axis.rs",
         old: "true => shape.num_axes().checked_sub(distance),",
         new: "true => shape.num_axes().checked_sub(distance - 1),",
-        test: &[
-            "-p",
-            "blob-core",
-            "numbers_count_from_the_left_or_from_the_end",
-        ],
+        test: &["-p", "blob-core", "numbers_count_from_the_left_or_from_the_end"],
     },
     Mutant {
         name: "axis: one past the last passes",
         file: "crates/blob-core/src/axis.rs",
         old: "if self < shape.num_axes() {",
         new: "if self <= shape.num_axes() {",
-        test: &[
-            "-p",
-            "blob-core",
-            "numbers_count_from_the_left_or_from_the_end",
-        ],
+        test: &["-p", "blob-core", "numbers_count_from_the_left_or_from_the_end"],
     },
     Mutant {
         name: "axis: Caffe's names fit five axes",
         file: "crates/blob-core/src/axis.rs",
         old: "if shape.num_axes() > Self::ALL.len() {",
         new: "if shape.num_axes() > Self::ALL.len() + 1 {",
-        test: &[
-            "-p",
-            "blob-core",
-            "caffes_names_go_from_the_left_in_up_to_four_axes",
-        ],
+        test: &["-p", "blob-core", "caffes_names_go_from_the_left_in_up_to_four_axes"],
     },
     Mutant {
         name: "axis: NeoML's names fit eight axes",
@@ -50,22 +38,14 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/shape.rs",
         old: "Some(&index) if index < extent => offset += index,",
         new: "Some(&index) if index <= extent => offset += index,",
-        test: &[
-            "-p",
-            "blob-tests",
-            "legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside",
-        ],
+        test: &["-p", "blob-tests", "legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside"],
     },
     Mutant {
         name: "shape: the offset past the last element has an index",
         file: "crates/blob-core/src/shape.rs",
         old: "if offset >= self.count {",
         new: "if offset > self.count {",
-        test: &[
-            "-p",
-            "blob-core",
-            "an_index_or_an_offset_outside_is_an_error_that_names_it",
-        ],
+        test: &["-p", "blob-core", "an_index_or_an_offset_outside_is_an_error_that_names_it"],
     },
     Mutant {
         name: "shape: a stride counts its own axis",
@@ -107,11 +87,7 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/blob.rs",
         old: "    match got >= wanted {",
         new: "    match got == wanted {",
-        test: &[
-            "-p",
-            "blob-core",
-            "what_a_memory_has_beyond_the_shape_is_not_seen",
-        ],
+        test: &["-p", "blob-core", "what_a_memory_has_beyond_the_shape_is_not_seen"],
     },
     Mutant {
         name: "blob: an element past the last is read",
@@ -125,22 +101,14 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/blob/reshape.rs",
         old: "len <= self.data.len() && len <= self.diff.len()",
         new: "len <= self.data.len()",
-        test: &[
-            "-p",
-            "blob-core",
-            "either_memory_that_is_too_short_replaces_both",
-        ],
+        test: &["-p", "blob-core", "either_memory_that_is_too_short_replaces_both"],
     },
     Mutant {
         name: "copy: an untouched source leaves the old values",
         file: "crates/blob-core/src/blob/copy.rs",
         old: "if to.is_initialized() || from.is_initialized() {",
         new: "if from.is_initialized() {",
-        test: &[
-            "-p",
-            "blob-core",
-            "what_nobody_touched_copies_as_zeros_and_takes_no_memory",
-        ],
+        test: &["-p", "blob-core", "what_nobody_touched_copies_as_zeros_and_takes_no_memory"],
     },
     Mutant {
         name: "share: any count passes",
@@ -149,77 +117,49 @@ pub(super) const ROWS: &[Mutant] = &[
 "#,
         new: r#"        self.expect_count(&self.shape)
 "#,
-        test: &[
-            "-p",
-            "blob-core",
-            "sharing_goes_both_ways_and_needs_the_count",
-        ],
+        test: &["-p", "blob-core", "sharing_goes_both_ways_and_needs_the_count"],
     },
     Mutant {
         name: "copy: the diff brings the data along",
         file: "crates/blob-core/src/blob/copy.rs",
         old: "            Parts::Diff => &pairs[1..],",
         new: "            Parts::Diff => &pairs[..],",
-        test: &[
-            "-p",
-            "blob-core",
-            "each_part_is_copied_where_it_is_asked_for",
-        ],
+        test: &["-p", "blob-core", "each_part_is_copied_where_it_is_asked_for"],
     },
     Mutant {
         name: "device: the capacity is moved, not the count",
         file: "crates/blob-core/src/blob/device.rs",
         old: "Ok(self.data.device_mut(queue, 0..self.byte_len())?)",
         new: "Ok(self.data.device_mut(queue, 0..self.data.len())?)",
-        test: &[
-            "-p",
-            "blob-core",
-            "count_bytes_are_moved_and_not_the_capacity",
-        ],
+        test: &["-p", "blob-core", "count_bytes_are_moved_and_not_the_capacity"],
     },
     Mutant {
         name: "device: an overwrite uploads",
         file: "crates/blob-core/src/blob/device.rs",
         old: "Ok(self.data.device_overwrite(queue, 0..self.byte_len())?)",
         new: "Ok(self.data.device_mut(queue, 0..self.byte_len())?)",
-        test: &[
-            "-p",
-            "blob-core",
-            "reading_on_a_device_leaves_the_host_valid_and_overwriting_uploads_nothing",
-        ],
+        test: &["-p", "blob-core", "reading_on_a_device_leaves_the_host_valid_and_overwriting_uploads_nothing"],
     },
     Mutant {
         name: "buffers: the offset is forgotten (NeoML on a GPU)",
         file: "crates/blob-core/src/part.rs",
         old: "self.elements.start * size..self.elements.end * size",
         new: "0..self.elements.end * size",
-        test: &[
-            "-p",
-            "blob-tests",
-            "buffers_move_their_range_and_honour_their_offset",
-        ],
+        test: &["-p", "blob-tests", "buffers_move_their_range_and_honour_their_offset"],
     },
     Mutant {
         name: "buffers: one element too many",
         file: "crates/blob-core/src/part.rs",
         old: "range.end > count {",
         new: "range.end > count + 1 {",
-        test: &[
-            "-p",
-            "blob-core",
-            "a_range_outside_or_another_type_is_an_error",
-        ],
+        test: &["-p", "blob-core", "a_range_outside_or_another_type_is_an_error"],
     },
     Mutant {
         name: "buffers: writing copies in",
         file: "crates/blob-core/src/typed/guards.rs",
         old: "let mut bytes = memory.host_overwrite(range)?;",
         new: "let mut bytes = memory.host_mut(range)?;",
-        test: &[
-            "-p",
-            "blob-tests",
-            "buffers_move_their_range_and_honour_their_offset",
-        ],
+        test: &["-p", "blob-tests", "buffers_move_their_range_and_honour_their_offset"],
     },
     Mutant {
         name: "windows: the whole memory is brought to a device",
@@ -233,22 +173,14 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/window/frame.rs",
         old: "pos += frame.pos();",
         new: "",
-        test: &[
-            "-p",
-            "blob-tests",
-            "a_window_in_a_window_moves_along_at_any_depth",
-        ],
+        test: &["-p", "blob-tests", "a_window_in_a_window_moves_along_at_any_depth"],
     },
     Mutant {
         name: "windows: a position outside passes",
         file: "crates/blob-core/src/window.rs",
         old: "borrowed::check(steps, self.outer_len())?;",
         new: "let _ = steps;",
-        test: &[
-            "-p",
-            "blob-tests",
-            "positions_out_of_range_are_errors_that_name_them_and_move_nothing",
-        ],
+        test: &["-p", "blob-tests", "positions_out_of_range_are_errors_that_name_them_and_move_nothing"],
     },
     Mutant {
         name: "windows: the last one is missing",
@@ -276,11 +208,7 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-core/src/typed/guards.rs",
         old: "        Some(address) => check_address::<T>(address),",
         new: "        Some(_) => Ok(()),",
-        test: &[
-            "-p",
-            "blob-core",
-            "a_misaligned_write_is_refused_before_the_device_becomes_stale",
-        ],
+        test: &["-p", "blob-core", "a_misaligned_write_is_refused_before_the_device_becomes_stale"],
     },
     Mutant {
         name: "typed: refused values make the device stale",
@@ -288,21 +216,13 @@ pub(super) const ROWS: &[Mutant] = &[
         old: r#"            T::check(&memory.host(range.clone())?)?;
 "#,
         new: "",
-        test: &[
-            "-p",
-            "blob-core",
-            "values_that_are_refused_leave_the_device_as_it_was",
-        ],
+        test: &["-p", "blob-core", "values_that_are_refused_leave_the_device_as_it_was"],
     },
     Mutant {
         name: "windows: a chain is dropped by recursion",
         file: "crates/blob-core/src/window/frame.rs",
         old: "        let mut outer = mem::replace(&mut self.outer, Outer::Dropped);",
         new: "        let mut outer = Outer::Dropped;",
-        test: &[
-            "-p",
-            "blob-core",
-            "a_chain_of_windows_may_be_longer_than_the_stack_is_deep",
-        ],
+        test: &["-p", "blob-core", "a_chain_of_windows_may_be_longer_than_the_stack_is_deep"],
     },
 ];

@@ -24,11 +24,7 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-ops/src/cpu/sums.rs",
         old: "if !last.is_empty() {",
         new: "if last.len() > LANES {",
-        test: &[
-            "-p",
-            "blob-ops",
-            "sums::every_dtype_and_size_on_every_instruction_set",
-        ],
+        test: &["-p", "blob-ops", "sums::every_dtype_and_size_on_every_instruction_set"],
     },
     Mutant {
         name: "sums: integers overflow unnoticed",
@@ -112,11 +108,7 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-ops/src/place.rs",
         old: "self.check_apart(op, blobs)?;",
         new: "",
-        test: &[
-            "-p",
-            "blob-ops",
-            "outputs_that_share_memory_conflict_before_a_byte_moves",
-        ],
+        test: &["-p", "blob-ops", "outputs_that_share_memory_conflict_before_a_byte_moves"],
     },
     Mutant {
         name: "update: the whole capacity is borrowed",
@@ -130,44 +122,28 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-ops/src/place.rs",
         old: "memory_error(op, Argument::Part(index), error))?;",
         new: "memory_error(op, Argument::Part(index * 0), error))?;",
-        test: &[
-            "-p",
-            "blob-ops",
-            "a_guard_in_the_way_names_the_operation_and_the_argument",
-        ],
+        test: &["-p", "blob-ops", "a_guard_in_the_way_names_the_operation_and_the_argument"],
     },
     Mutant {
         name: "errors: a guard in the way is blamed on the first input",
         file: "crates/blob-ops/src/place.rs",
         old: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(index), error)),",
         new: "match self.read(blob) {\n                Ok(guard) => guards.push(guard),\n                Err(error) => return Err(memory_error(op, Argument::Part(0), error)),",
-        test: &[
-            "-p",
-            "blob-ops",
-            "a_guard_in_the_way_names_the_operation_and_the_argument",
-        ],
+        test: &["-p", "blob-ops", "a_guard_in_the_way_names_the_operation_and_the_argument"],
     },
     Mutant {
         name: "errors: what lies behind the memory is no source",
         file: "crates/blob-ops/src/error.rs",
         old: "Error::Memory { error, .. } | Error::Blob(error) => error.source(),",
         new: "Error::Blob(error) => error.source(),",
-        test: &[
-            "-p",
-            "blob-ops",
-            "what_lies_behind_the_memory_stays_the_source",
-        ],
+        test: &["-p", "blob-ops", "what_lies_behind_the_memory_stays_the_source"],
     },
     Mutant {
         name: "tiles: overlapping ones are streamed",
         file: "crates/blob-ops/src/cpu/tiles.rs",
         old: "len.is_multiple_of(n) || start + 2 * n <= len",
         new: "start + n <= len",
-        test: &[
-            "-p",
-            "blob-ops",
-            "a_tile_that_is_alone_shares_no_entry_with_another",
-        ],
+        test: &["-p", "blob-ops", "a_tile_that_is_alone_shares_no_entry_with_another"],
     },
     Mutant {
         name: "plan: a wrong stride",
@@ -279,11 +255,7 @@ pub(super) const ROWS: &[Mutant] = &[
         file: "crates/blob-ops/src/cpu.rs",
         old: r#"say_unknown(SWITCH, &ceiling.to_string_lossy(), names, "portable");"#,
         new: "",
-        test: &[
-            "-p",
-            "blob-ops",
-            "a_name_that_is_none_is_portable_and_said_once",
-        ],
+        test: &["-p", "blob-ops", "a_name_that_is_none_is_portable_and_said_once"],
     },
     Mutant {
         name: "the switch is a floor",

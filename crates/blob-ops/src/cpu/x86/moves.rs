@@ -93,20 +93,8 @@ macro_rules! stream {
     };
 }
 
-stream!(
-    stream_avx512,
-    "avx512f",
-    64,
-    _mm512_loadu_si512,
-    _mm512_stream_si512
-);
-stream!(
-    stream_avx2,
-    "avx2",
-    32,
-    _mm256_loadu_si256,
-    _mm256_stream_si256
-);
+stream!(stream_avx512, "avx512f", 64, _mm512_loadu_si512, _mm512_stream_si512);
+stream!(stream_avx2, "avx2", 32, _mm256_loadu_si256, _mm256_stream_si256);
 
 tiles!(
     avx512, "avx512f,avx512bw", __m512i, 64, 4,

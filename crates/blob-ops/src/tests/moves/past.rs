@@ -92,9 +92,7 @@ fn what_is_split_is_where_it_was_cut_and_merges_again() {
             split_into(whole, axis, &mut parts.iter_mut().collect::<Vec<_>>()).unwrap();
             for (part, start) in parts.iter().zip(ends) {
                 let [i0, j0, k0] = [0, 1, 2].map(|other| start * usize::from(other == axis));
-                check(part, "split", |i, j, k| {
-                    ((i + i0) * b + j + j0) * c + k + k0
-                });
+                check(part, "split", |i, j, k| ((i + i0) * b + j + j0) * c + k + k0);
             }
             let mut out = empty([a, b, c]);
             merge_into(&parts.iter().collect::<Vec<_>>(), axis, &mut out).unwrap();
@@ -121,9 +119,7 @@ fn what_is_turned_is_where_its_index_says() {
             steps.swap(one, other);
             let mut out = empty(turned);
             transpose_into(whole, one, other, &mut out).unwrap();
-            check(&out, "transpose", |i, j, k| {
-                i * steps[0] + j * steps[1] + k * steps[2]
-            });
+            check(&out, "transpose", |i, j, k| i * steps[0] + j * steps[1] + k * steps[2]);
         }
     });
 }

@@ -10,9 +10,8 @@ use proptest::prelude::*;
 
 fn shapes() -> impl Strategy<Value = Vec<usize>> {
     let extent = prop_oneof![1usize..5, 1usize..20, Just(16usize)];
-    proptest::collection::vec(extent, 1..=6).prop_filter("not too large", |dims| {
-        dims.iter().product::<usize>() <= 60_000
-    })
+    proptest::collection::vec(extent, 1..=6)
+        .prop_filter("not too large", |dims| dims.iter().product::<usize>() <= 60_000)
 }
 
 proptest! {
@@ -95,10 +94,7 @@ fn thirty_two_axes() {
     }
     let whole = blob(&dims, DType::I16);
     let turned = permute(&whole, &reversed).unwrap();
-    assert_eq!(
-        bytes(&turned),
-        permuted(&bytes(&whole), &dims, &reversed, 2)
-    );
+    assert_eq!(bytes(&turned), permuted(&bytes(&whole), &dims, &reversed, 2));
     let twos = Permutation::new(&[2; 32], &reversed, 1);
     assert_eq!(twos.axes.as_slice().len(), 32);
     assert_eq!((twos.run, twos.bytes()), (1, 1 << 32));

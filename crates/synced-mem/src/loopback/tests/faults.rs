@@ -30,22 +30,14 @@ fn a_call_that_fails_late_has_enqueued_its_work() {
     device.fail_late(Operation::Launch, 1);
     let log = Log::default();
     let note = log.clone();
-    launch(&*queue, [], move |_| {
-        note.0.lock().unwrap().push("ran".into())
-    })
-    .unwrap_err();
+    launch(&*queue, [], move |_| note.0.lock().unwrap().push("ran".into())).unwrap_err();
     queue.synchronize().unwrap();
     assert_eq!(log.names(), ["ran"]);
 }
 
 #[test]
 fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
-    for operation in [
-        Operation::Upload,
-        Operation::Download,
-        Operation::Copy,
-        Operation::Fill,
-    ] {
+    for operation in [Operation::Upload, Operation::Download, Operation::Copy, Operation::Fill] {
         let device = Loopback::new(Mode::Deferred);
         let ((queue, block), (waiting, source)) = (ones(&device), ones(&device));
         let mut host = [7_u8; 8];
@@ -100,11 +92,7 @@ fn blocks_are_given_out_again_in_the_order_of_their_queue() {
     set(&queue, &old, 1);
     let address = old.address();
     drop(old);
-    assert_ne!(
-        alloc(&other, 8).address(),
-        address,
-        "another queue knows nothing of it"
-    );
+    assert_ne!(alloc(&other, 8).address(), address, "another queue knows nothing of it");
     let new = alloc(&queue, 8);
     assert_eq!((new.address(), device.pending()), (address, 1));
     // What was enqueued on the old block comes first, for whoever waits for the queue.

@@ -8,23 +8,11 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
     let (a, b) = (alloc(&queue, 8), alloc(&queue, 4));
     set(&queue, &a, 1);
     let reader = DeviceRef::new(span(&a, 0..4, &queue), None);
-    let (mut tail, mut other) = (
-        DeviceMut::new(span(&a, 4..8, &queue), None),
-        writer(&b, &queue),
-    );
-    let empty = Span {
-        block: None,
-        range: 0..0,
-        queue: Arc::clone(&queue),
-    };
+    let (mut tail, mut other) = (DeviceMut::new(span(&a, 4..8, &queue), None), writer(&b, &queue));
+    let empty = Span { block: None, range: 0..0, queue: Arc::clone(&queue) };
     let mut empty = DeviceMut::new(empty, None);
-    let args = [
-        tail.slice_mut(3..4).unwrap(),
-        reader.arg(),
-        other.arg_mut(),
-        reader.slice(1..3).unwrap(),
-        empty.arg_mut(),
-    ];
+    let args =
+        [tail.slice_mut(3..4).unwrap(), reader.arg(), other.arg_mut(), reader.slice(1..3).unwrap(), empty.arg_mut()];
     launch(&*queue, args, |args| {
         let lens: Vec<usize> = args.iter().map(|arg| arg.bytes().len()).collect();
         assert_eq!(lens, [1, 4, 4, 2, 0]);
@@ -49,12 +37,7 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
 fn a_panic_that_the_launch_has_seen_is_reported_by_it_alone() {
     let queue = Loopback::new(Mode::Immediate).queue().unwrap();
     let error = launch(&*queue, [], |_| panic!("oh {}", 7)).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .ends_with("launch failed: a kernel panicked: oh 7"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("launch failed: a kernel panicked: oh 7"), "{error}");
     queue.synchronize().unwrap();
 }
 
@@ -65,10 +48,7 @@ fn a_panic_in_pending_work_stays_with_the_queue_and_those_that_waited() {
     let block = alloc(&queues[0], 2);
     queues[3].wait_for(&*queues[0]).unwrap();
     let reader = DeviceRef::new(span(&block, 0..2, &queues[0]), None);
-    launch(&*queues[0], [reader.arg()], |args| {
-        args[0].bytes_mut()[0] = 1
-    })
-    .unwrap();
+    launch(&*queues[0], [reader.arg()], |args| args[0].bytes_mut()[0] = 1).unwrap();
     queues[1].wait_for(&*queues[0]).unwrap();
     queues[2].wait_for(&*queues[1]).unwrap();
     set(&queues[0], &block, 5);
@@ -135,24 +115,12 @@ unsafe impl Queue for Foreign {
         unsafe { self.0.adopt(address, len) }
     }
 
-    unsafe fn upload(
-        &self,
-        to: &dyn Block,
-        at: usize,
-        from: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
         // SAFETY: as the caller says.
         unsafe { self.0.upload(to, at, from, len) }
     }
 
-    unsafe fn download(
-        &self,
-        from: &dyn Block,
-        at: usize,
-        to: NonNull<u8>,
-        len: usize,
-    ) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
         // SAFETY: as the caller says.
         unsafe { self.0.download(from, at, to, len) }
     }

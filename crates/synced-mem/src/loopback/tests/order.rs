@@ -9,10 +9,7 @@ fn fresh_bytes_are_poison_and_zeros_are_not() {
     assert_eq!(bytes(&queue, &*block), vec![0xA5; 4097]);
     // SAFETY: within the block.
     unsafe { queue.fill(&*block, 4000, 97) }.unwrap();
-    assert_eq!(
-        bytes(&queue, &*block)[3999..],
-        [&[0xA5][..], &[0; 97]].concat()
-    );
+    assert_eq!(bytes(&queue, &*block)[3999..], [&[0xA5][..], &[0; 97]].concat());
 }
 
 #[test]
@@ -71,14 +68,8 @@ fn random_order_is_that_of_its_seed_and_keeps_each_queue_in_order() {
         let names = shuffled(seed);
         assert_eq!(names, shuffled(seed));
         for queue in ["a", "b", "c"] {
-            let own: Vec<_> = names
-                .iter()
-                .filter(|name| name.starts_with(queue))
-                .collect();
-            assert_eq!(
-                own,
-                [0, 1, 2].map(|step| format!("{queue}{step}")).each_ref()
-            );
+            let own: Vec<_> = names.iter().filter(|name| name.starts_with(queue)).collect();
+            assert_eq!(own, [0, 1, 2].map(|step| format!("{queue}{step}")).each_ref());
         }
         let last = names.iter().position(|name| name.starts_with("last"));
         let before = |end: &str| names.iter().position(|name| name == end) < last;
@@ -87,11 +78,7 @@ fn random_order_is_that_of_its_seed_and_keeps_each_queue_in_order() {
     }
     orders.sort();
     orders.dedup();
-    assert!(
-        orders.len() > 16,
-        "only {} orders of 32 seeds",
-        orders.len()
-    );
+    assert!(orders.len() > 16, "only {} orders of 32 seeds", orders.len());
 }
 
 #[test]

@@ -8,12 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::SharedMem;
 
-const MODES: [Mode; 4] = [
-    Mode::Immediate,
-    Mode::Deferred,
-    Mode::Random(1),
-    Mode::Random(2),
-];
+const MODES: [Mode; 4] = [Mode::Immediate, Mode::Deferred, Mode::Random(1), Mode::Random(2)];
 
 /// What a hang is taken for.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -10,9 +10,7 @@ fn a_limit_counts_blocks_until_they_are_dropped() {
     let block = queue.alloc(60).unwrap();
     assert_eq!((device.bytes_in_use(), device.live_blocks()), (60, 1));
     let error = queue.alloc(41).unwrap_err();
-    assert!(
-        matches!(error, Error::DeviceOutOfMemory { bytes: 41, device: id } if id == device.id())
-    );
+    assert!(matches!(error, Error::DeviceOutOfMemory { bytes: 41, device: id } if id == device.id()));
     assert!(sibling.queue().unwrap().alloc(101).is_ok());
     let rest = queue.alloc(40).unwrap();
     drop(block);
@@ -73,22 +71,11 @@ fn the_nth_call_fails_of_each_operation() {
         device.fail(operation, step + 1);
         assert!(call(&device, &queue, operation).is_ok(), "{operation:?}");
         let error = call(&device, &queue, operation).unwrap_err();
-        assert!(
-            matches!(&error, Error::Device { op, .. } if *op == operation.name()),
-            "{error}"
-        );
+        assert!(matches!(&error, Error::Device { op, .. } if *op == operation.name()), "{error}");
         // The block that such a call could not use is freed all the same.
         assert!(call(&device, &queue, operation).is_ok(), "{operation:?}");
-        let failed = if operation == Operation::Alloc {
-            1
-        } else {
-            step
-        };
-        assert_eq!(
-            device.calls(operation) - before,
-            2 * step + failed,
-            "{operation:?}"
-        );
+        let failed = if operation == Operation::Alloc { 1 } else { step };
+        assert_eq!(device.calls(operation) - before, 2 * step + failed, "{operation:?}");
         assert_eq!(device.misuses(), [""; 0]);
         assert_eq!(device.live_blocks(), 0, "{operation:?}");
     }
@@ -129,10 +116,7 @@ fn misuses_are_errors_and_are_listed() {
     }
     let misuses = device.misuses();
     assert_eq!(misuses.len(), 7, "{misuses:#?}");
-    assert_eq!(
-        misuses[0],
-        format!("{}: fill: bytes 7..7+2 of a block of 8 bytes", device.id())
-    );
+    assert_eq!(misuses[0], format!("{}: fill: bytes 7..7+2 of a block of 8 bytes", device.id()));
     assert_eq!(device.pending(), 0);
 }
 
@@ -192,8 +176,7 @@ fn external_memory_is_adopted_and_outlives_the_block() {
     assert_eq!((external.len(), external.bytes()), (8, vec![POISON; 8]));
     external.with_bytes_mut(|bytes| bytes.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]));
     // SAFETY: the memory is that of `external`, which nobody uses until the work is done; the last is a misuse.
-    let block: Arc<dyn Block> =
-        Arc::from(unsafe { queue.adopt(external.address() + 2, 4) }.unwrap());
+    let block: Arc<dyn Block> = Arc::from(unsafe { queue.adopt(external.address() + 2, 4) }.unwrap());
     assert_eq!(bytes(&queue, &*block), [2, 3, 4, 5]);
     set(&queue, &block, 9);
     assert_eq!(external.bytes()[2], 2);
