@@ -11,9 +11,9 @@ mod layer;
 mod messages;
 #[cfg(test)]
 mod oracle;
+pub(crate) mod protobuf;
 pub(crate) mod read;
 mod types;
 mod values;
-pub(crate) mod wire;
 
 pub use decode::{decode_blob, shape_matches};

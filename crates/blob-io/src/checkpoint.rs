@@ -3,20 +3,20 @@
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
 mod open;
+mod sparse;
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use blob_core::AnyBlob;
 
-use crate::entry::{Entry, Kind};
+use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault, Stop};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::member;
-use crate::payload;
-use crate::source::{Input, Source};
+use crate::payload::{self, member};
 use crate::warning::Warning;
+use crate::wire::source::{Input, Source};
 pub use open::OpenOptions;
 
 /// An open file: its entries, known from headers alone, and the way to their bytes.
@@ -288,9 +288,4 @@ impl Checkpoint {
     pub(crate) fn request(&self, entry: &Entry, message: &str) -> Error {
         Error::Request { file: self.name.clone(), message: format!("{} {message}", subject(entry)) }
     }
-}
-
-/// How errors call an entry.
-pub(crate) fn subject(entry: &Entry) -> String {
-    format!("array {:?}", entry.name())
 }

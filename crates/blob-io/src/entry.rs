@@ -349,6 +349,11 @@ pub(crate) struct Checksum {
     pub(crate) crc: u32,
 }
 
+/// How errors call an entry.
+pub(crate) fn subject(entry: &Entry) -> String {
+    format!("array {:?}", entry.name())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

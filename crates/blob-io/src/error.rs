@@ -2,12 +2,15 @@
 //!
 //! Relies on nothing; leaves the wording for terminals (`error:`, `help:`) to the tool.
 
+mod fault;
+mod reason;
+
 use std::fmt;
 use std::io;
 
-pub use crate::fault::Fault;
-pub(crate) use crate::fault::What;
-use crate::reason::Reason;
+pub use fault::Fault;
+pub(crate) use fault::What;
+pub use reason::Reason;
 
 /// Why a file could not be opened, read or written.
 #[derive(Debug)]
@@ -171,5 +174,33 @@ impl Stop {
 impl From<Fault> for Stop {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
+    }
+}
+
+/// Why a file was not read: broken (with the layer concerned), or something else (with what to do).
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    Stop(Stop, Option<String>),
+    Other(Reason, String, Option<&'static str>),
+}
+
+impl Refusal {
+    pub(crate) fn into_error(self, file: &str) -> Error {
+        match self {
+            Self::Stop(stop, subject) => stop.into_error(file, subject),
+            Self::Other(reason, what, help) => Error::NotTensors { file: file.to_owned(), reason, what, help },
+        }
+    }
+}
+
+impl From<Stop> for Refusal {
+    fn from(stop: Stop) -> Self {
+        Self::Stop(stop, None)
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self::Stop(fault.into(), None)
     }
 }

@@ -10,14 +10,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::Reason;
 use crate::error::{Error, Fault, Stop, What};
 use crate::filenames::RECEIPT;
 use crate::names::{Gather, faulty};
 use crate::npy::header;
-use crate::reason::Reason;
-use crate::source::{FileSource, Source};
+use crate::wire::cursor::Cursor;
+use crate::wire::source::{FileSource, Source};
 use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.

@@ -21,46 +21,38 @@
 
 pub mod caffe;
 mod checkpoint;
-mod cursor;
 mod entry;
 mod error;
-mod fault;
 mod filenames;
 mod folder;
-mod foreign;
 mod format;
-mod gunzip;
 mod layout;
 mod limits;
-mod literal;
-mod member;
 mod mxnet;
 mod names;
 mod npy;
 mod npz;
 mod output;
 mod payload;
-mod reason;
 mod safetensors;
 mod sniff;
-#[cfg_attr(feature = "mmap", allow(unsafe_code))]
-mod source;
-mod spool;
+mod spec;
 mod warning;
+mod wire;
 mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
-pub use error::{Error, Fault};
+pub use error::{Error, Fault, Reason};
 pub use filenames::file_names;
 pub use format::Format;
-pub use layout::{Layout, Place, TensorSpec};
+pub use layout::Layout;
 pub use limits::Limits;
 pub use npz::member_names;
 pub use output::{Output, OutputDir};
-pub use reason::Reason;
-#[cfg(feature = "mmap")]
-pub use source::Mmap;
-pub use source::{Bytes, FileSource, Source};
+pub use spec::{Place, TensorSpec};
 pub use warning::Warning;
+#[cfg(feature = "mmap")]
+pub use wire::source::Mmap;
+pub use wire::source::{Bytes, FileSource, Source};
 pub use write::write_tensors;

@@ -3,7 +3,6 @@
 //! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against its wheels.
 //! Leaves `symbol.json` out, and the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
 
-mod dense;
 mod flags;
 pub(crate) mod read;
 mod record;

@@ -3,15 +3,15 @@
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
 
 mod columns;
+pub(crate) mod member;
 
 use std::io::{self, Read};
 
-use crate::checkpoint::subject;
-use crate::entry::{Deflated, Entry, Order, Payload, Segment};
+use crate::entry::{Deflated, Entry, Order, Payload, Segment, subject};
 use crate::error::{Error, Fault, Stop, What};
 use crate::limits::Limits;
-use crate::member::{self, Content};
-use crate::source::Source;
+use crate::wire::source::Source;
+use member::Content;
 
 /// Whether this machine's order is not the files'.
 pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;

@@ -2,45 +2,19 @@
 //!
 //! What the file is where it is none of ours, `foreign` says.
 
+mod foreign;
+mod messages;
+
 use crate::caffe;
-use crate::cursor::Cursor;
-use crate::error::{Error, Fault, Stop};
-use crate::foreign;
+use crate::error::Reason;
+use crate::error::{Refusal, Stop};
 use crate::format::Format;
-use crate::gunzip;
 use crate::mxnet;
 use crate::names::Gather;
-use crate::reason::Reason;
-use crate::source::{Bytes, Source};
+use crate::wire::cursor::Cursor;
+use crate::wire::gunzip;
+use crate::wire::source::{Bytes, Source};
 use crate::{npy, npz, safetensors};
-
-/// Why a file was not read: broken (with the layer concerned), or something else (with what to do).
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    Stop(Stop, Option<String>),
-    Other(Reason, String, Option<&'static str>),
-}
-
-impl Refusal {
-    pub(crate) fn into_error(self, file: &str) -> Error {
-        match self {
-            Self::Stop(stop, subject) => stop.into_error(file, subject),
-            Self::Other(reason, what, help) => Error::NotTensors { file: file.to_owned(), reason, what, help },
-        }
-    }
-}
-
-impl From<Stop> for Refusal {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop, None)
-    }
-}
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
-        Self::Stop(fault.into(), None)
-    }
-}
 
 /// Reads the headers of a file into `gather`; returns its format and its dialect.
 pub(crate) fn read(
@@ -101,7 +75,7 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
     if let Some(format) = caffe::classify::classify(cursor, hint)? {
         return Ok(format);
     }
-    if let Some(refusal) = foreign::message(&head) {
+    if let Some(refusal) = messages::message(&head) {
         return Err(refusal);
     }
     // A name that promises a format gets that format's own account of what is wrong.

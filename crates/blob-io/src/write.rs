@@ -6,9 +6,10 @@ use blob_core::AnyBlob;
 
 use crate::error::Error;
 use crate::format::Format;
-use crate::layout::{Layout, TensorSpec};
+use crate::layout::Layout;
 use crate::output::Output;
 use crate::payload;
+use crate::spec::TensorSpec;
 
 /// What is turned around at a time on a big-endian machine.
 const CHUNK: usize = 64 << 10;

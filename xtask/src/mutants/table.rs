@@ -87,7 +87,7 @@ const TOOL: &[Mutant] = &[
     },
     Mutant {
         name: "csr rows end late",
-        file: "crates/blob-io/src/mxnet/dense.rs",
+        file: "crates/blob-io/src/checkpoint/sparse.rs",
         old: "while indptr.get(row + 1) <= k as i128",
         new: "while indptr.get(row + 1) < k as i128",
         test: &["-p", "blob-tests", "every_golden_array_equals_what_its_writer_was_given"],
@@ -136,7 +136,7 @@ const TOOL: &[Mutant] = &[
     },
     Mutant {
         name: "a CRC-32 is not compared",
-        file: "crates/blob-io/src/member.rs",
+        file: "crates/blob-io/src/payload/member.rs",
         old: "if found == expected.crc {",
         new: "if true || found == expected.crc {",
         test: &["-p", "blob-tests", "a_wrong_bit_is_an_error_wherever_bytes_are_used"],
@@ -192,7 +192,7 @@ const TOOL: &[Mutant] = &[
     },
     Mutant {
         name: "END_GROUP at the top passes",
-        file: "crates/blob-io/src/caffe/wire.rs",
+        file: "crates/blob-io/src/caffe/protobuf.rs",
         old: "}) => Err(Stop::fault(offset, What::EndGroup { number })),",
         new: "}) => { let _ = (offset, number); Ok(None) }",
         test: &["-p", "blob-tests", "hostile_top_levels_of_a_net_are_refused"],

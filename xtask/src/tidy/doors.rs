@@ -11,7 +11,7 @@ use super::{Finding, Source, Tree};
 /// The files that may hold `unsafe`.
 const UNSAFE: &[&str] = &[
     "crates/blob-core/src/typed",
-    "crates/blob-io/src/source",
+    "crates/blob-io/src/wire/source",
     "crates/blob-ops/src/cpu/aarch64",
     "crates/blob-ops/src/cpu/tiles",
     "crates/blob-ops/src/cpu/x86",
@@ -37,7 +37,7 @@ const CUDARC_PACKAGES: &[&str] = &["blob-ops", "synced-mem"];
 const CFG: &[&str] = &[
     "crates/blob-cli/src/output",
     "crates/blob-io/src/output",
-    "crates/blob-io/src/source",
+    "crates/blob-io/src/wire/source",
     "crates/blob-ops/src/cpu",
     "crates/blob-ops/src/cuda",
     "crates/synced-mem/src/cuda",
@@ -276,7 +276,7 @@ mod tests {
             assert_eq!(lines(cfg, FILE, door), NONE, "{door}");
         }
         let flow = "#[cfg(unix)]\nfn f() {}";
-        assert_eq!(lines(cfg, "crates/blob-io/src/source.rs", flow), NONE);
+        assert_eq!(lines(cfg, "crates/blob-io/src/wire/source.rs", flow), NONE);
         assert_eq!(lines(cfg, "crates/blob-io/tests/real.rs", flow), NONE);
     }
 }

@@ -4,13 +4,13 @@
 
 use blob_core::{MAX_AXES, Shape};
 
+use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::values::{Choice, Fork, Raw, Values, choose};
-use crate::caffe::wire::{self, Span, Tag, Wire};
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Payload, Runs};
 use crate::error::{Fault, Stop, What};
 use crate::limits::Limits;
 use crate::warning::Flag;
+use crate::wire::cursor::Cursor;
 
 /// What a BlobProto holds, field by field.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(crate) struct Fields {
 pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, Stop> {
     let mut fields = Fields { offset: span.start, ..Fields::default() };
     cursor.seek(span.start);
-    while let Some(tag) = wire::tag(cursor, span.end)? {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         fields.field(cursor, tag, span.end, limits)?;
     }
     Ok(fields)
@@ -45,12 +45,12 @@ impl Fields {
         match (tag.number, tag.wire) {
             (n @ 1..=4, Wire::Varint) => {
                 // proto2 keeps the low 32 bits of an int32's varint.
-                let value = wire::varint(cursor, end, "a legacy dimension")? as i32;
+                let value = protobuf::varint(cursor, end, "a legacy dimension")? as i32;
                 self.legacy[n as usize - 1] = Some(value);
                 Ok(())
             }
             (7, Wire::Len) => {
-                let shape = wire::span(cursor, end, "shape")?;
+                let shape = protobuf::span(cursor, end, "shape")?;
                 self.shape_at.get_or_insert(shape.start);
                 self.shape(cursor, shape)
             }
@@ -58,16 +58,16 @@ impl Fields {
                 self.values(cursor, tag, end, limits)
             }
             (n @ 10..=13, Wire::Varint) => {
-                self.varint[n as usize - 10] = Some(wire::varint(cursor, end, "a fork's data type")?);
+                self.varint[n as usize - 10] = Some(protobuf::varint(cursor, end, "a fork's data type")?);
                 Ok(())
             }
             (n @ 10..=13, Wire::Len) => {
-                let span = wire::span(cursor, end, "a fork's data")?;
+                let span = protobuf::span(cursor, end, "a fork's data")?;
                 self.span[n as usize - 10] = Some(span);
                 cursor.seek(span.end);
                 Ok(())
             }
-            _ => wire::skip(cursor, tag, end),
+            _ => protobuf::skip(cursor, tag, end),
         }
     }
 
@@ -79,7 +79,7 @@ impl Fields {
             _ => (&mut self.double_diff, 8, "double_diff"),
         };
         if tag.wire == Wire::Len {
-            let span = wire::span(cursor, end, field)?;
+            let span = protobuf::span(cursor, end, field)?;
             cursor.seek(span.end);
             return values.packed(span, width, limits);
         }
@@ -91,20 +91,20 @@ impl Fields {
 
     /// One `shape` message; several of them concatenate, as protobuf merges them.
     fn shape(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), Stop> {
-        while let Some(tag) = wire::tag(cursor, span.end)? {
+        while let Some(tag) = protobuf::tag(cursor, span.end)? {
             match (tag.number, tag.wire) {
                 (1, Wire::Varint) => {
-                    let dim = wire::varint(cursor, span.end, "dim")?;
+                    let dim = protobuf::varint(cursor, span.end, "dim")?;
                     self.dim(dim as i64);
                 }
                 (1, Wire::Len) => {
-                    let packed = wire::span(cursor, span.end, "dim")?;
+                    let packed = protobuf::span(cursor, span.end, "dim")?;
                     while cursor.pos() < packed.end {
-                        let dim = wire::varint(cursor, packed.end, "dim")?;
+                        let dim = protobuf::varint(cursor, packed.end, "dim")?;
                         self.dim(dim as i64);
                     }
                 }
-                _ => wire::skip(cursor, tag, span.end)?,
+                _ => protobuf::skip(cursor, tag, span.end)?,
             }
         }
         Ok(())

@@ -1,12 +1,12 @@
 //! Which Caffe message bytes are: they carry no mark, so the fields at their top must tell.
 
 use crate::caffe::evidence;
+use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::read::whole;
-use crate::caffe::wire::{self, Span, Wire};
-use crate::cursor::Cursor;
 use crate::error::{Stop, What};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::wire::cursor::Cursor;
 
 /// Which fields stand at the top of a message, by number and wire type.
 #[derive(Default)]
@@ -107,10 +107,10 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
     let whole = whole(cursor);
     cursor.seek(0);
     loop {
-        let step = wire::tag(cursor, whole.end).and_then(|tag| {
+        let step = protobuf::tag(cursor, whole.end).and_then(|tag| {
             let Some(tag) = tag else { return Ok(None) };
             let at = cursor.pos();
-            wire::skip(cursor, tag, whole.end)?;
+            protobuf::skip(cursor, tag, whole.end)?;
             Ok(Some((tag, at)))
         });
         let (tag, at) = match step {
@@ -132,7 +132,7 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
         if let (1..=3 | 100, Wire::Len) = (tag.number, tag.wire) {
             let end = cursor.pos();
             cursor.seek(at);
-            let span = wire::span(cursor, whole.end, "a field")?;
+            let span = protobuf::span(cursor, whole.end, "a field")?;
             cursor.seek(end);
             let slot = match tag.number {
                 100 => &mut seen.layer,

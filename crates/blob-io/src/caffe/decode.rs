@@ -3,12 +3,12 @@
 use blob_core::{AnyBlob, Shape};
 
 use crate::caffe::blob;
-use crate::caffe::wire::Span;
+use crate::caffe::protobuf::Span;
 use crate::checkpoint::Checkpoint;
-use crate::cursor::Cursor;
 use crate::error::{Error, Stop};
 use crate::limits::Limits;
-use crate::source::Bytes;
+use crate::wire::cursor::Cursor;
+use crate::wire::source::Bytes;
 use crate::{Format, OpenOptions};
 
 /// How errors call bytes that came without a file.

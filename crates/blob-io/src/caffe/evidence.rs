@@ -3,12 +3,12 @@
 //! Used where no file name speaks for them: TensorFlow, ONNX and Core ML use the same numbers for other things.
 
 use crate::caffe::blob;
+use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::read::whole;
-use crate::caffe::wire::{self, Span, Wire};
-use crate::cursor::Cursor;
 use crate::error::{Stop, What};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::wire::cursor::Cursor;
 
 /// A name or a type is not longer than this.
 const LONGEST_TEXT: u64 = 1 << 10;
@@ -58,28 +58,28 @@ fn datum(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
     let whole = whole(cursor);
     let (mut dims, mut count, mut encoded, mut image) = ([0_u64; 3], 0, false, false);
     cursor.seek(0);
-    while let Some(tag) = wire::tag(cursor, whole.end)? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
             (n @ 1..=3, Wire::Varint) => {
-                dims[n as usize - 1] = wire::varint(cursor, whole.end, "a dimension")?;
+                dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")?;
             }
             (4, Wire::Len) => {
-                let span = wire::span(cursor, whole.end, "data")?;
+                let span = protobuf::span(cursor, whole.end, "data")?;
                 count = span.len();
                 image = matches!(cursor.at_hand(span.end)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
                 cursor.seek(span.end);
             }
             (6, Wire::Len) => {
-                let span = wire::span(cursor, whole.end, "float_data")?;
+                let span = protobuf::span(cursor, whole.end, "float_data")?;
                 count = span.len() / 4;
                 cursor.seek(span.end);
             }
             (6, Wire::Fixed32) => {
                 count += 1;
-                wire::skip(cursor, tag, whole.end)?;
+                protobuf::skip(cursor, tag, whole.end)?;
             }
-            (7, Wire::Varint) => encoded = wire::varint(cursor, whole.end, "encoded")? != 0,
-            _ => wire::skip(cursor, tag, whole.end)?,
+            (7, Wire::Varint) => encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
     let values = dims.iter().try_fold(1, |n: u64, d| n.checked_mul(*d));
@@ -90,15 +90,15 @@ fn datum(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
 fn old_layer(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, Stop> {
     cursor.seek(span.start);
     let mut shown = false;
-    while let Some(tag) = wire::tag(cursor, span.end)? {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         let at = cursor.pos();
-        wire::skip(cursor, tag, span.end)?;
+        protobuf::skip(cursor, tag, span.end)?;
         let end = cursor.pos();
         if shown || tag.wire != Wire::Len || !matches!(tag.number, 1 | 4 | 6) {
             continue;
         }
         cursor.seek(at);
-        let field = wire::span(cursor, span.end, "a field")?;
+        let field = protobuf::span(cursor, span.end, "a field")?;
         shown = match tag.number {
             1 => texts(cursor, field, &[1, 2]).or_else(unfit)?,
             4 => text(cursor, field)?,
@@ -121,13 +121,13 @@ fn unfit(stop: Stop) -> Result<bool, Stop> {
 fn texts(cursor: &mut Cursor<'_>, span: Span, numbers: &[u32]) -> Result<bool, Stop> {
     cursor.seek(span.start);
     let mut found = false;
-    while let Some(tag) = wire::tag(cursor, span.end)? {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         let at = cursor.pos();
-        wire::skip(cursor, tag, span.end)?;
+        protobuf::skip(cursor, tag, span.end)?;
         let end = cursor.pos();
         if !found && tag.wire == Wire::Len && numbers.contains(&tag.number) {
             cursor.seek(at);
-            let field = wire::span(cursor, span.end, "a text")?;
+            let field = protobuf::span(cursor, span.end, "a text")?;
             found = text(cursor, field)?;
         }
         cursor.seek(end);

@@ -5,14 +5,14 @@
 use std::borrow::Cow;
 
 use crate::caffe::blob;
+use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
-use crate::caffe::wire::{self, Span, Tag, Wire};
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind};
+use crate::error::Refusal;
 use crate::error::{Stop, What};
 use crate::names::{Gather, faulty, name_from_bytes};
-use crate::sniff::Refusal;
 use crate::warning::{Flag, Flags};
+use crate::wire::cursor::Cursor;
 
 /// Which message a layer is stored as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,15 +102,15 @@ pub(crate) fn subject(cursor: &mut Cursor<'_>, gather: &Gather, tag: Tag, positi
 fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Option<Vec<u8>> {
     let whole = Span { start: 0, end: cursor.file_len() };
     cursor.seek(layer.offset);
-    wire::tag(cursor, whole.end).ok()??;
-    wire::varint(cursor, whole.end, "a layer").ok()?;
+    protobuf::tag(cursor, whole.end).ok()??;
+    protobuf::varint(cursor, whole.end, "a layer").ok()?;
     let number = if layer.number == 100 { 1 } else { 4 };
-    while let Some(tag) = wire::tag(cursor, whole.end).ok()? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end).ok()? {
         if (tag.number, tag.wire) == (number, Wire::Len) {
             let span = take(cursor, whole, "a layer's name").ok()?;
             return text(cursor, gather, Some(span), "a layer's name").ok();
         }
-        wire::skip(cursor, tag, whole.end).ok()?;
+        protobuf::skip(cursor, tag, whole.end).ok()?;
     }
     None
 }
@@ -137,7 +137,7 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Sto
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
             (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
             (7, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
-            _ => wire::skip(cursor, tag, span.end)?,
+            _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
     })?;
@@ -159,10 +159,10 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
             }
             (4, Wire::Len) => outer.name = Some(take(cursor, span, "a layer's name")?),
             (5, Wire::Varint) => {
-                outer.type_number = Some(wire::varint(cursor, span.end, "a layer's type")?);
+                outer.type_number = Some(protobuf::varint(cursor, span.end, "a layer's type")?);
             }
             (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, gather)?,
-            _ => wire::skip(cursor, tag, span.end)?,
+            _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
     })?;
@@ -201,7 +201,7 @@ fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
             (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
             (50, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
-            _ => wire::skip(cursor, tag, span.end)?,
+            _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
     })
@@ -220,7 +220,7 @@ fn fields<'s>(
     span: Span,
     mut each: impl FnMut(&mut Cursor<'s>, Tag) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
-    while let Some(tag) = wire::tag(cursor, span.end)? {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         each(cursor, tag)?;
     }
     Ok(())
@@ -228,7 +228,7 @@ fn fields<'s>(
 
 /// A length-delimited field's span; the cursor moves behind it.
 pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, Stop> {
-    let span = wire::span(cursor, within.end, field)?;
+    let span = protobuf::span(cursor, within.end, field)?;
     cursor.seek(span.end);
     Ok(span)
 }

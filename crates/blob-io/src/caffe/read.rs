@@ -3,13 +3,13 @@
 //! The walk reads tags, lengths and names; payloads are passed over.
 
 use crate::caffe::layer::{self, Generation};
-use crate::caffe::wire::{self, Span, Wire};
-use crate::cursor::Cursor;
+use crate::caffe::protobuf::{self, Span, Wire};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::Refusal;
 use crate::error::{Fault, Stop, What};
 use crate::names::{Gather, faulty, name_from_bytes};
-use crate::sniff::Refusal;
 use crate::warning::Flag;
+use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
 
 /// Beyond this Caffe's own reader refuses a file.
@@ -20,7 +20,7 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
     let whole = whole(cursor);
     let (mut v0, mut v1, mut v2) = (false, false, false);
     cursor.seek(0);
-    while let Some(tag) = wire::tag(cursor, whole.end)? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => {
                 let span = layer::take(cursor, whole, "the net's name")?;
@@ -39,7 +39,7 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
                     Generation::V2 => v2 = true,
                 }
             }
-            _ => wire::skip(cursor, tag, whole.end)?,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
     if v2 && (v0 || v1) {
@@ -84,10 +84,10 @@ pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
 pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
     let whole = whole(cursor);
     cursor.seek(0);
-    while let Some(tag) = wire::tag(cursor, whole.end)? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => record(cursor, gather, whole)?,
-            _ => wire::skip(cursor, tag, whole.end)?,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
     Ok(String::new())
@@ -97,10 +97,10 @@ pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
     let whole = whole(cursor);
     cursor.seek(0);
-    while let Some(tag) = wire::tag(cursor, whole.end)? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
             (n @ (1 | 4), Wire::Varint) => {
-                let value = wire::varint(cursor, whole.end, "a counter")? as i32;
+                let value = protobuf::varint(cursor, whole.end, "a counter")? as i32;
                 let key = if n == 1 { "iter" } else { "current_step" };
                 note(gather, key, value.to_string());
             }
@@ -111,7 +111,7 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
                 cursor.seek(span.end);
             }
             (3, Wire::Len) => record(cursor, gather, whole)?,
-            _ => wire::skip(cursor, tag, whole.end)?,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
     Ok(String::new())
@@ -152,19 +152,19 @@ pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Stri
     let position = gather.next_position(0)?;
     let mut datum = Datum::default();
     cursor.seek(0);
-    while let Some(tag) = wire::tag(cursor, whole.end)? {
+    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
             (n @ 1..=3, Wire::Varint) => {
-                datum.dims[n as usize - 1] = wire::varint(cursor, whole.end, "a dimension")? as i32;
+                datum.dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")? as i32;
             }
             (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
             (5, Wire::Varint) => {
-                let label = wire::varint(cursor, whole.end, "label")? as i32;
+                let label = protobuf::varint(cursor, whole.end, "label")? as i32;
                 note(gather, "label", label.to_string());
             }
             (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, gather)?,
-            (7, Wire::Varint) => datum.encoded = wire::varint(cursor, whole.end, "encoded")? != 0,
-            _ => wire::skip(cursor, tag, whole.end)?,
+            (7, Wire::Varint) => datum.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
+            _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
     let dialect = if datum.encoded { "encoded image" } else { "" };

@@ -4,7 +4,7 @@
 
 use blob_core::{DType, Shape};
 
-use crate::caffe::wire::Span;
+use crate::caffe::protobuf::Span;
 use crate::entry::Segment;
 use crate::error::{Fault, Stop, What};
 use crate::limits::Limits;

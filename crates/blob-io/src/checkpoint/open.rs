@@ -5,16 +5,16 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Checkpoint;
+use crate::error::Reason;
 use crate::error::{Error, Fault};
 use crate::folder;
 use crate::format::Format;
-use crate::gunzip;
 use crate::limits::Limits;
 use crate::names::Gather;
-use crate::reason::Reason;
 use crate::sniff;
-use crate::source::{FileSource, Input, Source};
-use crate::spool::Spool;
+use crate::wire::gunzip;
+use crate::wire::source::{FileSource, Input, Source};
+use crate::wire::spool::Spool;
 
 /// How to open a file: which format to take it for, and what it may cost.
 #[derive(Clone, Debug, Default)]

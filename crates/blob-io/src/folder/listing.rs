@@ -1,11 +1,11 @@
 //! Which files a folder's receipt lists: read token by token, for a receipt is a text from anywhere.
 
-use crate::cursor::Cursor;
 use crate::error::{Fault, Stop, What};
 use crate::limits::Limits;
-use crate::literal::Literal;
 use crate::safetensors::read::members;
-use crate::source::Source;
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::Literal;
+use crate::wire::source::Source;
 
 /// How deep a value that is passed over may nest.
 const MOST_NESTED: u32 = 126;
@@ -92,7 +92,7 @@ fn stays_within(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Bytes;
+    use crate::wire::source::Bytes;
 
     fn listed(receipt: &str) -> Result<Vec<(String, String, u64)>, String> {
         let mut all = Vec::new();

@@ -4,14 +4,14 @@
 
 use std::sync::Arc;
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Payload, Runs, Segment, Sparse};
+use crate::error::Refusal;
 use crate::error::{Stop, What};
 use crate::mxnet::flags::Context;
 use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
 use crate::names::{Gather, name_from_bytes};
-use crate::sniff::Refusal;
 use crate::warning::Flag;
+use crate::wire::cursor::Cursor;
 
 /// `kMXAPINDArrayListMagic`.
 const LIST_MAGIC: u64 = 0x112;

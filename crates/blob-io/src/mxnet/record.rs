@@ -5,10 +5,10 @@
 
 use blob_core::{DType, MAX_AXES, Shape};
 
-use crate::cursor::Cursor;
 use crate::entry::{Kind, SparseKind};
 use crate::error::{Fault, Stop, What};
 use crate::mxnet::flags::{self, Context};
+use crate::wire::cursor::Cursor;
 
 /// Which record layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use blob_core::{DType, Shape};
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Order, Payload, Runs, Segment};
 use crate::error::{Fault, Stop, What};
-use crate::literal::{Literal, Numbers};
 use crate::npy::MAGIC;
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::{Literal, Numbers};
 
 /// A longer header is refused. 32 axes take under 1 KiB; NumPy itself reads at most 10,000 bytes unless told otherwise.
 pub(crate) const LONGEST: u64 = 64 << 10;

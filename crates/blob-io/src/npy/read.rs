@@ -1,10 +1,10 @@
 //! An npy file as one entry, `@0`.
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind};
+use crate::error::Refusal;
 use crate::names::Gather;
 use crate::npy::header;
-use crate::sniff::Refusal;
+use crate::wire::cursor::Cursor;
 
 /// Lists the file's one array.
 pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {

@@ -3,8 +3,8 @@
 use blob_core::DType;
 
 use crate::error::Error;
-use crate::layout::{TensorSpec, refuse};
 use crate::npy::MAGIC;
+use crate::spec::{TensorSpec, refuse};
 
 /// The header's length is a multiple of this, as NumPy has it since 1.14: the data of a mapped file are aligned.
 const ALIGN: usize = 64;

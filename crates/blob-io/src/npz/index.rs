@@ -4,11 +4,11 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::cursor::Cursor;
+use crate::error::Reason;
+use crate::error::Refusal;
 use crate::error::{Stop, What};
 use crate::npz::zip::{self, Directory, Member};
-use crate::reason::Reason;
-use crate::sniff::Refusal;
+use crate::wire::cursor::Cursor;
 
 /// The members of a folder that holds a sparse array, in the order in which their entries come.
 const PARTS: [&[u8]; 5] = [b"data", b"indices", b"indptr", b"shape", b"format"];

@@ -4,12 +4,12 @@
 //! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an object of
 //! strings, as safetensors has it for its `__metadata__`.
 
-use crate::cursor::Cursor;
 use crate::error::{Fault, Stop, What};
-use crate::literal::Literal;
 use crate::names::Gather;
 use crate::npz::END;
 use crate::safetensors;
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::Literal;
 
 const MAGIC: &[u8; 16] = b"blob metadata 1\0";
 /// What stands on either side of the JSON: the mark and the length.

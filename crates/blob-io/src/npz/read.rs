@@ -6,19 +6,19 @@ use std::io::Read;
 
 use blob_core::{DType, Shape};
 
-use crate::cursor::Cursor;
 use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
+use crate::error::Refusal;
 use crate::error::{Error, Fault, Stop, What};
-use crate::member;
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header::{self, Header};
 use crate::npz::index::{self, Slot};
 use crate::npz::metadata;
 use crate::npz::sparse;
 use crate::npz::zip::{self, Directory, Member};
+use crate::payload::member;
 use crate::payload::{self, Trouble};
-use crate::sniff::Refusal;
-use crate::source::{Bytes, Source};
+use crate::wire::cursor::Cursor;
+use crate::wire::source::{Bytes, Source};
 
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::Stop;
 use crate::names::{Gather, name_from_bytes};
@@ -14,8 +13,9 @@ use crate::npz::index::Slot;
 use crate::npz::read::Archive;
 use crate::npz::zip::Member;
 use crate::payload;
-use crate::source::Bytes;
 use crate::warning::Flag;
+use crate::wire::cursor::Cursor;
+use crate::wire::source::Bytes;
 
 /// The parts that have an entry, in their order, and what the entry's name gets.
 const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];

@@ -4,12 +4,12 @@ use crc32fast::Hasher;
 
 use crate::error::Error;
 use crate::filenames::floor;
-use crate::layout::{Place, TensorSpec, refuse, total, unique};
 use crate::npy;
 use crate::npz::members::LONGEST;
 use crate::npz::{
     CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, member_names, metadata,
 };
+use crate::spec::{Place, TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "npz";
 const ALIGN: u64 = 64;

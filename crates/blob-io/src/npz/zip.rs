@@ -1,10 +1,10 @@
 //! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
 //! are not looked at, because MXNet 2 writes zeros there.
 
-use crate::cursor::Cursor;
 use crate::error::{Stop, What};
 use crate::names::name_from_bytes;
 use crate::npz::{CENTRAL, END, END64, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK};
+use crate::wire::cursor::Cursor;
 
 /// A comment of 65,535 bytes may stand behind the end record of 22.
 const END_LEN: u64 = 22;

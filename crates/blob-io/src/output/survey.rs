@@ -13,7 +13,7 @@ use crate::error::Stop;
 use crate::filenames::RECEIPT;
 use crate::folder::listing;
 use crate::limits::Limits;
-use crate::source::FileSource;
+use crate::wire::source::FileSource;
 
 /// How many foreign files are looked for, and how many of them are named.
 const SOUGHT: usize = 1000;

@@ -6,7 +6,7 @@ use super::{Stored, Trouble, check_alloc, swap, width};
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::source::Source;
+use crate::wire::source::Source;
 
 /// Column-major to row-major: the whole array is needed, so `max_alloc` bounds it.
 pub(super) fn reordered(

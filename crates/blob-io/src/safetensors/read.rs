@@ -2,13 +2,13 @@
 
 use blob_core::{DType, Shape};
 
-use crate::cursor::Cursor;
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::Refusal;
 use crate::error::{Fault, Stop, What};
-use crate::literal::{Literal, Numbers};
 use crate::names::Gather;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
-use crate::sniff::Refusal;
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::{Literal, Numbers};
 
 /// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
 const MOST_METADATA: u64 = 4 << 20;

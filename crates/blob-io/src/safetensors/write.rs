@@ -1,8 +1,8 @@
 //! The layout of a safetensors file, and its header.
 
 use crate::error::Error;
-use crate::layout::{Place, TensorSpec, refuse, total, unique};
 use crate::safetensors::{DTYPES, LONGEST_HEADER};
+use crate::spec::{Place, TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "safetensors";
 /// Where the data begin: a multiple of what the widest vector load and a cache line want.

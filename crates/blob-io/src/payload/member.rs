@@ -10,7 +10,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 use crate::entry::Checksum;
 use crate::error::{Fault, What};
 use crate::payload::Trouble;
-use crate::source::Source;
+use crate::wire::source::Source;
 
 /// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
 const PIECE: usize = 256 << 10;

@@ -2,8 +2,8 @@
 //!
 //! Strict, and bounded in memory: a text is kept only up to a limit that the caller names. Knows no format.
 
-use crate::cursor::Cursor;
 use crate::error::{Stop, What};
+use crate::wire::cursor::Cursor;
 
 /// A reader of tokens up to `end`.
 pub(crate) struct Literal<'c, 's> {

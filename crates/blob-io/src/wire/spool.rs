@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use crate::error::{Error, Stop, What};
 use crate::sniff;
-use crate::source::{Bytes, FileSource, Source};
+use crate::wire::source::{Bytes, FileSource, Source};
 
 /// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
 const IN_MEMORY: usize = 8 << 20;

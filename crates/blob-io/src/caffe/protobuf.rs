@@ -3,8 +3,8 @@
 //! Strict where protobuf's own parser is: field 0, wire types 6 and 7, varints over ten bytes and keys over 32 bits
 //! are faults. Knows no message.
 
-use crate::cursor::Cursor;
 use crate::error::{Stop, What};
+use crate::wire::cursor::Cursor;
 
 /// Protobuf's own limit on nested groups.
 const MAX_DEPTH: u32 = 100;

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use blob_core::{AnyBlob, DType};
 
-use crate::checkpoint::{Checkpoint, subject};
-use crate::entry::{Entry, Kind, Sparse, SparseKind};
+use crate::checkpoint::Checkpoint;
+use crate::entry::{Entry, Kind, Sparse, SparseKind, subject};
 use crate::error::{Error, Fault, What};
 use crate::payload;
 

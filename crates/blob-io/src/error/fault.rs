@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::reason::Reason;
+use crate::error::Reason;
 
 /// One place where bytes are not what the format says: the offset, what was expected, what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

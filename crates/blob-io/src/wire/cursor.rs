@@ -3,7 +3,7 @@
 //! Reads through a small window, so that a walk over headers reads headers only. Leaves every meaning to the formats.
 
 use crate::error::{Fault, Stop, What};
-use crate::source::Source;
+use crate::wire::source::Source;
 
 /// The first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
 const FIRST_WINDOW: usize = 256;
@@ -156,7 +156,7 @@ impl<'a> Cursor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::Bytes;
+    use crate::wire::source::Bytes;
 
     #[test]
     fn numbers_come_in_order_across_windows() {

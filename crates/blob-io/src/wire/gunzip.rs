@@ -5,10 +5,10 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::cursor::Cursor;
 use crate::error::{Error, Stop, What};
-use crate::source::Source;
-use crate::spool::{PIECE, Spool};
+use crate::wire::cursor::Cursor;
+use crate::wire::source::Source;
+use crate::wire::spool::{PIECE, Spool};
 
 /// What a member begins with, its method (deflate) included.
 const MAGIC: &[u8] = b"\x1F\x8B\x08";

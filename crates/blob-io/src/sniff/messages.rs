@@ -2,9 +2,9 @@
 //!
 //! Looks at a file's first bytes alone; `caffe` tells its own messages.
 
-use super::other;
-use crate::reason::Reason;
-use crate::sniff::Refusal;
+use super::foreign::other;
+use crate::error::Reason;
+use crate::error::Refusal;
 
 /// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
 pub(crate) fn message(head: &[u8]) -> Option<Refusal> {

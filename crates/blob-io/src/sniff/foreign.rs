@@ -2,11 +2,8 @@
 //!
 //! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
 
-mod messages;
-
-use crate::reason::Reason;
-use crate::sniff::Refusal;
-pub(crate) use messages::message;
+use crate::error::Reason;
+use crate::error::Refusal;
 
 /// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
 type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);

@@ -1,0 +1,92 @@
+//! A tensor that shall be written, and its place in the file; what a layout refuses.
+//!
+//! Sees names, dtypes and shapes; knows no format.
+
+use blob_core::{DType, Shape};
+
+use crate::error::Error;
+
+/// A tensor that a file shall hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorSpec {
+    name: String,
+    dtype: DType,
+    shape: Shape,
+}
+
+impl TensorSpec {
+    /// A tensor of this name, dtype and shape.
+    pub fn new(name: impl Into<String>, dtype: DType, shape: Shape) -> Self {
+        let name = name.into();
+        Self { name, dtype, shape }
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The element type.
+    #[must_use]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape, row-major.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The size of the data in bytes; `u64::MAX` where it does not fit, and no file is laid out for that.
+    #[must_use]
+    pub fn byte_len(&self) -> u64 {
+        (self.shape.count() as u64).saturating_mul(self.dtype.size() as u64)
+    }
+}
+
+/// Where a tensor's bytes go in the file: row-major, little-endian, without gaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Place {
+    /// The offset of the first byte.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The number of bytes.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a place of no bytes is an ordinary one")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// A sum of lengths, which must fit the 63 bits of a file's offset.
+pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
+    a.checked_add(b)
+        .filter(|n| i64::try_from(*n).is_ok())
+        .ok_or_else(|| refuse(format, "the file would be over 2^63 bytes"))
+}
+
+/// What a layout cannot do, said of the format: no file has a name yet.
+pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
+    Error::Request { file: format.to_owned(), message: message.into() }
+}
+
+/// Refuses a name that stands twice.
+pub(crate) fn unique<'a>(format: &str, what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
+    let mut seen = std::collections::HashSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(refuse(format, format!("{what} {name:?} stands twice")));
+        }
+    }
+    Ok(())
+}

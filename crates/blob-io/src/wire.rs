@@ -1,0 +1,10 @@
+//! Bytes and where they come from: sources, a checked cursor, the tokens of headers, streams kept, gzip unpacked.
+//!
+//! The lowest floor: knows no entry, no name and no format.
+
+pub(crate) mod cursor;
+pub(crate) mod gunzip;
+pub(crate) mod literal;
+#[cfg_attr(feature = "mmap", allow(unsafe_code))]
+pub(crate) mod source;
+pub(crate) mod spool;
