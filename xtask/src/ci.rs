@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{codegen, no_arguments, shell, soak, tidy};
+use crate::{codegen, no_arguments, numpy, shell, soak, tidy};
 
 /// No program is here. In place of a compiler's name it shows that none is run.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -45,6 +45,8 @@ struct Machine {
     libraries: Vec<String>,
     /// The folder of real files, absolute.
     real_data: Option<PathBuf>,
+    /// A Python that has NumPy.
+    python: Option<PathBuf>,
     /// Where the tests report.
     report: PathBuf,
     /// Where the loom models are built.
@@ -90,6 +92,8 @@ impl Machine {
         let mut gaps = Vec::new();
         let real_data = real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?);
         let real_data = real_data.map_err(|gap| gaps.push(gap)).ok();
+        // Without it the tests themselves report what they leave out.
+        let python = numpy::python(&target).inspect_err(|error| println!("NumPy is not installed: {error:#}")).ok();
         let has_other_target = shell::has_target(OTHER_TARGET)?;
         if !has_other_target {
             gaps.push(OTHER_TARGET_ABSENT.to_string());
@@ -102,6 +106,7 @@ impl Machine {
         let machine = Machine {
             libraries: libraries(&metadata),
             real_data,
+            python,
             report: target.join("blob-test-report.txt"),
             loom_target: target.join("loom"),
             has_other_target,
@@ -190,6 +195,9 @@ fn tests_command(machine: &Machine) -> Command {
         Some(folder) => command.env("BLOB_REAL_DATA", folder),
         None => command.env_remove("BLOB_REAL_DATA"),
     };
+    if let Some(python) = &machine.python {
+        command.env(numpy::PYTHON, python);
+    }
     command
 }
 
@@ -278,6 +286,7 @@ mod tests {
         Machine {
             libraries: vec!["blob-io".to_string()],
             real_data: Some(PathBuf::from("/data")),
+            python: Some(PathBuf::from("/python")),
             report: PathBuf::from("/report"),
             loom_target: PathBuf::from("/loom"),
             has_other_target,
@@ -299,10 +308,12 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_get_the_real_files_and_a_report() {
+    fn the_tests_get_the_real_files_a_python_and_a_report() {
         let lines = lines(&machine(false));
         let test = lines.iter().find(|line| line.contains("cargo test --workspace")).unwrap();
-        assert!(test.contains("BLOB_REAL_DATA=/data") && test.contains("BLOB_TEST_REPORT=/report"), "{test}");
+        for variable in ["BLOB_REAL_DATA=/data", "BLOB_PYTHON=/python", "BLOB_TEST_REPORT=/report"] {
+            assert!(test.contains(variable), "{test}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod ci;
 mod codegen;
 mod dist;
 mod mutants;
+mod numpy;
 mod record;
 mod sanitize;
 mod shell;
