@@ -11,6 +11,7 @@ pub(crate) mod copy;
 pub(crate) mod element;
 pub(crate) mod exact;
 pub(crate) mod finite;
+mod interleave;
 pub(crate) mod lanes;
 mod narrow;
 pub(crate) mod order;
@@ -21,7 +22,6 @@ pub(crate) mod sums;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod tiles;
 pub(crate) mod transpose;
-mod weave;
 #[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub/x86.rs")]
 mod x86;
 pub(crate) mod zip;

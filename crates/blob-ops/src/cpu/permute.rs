@@ -3,8 +3,8 @@
 //! Relies on the plan for every place; knows no threads.
 
 use super::copy::Copy;
+use super::interleave::Interleave;
 use super::transpose::Block;
-use super::weave::Weave;
 use super::{Isa, Kernel, Machine, Store};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
@@ -57,8 +57,8 @@ impl<const W: usize> Kernel for Entries<'_, W> {
     #[inline(always)]
     fn run<M: Machine>(self) {
         let Entries(mut moves) = self;
-        match Weave::of(&moves.blocks) {
-            Some(weave) => weave.run::<M, W>(moves.src, moves.dst, moves.store),
+        match Interleave::of(&moves.blocks) {
+            Some(interleave) => interleave.run::<M, W>(moves.src, moves.dst, moves.store),
             None => moves.blocks::<M>(|block| block.run::<M, W>()),
         }
     }

@@ -1,11 +1,11 @@
 //! Merge, split, transpose, permute: every width, ragged shape, instruction set, way to store and number of pieces,
 //! against loops over indices; the checks before the first byte; and what undoes what.
 
+mod interleaves;
 mod many;
 mod past;
 mod properties;
 mod refused;
-mod weaves;
 
 use super::isas;
 use crate::cpu::copy::{Part, PartMut};

@@ -1,4 +1,4 @@
-//! Permutations with short sides, which are woven: around the ends of planes and of rows, and several rows at a time.
+//! Permutations with short sides, which are interleaved: around the ends of planes and of rows, and several rows at a time.
 
 use super::{all_means, check_permutation};
 use crate::cpu::Means;

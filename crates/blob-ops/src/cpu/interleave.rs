@@ -14,7 +14,7 @@ use crate::plan::{Blocks, LINE, ONE, Stride, Strides, Walk};
 use std::ops::Range;
 
 /// Most rows on a side.
-const MOST: usize = 4;
+const MAX_SIDE: usize = 4;
 
 /// Bytes of a plane: 16 of them, and a row of four, stay in the first-level cache.
 const PLANE: usize = 512;
@@ -25,8 +25,8 @@ const ROW: usize = 8 << 10;
 /// Runs from here on are written past the caches whatever their alignment: their ends are then few.
 const LONG: usize = 1 << 10;
 
-/// A weaving: `ins` rows of the source become `outs` rows of the destination.
-pub(super) struct Weave {
+/// `ins` rows of the source become `outs` rows of the destination.
+pub(super) struct Interleave {
     ins: Stride,
     outs: Stride,
     /// The axis along the rows: a step takes `outs` entries of a source's row, and `ins` of a destination's.
@@ -37,17 +37,17 @@ pub(super) struct Weave {
 }
 
 /// What the planes hold at a time: some entries of `again`, and the same entries along each.
-struct Part {
+struct Chunk {
     again: Range<usize>,
     along: Range<usize>,
 }
 
-impl Weave {
+impl Interleave {
     /// `None` where the sides have other counts.
     #[inline(always)]
     pub(super) fn of(blocks: &Blocks) -> Option<Self> {
         let run = blocks.run;
-        let short = |axis: &Stride| (2..=MOST).contains(&axis.len) && axis.len * run < LINE;
+        let short = |axis: &Stride| (2..=MAX_SIDE).contains(&axis.len) && axis.len * run < LINE;
         let (ins, outs, along) = match (blocks.x.as_slice(), blocks.y.as_slice()) {
             ([outs, along], [ins]) | ([outs], [ins, along]) if short(ins) && short(outs) => (*ins, *outs, *along),
             ([along], [ins]) if short(ins) && along.to == ins.len * run => (*ins, ONE, *along),
@@ -66,7 +66,7 @@ impl Weave {
                 false => outer.push(*axis),
             }
         }
-        Some(Weave { ins, outs, along, again, outer })
+        Some(Interleave { ins, outs, along, again, outer })
     }
 
     /// Moves all entries, of `W` bytes.
@@ -80,7 +80,7 @@ impl Weave {
             (1, 2) if long => self.unzip::<M, W, 2>(src, dst, store),
             (1, 3) if long => self.unzip::<M, W, 3>(src, dst, store),
             (1, 4) if long => self.unzip::<M, W, 4>(src, dst, store),
-            _ => self.weave::<M, W>(src, dst, store),
+            _ => self.by_planes::<M, W>(src, dst, store),
         }
     }
 
@@ -109,8 +109,8 @@ impl Weave {
         if store == Store::Cached {
             return self.unzip_straight::<W, N>(src, dst);
         }
-        let mut buffer = [[0; ROW / MOST]; N];
-        let (len, step) = (self.along.len * W, ROW / MOST);
+        let mut buffer = [[0; ROW / MAX_SIDE]; N];
+        let (len, step) = (self.along.len * W, ROW / MAX_SIDE);
         for (from, to) in self.rows() {
             for start in (0..len).step_by(step) {
                 let part = step.min(len - start);
@@ -158,18 +158,18 @@ impl Weave {
 
     /// Rows by way of planes: several short ones at a time.
     #[inline(always)]
-    fn weave<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
-        let mut planes = [[[0; PLANE]; MOST]; MOST];
-        let mut buffer = [0; PLANE * MOST];
+    fn by_planes<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
+        let mut planes = [[[0; PLANE]; MAX_SIDE]; MAX_SIDE];
+        let mut buffer = [0; PLANE * MAX_SIDE];
         for (from, to) in Walk::new(&self.outer, 0) {
-            for part in self.parts(PLANE / W) {
+            for chunk in self.chunks(PLANE / W) {
                 for i in 0..self.ins.len {
-                    self.fill::<W>(&part, &src[from + i * self.ins.from..], &mut planes, i);
+                    self.fill::<W>(&chunk, &src[from + i * self.ins.from..], &mut planes, i);
                 }
                 for (j, planes) in planes[..self.outs.len].iter().enumerate() {
-                    let row = self.row::<W>(&part, planes, &mut buffer);
+                    let row = self.row::<W>(&chunk, planes, &mut buffer);
                     let dst = &mut dst[to + j * self.outs.to..];
-                    self.write::<M>(&part, row, dst, store);
+                    self.write::<M>(&chunk, row, dst, store);
                 }
             }
         }
@@ -177,21 +177,27 @@ impl Weave {
 
     /// All entries, at most so many at a time.
     #[inline(always)]
-    fn parts(&self, most: usize) -> impl Iterator<Item = Part> {
+    fn chunks(&self, most: usize) -> impl Iterator<Item = Chunk> {
         let (all, len) = (self.again.len, self.along.len);
         let (many, step) = ((most / len).max(1), most.min(len));
         (0..all).step_by(many).flat_map(move |again| {
             (0..len)
                 .step_by(step)
-                .map(move |along| Part { again: again..all.min(again + many), along: along..len.min(along + step) })
+                .map(move |along| Chunk { again: again..all.min(again + many), along: along..len.min(along + step) })
         })
     }
 
     /// Row `i` of the source to its planes.
     #[inline(always)]
-    fn fill<const W: usize>(&self, part: &Part, src: &[u8], planes: &mut [[[u8; PLANE]; MOST]; MOST], i: usize) {
+    fn fill<const W: usize>(
+        &self,
+        chunk: &Chunk,
+        src: &[u8],
+        planes: &mut [[[u8; PLANE]; MAX_SIDE]; MAX_SIDE],
+        i: usize,
+    ) {
         let mut at = 0;
-        for run in part.runs(&self.again, &self.along, |axis| axis.from) {
+        for run in chunk.runs(&self.again, &self.along, |axis| axis.from) {
             let row = &src[run];
             let each = row.len() / self.outs.len;
             let [a, b, c, d] = planes.each_mut().map(|plane| &mut plane[i][at..at + each]);
@@ -207,8 +213,13 @@ impl Weave {
 
     /// The row that its planes make.
     #[inline(always)]
-    fn row<'a, const W: usize>(&self, part: &Part, planes: &'a [[u8; PLANE]; MOST], buffer: &'a mut [u8]) -> &'a [u8] {
-        let len = part.again.len() * part.along.len() * W;
+    fn row<'a, const W: usize>(
+        &self,
+        chunk: &Chunk,
+        planes: &'a [[u8; PLANE]; MAX_SIDE],
+        buffer: &'a mut [u8],
+    ) -> &'a [u8] {
+        let len = chunk.again.len() * chunk.along.len() * W;
         let [a, b, c, d] = planes.each_ref().map(|plane| &plane[..len]);
         let row = &mut buffer[..len * self.ins.len];
         match self.ins.len {
@@ -222,8 +233,8 @@ impl Weave {
 
     /// A row to the destination.
     #[inline(always)]
-    fn write<M: Machine>(&self, part: &Part, mut row: &[u8], dst: &mut [u8], store: Store) {
-        for run in part.runs(&self.again, &self.along, |axis| axis.to) {
+    fn write<M: Machine>(&self, chunk: &Chunk, mut row: &[u8], dst: &mut [u8], store: Store) {
+        for run in chunk.runs(&self.again, &self.along, |axis| axis.to) {
             let (some, rest) = row.split_at(run.len());
             store.of_runs(run.len(), &dst[run.clone()]).write::<M>(&mut dst[run], some);
             row = rest;
@@ -231,7 +242,7 @@ impl Weave {
     }
 }
 
-impl Part {
+impl Chunk {
     /// Where the entries are on one side, which `stride` names: one run where `again` continues it, else one for each.
     #[inline(always)]
     fn runs(&self, again: &Stride, along: &Stride, stride: fn(&Stride) -> usize) -> impl Iterator<Item = Range<usize>> {
