@@ -3,7 +3,7 @@
 //! The only place that detects instruction sets. Kernels are plain Rust in `cpu/`; `cpu/x86.rs` and `cpu/aarch64.rs`
 //! compile them again with their registers. Results are bitwise the same whichever is chosen.
 
-#[cfg_attr(not(all(target_arch = "aarch64", target_endian = "little")), path = "cpu/stub/aarch64.rs")]
+#[cfg_attr(not(all(target_arch = "aarch64", target_endian = "little")), path = "cpu/absent/aarch64.rs")]
 mod aarch64;
 pub(crate) mod bins;
 pub(crate) mod convert;
@@ -22,7 +22,7 @@ pub(crate) mod sums;
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
 mod tiles;
 pub(crate) mod transpose;
-#[cfg_attr(not(target_arch = "x86_64"), path = "cpu/stub/x86.rs")]
+#[cfg_attr(not(target_arch = "x86_64"), path = "cpu/absent/x86.rs")]
 mod x86;
 pub(crate) mod zip;
 
