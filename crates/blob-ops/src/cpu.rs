@@ -75,19 +75,19 @@ pub(crate) trait Machine {
     }
 }
 
-/// What a move is done with.
+/// How a move is run: its instruction set, its stores, and into how many pieces it is cut.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Means {
+pub(crate) struct Exec {
     pub(crate) isa: Isa,
     pub(crate) store: Store,
     /// About how many tasks it is cut into.
     pub(crate) pieces: usize,
 }
 
-impl Means {
+impl Exec {
     /// What suits a move of so many bytes on this machine and the current pool.
     pub(crate) fn of(bytes: usize) -> Self {
-        Means { isa: Isa::detect(), store: Store::of(bytes), pieces: threads::pieces(bytes) }
+        Exec { isa: Isa::detect(), store: Store::of(bytes), pieces: threads::pieces(bytes) }
     }
 }
 

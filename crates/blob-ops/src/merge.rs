@@ -4,7 +4,7 @@
 
 pub(crate) mod rows;
 
-use crate::cpu::Means;
+use crate::cpu::Exec;
 use crate::cpu::copy::{Part, PartMut};
 use crate::place::FEW;
 use crate::plan::Split;
@@ -244,7 +244,7 @@ fn join(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) ->
     }
     let mut parts: SmallVec<[Part<'_>; FEW]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter().map(|guard| Part::new(guard, rows)));
-    rows::join(Means::of(dst.len()), &parts, &mut dst);
+    rows::join(Exec::of(dst.len()), &parts, &mut dst);
     Ok(())
 }
 
@@ -257,6 +257,6 @@ fn cut(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]
     }
     let mut parts: SmallVec<[PartMut<'_>; FEW]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter_mut().map(|guard| PartMut::new(guard, rows)));
-    rows::cut(Means::of(src.len()), &src, &mut parts);
+    rows::cut(Exec::of(src.len()), &src, &mut parts);
     Ok(())
 }

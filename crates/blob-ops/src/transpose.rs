@@ -2,7 +2,7 @@
 //!
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
-use crate::cpu::Means;
+use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::plan::{Permutation, Piece, Swap};
@@ -84,7 +84,7 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
     }
     let width = blob.dtype().size();
     let mut bytes = Part::Data.bytes_mut("transpose in place", blob)?;
-    squares(Means::of(bytes.len()), &mut bytes, rows, width);
+    squares(Exec::of(bytes.len()), &mut bytes, rows, width);
     Ok(())
 }
 
@@ -137,14 +137,14 @@ fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &
     let src = Part::Data.bytes(op, Argument::In, blob)?;
     let mut dst = Part::Data.bytes_overwrite(op, Argument::Out, out)?;
     if let Some(plan) = plan {
-        run(Means::of(dst.len()), plan, &src, &mut dst);
+        run(Exec::of(dst.len()), plan, &src, &mut dst);
     }
     Ok(())
 }
 
 /// The whole of a plan, cut into pieces for the current pool.
-pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
-    let Means { isa, store, pieces } = means;
+pub(crate) fn run(exec: Exec, plan: Permutation, src: &[u8], dst: &mut [u8]) {
+    let Exec { isa, store, pieces } = exec;
     let dst = &mut dst[..plan.bytes()];
     let pieces = plan.pieces(pieces);
     let start = |piece| pieces.start(piece);
@@ -155,10 +155,10 @@ pub(crate) fn run(means: Means, plan: Permutation, src: &[u8], dst: &mut [u8]) {
 }
 
 /// Matrices one behind the other, each transposed where it is.
-pub(crate) fn squares(means: Means, bytes: &mut [u8], side: usize, width: usize) {
+pub(crate) fn squares(exec: Exec, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
-    let each = (bytes.len() / matrix).div_ceil(means.pieces);
+    let each = (bytes.len() / matrix).div_ceil(exec.pieces);
     threads::chunks(bytes, matrix * each, |_, bytes| {
-        means.isa.run(Square { bytes, side, width });
+        exec.isa.run(Square { bytes, side, width });
     });
 }

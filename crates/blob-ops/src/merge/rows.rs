@@ -3,15 +3,15 @@
 //! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
 
 use crate::cpu::copy::{Copy, Cut, Join, Part, PartMut};
-use crate::cpu::{Isa, Kernel, Machine, Means, Store};
+use crate::cpu::{Exec, Isa, Kernel, Machine, Store};
 use crate::place::FEW;
 use crate::plan::LINE;
 use crate::threads;
 use smallvec::SmallVec;
 
 /// Fills `dst` with rows of one run of each part. It is not empty.
-pub(crate) fn join(means: Means, parts: &[Part<'_>], dst: &mut [u8]) {
-    let Means { isa, store, pieces } = means;
+pub(crate) fn join(exec: Exec, parts: &[Part<'_>], dst: &mut [u8]) {
+    let Exec { isa, store, pieces } = exec;
     let row: usize = parts.iter().map(|part| part.run).sum();
     let rows = (dst.len() / row).div_ceil(pieces);
     if pieces > dst.len() / row {
@@ -60,8 +60,8 @@ impl Kernel for Span<'_> {
 }
 
 /// Fills the parts with their runs of the rows of `src`. It is not empty.
-pub(crate) fn cut(means: Means, src: &[u8], parts: &mut [PartMut<'_>]) {
-    let Means { isa, store, pieces } = means;
+pub(crate) fn cut(exec: Exec, src: &[u8], parts: &mut [PartMut<'_>]) {
+    let Exec { isa, store, pieces } = exec;
     let row = parts.iter().map(|part| part.run).sum();
     let cut = Cut { src, row, parts, store };
     divide(isa, pieces, cut);

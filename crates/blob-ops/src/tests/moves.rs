@@ -9,7 +9,7 @@ mod refused;
 
 use super::isas;
 use crate::cpu::copy::{Part, PartMut};
-use crate::cpu::{Isa, Means, Store};
+use crate::cpu::{Exec, Isa, Store};
 use crate::merge::rows;
 use crate::plan::Permutation;
 use crate::{
@@ -19,19 +19,19 @@ use crate::{
 use blob_core::{AnyBlob, DType, Shape};
 
 /// Every way that a move can be done here.
-fn all_means() -> Vec<Means> {
+fn all_execs() -> Vec<Exec> {
     let mut all = Vec::new();
     for isa in isas() {
         for store in [Store::Cached, Store::Past] {
-            all.extend([1, 2, 7].map(|pieces| Means { isa, store, pieces }));
+            all.extend([1, 2, 7].map(|pieces| Exec { isa, store, pieces }));
         }
     }
     all
 }
 
 /// Runs on a pool of as many threads as there are pieces.
-fn on_pool(means: Means, work: impl FnOnce() + Send) {
-    let builder = rayon::ThreadPoolBuilder::new().num_threads(means.pieces);
+fn on_pool(exec: Exec, work: impl FnOnce() + Send) {
+    let builder = rayon::ThreadPoolBuilder::new().num_threads(exec.pieces);
     builder.build().unwrap().install(work);
 }
 
@@ -68,16 +68,16 @@ fn merged(parts: &[Vec<u8>], rows: usize) -> Vec<u8> {
     out
 }
 
-fn check_permutation(means: &[Means], dims: &[usize], order: &[usize], size: usize) {
+fn check_permutation(execs: &[Exec], dims: &[usize], order: &[usize], size: usize) {
     let src = pattern(dims.iter().product::<usize>() * size);
     let want = permuted(&src, dims, order, size);
     let plan = Permutation::new(dims, order, size);
-    for &means in means {
+    for &exec in execs {
         // Past the end nothing is written, and an odd address is no trouble.
         for shift in [0, size, 1] {
             let mut room = vec![0xA5; shift + want.len() + 64];
-            crate::transpose::run(means, plan, &src, &mut room[shift..][..want.len()]);
-            assert!(room[shift..][..want.len()] == want, "{dims:?} {order:?} {size} {means:?}");
+            crate::transpose::run(exec, plan, &src, &mut room[shift..][..want.len()]);
+            assert!(room[shift..][..want.len()] == want, "{dims:?} {order:?} {size} {exec:?}");
             assert!(room[..shift].iter().chain(&room[shift + want.len()..]).all(|&b| b == 0xA5));
         }
     }
@@ -88,11 +88,11 @@ const SIDES: [usize; 14] = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 64, 97];
 
 #[test]
 fn two_axes_of_every_width_and_ragged_side() {
-    let means = all_means();
+    let execs = all_execs();
     for size in [1, 2, 4, 8] {
         for a in SIDES {
             for b in SIDES {
-                check_permutation(&means, &[a, b], &[1, 0], size);
+                check_permutation(&execs, &[a, b], &[1, 0], size);
             }
         }
     }
@@ -100,23 +100,23 @@ fn two_axes_of_every_width_and_ragged_side() {
 
 #[test]
 fn sides_longer_than_the_tables() {
-    let means = all_means();
+    let execs = all_execs();
     for size in [1, 4] {
-        check_permutation(&means, &[2, 257, 300], &[0, 2, 1], size);
-        check_permutation(&means, &[515, 67], &[1, 0], size);
-        check_permutation(&means, &[300, 5, 261], &[2, 1, 0], size);
+        check_permutation(&execs, &[2, 257, 300], &[0, 2, 1], size);
+        check_permutation(&execs, &[515, 67], &[1, 0], size);
+        check_permutation(&execs, &[300, 5, 261], &[2, 1, 0], size);
     }
-    check_permutation(&means, &[1500, 3], &[1, 0], 8);
-    check_permutation(&means, &[3, 6001], &[1, 0], 4);
+    check_permutation(&execs, &[1500, 3], &[1, 0], 8);
+    check_permutation(&execs, &[3, 6001], &[1, 0], 4);
 }
 
 /// Copied in the destination's order; longer than what is asked for ahead, as long, and shorter.
 #[test]
 fn runs_longer_than_the_tables_reach() {
-    let means = all_means();
+    let execs = all_execs();
     for run in [1023, 1024, 1025, 2048, 2050, 5000] {
-        check_permutation(&means, &[3, 2, 5, run], &[2, 1, 0, 3], 1);
-        check_permutation(&means, &[2, 7, run], &[1, 0, 2], 2);
+        check_permutation(&execs, &[3, 2, 5, run], &[2, 1, 0, 3], 1);
+        check_permutation(&execs, &[2, 7, run], &[1, 0, 2], 2);
     }
 }
 
@@ -129,22 +129,22 @@ fn a_tile_between_two_lines_is_written_through_the_caches() {
     let plan = Permutation::new(&dims, &[2, 1, 0], 4);
     let mut room = vec![0; want.len() + 64];
     let start = room.as_ptr().align_offset(64);
-    for means in all_means() {
+    for exec in all_execs() {
         let out = &mut room[start..][..want.len()];
         out.fill(0xA5);
-        crate::transpose::run(means, plan, &src, out);
-        assert!(*out == want, "{means:?}");
+        crate::transpose::run(exec, plan, &src, out);
+        assert!(*out == want, "{exec:?}");
     }
 }
 
 #[test]
 fn axes_with_others_between_and_within() {
-    let means = all_means();
+    let execs = all_execs();
     for size in [1, 2, 4, 8] {
         for mid in [1, 2, 5, 16] {
             for inner in [1, 2, 3, 4, 7, 16, 19, 65] {
                 for (a, b) in [(3, 17), (16, 16), (8, 40), (33, 2)] {
-                    check_permutation(&means, &[2, a, mid, b, inner], &[0, 3, 2, 1, 4], size);
+                    check_permutation(&execs, &[2, a, mid, b, inner], &[0, 3, 2, 1, 4], size);
                 }
             }
         }
@@ -168,60 +168,60 @@ fn orders(axes: usize) -> Vec<Vec<usize>> {
 
 #[test]
 fn every_order_of_up_to_six_axes() {
-    let means = all_means();
+    let execs = all_execs();
     for dims in [&[][..], &[5], &[5, 3], &[17, 2, 5], &[3, 4, 2, 18]] {
         for order in orders(dims.len()) {
-            check_permutation(&means, dims, &order, 4);
+            check_permutation(&execs, dims, &order, 4);
         }
     }
     for dims in [[3, 2, 5, 1, 4], [2, 16, 1, 16, 3]] {
         for order in orders(5) {
-            check_permutation(&means[means.len() - 6..], &dims, &order, 2);
+            check_permutation(&execs[execs.len() - 6..], &dims, &order, 2);
         }
     }
-    let few: Vec<Means> = means.into_iter().step_by(4).collect();
+    let few: Vec<Exec> = execs.into_iter().step_by(4).collect();
     for order in orders(6) {
         check_permutation(&few, &[2, 3, 2, 4, 3, 2], &order, 1);
     }
 }
 
-fn check_rows(means: &[Means], runs: &[usize], rows: usize) {
+fn check_rows(execs: &[Exec], runs: &[usize], rows: usize) {
     let parts: Vec<Vec<u8>> = runs.iter().enumerate().map(|(k, run)| pattern(run * rows + k)[k..].to_vec()).collect();
     let want = merged(&parts, rows);
     if want.is_empty() {
         return;
     }
-    for &means in means {
+    for &exec in execs {
         let mut got = vec![0xA5; want.len()];
         let slices: Vec<_> = parts.iter().map(|part| Part::new(part, rows)).collect();
-        rows::join(means, &slices, &mut got);
-        assert!(got == want, "{runs:?} × {rows} {means:?}");
+        rows::join(exec, &slices, &mut got);
+        assert!(got == want, "{runs:?} × {rows} {exec:?}");
         let mut back: Vec<_> = parts.iter().map(|part| vec![0x5A; part.len()]).collect();
         let slices = back.iter_mut().map(|part| PartMut::new(part, rows));
-        rows::cut(means, &want, &mut slices.collect::<Vec<_>>());
-        assert!(back == parts, "{runs:?} × {rows} {means:?}");
+        rows::cut(exec, &want, &mut slices.collect::<Vec<_>>());
+        assert!(back == parts, "{runs:?} × {rows} {exec:?}");
     }
 }
 
 #[test]
 fn rows_of_runs_of_every_length() {
-    let means = all_means();
+    let execs = all_execs();
     for rows in [1, 2, 3, 16, 97] {
         for run in (0..=70).chain([96, 127, 128, 1023, 1024, 4099]) {
-            check_rows(&means, &[run], rows);
-            check_rows(&means, &[run, 5, run + 1], rows);
+            check_rows(&execs, &[run], rows);
+            check_rows(&execs, &[run, 5, run + 1], rows);
         }
     }
     for rows in [1, 7, 1030] {
         for run in [1, 2, 4, 8, 16, 32, 64, 128] {
             for parts in 1..=5 {
-                check_rows(&means, &vec![run; parts], rows);
+                check_rows(&execs, &vec![run; parts], rows);
             }
         }
     }
-    check_rows(&means, &[0, 3, 0, 64, 17_000], 5);
-    check_rows(&means, &[20_000, 1], 3);
-    check_rows(&means, &[9; 100], 40);
+    check_rows(&execs, &[0, 3, 0, 64, 17_000], 5);
+    check_rows(&execs, &[20_000, 1], 3);
+    check_rows(&execs, &[9; 100], 40);
 }
 
 #[test]
@@ -232,21 +232,21 @@ fn large_moves_are_the_same_on_any_pool() {
     let parts: Vec<Vec<u8>> = [1usize, 3, 4].map(|run| pattern(run * 300_000)).into();
     let row = merged(&parts, 300_000);
     for threads in [1, 2, 7] {
-        let means = Means { isa: Isa::detect(), store: Store::Past, pieces: threads };
-        on_pool(means, || {
+        let exec = Exec { isa: Isa::detect(), store: Store::Past, pieces: threads };
+        on_pool(exec, || {
             let plan = Permutation::new(&dims, &[3, 0, 2, 1], 4);
             let mut out = vec![0; src.len()];
-            let means = Means::of(src.len());
-            assert_eq!(means.pieces > 1, threads > 1);
-            crate::transpose::run(means, plan, &src, &mut out);
+            let exec = Exec::of(src.len());
+            assert_eq!(exec.pieces > 1, threads > 1);
+            crate::transpose::run(exec, plan, &src, &mut out);
             assert!(out == want, "{threads} threads");
             let mut out = vec![0; row.len()];
             let slices: Vec<_> = parts.iter().map(|part| Part::new(part, 300_000)).collect();
-            rows::join(Means::of(row.len()), &slices, &mut out);
+            rows::join(Exec::of(row.len()), &slices, &mut out);
             assert!(out == row, "{threads} threads");
             let mut back: Vec<_> = parts.iter().map(|part| vec![0; part.len()]).collect();
             let slices = back.iter_mut().map(|part| PartMut::new(part, 300_000));
-            rows::cut(Means::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
+            rows::cut(Exec::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
             assert!(back == parts, "{threads} threads");
         });
     }
@@ -258,10 +258,10 @@ fn squares_in_place() {
         for side in [1, 2, 3, 8, 15, 16, 17, 63, 64, 65, 130] {
             let src = pattern(3 * side * side * size);
             let want = permuted(&src, &[3, side, side], &[0, 2, 1], size);
-            for means in all_means() {
+            for exec in all_execs() {
                 let mut bytes = src.clone();
-                crate::transpose::squares(means, &mut bytes, side, size);
-                assert!(bytes == want, "{side} {size} {means:?}");
+                crate::transpose::squares(exec, &mut bytes, side, size);
+                assert!(bytes == want, "{side} {size} {exec:?}");
             }
         }
     }

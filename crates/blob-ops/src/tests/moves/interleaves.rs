@@ -1,15 +1,15 @@
 //! Permutations with short sides, which are interleaved: around the ends of planes and of rows, and several rows at a time.
 
-use super::{all_means, check_permutation};
-use crate::cpu::Means;
+use super::{all_execs, check_permutation};
+use crate::cpu::Exec;
 
 /// A plane holds 512 bytes, a row 8 KiB: entries of 16 bytes down to one.
 const ALONG: [usize; 8] = [1, 2, 31, 33, 128, 129, 511, 1025];
 
 fn check(dims: &[usize], order: &[usize]) {
-    let means: Vec<Means> = all_means().into_iter().filter(|m| m.pieces < 7).collect();
+    let execs: Vec<Exec> = all_execs().into_iter().filter(|m| m.pieces < 7).collect();
     for size in [1, 2, 4, 8] {
-        check_permutation(&means, dims, order, size);
+        check_permutation(&execs, dims, order, size);
     }
 }
 

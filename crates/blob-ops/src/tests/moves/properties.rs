@@ -1,7 +1,7 @@
 //! What holds of any shape: a permutation and its inverse, split and merge, two transpositions.
 
-use super::{all_means, blob, bytes, check_permutation, pattern, permuted};
-use crate::cpu::{Means, Store};
+use super::{all_execs, blob, bytes, check_permutation, pattern, permuted};
+use crate::cpu::{Exec, Store};
 use crate::plan::{Permutation, Swap};
 use crate::tests::isas;
 use crate::{merge, permute, split, transpose};
@@ -33,12 +33,12 @@ proptest! {
         let turned: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
         for isa in isas() {
             for store in [Store::Cached, Store::Past] {
-                let means = Means { isa, store, pieces };
+                let exec = Exec { isa, store, pieces };
                 let (mut out, mut back) = (vec![0; src.len()], vec![0; src.len()]);
-                crate::transpose::run(means, Permutation::new(&dims, &order, size), &src, &mut out);
-                prop_assert!(out == want, "{:?}", means);
-                crate::transpose::run(means, Permutation::new(&turned, &inverse, size), &out, &mut back);
-                prop_assert!(back == src, "{:?}", means);
+                crate::transpose::run(exec, Permutation::new(&dims, &order, size), &src, &mut out);
+                prop_assert!(out == want, "{:?}", exec);
+                crate::transpose::run(exec, Permutation::new(&turned, &inverse, size), &out, &mut back);
+                prop_assert!(back == src, "{:?}", exec);
             }
         }
     }
@@ -89,7 +89,7 @@ fn thirty_two_axes() {
     let odd_first: Vec<usize> = (0..32).map(|at| at * 2 % 32 + 1 - at / 16).collect();
     for order in [&reversed, &odd_first] {
         for size in [1, 4] {
-            check_permutation(&all_means(), &dims, order, size);
+            check_permutation(&all_execs(), &dims, order, size);
         }
     }
     let whole = blob(&dims, DType::I16);
