@@ -3,7 +3,7 @@
 //! A result depends on no other element, so neither the cut nor the instruction set changes a bit. The kernels are in
 //! `cpu/element.rs`. Nothing here fills: `fill.rs` does.
 
-use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, Number, Scale, Subtract, Unary, Zip};
+use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
 use crate::cpu::{Isa, convert};
 use crate::{Argument, Error, Part, Scalar, place, threads};
 use blob_core::{AnyBlob, DType};
@@ -176,7 +176,7 @@ fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
     let piece = piece_len(y.len());
     threads::chunks(y, piece, |index, y| {
         let x = &x[index * piece..][..y.len()];
-        isa.run(Zip::<N, O> { y, x, op, number: PhantomData });
+        isa.run(MapPairs::<N, O> { y, x, op, number: PhantomData });
     });
 }
 

@@ -5,7 +5,7 @@
 pub(crate) mod rows;
 
 use crate::cpu::Exec;
-use crate::cpu::copy::{Part, PartMut};
+use crate::cpu::copy::{Rows, RowsMut};
 use crate::place::FEW;
 use crate::plan::Split;
 use crate::unfit::{check_dims, check_dtype};
@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     let merged = Merged::of(parts, axis)?;
     let mut out = AnyBlob::new(Shape::new(&merged.dims)?, merged.dtype)?;
-    join(MERGE, parts, merged.split.outer, &mut out)?;
+    merge_rows(MERGE, parts, merged.split.outer, &mut out)?;
     Ok(out)
 }
 
@@ -37,7 +37,7 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
     let merged = Merged::of(parts, axis)?;
     check_dtype(MERGE, Argument::Out, merged.dtype, out)?;
     check_dims(MERGE, Argument::Out, &merged.dims, None, out)?;
-    join(MERGE, parts, merged.split.outer, out)
+    merge_rows(MERGE, parts, merged.split.outer, out)
 }
 
 /// Blobs of `blob`'s data, cut along `axis` into parts of these extents. What [`merge`] puts together, this takes apart.
@@ -56,7 +56,7 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
     };
     let mut parts = extents.iter().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = parts.iter_mut().collect();
-    cut(SPLIT, blob, split.outer, &mut outs)?;
+    split_rows(SPLIT, blob, split.outer, &mut outs)?;
     Ok(parts)
 }
 
@@ -77,7 +77,7 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
     }
     let extents = parts.iter().map(|part| part.shape().dims()[axis]);
     check_sum(SPLIT, Some(axis), split.len, extents)?;
-    cut(SPLIT, blob, split.outer, parts)
+    split_rows(SPLIT, blob, split.outer, parts)
 }
 
 /// One blob of the parts' objects, each behind the other's: object `k` of the result is object `k` of every part.
@@ -91,7 +91,7 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
     let (objects, sum) = merged_objects(parts)?;
     let mut out = AnyBlob::new(of_objects(&objects, sum)?, parts[0].dtype())?;
-    join(MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
+    merge_rows(MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
     Ok(out)
 }
 
@@ -114,7 +114,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
             unfit: Unfit::ObjectSize { wanted: sum, got: got.object_size() },
         });
     }
-    join(MERGE_OBJECTS, parts, objects.object_count(), out)
+    merge_rows(MERGE_OBJECTS, parts, objects.object_count(), out)
 }
 
 /// Blobs of `blob`'s objects cut into these sizes, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, size]` each. What
@@ -129,7 +129,7 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
     let part = |&size: &usize| AnyBlob::new(of_objects(&objects, size)?, blob.dtype());
     let mut parts = sizes.iter().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = parts.iter_mut().collect();
-    cut(SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
+    split_rows(SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
     Ok(parts)
 }
 
@@ -150,7 +150,7 @@ pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<
     // Each has seven axes.
     let sizes = parts.iter().map(|part| part.shape().dims()[3..].iter().product());
     check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes)?;
-    cut(SPLIT_OBJECTS, blob, objects.object_count(), parts)
+    split_rows(SPLIT_OBJECTS, blob, objects.object_count(), parts)
 }
 
 /// What is moved.
@@ -236,27 +236,27 @@ fn check_sum(
 }
 
 /// Takes all guards before the first byte moves.
-fn join(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
+fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
     let guards = DATA.all(op, parts)?;
     let mut dst = DATA.bytes_overwrite(op, Argument::Out, out)?;
     if dst.is_empty() {
         return Ok(());
     }
-    let mut parts: SmallVec<[Part<'_>; FEW]> = SmallVec::with_capacity(guards.len());
-    parts.extend(guards.iter().map(|guard| Part::new(guard, rows)));
-    rows::join(Exec::of(dst.len()), &parts, &mut dst);
+    let mut parts: SmallVec<[Rows<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    parts.extend(guards.iter().map(|guard| Rows::new(guard, rows)));
+    rows::merge(Exec::of(dst.len()), &parts, &mut dst);
     Ok(())
 }
 
-/// As [`join`].
-fn cut(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
+/// As [`merge_rows`].
+fn split_rows(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let src = DATA.bytes(op, Argument::In, blob)?;
     let mut guards = DATA.all_overwrite(op, parts)?;
     if src.is_empty() {
         return Ok(());
     }
-    let mut parts: SmallVec<[PartMut<'_>; FEW]> = SmallVec::with_capacity(guards.len());
-    parts.extend(guards.iter_mut().map(|guard| PartMut::new(guard, rows)));
-    rows::cut(Exec::of(src.len()), &src, &mut parts);
+    let mut parts: SmallVec<[RowsMut<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    parts.extend(guards.iter_mut().map(|guard| RowsMut::new(guard, rows)));
+    rows::split(Exec::of(src.len()), &src, &mut parts);
     Ok(())
 }

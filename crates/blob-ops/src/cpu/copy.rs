@@ -15,31 +15,31 @@ const LONG: usize = 1024;
 
 /// One of the tensors that are merged: its bytes, and how many of them a row takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
+pub(crate) struct Rows<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) run: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Rows<'a> {
     /// A part of so many rows.
     pub(crate) fn new(bytes: &'a [u8], rows: usize) -> Self {
         let run = bytes.len() / rows;
-        Part { bytes, run }
+        Rows { bytes, run }
     }
 }
 
 /// One of the tensors that a split makes.
 #[derive(Debug)]
-pub(crate) struct PartMut<'a> {
+pub(crate) struct RowsMut<'a> {
     pub(crate) bytes: &'a mut [u8],
     pub(crate) run: usize,
 }
 
-impl<'a> PartMut<'a> {
+impl<'a> RowsMut<'a> {
     /// A part of so many rows.
     pub(crate) fn new(bytes: &'a mut [u8], rows: usize) -> Self {
         let run = bytes.len() / rows;
-        PartMut { bytes, run }
+        RowsMut { bytes, run }
     }
 
     /// Its first rows, which it has then no longer.
@@ -47,13 +47,13 @@ impl<'a> PartMut<'a> {
         let bytes = std::mem::take(&mut self.bytes);
         let (bytes, rest) = bytes.split_at_mut(rows * self.run);
         self.bytes = rest;
-        PartMut { bytes, run: self.run }
+        RowsMut { bytes, run: self.run }
     }
 }
 
 /// Fills `dst` with rows of one run of each part, from the parts' row `start` on.
-pub(crate) struct Join<'a> {
-    pub(crate) parts: &'a [Part<'a>],
+pub(crate) struct MergeRows<'a> {
+    pub(crate) parts: &'a [Rows<'a>],
     pub(crate) start: usize,
     pub(crate) dst: &'a mut [u8],
     pub(crate) store: Store,
@@ -61,21 +61,21 @@ pub(crate) struct Join<'a> {
 
 /// Fills the parts with their runs of the rows of `src`, of which each begins `row` bytes behind the one before it. The
 /// runs may be less than a row: then the last row may end behind them.
-pub(crate) struct Cut<'a, 'b> {
+pub(crate) struct SplitRows<'a, 'b> {
     pub(crate) src: &'a [u8],
     pub(crate) row: usize,
-    pub(crate) parts: &'a mut [PartMut<'b>],
+    pub(crate) parts: &'a mut [RowsMut<'b>],
     pub(crate) store: Store,
 }
 
 /// A copy of its own.
-pub(crate) struct Copy<'a> {
+pub(crate) struct CopyBytes<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],
     pub(crate) store: Store,
 }
 
-impl Kernel for Copy<'_> {
+impl Kernel for CopyBytes<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -86,16 +86,16 @@ impl Kernel for Copy<'_> {
 
 /// How the runs of a row move.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
-    /// So many runs of one width that a register takes.
-    Zip { count: usize, width: usize },
-    /// Each where it belongs; those shorter than [`LONG`] by this way to store.
-    Runs(Store),
-    /// A block of rows at a time.
-    Blocks,
+enum CopyKind {
+    /// `count` runs of one width that a register takes.
+    Interleave { count: usize, width: usize },
+    /// Each where it belongs; those shorter than [`LONG`] with this store.
+    Direct(Store),
+    /// A block of rows at a time, past the caches by way of a buffer.
+    Buffered,
 }
 
-impl Way {
+impl CopyKind {
     fn of(runs: impl Iterator<Item = usize> + Clone, base: usize, store: Store) -> Self {
         let count = runs.clone().count();
         let width = runs.clone().next().unwrap_or(0);
@@ -103,14 +103,16 @@ impl Way {
         let lines = runs.clone().all(|run| run % LINE == 0) && base.is_multiple_of(LINE);
         let shortest = runs.clone().min().unwrap_or(0);
         match store {
-            _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => Way::Zip { count, width },
-            _ if shortest >= LONG => Way::Runs(store),
-            Store::Past if lines => Way::Runs(store),
+            _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => {
+                CopyKind::Interleave { count, width }
+            }
+            _ if shortest >= LONG => CopyKind::Direct(store),
+            Store::Past if lines => CopyKind::Direct(store),
             // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
-            Store::Cached if shortest > LINE => Way::Runs(store),
+            Store::Cached if shortest > LINE => CopyKind::Direct(store),
             // Past the caches a line that two runs share would be read and written twice.
-            _ if runs.sum::<usize>() > BUFFER => Way::Runs(Store::Cached),
-            _ => Way::Blocks,
+            _ if runs.sum::<usize>() > BUFFER => CopyKind::Direct(Store::Cached),
+            _ => CopyKind::Buffered,
         }
     }
 }
@@ -128,18 +130,18 @@ macro_rules! constant {
     };
 }
 
-impl Join<'_> {
+impl MergeRows<'_> {
     pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
-        match Way::of(runs, self.dst.as_ptr().addr(), self.store) {
-            Way::Zip { count, width } => constant!(width, count, isa.run(Zip(self))),
-            Way::Runs(short) => isa.run(JoinRuns(self, short)),
-            Way::Blocks => isa.run(JoinBlocks(self)),
+        match CopyKind::of(runs, self.dst.as_ptr().addr(), self.store) {
+            CopyKind::Interleave { count, width } => constant!(width, count, isa.run(Zip(self))),
+            CopyKind::Direct(short) => isa.run(MergeRuns(self, short)),
+            CopyKind::Buffered => isa.run(MergeBlocks(self)),
         }
     }
 }
 
-impl Join<'_> {
+impl MergeRows<'_> {
     fn row(&self) -> usize {
         self.parts.iter().map(|part| part.run).sum()
     }
@@ -197,30 +199,30 @@ impl Join<'_> {
 
 /// Puts together as many rows as `dst` holds.
 #[inline(always)]
-fn gather(parts: &[Part<'_>], start: usize, dst: &mut [u8], row: usize) {
+fn gather(parts: &[Rows<'_>], start: usize, dst: &mut [u8], row: usize) {
     let rows = dst.len() / row;
     let mut at = 0;
     for part in parts {
         let src = &part.bytes[start * part.run..][..rows * part.run];
-        copy_rows(Rows { bytes: src, step: part.run }, &mut dst[at..], row, part.run);
+        copy_rows(Strided { bytes: src, step: part.run }, &mut dst[at..], row, part.run);
         at += part.run;
     }
 }
 
-impl Cut<'_, '_> {
+impl SplitRows<'_, '_> {
     pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
         let base = self.parts.iter().fold(0, |all, part| all | part.bytes.as_ptr().addr());
-        match Way::of(runs, base, self.store) {
-            Way::Zip { .. } if self.runs_of_a_row() < self.row => isa.run(CutBlocks(self)),
-            Way::Zip { count, width } => constant!(width, count, isa.run(Unzip(self))),
-            Way::Runs(short) => isa.run(CutRuns(self, short)),
-            Way::Blocks => isa.run(CutBlocks(self)),
+        match CopyKind::of(runs, base, self.store) {
+            CopyKind::Interleave { .. } if self.runs_of_a_row() < self.row => isa.run(SplitBlocks(self)),
+            CopyKind::Interleave { count, width } => constant!(width, count, isa.run(Unzip(self))),
+            CopyKind::Direct(short) => isa.run(SplitRuns(self, short)),
+            CopyKind::Buffered => isa.run(SplitBlocks(self)),
         }
     }
 }
 
-impl Cut<'_, '_> {
+impl SplitRows<'_, '_> {
     fn runs_of_a_row(&self) -> usize {
         self.parts.iter().map(|part| part.run).sum()
     }
@@ -255,7 +257,7 @@ impl Cut<'_, '_> {
 
     /// So many rows at a time: the runs of each part, their length and where they go.
     #[inline(always)]
-    fn block_of_rows(&mut self, rows: usize, mut each: impl FnMut(Rows<'_>, usize, &mut [u8])) {
+    fn block_of_rows(&mut self, rows: usize, mut each: impl FnMut(Strided<'_>, usize, &mut [u8])) {
         let row = self.row;
         for (block, src) in self.src.chunks(rows * row).enumerate() {
             let mut at = 0;
@@ -263,7 +265,7 @@ impl Cut<'_, '_> {
                 let len = src.len().div_ceil(row) * part.run;
                 let dst = &mut part.bytes[block * rows * part.run..][..len];
                 let bytes = &src[at..];
-                each(Rows { bytes, step: row }, part.run, dst);
+                each(Strided { bytes, step: row }, part.run, dst);
                 at += part.run;
             }
         }
@@ -289,12 +291,12 @@ impl Cut<'_, '_> {
 
 // Each way is a kernel of its own: in one, the buffers of all would be on the stack together where nothing is optimised, a
 // megabyte of them.
-struct Zip<'a, const W: usize, const N: usize>(Join<'a>);
-struct JoinRuns<'a>(Join<'a>, Store);
-struct JoinBlocks<'a>(Join<'a>);
-struct Unzip<'a, 'b, const W: usize, const N: usize>(Cut<'a, 'b>);
-struct CutRuns<'a, 'b>(Cut<'a, 'b>, Store);
-struct CutBlocks<'a, 'b>(Cut<'a, 'b>);
+struct Zip<'a, const W: usize, const N: usize>(MergeRows<'a>);
+struct MergeRuns<'a>(MergeRows<'a>, Store);
+struct MergeBlocks<'a>(MergeRows<'a>);
+struct Unzip<'a, 'b, const W: usize, const N: usize>(SplitRows<'a, 'b>);
+struct SplitRuns<'a, 'b>(SplitRows<'a, 'b>, Store);
+struct SplitBlocks<'a, 'b>(SplitRows<'a, 'b>);
 
 impl<const W: usize, const N: usize> Kernel for Zip<'_, W, N> {
     type Out = ();
@@ -304,7 +306,7 @@ impl<const W: usize, const N: usize> Kernel for Zip<'_, W, N> {
     }
 }
 
-impl Kernel for JoinRuns<'_> {
+impl Kernel for MergeRuns<'_> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(mut self) {
@@ -312,7 +314,7 @@ impl Kernel for JoinRuns<'_> {
     }
 }
 
-impl Kernel for JoinBlocks<'_> {
+impl Kernel for MergeBlocks<'_> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(mut self) {
@@ -328,7 +330,7 @@ impl<const W: usize, const N: usize> Kernel for Unzip<'_, '_, W, N> {
     }
 }
 
-impl Kernel for CutRuns<'_, '_> {
+impl Kernel for SplitRuns<'_, '_> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(mut self) {
@@ -336,7 +338,7 @@ impl Kernel for CutRuns<'_, '_> {
     }
 }
 
-impl Kernel for CutBlocks<'_, '_> {
+impl Kernel for SplitBlocks<'_, '_> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(mut self) {
@@ -345,14 +347,14 @@ impl Kernel for CutBlocks<'_, '_> {
 }
 
 /// Runs that start every `step` bytes.
-struct Rows<'a> {
+struct Strided<'a> {
     bytes: &'a [u8],
     step: usize,
 }
 
 /// Copies as many runs of `run` bytes as both sides have room for; `step` is the destination's.
 #[inline(always)]
-fn copy_rows(src: Rows<'_>, dst: &mut [u8], step: usize, run: usize) {
+fn copy_rows(src: Strided<'_>, dst: &mut [u8], step: usize, run: usize) {
     macro_rules! constant {
         ($($len:literal)*) => {
             match run {
@@ -372,7 +374,7 @@ fn copy_rows(src: Rows<'_>, dst: &mut [u8], step: usize, run: usize) {
 }
 
 #[inline(always)]
-fn copy_constant<const LEN: usize>(src: Rows<'_>, dst: &mut [u8], step: usize) {
+fn copy_constant<const LEN: usize>(src: Strided<'_>, dst: &mut [u8], step: usize) {
     for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
         if let (Some(src), Some(dst)) = (src.first_chunk::<LEN>(), dst.first_chunk_mut::<LEN>()) {
             *dst = *src;

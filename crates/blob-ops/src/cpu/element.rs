@@ -253,14 +253,14 @@ impl<N: Number, O: Unary<N>> Kernel for Map<'_, N, O> {
 }
 
 /// Every element of `y` with the one of `x` at its place; both are equally long.
-pub(crate) struct Zip<'a, N, O> {
+pub(crate) struct MapPairs<'a, N, O> {
     pub(crate) y: &'a mut [u8],
     pub(crate) x: &'a [u8],
     pub(crate) op: O,
     pub(crate) number: PhantomData<N>,
 }
 
-impl<N: Number, O: Binary<N>> Kernel for Zip<'_, N, O> {
+impl<N: Number, O: Binary<N>> Kernel for MapPairs<'_, N, O> {
     type Out = ();
     #[inline(always)]
     fn run<M: Machine>(self) {

@@ -2,7 +2,7 @@
 //!
 //! Relies on the plan for every place; knows no threads.
 
-use super::copy::Copy;
+use super::copy::CopyBytes;
 use super::interleave::Interleave;
 use super::transpose::Block;
 use super::{Isa, Kernel, Machine, Store};
@@ -34,7 +34,7 @@ impl Permute<'_> {
         let Permute { src, dst, store, .. } = self;
         if self.plan.axes.as_slice().is_empty() {
             let src = &src[..dst.len()];
-            return isa.run(Copy { src, dst, store });
+            return isa.run(CopyBytes { src, dst, store });
         }
         let moves = Moves { plan: self.plan, blocks: Blocks::new(&self.plan), src, dst, store };
         match self.plan.run {

@@ -176,7 +176,7 @@ fn prefetch(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::copy::{Copy, Cut, Join, Part, PartMut};
+    use super::super::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
     use super::super::element::Fill;
     use super::super::permute::Permute;
     use super::super::{Isa, Store};
@@ -204,23 +204,23 @@ mod tests {
     /// Every kernel that moves bytes and may store them past the caches, once.
     fn run_each(isa: Isa, src: &[u8], mut past: impl FnMut(&str, &mut dyn FnMut(&mut [u8]))) {
         let store = Store::Past;
-        past("copy", &mut |dst| isa.run(Copy { src, dst, store }));
+        past("copy", &mut |dst| isa.run(CopyBytes { src, dst, store }));
         past("fill", &mut |y| {
             let value = [1, 2, 3, 4];
             isa.run(Fill { y, value, store });
         });
         for run in [1, 3, 64, 4096] {
-            let part = Part { bytes: &src[..src.len() / 2], run };
+            let part = Rows { bytes: &src[..src.len() / 2], run };
             let parts = &[part, part];
-            past("join", &mut |dst| {
+            past("merge", &mut |dst| {
                 let start = 0;
-                Join { parts, start, dst, store }.run(isa);
+                MergeRows { parts, start, dst, store }.run(isa);
             });
-            past("cut", &mut |dst| {
+            past("split", &mut |dst| {
                 let (one, other) = dst.split_at_mut(src.len() / 2);
-                let parts = &mut [one, other].map(|bytes| PartMut { bytes, run });
+                let parts = &mut [one, other].map(|bytes| RowsMut { bytes, run });
                 let row = 2 * run;
-                Cut { src, row, parts, store }.run(isa);
+                SplitRows { src, row, parts, store }.run(isa);
             });
         }
         let swaps: [(&[usize], &[usize], usize); 5] = [

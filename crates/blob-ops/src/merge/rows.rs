@@ -2,7 +2,7 @@
 //!
 //! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
 
-use crate::cpu::copy::{Copy, Cut, Join, Part, PartMut};
+use crate::cpu::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
 use crate::cpu::{Exec, Isa, Kernel, Machine, Store};
 use crate::place::FEW;
 use crate::plan::LINE;
@@ -10,7 +10,7 @@ use crate::threads;
 use smallvec::SmallVec;
 
 /// Fills `dst` with rows of one run of each part. It is not empty.
-pub(crate) fn join(exec: Exec, parts: &[Part<'_>], dst: &mut [u8]) {
+pub(crate) fn merge(exec: Exec, parts: &[Rows<'_>], dst: &mut [u8]) {
     let Exec { isa, store, pieces } = exec;
     let row: usize = parts.iter().map(|part| part.run).sum();
     let rows = (dst.len() / row).div_ceil(pieces);
@@ -19,23 +19,23 @@ pub(crate) fn join(exec: Exec, parts: &[Part<'_>], dst: &mut [u8]) {
         let len = dst.len().div_ceil(pieces).next_multiple_of(LINE);
         return threads::chunks(dst, len, |index, dst| {
             let start = index * len;
-            isa.run(Span { parts, start, dst, store });
+            isa.run(MergeRange { parts, start, dst, store });
         });
     }
     threads::chunks(dst, rows * row, |index, dst| {
-        Join { parts, start: index * rows, dst, store }.run(isa);
+        MergeRows { parts, start: index * rows, dst, store }.run(isa);
     });
 }
 
 /// Fills `dst` with the rows' bytes from `start` on, wherever in a row that is.
-struct Span<'a> {
-    parts: &'a [Part<'a>],
+struct MergeRange<'a> {
+    parts: &'a [Rows<'a>],
     start: usize,
     dst: &'a mut [u8],
     store: Store,
 }
 
-impl Kernel for Span<'_> {
+impl Kernel for MergeRange<'_> {
     type Out = ();
 
     #[inline(always)]
@@ -60,53 +60,53 @@ impl Kernel for Span<'_> {
 }
 
 /// Fills the parts with their runs of the rows of `src`. It is not empty.
-pub(crate) fn cut(exec: Exec, src: &[u8], parts: &mut [PartMut<'_>]) {
+pub(crate) fn split(exec: Exec, src: &[u8], parts: &mut [RowsMut<'_>]) {
     let Exec { isa, store, pieces } = exec;
     let row = parts.iter().map(|part| part.run).sum();
-    let cut = Cut { src, row, parts, store };
-    divide(isa, pieces, cut);
+    let work = SplitRows { src, row, parts, store };
+    divide(isa, pieces, work);
 }
 
 /// Cuts the work in two, and the halves again, until there are so many pieces: between rows where there are enough of
 /// them and few parts, else between parts. A part that is left alone is cut wherever it can be.
-fn divide(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let (parts, rows) = (cut.parts.len(), cut.src.len().div_ceil(cut.row));
+fn divide(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
+    let (parts, rows) = (work.parts.len(), work.src.len().div_ceil(work.row));
     if pieces == 1 {
-        whole(isa, cut);
+        whole(isa, work);
     } else if parts <= FEW && rows >= pieces || parts == 1 && rows > 1 {
-        between_rows(isa, pieces, cut);
+        between_rows(isa, pieces, work);
     } else if parts > 1 {
-        between_parts(isa, pieces, cut);
+        between_parts(isa, pieces, work);
     } else {
-        within_a_run(isa, pieces, cut);
+        within_a_run(isa, pieces, work);
     }
 }
 
 /// Not inlined: the buffers that the kernel has on the stack would be there once for every level of [`divide`].
 #[inline(never)]
-fn whole(isa: Isa, cut: Cut<'_, '_>) {
+fn whole(isa: Isa, work: SplitRows<'_, '_>) {
     // Parts without extent, which have no rows to count.
-    if cut.parts.iter().any(|part| part.run > 0) {
-        cut.run(isa);
+    if work.parts.iter().any(|part| part.run > 0) {
+        work.run(isa);
     }
 }
 
 /// At most [`FEW`] parts: each has a share in the first half, and the list of these is on the stack.
-fn between_rows(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let Cut { src, row, parts, store } = cut;
+fn between_rows(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
+    let SplitRows { src, row, parts, store } = work;
     let rows = src.len().div_ceil(row);
     let above = rows / 2;
     let (left, right) = share(pieces, above, rows);
     let some = parts.iter_mut().map(|part| part.take(above));
-    let mut some: SmallVec<[PartMut<'_>; FEW]> = some.collect();
+    let mut some: SmallVec<[RowsMut<'_>; FEW]> = some.collect();
     let (src, rest) = src.split_at(above * row);
-    let (above, below) = (Cut { src, row, parts: &mut some, store }, Cut { src: rest, row, parts, store });
+    let (above, below) = (SplitRows { src, row, parts: &mut some, store }, SplitRows { src: rest, row, parts, store });
     threads::both(|| divide(isa, left, above), || divide(isa, right, below));
 }
 
 /// At least two parts: the rows of those behind begin where the runs of those in front end.
-fn between_parts(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let Cut { src, row, parts, store } = cut;
+fn between_parts(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
+    let SplitRows { src, row, parts, store } = work;
     let all: usize = parts.iter().map(|part| part.run).sum();
     let mut end = 0;
     let half = parts.iter().position(|part| {
@@ -117,18 +117,19 @@ fn between_parts(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
     let (first, last) = parts.split_at_mut(middle);
     let run: usize = first.iter().map(|part| part.run).sum();
     let (left, right) = share(pieces, run, all);
-    let (first, last) = (Cut { src, row, parts: first, store }, Cut { src: &src[run..], row, parts: last, store });
+    let (first, last) =
+        (SplitRows { src, row, parts: first, store }, SplitRows { src: &src[run..], row, parts: last, store });
     threads::both(|| divide(isa, left, first), || divide(isa, right, last));
 }
 
 /// One run of one part.
-fn within_a_run(isa: Isa, pieces: usize, cut: Cut<'_, '_>) {
-    let (src, store) = (cut.src, cut.store);
-    for PartMut { bytes, .. } in cut.parts {
+fn within_a_run(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
+    let (src, store) = (work.src, work.store);
+    for RowsMut { bytes, .. } in work.parts {
         let len = bytes.len().div_ceil(pieces).next_multiple_of(LINE);
         threads::chunks(bytes, len.max(LINE), |index, dst| {
             let src = &src[index * len..][..dst.len()];
-            isa.run(Copy { src, dst, store });
+            isa.run(CopyBytes { src, dst, store });
         });
     }
 }

@@ -8,7 +8,7 @@ mod properties;
 mod refused;
 
 use super::isas;
-use crate::cpu::copy::{Part, PartMut};
+use crate::cpu::copy::{Rows, RowsMut};
 use crate::cpu::{Exec, Isa, Store};
 use crate::merge::rows;
 use crate::plan::Permutation;
@@ -193,12 +193,12 @@ fn check_rows(execs: &[Exec], runs: &[usize], rows: usize) {
     }
     for &exec in execs {
         let mut got = vec![0xA5; want.len()];
-        let slices: Vec<_> = parts.iter().map(|part| Part::new(part, rows)).collect();
-        rows::join(exec, &slices, &mut got);
+        let slices: Vec<_> = parts.iter().map(|part| Rows::new(part, rows)).collect();
+        rows::merge(exec, &slices, &mut got);
         assert!(got == want, "{runs:?} × {rows} {exec:?}");
         let mut back: Vec<_> = parts.iter().map(|part| vec![0x5A; part.len()]).collect();
-        let slices = back.iter_mut().map(|part| PartMut::new(part, rows));
-        rows::cut(exec, &want, &mut slices.collect::<Vec<_>>());
+        let slices = back.iter_mut().map(|part| RowsMut::new(part, rows));
+        rows::split(exec, &want, &mut slices.collect::<Vec<_>>());
         assert!(back == parts, "{runs:?} × {rows} {exec:?}");
     }
 }
@@ -241,12 +241,12 @@ fn large_moves_are_the_same_on_any_pool() {
             crate::transpose::run(exec, plan, &src, &mut out);
             assert!(out == want, "{threads} threads");
             let mut out = vec![0; row.len()];
-            let slices: Vec<_> = parts.iter().map(|part| Part::new(part, 300_000)).collect();
-            rows::join(Exec::of(row.len()), &slices, &mut out);
+            let slices: Vec<_> = parts.iter().map(|part| Rows::new(part, 300_000)).collect();
+            rows::merge(Exec::of(row.len()), &slices, &mut out);
             assert!(out == row, "{threads} threads");
             let mut back: Vec<_> = parts.iter().map(|part| vec![0; part.len()]).collect();
-            let slices = back.iter_mut().map(|part| PartMut::new(part, 300_000));
-            rows::cut(Exec::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
+            let slices = back.iter_mut().map(|part| RowsMut::new(part, 300_000));
+            rows::split(Exec::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
             assert!(back == parts, "{threads} threads");
         });
     }
