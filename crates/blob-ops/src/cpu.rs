@@ -100,6 +100,9 @@ pub(crate) enum Store {
     Past,
 }
 
+/// Runs of at least as many bytes are written past the caches whatever their alignment: they have few ends.
+const MIN_STREAMED_RUN: usize = 1 << 10;
+
 impl Store {
     /// From here on what is written first is out of the caches before the last is: where the processor streams, writing
     /// past them saves reading each line before it is overwritten, a quarter to a third of the time (kernels.md, 5.1).

@@ -6,7 +6,7 @@ pub(crate) mod rows;
 
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
-use crate::place::FEW;
+use crate::place::INLINE_GUARDS;
 use crate::plan::Split;
 use crate::unfit::{check_dims, check_dtype};
 use crate::{Argument, Error, Unfit};
@@ -242,7 +242,7 @@ fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBl
     if dst.is_empty() {
         return Ok(());
     }
-    let mut parts: SmallVec<[Rows<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    let mut parts: SmallVec<[Rows<'_>; INLINE_GUARDS]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter().map(|guard| Rows::new(guard, rows)));
     rows::merge(Exec::of(dst.len()), &parts, &mut dst);
     Ok(())
@@ -255,7 +255,7 @@ fn split_rows(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut A
     if src.is_empty() {
         return Ok(());
     }
-    let mut parts: SmallVec<[RowsMut<'_>; FEW]> = SmallVec::with_capacity(guards.len());
+    let mut parts: SmallVec<[RowsMut<'_>; INLINE_GUARDS]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter_mut().map(|guard| RowsMut::new(guard, rows)));
     rows::split(Exec::of(src.len()), &src, &mut parts);
     Ok(())

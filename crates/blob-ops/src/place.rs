@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::ops::{Deref, DerefMut, Range};
 
 /// The guards of up to so many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
-pub(crate) const FEW: usize = 16;
+pub(crate) const INLINE_GUARDS: usize = 16;
 
 /// The memory of a part of a blob.
 macro_rules! memory {
@@ -98,12 +98,12 @@ impl Part {
         bytes.map_err(|error| memory_error(op, Argument::Out, error))
     }
 
-    /// As [`bytes`](Self::bytes), of several inputs. More than [`FEW`] take one list of the right length on the heap.
+    /// As [`bytes`](Self::bytes), of several inputs. More than [`INLINE_GUARDS`] take one list of the right length on the heap.
     pub(crate) fn all<'a>(
         self,
         op: &'static str,
         blobs: &[&'a AnyBlob],
-    ) -> Result<SmallVec<[Ref<'a, [u8]>; FEW]>, Error> {
+    ) -> Result<SmallVec<[Ref<'a, [u8]>; INLINE_GUARDS]>, Error> {
         let mut guards = SmallVec::with_capacity(blobs.len());
         for (index, blob) in blobs.iter().enumerate() {
             match self.read(blob) {
@@ -115,7 +115,7 @@ impl Part {
     }
 
     /// As [`bytes_overwrite`](Self::bytes_overwrite), of several outputs: all of them, or an error and all as they were.
-    /// More than [`FEW`] take one list on the heap.
+    /// More than [`INLINE_GUARDS`] take one list on the heap.
     ///
     /// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
     /// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
@@ -123,7 +123,7 @@ impl Part {
         self,
         op: &'static str,
         blobs: &'a mut [&mut AnyBlob],
-    ) -> Result<SmallVec<[RefMut<'a, [u8]>; FEW]>, Error> {
+    ) -> Result<SmallVec<[RefMut<'a, [u8]>; INLINE_GUARDS]>, Error> {
         for (index, blob) in blobs.iter().enumerate() {
             let free = memory!(self, blob).check_write(0..blob.byte_len());
             free.map_err(|error| memory_error(op, Argument::Part(index), error))?;
@@ -145,7 +145,7 @@ impl Part {
             let memory = memory!(self, blob);
             (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
         });
-        let mut shared: SmallVec<[_; FEW]> = shared.collect();
+        let mut shared: SmallVec<[_; INLINE_GUARDS]> = shared.collect();
         match first_twice(&mut shared, |one, other| one.ptr_cmp(other)) {
             None => Ok(()),
             Some((with, index)) => Err(Error::Unfit {

@@ -116,7 +116,7 @@ fn in_pieces<P: Join + Send>(
     };
     let count = bytes.len().div_ceil(len);
     // A tree of few pieces is on the stack; small work stays on one thread.
-    if threads::pieces(bytes.len()) > 1 || count > FEW {
+    if threads::pieces(bytes.len()) > 1 || count > MAX_STACK_PIECES {
         return threads::fold(count, piece, Join::join).flatten();
     }
     let mut tree = Tree::default();
@@ -125,7 +125,7 @@ fn in_pieces<P: Join + Send>(
 }
 
 /// Pieces whose tree needs no list on the heap.
-const FEW: usize = 64;
+const MAX_STACK_PIECES: usize = 64;
 
 fn of_piece<P: Join>(bytes: &[u8], dtype: DType, block: &impl Fn(&[u8], &[u8], &mut Scratch) -> P) -> Option<P> {
     let mut scratch = Scratch::default();

@@ -4,14 +4,11 @@
 //! a time, so that source and destination are touched line by line. Knows no axes, no threads.
 
 use super::zip::{unzip, zip};
-use super::{Isa, Kernel, Machine, Store};
+use super::{Isa, Kernel, MIN_STREAMED_RUN, Machine, Store};
 use crate::plan::LINE;
 
 /// Bytes that go through the cache at a time.
 const BUFFER: usize = 16 << 10;
-
-/// Runs from here on are written past the caches one by one, whatever their alignment: their ends are then few.
-const LONG: usize = 1024;
 
 /// One of the tensors that are merged: its bytes, and how many of them a row takes.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +86,7 @@ impl Kernel for CopyBytes<'_> {
 enum CopyKind {
     /// `count` runs of one width that a register takes.
     Interleave { count: usize, width: usize },
-    /// Each where it belongs; those shorter than [`LONG`] with this store.
+    /// Each where it belongs; those shorter than [`MIN_STREAMED_RUN`] with this store.
     Direct(Store),
     /// A block of rows at a time, past the caches by way of a buffer.
     Buffered,
@@ -106,7 +103,7 @@ impl CopyKind {
             _ if equal && matches!(count, 2..=4) && matches!(width, 1 | 2 | 4 | 8 | 16) => {
                 CopyKind::Interleave { count, width }
             }
-            _ if shortest >= LONG => CopyKind::Direct(store),
+            _ if shortest >= MIN_STREAMED_RUN => CopyKind::Direct(store),
             Store::Past if lines => CopyKind::Direct(store),
             // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
             Store::Cached if shortest > LINE => CopyKind::Direct(store),
@@ -153,7 +150,7 @@ impl MergeRows<'_> {
         while !rest.is_empty() {
             for part in self.parts {
                 let (dst, after) = rest.split_at_mut(part.run);
-                let store = if part.run < LONG { short } else { self.store };
+                let store = if part.run < MIN_STREAMED_RUN { short } else { self.store };
                 store.write::<M>(dst, &part.bytes[row * part.run..][..part.run]);
                 rest = after;
             }
@@ -233,7 +230,7 @@ impl SplitRows<'_, '_> {
             let mut rest = src;
             for part in &mut *self.parts {
                 let (src, after) = rest.split_at(part.run);
-                let store = if part.run < LONG { short } else { self.store };
+                let store = if part.run < MIN_STREAMED_RUN { short } else { self.store };
                 store.write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
                 rest = after;
             }

@@ -9,7 +9,7 @@
 //! each, 4.4 in tiles and 1.5 here; B (5, 6), 16 × 4 again and again, 1.9 a matrix at a time and 1.3 here.
 
 use super::zip::{unzip, zip};
-use super::{Machine, Store};
+use super::{MIN_STREAMED_RUN, Machine, Store};
 use crate::plan::{Blocks, LINE, ONE, Stride, Strides, Walk};
 use std::ops::Range;
 
@@ -17,13 +17,10 @@ use std::ops::Range;
 const MAX_SIDE: usize = 4;
 
 /// Bytes of a plane: 16 of them, and a row of four, stay in the first-level cache.
-const PLANE: usize = 512;
+const PLANE_BYTES: usize = 512;
 
 /// Bytes of a row that is made or taken at a time where no planes are needed, in the first-level cache.
-const ROW: usize = 8 << 10;
-
-/// Runs from here on are written past the caches whatever their alignment: their ends are then few.
-const LONG: usize = 1 << 10;
+const ROW_BYTES: usize = 8 << 10;
 
 /// `ins` rows of the source become `outs` rows of the destination.
 pub(super) struct Interleave {
@@ -72,7 +69,7 @@ impl Interleave {
     /// Moves all entries, of `W` bytes.
     #[inline(always)]
     pub(super) fn run<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
-        let long = self.again == ONE || self.along.len * W >= LONG;
+        let long = self.again == ONE || self.along.len * W >= MIN_STREAMED_RUN;
         match (self.ins.len, self.outs.len) {
             (2, 1) if long => self.zip::<M, W, 2>(src, dst, store),
             (3, 1) if long => self.zip::<M, W, 3>(src, dst, store),
@@ -90,8 +87,8 @@ impl Interleave {
         if store == Store::Cached {
             return self.zip_straight::<W, N>(src, dst);
         }
-        let mut buffer = [0; ROW];
-        let (len, step) = (self.along.len * W, ROW / (N * W) * W);
+        let mut buffer = [0; ROW_BYTES];
+        let (len, step) = (self.along.len * W, ROW_BYTES / (N * W) * W);
         for (from, to) in self.rows() {
             for start in (0..len).step_by(step) {
                 let part = step.min(len - start);
@@ -109,8 +106,8 @@ impl Interleave {
         if store == Store::Cached {
             return self.unzip_straight::<W, N>(src, dst);
         }
-        let mut buffer = [[0; ROW / MAX_SIDE]; N];
-        let (len, step) = (self.along.len * W, ROW / MAX_SIDE);
+        let mut buffer = [[0; ROW_BYTES / MAX_SIDE]; N];
+        let (len, step) = (self.along.len * W, ROW_BYTES / MAX_SIDE);
         for (from, to) in self.rows() {
             for start in (0..len).step_by(step) {
                 let part = step.min(len - start);
@@ -159,10 +156,10 @@ impl Interleave {
     /// Rows by way of planes: several short ones at a time.
     #[inline(always)]
     fn by_planes<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
-        let mut planes = [[[0; PLANE]; MAX_SIDE]; MAX_SIDE];
-        let mut buffer = [0; PLANE * MAX_SIDE];
+        let mut planes = [[[0; PLANE_BYTES]; MAX_SIDE]; MAX_SIDE];
+        let mut buffer = [0; PLANE_BYTES * MAX_SIDE];
         for (from, to) in Walk::new(&self.outer, 0) {
-            for chunk in self.chunks(PLANE / W) {
+            for chunk in self.chunks(PLANE_BYTES / W) {
                 for i in 0..self.ins.len {
                     self.fill::<W>(&chunk, &src[from + i * self.ins.from..], &mut planes, i);
                 }
@@ -193,7 +190,7 @@ impl Interleave {
         &self,
         chunk: &Chunk,
         src: &[u8],
-        planes: &mut [[[u8; PLANE]; MAX_SIDE]; MAX_SIDE],
+        planes: &mut [[[u8; PLANE_BYTES]; MAX_SIDE]; MAX_SIDE],
         i: usize,
     ) {
         let mut at = 0;
@@ -216,7 +213,7 @@ impl Interleave {
     fn row<'a, const W: usize>(
         &self,
         chunk: &Chunk,
-        planes: &'a [[u8; PLANE]; MAX_SIDE],
+        planes: &'a [[u8; PLANE_BYTES]; MAX_SIDE],
         buffer: &'a mut [u8],
     ) -> &'a [u8] {
         let len = chunk.again.len() * chunk.along.len() * W;

@@ -5,11 +5,11 @@
 //! Knows no instruction set. What a set gains by it stands in the head of the set's file.
 
 /// How many tiles ahead a source is asked for: a tile touches as many pages as it has rows, and no machine guesses them.
-pub(super) const AHEAD: usize = 4;
+pub(super) const PREFETCHED_TILES: usize = 4;
 
 /// Lines that are written past the caches in parts, at a time: with 32 of them 256 MiB of bytes, 4096² each, took 4.7 of
 /// memcpy's time, and 3.5 through the caches (AMD EPYC Zen 4).
-pub(super) const FEW: usize = 8;
+pub(super) const MAX_PARTIAL_LINES: usize = 8;
 
 /// How registers of one width turn the tiles of a block. An instruction set names: the module to make, the feature it needs,
 /// its register, the bytes and the 128-bit lanes of one; how it loads and stores one, at any place; how it stores one past
@@ -25,7 +25,7 @@ macro_rules! tiles {
         pub(in $crate::cpu) mod $module {
             use super::*;
             use $crate::cpu::Store;
-            use $crate::cpu::tiles::{AHEAD, FEW, check, is_alone, starts};
+            use $crate::cpu::tiles::{MAX_PARTIAL_LINES, PREFETCHED_TILES, check, is_alone, starts};
             use $crate::cpu::transpose::Block;
             use $crate::plan::LINE;
 
@@ -46,7 +46,8 @@ macro_rules! tiles {
                 let (src, dst) = (block.src.as_ptr(), block.dst.as_mut_ptr());
                 let places = block.to.iter().fold(dst.addr(), |all, to| all | (dst.addr() + to));
                 // Parts of more lines than a machine has buffers for would be written one by one.
-                let past = block.store == Store::Past && places % BYTES == 0 && (BYTES == LINE || N <= FEW);
+                let past =
+                    block.store == Store::Past && places % BYTES == 0 && (BYTES == LINE || N <= MAX_PARTIAL_LINES);
                 past.then($begin);
                 for x in starts(xs, N) {
                     let to: &[usize; N] = block.to[x..].first_chunk().expect("N entries from x");
@@ -57,7 +58,7 @@ macro_rules! tiles {
                         let rows = unsafe { load::<W, N>(src.add(x * W), from) };
                         let lines = turn::<W, N>(rows);
                         let alone = is_alone(x, xs, N) && is_alone(y, ys, N);
-                        let ahead = y + AHEAD * N;
+                        let ahead = y + PREFETCHED_TILES * N;
                         let (x, ahead) = if ahead < ys { (x, ahead) } else { (x + N, ahead - ys) };
                         if let Some(from) = block.from.get(ahead..ahead + N) {
                             for from in from {

@@ -19,7 +19,7 @@ pub(crate) struct Block<'a> {
 }
 
 /// Entries of two bytes or one make tiles of 32 × 32: a buffer of 2 KiB at most.
-const MOST: usize = 32;
+const TILE_SIDE: usize = 32;
 
 impl Block<'_> {
     /// Moves all entries, with the machine's own kernel where it has one.
@@ -28,8 +28,8 @@ impl Block<'_> {
         if M::tiles::<W>(&mut self) {
             return;
         }
-        let side = (LINE / W).min(MOST);
-        let mut tile = [[[0; W]; MOST]; MOST];
+        let side = (LINE / W).min(TILE_SIDE);
+        let mut tile = [[[0; W]; TILE_SIDE]; TILE_SIDE];
         for (group, to) in self.to.chunks(side).enumerate() {
             for (y, from) in self.from.chunks(side).enumerate() {
                 gather::<W>(self.src, from, group * side * W, to.len(), &mut tile);
@@ -45,11 +45,17 @@ impl Block<'_> {
 
 /// `tile[x][y]`, read row by row of the source.
 #[inline(always)]
-fn gather<const W: usize>(src: &[u8], from: &[usize], x: usize, len: usize, tile: &mut [[[u8; W]; MOST]; MOST]) {
+fn gather<const W: usize>(
+    src: &[u8],
+    from: &[usize],
+    x: usize,
+    len: usize,
+    tile: &mut [[[u8; W]; TILE_SIDE]; TILE_SIDE],
+) {
     for (y, from) in from.iter().enumerate() {
         let row = &src[from + x..][..len * W];
         for (line, entry) in tile.iter_mut().zip(row.as_chunks::<W>().0) {
-            line[y % MOST] = *entry;
+            line[y % TILE_SIDE] = *entry;
         }
     }
 }
@@ -81,17 +87,17 @@ impl Kernel for Square<'_> {
 
 /// Bytes of a row of the tiles that change places: two cache lines. Over memcpy's time, f32, one thread of an AMD EPYC
 /// Zen 4, entry by entry and so: 128² 5.7 and 3.3, 1024² 21.6 and 3.6, 4000² × 4 3.8 and 1.0.
-const ROW: usize = 2 * LINE;
+const TILE_ROW: usize = 2 * LINE;
 
 /// A tile in the first-level cache, row by row.
-type Tile = [[u8; ROW]; MOST];
+type Tile = [[u8; TILE_ROW]; TILE_SIDE];
 
 /// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied first, and turned
 /// on their way back.
 #[inline(always)]
 fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
-    let (step, stride) = ((ROW / W).min(MOST), side * W);
-    let mut tiles = [[[0; ROW]; MOST]; 2];
+    let (step, stride) = ((TILE_ROW / W).min(TILE_SIDE), side * W);
+    let mut tiles = [[[0; TILE_ROW]; TILE_SIDE]; 2];
     for top in (0..side).step_by(step) {
         for left in (0..=top).step_by(step) {
             let places = [top * stride + left * W, left * stride + top * W];
@@ -124,10 +130,10 @@ fn ask<M: Machine>(matrix: &[u8], place: usize, stride: usize, rows: usize, len:
 
 /// Copies a tile's rows of `len` bytes.
 #[inline(always)]
-fn take(matrix: &[u8], stride: usize, tile: &mut [[u8; ROW]], len: usize) {
+fn take(matrix: &[u8], stride: usize, tile: &mut [[u8; TILE_ROW]], len: usize) {
     for (row, to) in tile.iter_mut().enumerate() {
         let from = &matrix[row * stride..][..len];
-        match from.first_chunk::<ROW>() {
+        match from.first_chunk::<TILE_ROW>() {
             Some(from) => *to = *from,
             None => to[..len].copy_from_slice(from),
         }
@@ -138,8 +144,8 @@ fn take(matrix: &[u8], stride: usize, tile: &mut [[u8; ROW]], len: usize) {
 #[inline(always)]
 fn put<M: Machine, const W: usize>(tile: &Tile, sides: [usize; 2], dst: &mut [u8], stride: usize) {
     let [rows, columns] = sides;
-    let from: [usize; MOST] = std::array::from_fn(|y| y * ROW);
-    let to: [usize; MOST] = std::array::from_fn(|x| x * stride);
+    let from: [usize; TILE_SIDE] = std::array::from_fn(|y| y * TILE_ROW);
+    let to: [usize; TILE_SIDE] = std::array::from_fn(|x| x * stride);
     let block = Block { src: tile.as_flattened(), dst, from: &from[..rows], to: &to[..columns], store: Store::Cached };
     block.run::<M, W>();
 }

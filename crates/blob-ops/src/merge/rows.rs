@@ -4,7 +4,7 @@
 
 use crate::cpu::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
 use crate::cpu::{Exec, Isa, Kernel, Machine, Store};
-use crate::place::FEW;
+use crate::place::INLINE_GUARDS;
 use crate::plan::LINE;
 use crate::threads;
 use smallvec::SmallVec;
@@ -73,7 +73,7 @@ fn divide(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
     let (parts, rows) = (work.parts.len(), work.src.len().div_ceil(work.row));
     if pieces == 1 {
         whole(isa, work);
-    } else if parts <= FEW && rows >= pieces || parts == 1 && rows > 1 {
+    } else if parts <= INLINE_GUARDS && rows >= pieces || parts == 1 && rows > 1 {
         between_rows(isa, pieces, work);
     } else if parts > 1 {
         between_parts(isa, pieces, work);
@@ -91,14 +91,14 @@ fn whole(isa: Isa, work: SplitRows<'_, '_>) {
     }
 }
 
-/// At most [`FEW`] parts: each has a share in the first half, and the list of these is on the stack.
+/// At most [`INLINE_GUARDS`] parts: each has a share in the first half, and the list of these is on the stack.
 fn between_rows(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
     let SplitRows { src, row, parts, store } = work;
     let rows = src.len().div_ceil(row);
     let above = rows / 2;
     let (left, right) = share(pieces, above, rows);
     let some = parts.iter_mut().map(|part| part.take(above));
-    let mut some: SmallVec<[RowsMut<'_>; FEW]> = some.collect();
+    let mut some: SmallVec<[RowsMut<'_>; INLINE_GUARDS]> = some.collect();
     let (src, rest) = src.split_at(above * row);
     let (above, below) = (SplitRows { src, row, parts: &mut some, store }, SplitRows { src: rest, row, parts, store });
     threads::both(|| divide(isa, left, above), || divide(isa, right, below));

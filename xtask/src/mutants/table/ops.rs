@@ -197,8 +197,8 @@ pub(super) const ROWS: &[Mutant] = &[
     Mutant {
         name: "merge: more than four parts are listed on the heap",
         file: "crates/blob-ops/src/place.rs",
-        old: "FEW: usize = 16;",
-        new: "FEW: usize = 4;",
+        old: "INLINE_GUARDS: usize = 16;",
+        new: "INLINE_GUARDS: usize = 4;",
         test: &["-p", "blob-ops", "nothing_is_allocated_on_one_thread"],
     },
     Mutant {
