@@ -4,7 +4,7 @@
 use super::{blob, input, long, seven, table};
 use crate::support::report;
 use blob_core::{AnyBlob, DType};
-use blob_ops::{Argument, Error, Unfit};
+use blob_ops::{Argument, Error, Mismatch};
 
 /// What the rows of `malformed_release.jsonl` do, and what is then wrong.
 type Misuse = fn(&mut AnyBlob) -> Result<(), Error>;
@@ -33,11 +33,11 @@ fn split_in_two(blob: &AnyBlob, axis: usize, out: &mut AnyBlob, mut other: AnyBl
     refused
 }
 
-macro_rules! unfit {
+macro_rules! mismatch {
     ($argument:pat, $why:ident { $($field:ident: $value:pat),* }) => {
         |error| matches!(
             error,
-            Error::Unfit { argument: $argument, unfit: Unfit::$why { $($field: $value,)* .. }, .. }
+            Error::Mismatch { argument: $argument, mismatch: Mismatch::$why { $($field: $value,)* .. }, .. }
         )
     };
 }
@@ -50,7 +50,7 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             let (a, b) = (blob(&[2, 3, 1, 1, 1, 1, 1]), blob(&[2, 4, 1, 1, 1, 1, 1]));
             blob_ops::merge_into(&[&a, &b], 0, out)
         },
-        unfit!(Argument::Part(1), Extent { axis: 1, wanted: 3, got: 4 }),
+        mismatch!(Argument::Part(1), Extent { axis: 1, wanted: 3, got: 4 }),
     ),
     (
         "merge: other dim differs along Channels",
@@ -58,17 +58,17 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             let (a, b) = (blob(&[1, 64, 1, 1, 1, 1, 1]), blob(&[1, 2, 1, 1, 1, 1, 1]));
             blob_ops::merge_into(&[&a, &b], 6, out)
         },
-        unfit!(Argument::Part(1), Extent { axis: 1, wanted: 64, got: 2 }),
+        mismatch!(Argument::Part(1), Extent { axis: 1, wanted: 64, got: 2 }),
     ),
     (
         "merge: sum of the parts greater",
         |out| blob_ops::merge_into(&[&long(3), &long(3)], 0, out),
-        unfit!(Argument::Out, Extent { axis: 0, wanted: 6, got: 4 }),
+        mismatch!(Argument::Out, Extent { axis: 0, wanted: 6, got: 4 }),
     ),
     (
         "merge: sum of the parts less",
         |out| blob_ops::merge_into(&[&long(1), &long(1)], 0, out),
-        unfit!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
+        mismatch!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
     ),
     ("merge: no parts at all", |out| blob_ops::merge_into(&[], 0, out), |error| matches!(error, Error::NoParts { .. })),
     (
@@ -80,12 +80,12 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
             assert_eq!(*result.data_bytes()?, before);
             refused
         },
-        unfit!(Argument::Out, DType { wanted: DType::F32, got: DType::I32 }),
+        mismatch!(Argument::Out, DType { wanted: DType::F32, got: DType::I32 }),
     ),
     (
         "merge: int part into float",
         |out| blob_ops::merge_into(&[&ints(4)], 0, out),
-        unfit!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
+        mismatch!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
     ),
     ("merge: dim 7", |out| blob_ops::merge_into(&[&long(4)], 7, out), no_axis),
     ("merge: dim -1", |out| blob_ops::merge_into(&[&long(4)], -8, out), no_axis),
@@ -111,32 +111,32 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "split: a part with a smaller outer dim",
         |out| split_in_two(&blob(&[8, 1, 1, 1, 1, 1, 2]), 6, out, long(8)),
-        unfit!(Argument::Part(0), Extent { axis: 0, wanted: 8, got: 4 }),
+        mismatch!(Argument::Part(0), Extent { axis: 0, wanted: 8, got: 4 }),
     ),
     (
         "split: zero-sized source dim",
         |out| blob_ops::split_into(&blob(&[0, 1, 1, 1, 1, 1, 2]), 6, &mut [out]),
-        unfit!(Argument::Part(0), Extent { axis: 0, wanted: 0, got: 4 }),
+        mismatch!(Argument::Part(0), Extent { axis: 0, wanted: 0, got: 4 }),
     ),
     (
         "merge_object: object counts differ",
         |out| blob_ops::merge_objects_into(&[&long(2), &long(3)], out),
-        unfit!(Argument::Part(1), Objects { wanted: 2, got: 3 }),
+        mismatch!(Argument::Part(1), Objects { wanted: 2, got: 3 }),
     ),
     (
         "transpose_from: result has the right size but",
         |out| blob_ops::transpose_into(&long(4), 0, 1, out),
-        unfit!(Argument::Out, Extent { axis: 0, wanted: 1, got: 4 }),
+        mismatch!(Argument::Out, Extent { axis: 0, wanted: 1, got: 4 }),
     ),
     (
         "transpose_from: other dims differ",
         |out| blob_ops::transpose_into(&blob(&[1, 2, 2, 1, 1, 1, 1]), 0, 1, out),
-        unfit!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
+        mismatch!(Argument::Out, Extent { axis: 0, wanted: 2, got: 4 }),
     ),
     (
         "transpose_from: types differ",
         |out| blob_ops::transpose_into(&ints(4), 1, 2, out),
-        unfit!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
+        mismatch!(Argument::Out, DType { wanted: DType::I32, got: DType::F32 }),
     ),
     ("transpose_from: d2 = 7", |out| blob_ops::transpose_into(&long(4), 0, 7, out), no_axis),
     ("get_transposed: d2 = 7", |_| blob_ops::transpose(&long(4), 5, 7).map(|_| ()), no_axis),

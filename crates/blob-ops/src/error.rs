@@ -1,6 +1,6 @@
 //! What can be wrong with a call. Each variant names the argument and its value.
 
-use crate::{Argument, Histogram, Part, Scalar, Unfit};
+use crate::{Argument, Histogram, Mismatch, Part, Scalar};
 use blob_core::{DType, Shape};
 use std::fmt;
 
@@ -86,13 +86,13 @@ pub enum Error {
     },
     /// An argument that does not fit the others, or the result.
     #[non_exhaustive]
-    Unfit {
+    Mismatch {
         /// The function.
         op: &'static str,
         /// Which argument.
         argument: Argument,
         /// What does not fit.
-        unfit: Unfit,
+        mismatch: Mismatch,
     },
     /// The parts of a split do not add up to what is split.
     #[non_exhaustive]
@@ -158,7 +158,7 @@ impl fmt::Display for Error {
                 write!(f, "object {object} of a blob that has {objects}")
             }
             Error::NoParts { op } => write!(f, "{op}: there are no parts"),
-            Error::Unfit { op, argument, unfit } => write!(f, "{op}: {argument} {unfit}"),
+            Error::Mismatch { op, argument, mismatch } => write!(f, "{op}: {argument} {mismatch}"),
             Error::PartsSum { op, axis, wanted, got } => parts_sum(f, op, *axis, *wanted, *got),
             Error::Order { order, shape } => {
                 write!(f, "permute: the order {order:?} does not name each axis of {shape} once")

@@ -38,7 +38,7 @@ fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: P
 /// row-major order; the last four are the elements of each.
 ///
 /// # Errors
-/// As [`fill`]; [`Error::Unfit`] if there are not seven axes; [`Error::ObjectOutOfRange`].
+/// As [`fill`]; [`Error::Mismatch`] if there are not seven axes; [`Error::ObjectOutOfRange`].
 pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     fill_object_on(Isa::detect(), blob, object, value.into(), part)
 }

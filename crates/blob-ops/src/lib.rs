@@ -52,6 +52,7 @@
 //! there; an output is written here and nothing of it is moved.
 #![deny(unsafe_code)] // but in `cpu/x86.rs`, `cpu/x86/moves.rs` and `cpu/aarch64.rs`, whose tiles are in `cpu/tiles.rs`
 
+mod argument;
 mod convert;
 mod cpu;
 mod element;
@@ -71,8 +72,8 @@ mod tests;
 mod threads;
 mod transpose;
 mod tree;
-mod unfit;
 
+pub use argument::{Argument, Mismatch};
 pub use convert::{convert, convert_checked, convert_checked_into, convert_into};
 pub use element::{add, add_flush_subnormals, axpy, scale, update};
 pub use error::Error;
@@ -87,7 +88,6 @@ pub use scalar::Scalar;
 pub use stats::{Stats, StatsAccumulator};
 pub use sums::{asum, stats, sumsq};
 pub use transpose::{permute, permute_into, transpose, transpose_in_place, transpose_into};
-pub use unfit::{Argument, Unfit};
 
 /// The instruction set that this process uses: `portable`, `avx2`, `avx512` or `neon`.
 pub fn instruction_set() -> &'static str {

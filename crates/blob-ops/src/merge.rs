@@ -4,12 +4,12 @@
 
 pub(crate) mod rows;
 
+use crate::argument::{check_dims, check_dtype};
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
 use crate::place::INLINE_GUARDS;
 use crate::plan::Split;
-use crate::unfit::{check_dims, check_dtype};
-use crate::{Argument, Error, Unfit};
+use crate::{Argument, Error, Mismatch};
 use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Shape};
 use smallvec::SmallVec;
 
@@ -86,7 +86,7 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
 /// from part to part and become one, `[BatchLength, BatchWidth, ListSize, 1, 1, 1, sum]`. NeoML's `MergeByObject`.
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::Unfit`] for a part without seven axes, of another dtype than the first or with another
+/// [`Error::NoParts`]; [`Error::Mismatch`] for a part without seven axes, of another dtype than the first or with another
 /// number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
     let (objects, sum) = merged_objects(parts)?;
@@ -108,10 +108,10 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
     let got = argument.seven(MERGE_OBJECTS, out)?;
     check_objects(MERGE_OBJECTS, argument, &objects, &got)?;
     if got.object_size() != sum {
-        return Err(Error::Unfit {
+        return Err(Error::Mismatch {
             op: MERGE_OBJECTS,
             argument,
-            unfit: Unfit::ObjectSize { wanted: sum, got: got.object_size() },
+            mismatch: Mismatch::ObjectSize { wanted: sum, got: got.object_size() },
         });
     }
     merge_rows(MERGE_OBJECTS, parts, objects.object_count(), out)
@@ -121,7 +121,7 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
 /// [`merge_objects`] puts together, this takes apart.
 ///
 /// # Errors
-/// [`Error::NoParts`]; [`Error::Unfit`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add
+/// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add
 /// up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
     let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
@@ -215,7 +215,7 @@ fn check_objects(op: &'static str, argument: Argument, wanted: &Dims7, got: &Dim
     let (wanted, got) = (wanted.object_count(), got.object_count());
     match got == wanted {
         true => Ok(()),
-        false => Err(Error::Unfit { op, argument, unfit: Unfit::Objects { wanted, got } }),
+        false => Err(Error::Mismatch { op, argument, mismatch: Mismatch::Objects { wanted, got } }),
     }
 }
 

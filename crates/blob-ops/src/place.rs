@@ -5,7 +5,7 @@
 //! moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes, which names the
 //! operation and its argument.
 
-use crate::{Argument, Error, Part, Unfit};
+use crate::{Argument, Error, Mismatch, Part};
 use blob_core::{AnyBlob, Ref, RefMut};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -148,10 +148,10 @@ impl Part {
         let mut shared: SmallVec<[_; INLINE_GUARDS]> = shared.collect();
         match first_twice(&mut shared, |one, other| one.ptr_cmp(other)) {
             None => Ok(()),
-            Some((with, index)) => Err(Error::Unfit {
+            Some((with, index)) => Err(Error::Mismatch {
                 op,
                 argument: Argument::Part(index),
-                unfit: Unfit::Shared { with: Argument::Part(with) },
+                mismatch: Mismatch::Shared { with: Argument::Part(with) },
             }),
         }
     }

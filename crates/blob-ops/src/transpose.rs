@@ -2,11 +2,11 @@
 //!
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
+use crate::argument::{check_dims, check_dtype};
 use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::plan::{Permutation, Piece, Swap};
-use crate::unfit::{check_dims, check_dtype};
 use crate::{Argument, Error, Part, threads};
 use blob_core::{AnyBlob, Axis, MAX_AXES, Shape};
 use smallvec::SmallVec;

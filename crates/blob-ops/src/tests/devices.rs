@@ -3,7 +3,7 @@
 //! The device is `synced-mem`'s loopback. Operations on the host are right elsewhere; here only what moves is checked.
 
 use crate::{
-    Argument, Error, Part, Scalar, Unfit, add, asum, fill, fill_object, merge_into, split_into, split_objects_into,
+    Argument, Error, Mismatch, Part, Scalar, add, asum, fill, fill_object, merge_into, split_into, split_objects_into,
     transpose_into, update,
 };
 use blob_core::{AnyBlob, DType, Shape};
@@ -154,7 +154,11 @@ fn a_split_that_is_refused_loses_nothing() {
     assert!(
         matches!(
             result,
-            Err(Error::Unfit { argument: Argument::Part(1), unfit: Unfit::Shared { with: Argument::Part(0), .. }, .. })
+            Err(Error::Mismatch {
+                argument: Argument::Part(1),
+                mismatch: Mismatch::Shared { with: Argument::Part(0), .. },
+                ..
+            })
         ),
         "{result:?}"
     );

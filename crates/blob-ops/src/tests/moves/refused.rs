@@ -34,7 +34,7 @@ fn what_does_not_fit_in_a_merge_is_refused() {
     let error = refused(&mut out, |out| merge_into(&[&a, &blob(&[8], DType::F32)], 1, out));
     assert_eq!(error.to_string(), "merge: part 1 has 1 axes (8), wanted 2");
     let error = refused(&mut blob(&[2, 7], DType::U32), |out| merge_into(&[&a, &b], 1, out));
-    assert!(matches!(error, Error::Unfit { argument: Argument::Out, .. }));
+    assert!(matches!(error, Error::Mismatch { argument: Argument::Out, .. }));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Which argument of an operation an [`Error`] names, and why it does not fit the others.
+//! Which argument of an operation an [`Error`] names, and how it differs from what the operation needs.
 
 use crate::Error;
 use blob_core::{AnyBlob, DType, Dims7, Shape};
@@ -21,10 +21,10 @@ pub enum Argument {
 impl Argument {
     /// The extents of a blob that must have NeoML's seven axes.
     pub(crate) fn seven(self, op: &'static str, blob: &AnyBlob) -> Result<Dims7, Error> {
-        Dims7::try_from(blob.shape()).map_err(|_| Error::Unfit {
+        Dims7::try_from(blob.shape()).map_err(|_| Error::Mismatch {
             op,
             argument: self,
-            unfit: Unfit::Rank { wanted: 7, got: blob.shape().clone() },
+            mismatch: Mismatch::Rank { wanted: 7, got: blob.shape().clone() },
         })
     }
 }
@@ -40,10 +40,10 @@ impl fmt::Display for Argument {
     }
 }
 
-/// What an argument has, and what it needs.
+/// How an argument differs from what the operation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unfit {
+pub enum Mismatch {
     /// Elements of another type.
     #[non_exhaustive]
     DType {
@@ -94,21 +94,21 @@ pub enum Unfit {
     },
 }
 
-impl fmt::Display for Unfit {
+impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::DType { wanted, got } => write!(f, "holds {got}, wanted {wanted}"),
-            Unfit::Rank { wanted, got } => {
+            Mismatch::DType { wanted, got } => write!(f, "holds {got}, wanted {wanted}"),
+            Mismatch::Rank { wanted, got } => {
                 write!(f, "has {} axes ({got}), wanted {wanted}", got.num_axes())
             }
-            Unfit::Extent { axis, wanted, got } => {
+            Mismatch::Extent { axis, wanted, got } => {
                 write!(f, "has extent {got} along axis {axis}, wanted {wanted}")
             }
-            Unfit::Objects { wanted, got } => write!(f, "has {got} objects, wanted {wanted}"),
-            Unfit::ObjectSize { wanted, got } => {
+            Mismatch::Objects { wanted, got } => write!(f, "has {got} objects, wanted {wanted}"),
+            Mismatch::ObjectSize { wanted, got } => {
                 write!(f, "has objects of {got} elements, wanted {wanted}")
             }
-            Unfit::Shared { with } => write!(f, "shares the memory of {with}"),
+            Mismatch::Shared { with } => write!(f, "shares the memory of {with}"),
         }
     }
 }
@@ -118,7 +118,7 @@ pub(crate) fn check_dtype(op: &'static str, argument: Argument, wanted: DType, b
     let got = blob.dtype();
     match got == wanted {
         true => Ok(()),
-        false => Err(Error::Unfit { op, argument, unfit: Unfit::DType { wanted, got } }),
+        false => Err(Error::Mismatch { op, argument, mismatch: Mismatch::DType { wanted, got } }),
     }
 }
 
@@ -132,17 +132,19 @@ pub(crate) fn check_dims(
 ) -> Result<(), Error> {
     let got = blob.shape().dims();
     if got.len() != wanted.len() {
-        return Err(Error::Unfit {
+        return Err(Error::Mismatch {
             op,
             argument,
-            unfit: Unfit::Rank { wanted: wanted.len(), got: blob.shape().clone() },
+            mismatch: Mismatch::Rank { wanted: wanted.len(), got: blob.shape().clone() },
         });
     }
     let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
     match (0..got.len()).find(unlike) {
         None => Ok(()),
-        Some(axis) => {
-            Err(Error::Unfit { op, argument, unfit: Unfit::Extent { axis, wanted: wanted[axis], got: got[axis] } })
-        }
+        Some(axis) => Err(Error::Mismatch {
+            op,
+            argument,
+            mismatch: Mismatch::Extent { axis, wanted: wanted[axis], got: got[axis] },
+        }),
     }
 }
