@@ -1,56 +1,78 @@
 //! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test that must fail.
-//! It relies on the table, which anyone who writes a test extends, and on cargo. A breakage that makes the test run for ever
-//! is not noticed: choose another.
+//! It relies on the rows in `xtask/breakages`, whose README says how they are written, and on cargo.
 
-mod table;
-
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::shell;
-pub(crate) use table::all;
+use crate::tidy::Tree;
 
-/// Where the table stands, for messages.
-pub(crate) const TABLE_FILE: &str = "xtask/src/mutants/table.rs";
+/// Where the rows stand.
+const LISTS: &str = "xtask/breakages/";
 
 /// The test target whose models need loom's primitives.
 const LOOM: &str = "loom";
 
 /// A deliberate breakage, and the test that has to notice it.
+#[derive(Debug, Default)]
 pub(crate) struct Mutant {
-    /// What is broken, in a few words; the filter looks here and in `file`.
-    name: &'static str,
-    /// The file, from the workspace's root.
-    file: &'static str,
-    /// The text to replace; it stands in the file exactly once.
-    old: &'static str,
-    /// What replaces it; it must compile.
-    new: &'static str,
-    /// What is given to `cargo test`: the package, and the name of the test.
-    test: &'static [&'static str],
+    /// The row's place: the list, and a line that counts from 1.
+    pub(crate) list: String,
+    pub(crate) line: usize,
+    name: String,
+    file: String,
+    /// What `cargo test` gets.
+    test: Vec<String>,
+    /// A text that stands in the file exactly once, and what replaces it.
+    old: String,
+    new: String,
 }
 
-/// The entries whose old text is not found exactly once, or that break nothing, as messages.
-pub(crate) fn stale<'a>(
-    table: impl IntoIterator<Item = &'a Mutant>,
-    read: impl Fn(&str) -> Option<String>,
-) -> Vec<String> {
-    let mut messages = Vec::new();
-    for Mutant { name, file, old, new, .. } in table {
-        match read(file).map(|text| text.matches(old).count()) {
-            None => messages.push(format!("{name:?}: there is no {file}")),
-            Some(1) if old != new => {}
-            Some(1) => messages.push(format!("{name:?}: the new text is the old one")),
-            Some(count) => messages.push(format!("{name:?}: its old text stands {count} times in {file}, not once")),
+/// The rows of all lists among these files, each a path and its text.
+pub(crate) fn rows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Mutant> {
+    let lists = files.filter(|(path, _)| path.starts_with(LISTS) && path.ends_with(".txt"));
+    lists.flat_map(|(path, text)| parse(path, text)).collect()
+}
+
+fn parse(list: &str, text: &str) -> Vec<Mutant> {
+    let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
+    let rows = lines.split(|(_, line)| line.is_empty()).filter(|row| !row.is_empty());
+    let mutant = |row: &[(usize, &str)]| {
+        let mut words = row.get(1).map_or("", |(_, line)| line).split(' ').map(str::to_string);
+        let side = |sign: char| {
+            let lines = row.iter().skip(2).filter(|(_, line)| line.starts_with([sign, ' ']));
+            lines.map(|(_, line)| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
+        };
+        Mutant {
+            list: list.to_string(),
+            line: row[0].0 + 1,
+            name: row[0].1.to_string(),
+            file: words.next().unwrap_or_default(),
+            test: words.collect(),
+            old: side('-'),
+            new: side('+'),
         }
-    }
-    messages
+    };
+    rows.map(mutant).collect()
 }
 
-/// Runs the chosen entries, and fails where one survives.
+/// Why a row breaks nothing, if so; `text` gives the text of a file.
+pub(crate) fn stale<'a>(mutant: &Mutant, text: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let Mutant { name, file, old, new, .. } = mutant;
+    match text(file).map(|text| text.matches(old.as_str()).count()) {
+        None => Some(format!("{name:?}: there is no {file}")),
+        Some(1) if mutant.test.is_empty() => Some(format!("{name:?}: no test is named")),
+        Some(1) if old == new => Some(format!("{name:?}: the new text is the old one")),
+        Some(1) => None,
+        Some(count) => Some(format!("{name:?}: its old text stands {count} times in {file}, not once")),
+    }
+}
+
+/// Runs the chosen rows, and fails where one survives.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let filter = match arguments {
         [] => "",
@@ -58,44 +80,40 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         _ => bail!("mutants takes one filter, and got {arguments:?}"),
     };
     let root = shell::root();
-    let messages = stale(all(), |file| std::fs::read_to_string(root.join(file)).ok());
-    if !messages.is_empty() {
-        bail!("{TABLE_FILE} is out of date:\n  {}", messages.join("\n  "));
-    }
+    let tree = Tree::read(&root)?;
+    let all = rows(tree.texts());
+    let messages: Vec<String> = all.iter().filter_map(|mutant| stale(mutant, |file| tree.text(file))).collect();
+    ensure!(messages.is_empty(), "{LISTS} is out of date:\n  {}", messages.join("\n  "));
     let is_chosen = |mutant: &&Mutant| mutant.name.contains(filter) || mutant.file.contains(filter);
-    let chosen: Vec<&Mutant> = all().filter(is_chosen).collect();
-    if chosen.is_empty() {
-        bail!("no entry of {TABLE_FILE} contains {filter:?}");
-    }
+    let chosen: Vec<&Mutant> = all.iter().filter(is_chosen).collect();
+    ensure!(!chosen.is_empty(), "no row of {LISTS} contains {filter:?}");
     // The folders stay between runs, so that only what changed is built again.
     let scratch = shell::target_directory()?.join("mutants");
     let laboratory = Laboratory { tree: scratch.join("tree"), build: scratch.join("build") };
-    laboratory.copy(&root)?;
+    laboratory.copy(&root, &all)?;
     laboratory.check_baseline(&chosen)?;
     let mut survivors = Vec::new();
     for mutant in &chosen {
         let killed = laboratory.kills(mutant)?;
         println!("{}  {}: {}", if killed { "killed  " } else { "SURVIVED" }, mutant.file, mutant.name);
         if !killed {
-            survivors.push(mutant.name);
+            survivors.push(mutant.name.as_str());
         }
     }
     println!("mutants: {} tried, {} survived", chosen.len(), survivors.len());
-    if !survivors.is_empty() {
-        bail!("survived: {}", survivors.join(", "));
-    }
+    ensure!(survivors.is_empty(), "survived: {}", survivors.join(", "));
     Ok(())
 }
 
 /// A copy of the workspace, and where it is built.
 struct Laboratory {
-    tree: std::path::PathBuf,
-    build: std::path::PathBuf,
+    tree: PathBuf,
+    build: PathBuf,
 }
 
 impl Laboratory {
     /// Makes the tree a fresh copy of the workspace, with the times of its files.
-    fn copy(&self, root: &Path) -> Result<()> {
+    fn copy(&self, root: &Path, all: &[Mutant]) -> Result<()> {
         if self.tree.exists() {
             std::fs::remove_dir_all(&self.tree).context("cannot remove the old copy")?;
         }
@@ -105,7 +123,7 @@ impl Laboratory {
             std::fs::copy(&from, &to).with_context(|| format!("cannot copy {file}"))?;
             // Otherwise cargo would take every file for changed; but what an earlier run broke is built anew, or its last
             // breakage would be taken for the whole.
-            let modified = match all().any(|mutant| mutant.file == file) {
+            let modified = match all.iter().any(|mutant| mutant.file == file) {
                 true => SystemTime::now(),
                 false => from.metadata()?.modified()?,
             };
@@ -116,9 +134,7 @@ impl Laboratory {
 
     /// Every test passes while nothing is broken, and there is a test of that name at all.
     fn check_baseline(&self, chosen: &[&Mutant]) -> Result<()> {
-        let mut tests: Vec<&[&str]> = chosen.iter().map(|mutant| mutant.test).collect();
-        tests.sort_unstable();
-        tests.dedup();
+        let tests: BTreeSet<&[String]> = chosen.iter().map(|mutant| mutant.test.as_slice()).collect();
         for test in tests {
             let output = self.cargo_test(test, &[])?;
             if !output.status.success() {
@@ -133,11 +149,11 @@ impl Laboratory {
 
     /// Breaks one place, runs its test, mends the place.
     fn kills(&self, mutant: &Mutant) -> Result<bool> {
-        let path = self.tree.join(mutant.file);
+        let path = self.tree.join(&mutant.file);
         let text = std::fs::read_to_string(&path)?;
-        std::fs::write(&path, text.replacen(mutant.old, mutant.new, 1))?;
-        let built = self.cargo_test(mutant.test, &["--no-run"])?;
-        let killed = !built.status.success() || !self.cargo_test(mutant.test, &[])?.status.success();
+        std::fs::write(&path, text.replacen(&mutant.old, &mutant.new, 1))?;
+        let built = self.cargo_test(&mutant.test, &["--no-run"])?;
+        let killed = !built.status.success() || !self.cargo_test(&mutant.test, &[])?.status.success();
         std::fs::write(&path, text)?;
         // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
         std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
@@ -147,16 +163,12 @@ impl Laboratory {
         Ok(killed)
     }
 
-    fn cargo_test(&self, test: &[&str], more: &[&str]) -> Result<Output> {
+    fn cargo_test(&self, test: &[String], more: &[&str]) -> Result<Output> {
         let mut command = shell::cargo(&["test", "--quiet"]);
-        command
-            .args(more)
-            .args(test)
-            .current_dir(&self.tree)
-            .env("CARGO_TARGET_DIR", &self.build)
-            // Some breakages show only in stores past the caches, which not every processor takes by itself.
-            .env("BLOB_OPS_STORES", "streaming");
-        if test.contains(&LOOM) {
+        command.args(more).args(test).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
+        // Some breakages show only in stores past the caches, which not every processor takes by itself.
+        command.env("BLOB_OPS_STORES", "streaming");
+        if test.iter().any(|word| word == LOOM) {
             // As in `cargo xtask ci`: another build of everything, so in a folder of its own.
             command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", self.build.join(LOOM));
         }
@@ -166,55 +178,59 @@ impl Laboratory {
 
 /// What a command wrote, both ways.
 fn said(output: &Output) -> String {
-    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    format!("{out}{err}")
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
 /// How many tests ran, by the lines `running N tests` of all binaries.
 fn tests_run(output: &str) -> usize {
-    let counts = output.lines().filter_map(|line| {
-        let rest = line.strip_prefix("running ")?;
-        rest.split(' ').next()?.parse::<usize>().ok()
-    });
-    counts.sum()
+    let count = |line: &str| line.strip_prefix("running ")?.split(' ').next()?.parse::<usize>().ok();
+    output.lines().filter_map(count).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MUTANT: Mutant = Mutant { name: "sign", file: "a.rs", old: "a + b", new: "a - b", test: &["-p", "a"] };
+    const ROW: &str =
+        "\nsign, \"quoted\"\na.rs -p a --test b\n- f(a + b,\n-     \"c\");\n+ f(a - b,\n+\n    }\n\nlast\nb.rs\n- x\n";
 
     #[test]
-    fn every_entry_of_the_table_finds_its_text_once() {
-        let root = shell::root();
-        let messages = stale(all(), |file| std::fs::read_to_string(root.join(file)).ok());
-        assert_eq!(messages, [""; 0]);
+    fn a_row_has_its_lines_and_quotes() {
+        let rows = parse("xtask/breakages/a.txt", ROW);
+        let Mutant { line, name, file, test, old, new, .. } = &rows[0];
+        assert_eq!((*line, name.as_str(), file.as_str()), (2, "sign, \"quoted\"", "a.rs"));
+        assert_eq!(test, &["-p", "a", "--test", "b"]);
+        assert_eq!((old.as_str(), new.as_str()), ("f(a + b,\n    \"c\");\n  }", "f(a - b,\n\n  }"));
+        assert_eq!((rows.len(), rows[1].line, rows[1].old.as_str(), rows[1].new.as_str()), (2, 10, "x", ""));
     }
 
     #[test]
-    fn a_stale_entry_is_found() {
-        let stale_in = |text: Option<&str>| stale(&[MUTANT], |_| text.map(str::to_string));
-        assert_eq!(stale_in(Some("a + b")).len(), 0);
-        assert!(stale_in(Some("a * b"))[0].contains("0 times"));
-        assert!(stale_in(Some("a + b + a + b"))[0].contains("2 times"));
-        assert!(stale_in(None)[0].contains("there is no a.rs"));
-        let idle = Mutant { new: "a + b", ..MUTANT };
-        assert_eq!(stale(&[idle], |_| Some("a + b".to_string())).len(), 1);
+    fn a_stale_row_is_found() {
+        let row = |text| parse("", text).remove(0);
+        let mutant = row("sign\na.rs -p a\n- a + b\n+ a - b\n");
+        let stale_in = |text: &'static str| stale(&mutant, |file| (file == "a.rs").then_some(text)).unwrap_or_default();
+        assert_eq!(stale_in("a + b"), "");
+        assert!(stale_in("a * b").contains("0 times"));
+        assert!(stale_in("a + b + a + b").contains("2 times"));
+        assert!(stale(&mutant, |_| None).unwrap().contains("there is no a.rs"));
+        for idle in ["sign\na.rs -p a\n- a + b\n+ a + b\n", "sign\na.rs\n- a + b\n"] {
+            assert!(stale(&row(idle), |_| Some("a + b")).is_some(), "{idle}");
+        }
     }
 
     #[test]
     fn the_names_are_unique() {
-        let mut names: Vec<&str> = all().map(|mutant| mutant.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), all().count());
+        let tree = Tree::read(&shell::root()).unwrap();
+        let rows = rows(tree.texts());
+        let names: BTreeSet<&str> = rows.iter().map(|mutant| mutant.name.as_str()).collect();
+        assert_eq!(names.len(), rows.len());
+        assert!(rows.len() > 200, "{}", rows.len());
     }
 
     #[test]
     fn a_filter_that_matches_nothing_runs_nothing() {
         assert_eq!(tests_run("running 0 tests\n\nrunning 3 tests\n...\nrunning 1 test\n"), 4);
         assert_eq!(tests_run("running 0 tests\n"), 0);
-        assert!(run(&["no entry has this name"]).is_err());
+        assert!(run(&["no row has this name"]).is_err());
     }
 }

@@ -86,13 +86,13 @@ impl Tree {
     }
 
     /// The text of one file.
-    pub(super) fn text(&self, path: &str) -> Option<&str> {
+    pub(crate) fn text(&self, path: &str) -> Option<&str> {
         let (_, text) = self.texts.iter().find(|(name, _)| name == path)?;
         Some(text)
     }
 
     /// All text files, Rust or not, with their paths.
-    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.texts.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 }
