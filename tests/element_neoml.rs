@@ -3,7 +3,7 @@
 //! Where NeoML goes wrong, our typed error is asserted, and that nothing has changed.
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::{Error, Part, Scalar};
+use blob_ops::{Argument, Error, Mismatch, Part, Scalar};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -171,7 +171,8 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
         }
         "add: types differ" => {
             let result = blob_ops::add(y, &small(DType::I32), Part::Data);
-            matches!(result, Err(Error::UnlikeDTypes { wanted: DType::F32, got: DType::I32, .. }))
+            let mismatch = |it: &Mismatch| matches!(it, Mismatch::DType { wanted: DType::F32, got: DType::I32, .. });
+            matches!(result, Err(Error::Mismatch { argument: Argument::In, mismatch: ref it, .. }) if mismatch(it))
         }
         "fill<float> of an int blob" => {
             let mut ints = small(DType::I32);
@@ -199,5 +200,6 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
 }
 
 fn expect_shapes(result: Result<(), Error>) -> bool {
-    matches!(result, Err(Error::UnlikeShapes { .. }))
+    let extent = |it: &Mismatch| matches!(it, Mismatch::Extent { .. });
+    matches!(result, Err(Error::Mismatch { op: "add", argument: Argument::In, mismatch: ref it, .. }) if extent(it))
 }

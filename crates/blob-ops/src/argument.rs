@@ -1,7 +1,6 @@
-//! Which argument of an operation an [`Error`] names, and how it differs from what the operation needs.
+//! Which argument of an operation an [`Error`](crate::Error) names, and how it differs from what the operation needs.
 
-use crate::Error;
-use blob_core::{AnyBlob, DType, Dims7, Shape};
+use blob_core::{DType, Shape};
 use std::fmt;
 
 /// An argument of an operation.
@@ -16,17 +15,6 @@ pub enum Argument {
     Out,
     /// The diff of the blob that is written, where it is read.
     Diff,
-}
-
-impl Argument {
-    /// The extents of a blob that must have NeoML's seven axes.
-    pub(crate) fn seven(self, op: &'static str, blob: &AnyBlob) -> Result<Dims7, Error> {
-        Dims7::try_from(blob.shape()).map_err(|_| Error::Mismatch {
-            op,
-            argument: self,
-            mismatch: Mismatch::Rank { wanted: 7, got: blob.shape().clone() },
-        })
-    }
 }
 
 impl fmt::Display for Argument {
@@ -110,41 +98,5 @@ impl fmt::Display for Mismatch {
             }
             Mismatch::Shared { with } => write!(f, "shares the memory of {with}"),
         }
-    }
-}
-
-/// Whether the blob holds elements of this dtype.
-pub(crate) fn check_dtype(op: &'static str, argument: Argument, wanted: DType, blob: &AnyBlob) -> Result<(), Error> {
-    let got = blob.dtype();
-    match got == wanted {
-        true => Ok(()),
-        false => Err(Error::Mismatch { op, argument, mismatch: Mismatch::DType { wanted, got } }),
-    }
-}
-
-/// Whether the blob has these extents, but for that one axis.
-pub(crate) fn check_dims(
-    op: &'static str,
-    argument: Argument,
-    wanted: &[usize],
-    except: Option<usize>,
-    blob: &AnyBlob,
-) -> Result<(), Error> {
-    let got = blob.shape().dims();
-    if got.len() != wanted.len() {
-        return Err(Error::Mismatch {
-            op,
-            argument,
-            mismatch: Mismatch::Rank { wanted: wanted.len(), got: blob.shape().clone() },
-        });
-    }
-    let unlike = |&axis: &usize| got[axis] != wanted[axis] && except != Some(axis);
-    match (0..got.len()).find(unlike) {
-        None => Ok(()),
-        Some(axis) => Err(Error::Mismatch {
-            op,
-            argument,
-            mismatch: Mismatch::Extent { axis, wanted: wanted[axis], got: got[axis] },
-        }),
     }
 }

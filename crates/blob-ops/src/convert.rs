@@ -21,14 +21,14 @@ use blob_core::{AnyBlob, DType};
 /// let small = blob_ops::convert(&blob, DType::I8)?;
 /// assert_eq!(*small.data::<i8>()?, [1, -128, 0]);
 /// let error = blob_ops::convert_checked(&blob, DType::I8).unwrap_err();
-/// assert_eq!(error.to_string(), "element 0 of the data is 1.5, which i8 does not hold");
+/// assert_eq!(error.to_string(), "convert checked: element 0 of the data is 1.5, which i8 does not hold");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
-    let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
+    let mut out = Argument::Out.of(CONVERT).create(blob.shape().dims(), dtype)?;
     for part in touched(blob) {
         convert_on(Isa::detect(), blob, &mut out, part)?;
     }
@@ -47,7 +47,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     for (part, source) in &sources {
         check_bytes(Isa::detect(), blob.dtype(), source, dtype, *part)?;
     }
-    let mut out = AnyBlob::new(blob.shape().clone(), dtype)?;
+    let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
     for (part, source) in &sources {
         let mut target = part.bytes_overwrite(CHECKED, Argument::Out, &mut out)?;
         convert_bytes(Isa::detect(), blob.dtype(), source, dtype, &mut target);
@@ -59,7 +59,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// nothing; see [Memory](crate#memory).
 ///
 /// # Errors
-/// [`Error::UnlikeShapes`]; [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `out` is as
+/// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `out` is as
 /// it was then.
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     convert_on(Isa::detect(), blob, out, part)
@@ -70,7 +70,7 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 /// # Errors
 /// As [`convert_into`]; [`Error::Lost`] names the first element that does not survive. `out` is as it was then.
 pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    check_shapes(blob, out)?;
+    Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
     let (from, to) = (blob.dtype(), out.dtype());
     // One guard for both passes: nobody writes between them.
     let source = part.bytes(CHECKED, Argument::In, blob)?;
@@ -88,15 +88,8 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
     parts.filter(|part| !part.is_untouched(blob))
 }
 
-fn check_shapes(blob: &AnyBlob, out: &AnyBlob) -> Result<(), Error> {
-    if blob.shape() != out.shape() {
-        return Err(Error::UnlikeShapes { wanted: out.shape().clone(), got: blob.shape().clone() });
-    }
-    Ok(())
-}
-
 pub(crate) fn convert_on(isa: Isa, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    check_shapes(blob, out)?;
+    Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
     if part.is_untouched(blob) {
         return clear(out, part);
     }

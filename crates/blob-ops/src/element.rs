@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 /// Runs the body with a name for the number type of a dtype, or returns that it has no arithmetic.
 macro_rules! with_number {
-    ($dtype:expr, $number:ident => $body:expr) => {
+    ($op:expr, $dtype:expr, $number:ident => $body:expr) => {
         match $dtype {
             DType::U8 => with_number!(@ u8, $number => $body),
             DType::I8 => with_number!(@ i8, $number => $body),
@@ -26,7 +26,7 @@ macro_rules! with_number {
             DType::BF16 => with_number!(@ bf16, $number => $body),
             DType::F32 => with_number!(@ f32, $number => $body),
             DType::F64 => with_number!(@ f64, $number => $body),
-            dtype => Err(Error::NoArithmetic { dtype }),
+            dtype => Err(Error::NoArithmetic { op: $op, dtype }),
         }
     };
     (@ $type:ty, $number:ident => $body:expr) => {{
@@ -41,15 +41,15 @@ macro_rules! with_number {
 /// out, made quiet; Inf − Inf is x86's negative quiet NaN on every machine.
 ///
 /// # Errors
-/// [`Error::UnlikeDTypes`] and [`Error::UnlikeShapes`] if the blobs differ; [`Error::NoArithmetic`] for bools;
+/// [`Error::Mismatch`] if `x` has another dtype or shape than `y`; [`Error::NoArithmetic`] for bools;
 /// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
 pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     add_on(Isa::detect(), y, x, part)
 }
 
 pub(crate) fn add_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike(y, x)?;
-    with_number!(y.dtype(), N => zip::<N, _>(isa, "add", y, x, part, Add))
+    check_alike("add", y, x)?;
+    with_number!("add", y.dtype(), N => zip::<N, _>(isa, "add", y, x, part, Add))
 }
 
 /// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
@@ -64,8 +64,8 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
 }
 
 pub(crate) fn add_flush_subnormals_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike(y, x)?;
-    with_number!(y.dtype(), N => zip::<N, _>(isa, "add flushing subnormals", y, x, part, FlushedAdd))
+    check_alike(ADD_FLUSHING, y, x)?;
+    with_number!(ADD_FLUSHING, y.dtype(), N => zip::<N, _>(isa, ADD_FLUSHING, y, x, part, FlushedAdd))
 }
 
 /// y += alpha·x, on one part of each: the product is rounded before it is added.
@@ -79,9 +79,9 @@ pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) 
 }
 
 pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    check_alike(y, x)?;
-    with_number!(y.dtype(), N => {
-        let op = Axpy(factor::<N>(alpha)?);
+    check_alike("axpy", y, x)?;
+    with_number!("axpy", y.dtype(), N => {
+        let op = Axpy(factor::<N>("axpy", alpha)?);
         zip::<N, _>(isa, "axpy", y, x, part, op)
     })
 }
@@ -110,7 +110,7 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
 }
 
 pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
-    with_number!(blob.dtype(), N => {
+    with_number!("update", blob.dtype(), N => {
         if !blob.has_diff() {
             return Ok(());
         }
@@ -133,26 +133,23 @@ pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result
 }
 
 pub(crate) fn scale_on(isa: Isa, blob: &mut AnyBlob, alpha: Scalar, part: Part) -> Result<(), Error> {
-    with_number!(blob.dtype(), N => {
-        let op = Scale(factor::<N>(alpha)?);
+    with_number!("scale", blob.dtype(), N => {
+        let op = Scale(factor::<N>("scale", alpha)?);
         map::<N, _>(isa, &mut part.bytes_mut("scale", blob)?, op);
         Ok(())
     })
 }
 
-fn check_alike(y: &AnyBlob, x: &AnyBlob) -> Result<(), Error> {
-    if x.dtype() != y.dtype() {
-        return Err(Error::UnlikeDTypes { wanted: y.dtype(), got: x.dtype() });
-    }
-    if x.shape() != y.shape() {
-        return Err(Error::UnlikeShapes { wanted: y.shape().clone(), got: x.shape().clone() });
-    }
-    Ok(())
+const ADD_FLUSHING: &str = "add flushing subnormals";
+
+fn check_alike(op: &'static str, y: &AnyBlob, x: &AnyBlob) -> Result<(), Error> {
+    Argument::In.of(op).check_dtype(y.dtype(), x)?;
+    Argument::In.of(op).check_dims(y.shape().dims(), x)
 }
 
-fn factor<N: Number>(value: Scalar) -> Result<N::Value, Error> {
+fn factor<N: Number>(op: &'static str, value: Scalar) -> Result<N::Value, Error> {
     let dtype = N::COMPUTED;
-    let bytes = convert::single(value, dtype).ok_or(Error::Value { dtype, value })?;
+    let bytes = convert::single(value, dtype).ok_or(Error::Value { op, dtype, value })?;
     Ok(bytemuck::pod_read_unaligned(&bytes[..dtype.size()]))
 }
 

@@ -1,6 +1,9 @@
-//! What can be wrong with a call. Each variant names the argument and its value.
+//! What can be wrong with a call. Each text names the operation, the argument, what it has and what is needed.
 
-use crate::{Argument, Histogram, Mismatch, Part, Scalar};
+use crate::argument::{Argument, Mismatch};
+use crate::cpu::bins::MAX_BINS;
+use crate::part::Part;
+use crate::scalar::Scalar;
 use blob_core::{DType, Shape};
 use std::fmt;
 
@@ -22,31 +25,19 @@ pub enum Error {
         /// The upper end asked for.
         max: f64,
     },
-    /// Two blobs of one operation hold elements of different types.
-    #[non_exhaustive]
-    UnlikeDTypes {
-        /// What the blob that is written holds.
-        wanted: DType,
-        /// What the other one holds.
-        got: DType,
-    },
-    /// Two blobs of one operation have different shapes, whatever their counts.
-    #[non_exhaustive]
-    UnlikeShapes {
-        /// The shape of the blob that is written.
-        wanted: Shape,
-        /// The shape of the other one.
-        got: Shape,
-    },
     /// Arithmetic on a dtype that has none.
     #[non_exhaustive]
     NoArithmetic {
+        /// The function.
+        op: &'static str,
         /// The dtype of the blob.
         dtype: DType,
     },
     /// A value that a dtype does not hold: out of range, or not whole where only whole numbers are.
     #[non_exhaustive]
     Value {
+        /// The function.
+        op: &'static str,
         /// The dtype that had to hold it.
         dtype: DType,
         /// The value asked for.
@@ -67,12 +58,16 @@ pub enum Error {
     /// The exact sum of integers is beyond u64.
     #[non_exhaustive]
     Overflow {
+        /// The function.
+        op: &'static str,
         /// The dtype of the elements.
         dtype: DType,
     },
     /// An object that the blob does not have.
     #[non_exhaustive]
     ObjectOutOfRange {
+        /// The function.
+        op: &'static str,
         /// The object asked for.
         object: usize,
         /// How many there are.
@@ -131,31 +126,33 @@ pub enum Error {
         /// What the memory says.
         error: blob_core::Error,
     },
-    /// A shape or an axis that is none.
-    Blob(blob_core::Error),
+    /// An axis that an argument does not have, or a shape that no blob can have.
+    #[non_exhaustive]
+    Blob {
+        /// The function.
+        op: &'static str,
+        /// Which argument.
+        argument: Argument,
+        /// What is wrong with it.
+        error: blob_core::Error,
+    },
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Bins { bins } => write!(f, "histogram: bins = {bins} is not between 1 and {}", Histogram::MAX_BINS),
+            Error::Bins { bins } => write!(f, "histogram: bins = {bins} is not between 1 and {}", MAX_BINS),
             Error::Range { min, max } => write!(f, "histogram: range {min} to {max} is not finite and rising"),
-            Error::UnlikeDTypes { wanted, got } => {
-                write!(f, "the blobs hold different elements: {wanted} and {got}")
-            }
-            Error::UnlikeShapes { wanted, got } => {
-                write!(f, "the blobs have different shapes: {wanted} and {got}")
-            }
-            Error::NoArithmetic { dtype } => write!(f, "there is no arithmetic on {dtype}"),
-            Error::Value { dtype, value } => write!(f, "{dtype} does not hold {value}"),
+            Error::NoArithmetic { op, dtype } => write!(f, "{op}: there is no arithmetic on {dtype}"),
+            Error::Value { op, dtype, value } => write!(f, "{op}: {dtype} does not hold {value}"),
             Error::Lost { part, index, value, dtype } => {
-                write!(f, "element {index} of the {part} is {value}, which {dtype} does not hold")
+                write!(f, "convert checked: element {index} of the {part} is {value}, which {dtype} does not hold")
             }
-            Error::Overflow { dtype } => {
-                write!(f, "the sum of these elements of {dtype} is beyond 64 bits")
+            Error::Overflow { op, dtype } => {
+                write!(f, "{op}: the sum of these elements of {dtype} is beyond 64 bits")
             }
-            Error::ObjectOutOfRange { object, objects } => {
-                write!(f, "object {object} of a blob that has {objects}")
+            Error::ObjectOutOfRange { op, object, objects } => {
+                write!(f, "{op}: object {object} of a blob that has {objects}")
             }
             Error::NoParts { op } => write!(f, "{op}: there are no parts"),
             Error::Mismatch { op, argument, mismatch } => write!(f, "{op}: {argument} {mismatch}"),
@@ -166,8 +163,9 @@ impl fmt::Display for Error {
             Error::NotSquare { shape } => {
                 write!(f, "transpose in place: the last two axes of {shape} are no square matrix")
             }
-            Error::Memory { op, argument, error } => write!(f, "{op}: {argument}: {error}"),
-            Error::Blob(error) => error.fmt(f),
+            Error::Memory { op, argument, error } | Error::Blob { op, argument, error } => {
+                write!(f, "{op}: {argument}: {error}")
+            }
         }
     }
 }
@@ -194,14 +192,8 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             // Its message is in our own, so the chain goes on behind it.
-            Error::Memory { error, .. } | Error::Blob(error) => error.source(),
+            Error::Memory { error, .. } | Error::Blob { error, .. } => error.source(),
             _ => None,
         }
-    }
-}
-
-impl From<blob_core::Error> for Error {
-    fn from(error: blob_core::Error) -> Self {
-        Error::Blob(error)
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn fill_on(isa: Isa, blob: &mut AnyBlob, value: Scalar, part: Part) -
 }
 
 fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
-    let element = element(blob, value)?;
+    let element = element(op, blob, value)?;
     let size = blob.dtype().size();
     let mut bytes = part.bytes_overwrite(op, Argument::Out, blob)?;
     fill_bytes(isa, &mut bytes, &element[..size]);
@@ -62,7 +62,7 @@ fn set_object_on(
     part: Part,
 ) -> Result<(), Error> {
     let range = object_range(op, blob, object)?;
-    let element = element(blob, value)?;
+    let element = element(op, blob, value)?;
     let mut bytes = part.range_overwrite(op, blob, range)?;
     fill_bytes(isa, &mut bytes, &element[..blob.dtype().size()]);
     Ok(())
@@ -88,17 +88,17 @@ pub fn clear_object(blob: &mut AnyBlob, object: usize, part: Part) -> Result<(),
     set_object_on(isa, "clear object", blob, object, zero, part)
 }
 
-fn element(blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
+fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
     let dtype = blob.dtype();
-    convert::single(value, dtype).ok_or(Error::Value { dtype, value })
+    convert::single(value, dtype).ok_or(Error::Value { op, dtype, value })
 }
 
 /// The bytes of an object.
 fn object_range(op: &'static str, blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
-    let dims = Argument::Out.seven(op, blob)?;
+    let dims = Argument::Out.of(op).seven(blob)?;
     let objects = dims.object_count();
     if object >= objects {
-        return Err(Error::ObjectOutOfRange { object, objects });
+        return Err(Error::ObjectOutOfRange { op, object, objects });
     }
     let size = dims.object_size() * blob.dtype().size();
     Ok(object * size..(object + 1) * size)

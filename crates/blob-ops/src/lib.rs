@@ -53,6 +53,7 @@
 #![deny(unsafe_code)] // but in `cpu/x86.rs`, `cpu/x86/moves.rs` and `cpu/aarch64.rs`, whose tiles are in `cpu/tiles.rs`
 
 mod argument;
+mod check;
 mod convert;
 mod cpu;
 mod element;

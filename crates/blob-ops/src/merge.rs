@@ -4,13 +4,15 @@
 
 pub(crate) mod rows;
 
-use crate::argument::{check_dims, check_dtype};
+use crate::argument::{Argument, Mismatch};
+use crate::check::Named;
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
+use crate::error::Error;
+use crate::part::Part;
 use crate::place::INLINE_GUARDS;
 use crate::plan::Split;
-use crate::{Argument, Error, Mismatch};
-use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Shape};
+use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES};
 use smallvec::SmallVec;
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
@@ -18,11 +20,11 @@ use smallvec::SmallVec;
 /// Any number of parts, one at least. Their diffs do not come along: the result has none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that is none; a part of another dtype than the first, or of another shape outside
+/// [`Error::NoParts`]; an axis that it does not have; a part of another dtype than the first, or of another shape outside
 /// `axis`; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
     let merged = Merged::of(parts, axis)?;
-    let mut out = AnyBlob::new(Shape::new(&merged.dims)?, merged.dtype)?;
+    let mut out = Argument::Out.of(MERGE).create(&merged.dims, merged.dtype)?;
     merge_rows(MERGE, parts, merged.split.outer, &mut out)?;
     Ok(out)
 }
@@ -35,8 +37,8 @@ pub fn merge(parts: &[&AnyBlob], axis: impl Axis) -> Result<AnyBlob, Error> {
 /// byte of it has changed.
 pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
     let merged = Merged::of(parts, axis)?;
-    check_dtype(MERGE, Argument::Out, merged.dtype, out)?;
-    check_dims(MERGE, Argument::Out, &merged.dims, None, out)?;
+    Argument::Out.of(MERGE).check_dtype(merged.dtype, out)?;
+    Argument::Out.of(MERGE).check_dims(&merged.dims, out)?;
     merge_rows(MERGE, parts, merged.split.outer, out)
 }
 
@@ -44,17 +46,18 @@ pub fn merge_into(parts: &[&AnyBlob], axis: impl Axis, out: &mut AnyBlob) -> Res
 /// The diff does not come along: the parts have none.
 ///
 /// # Errors
-/// [`Error::NoParts`]; an axis that is none; [`Error::PartsSum`] where the extents do not add up to the axis's;
+/// [`Error::NoParts`]; an axis that it does not have; [`Error::PartsSum`] where the extents do not add up to the axis's;
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<AnyBlob>, Error> {
-    let axis = blob.shape().axis(axis)?;
+    let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
     let split = Split::new(blob.shape().dims(), axis);
     check_sum(SPLIT, Some(axis), split.len, extents.iter().copied())?;
-    let part = |&extent: &usize| {
-        let shape = blob.shape().with_extent(axis, extent)?;
-        AnyBlob::new(shape, blob.dtype())
+    let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(blob.shape().dims());
+    let part = |(index, &extent): (usize, &usize)| {
+        dims[axis] = extent;
+        Argument::Part(index).of(SPLIT).create(&dims, blob.dtype())
     };
-    let mut parts = extents.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    let mut parts = extents.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = parts.iter_mut().collect();
     split_rows(SPLIT, blob, split.outer, &mut outs)?;
     Ok(parts)
@@ -68,12 +71,12 @@ pub fn split(blob: &AnyBlob, axis: impl Axis, extents: &[usize]) -> Result<Vec<A
 /// `blob` or another part. Then no byte of any part has changed, unless another thread borrows a part just then or there
 /// is no memory for it on the host: then what only a device had of the parts before it is lost.
 pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let axis = blob.shape().axis(axis)?;
+    let axis = Argument::In.of(SPLIT).axis(blob, axis)?;
     let split = Split::new(blob.shape().dims(), axis);
     for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index);
-        check_dtype(SPLIT, argument, blob.dtype(), part)?;
-        check_dims(SPLIT, argument, blob.shape().dims(), Some(axis), part)?;
+        let argument = Argument::Part(index).of(SPLIT);
+        argument.check_dtype(blob.dtype(), part)?;
+        argument.check_dims_but(Some(axis), blob.shape().dims(), part)?;
     }
     let extents = parts.iter().map(|part| part.shape().dims()[axis]);
     check_sum(SPLIT, Some(axis), split.len, extents)?;
@@ -90,7 +93,7 @@ pub fn split_into(blob: &AnyBlob, axis: impl Axis, parts: &mut [&mut AnyBlob]) -
 /// number of objects; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
     let (objects, sum) = merged_objects(parts)?;
-    let mut out = AnyBlob::new(of_objects(&objects, sum)?, parts[0].dtype())?;
+    let mut out = Argument::Out.of(MERGE_OBJECTS).create(&of_objects(&objects, sum), parts[0].dtype())?;
     merge_rows(MERGE_OBJECTS, parts, objects.object_count(), &mut out)?;
     Ok(out)
 }
@@ -103,16 +106,12 @@ pub fn merge_objects(parts: &[&AnyBlob]) -> Result<AnyBlob, Error> {
 /// has changed.
 pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), Error> {
     let (objects, sum) = merged_objects(parts)?;
-    let argument = Argument::Out;
-    check_dtype(MERGE_OBJECTS, argument, parts[0].dtype(), out)?;
-    let got = argument.seven(MERGE_OBJECTS, out)?;
-    check_objects(MERGE_OBJECTS, argument, &objects, &got)?;
+    let argument = Argument::Out.of(MERGE_OBJECTS);
+    argument.check_dtype(parts[0].dtype(), out)?;
+    let got = argument.seven(out)?;
+    check_objects(argument, &objects, &got)?;
     if got.object_size() != sum {
-        return Err(Error::Mismatch {
-            op: MERGE_OBJECTS,
-            argument,
-            mismatch: Mismatch::ObjectSize { wanted: sum, got: got.object_size() },
-        });
+        return Err(argument.mismatch(Mismatch::ObjectSize { wanted: sum, got: got.object_size() }));
     }
     merge_rows(MERGE_OBJECTS, parts, objects.object_count(), out)
 }
@@ -124,10 +123,12 @@ pub fn merge_objects_into(parts: &[&AnyBlob], out: &mut AnyBlob) -> Result<(), E
 /// [`Error::NoParts`]; [`Error::Mismatch`] for a `blob` without seven axes; [`Error::PartsSum`] where the sizes do not add
 /// up to an object's; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Error> {
-    let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
+    let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
     check_sum(SPLIT_OBJECTS, None, objects.object_size(), sizes.iter().copied())?;
-    let part = |&size: &usize| AnyBlob::new(of_objects(&objects, size)?, blob.dtype());
-    let mut parts = sizes.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+    let part = |(index, &size): (usize, &usize)| {
+        Argument::Part(index).of(SPLIT_OBJECTS).create(&of_objects(&objects, size), blob.dtype())
+    };
+    let mut parts = sizes.iter().enumerate().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut outs: Vec<_> = parts.iter_mut().collect();
     split_rows(SPLIT_OBJECTS, blob, objects.object_count(), &mut outs)?;
     Ok(parts)
@@ -140,12 +141,11 @@ pub fn split_objects(blob: &AnyBlob, sizes: &[usize]) -> Result<Vec<AnyBlob>, Er
 /// Also a part without seven axes, of another dtype or number of objects than `blob`, or one that shares memory with
 /// `blob` or another part. Then the parts are as [`split_into`] leaves them.
 pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let objects = Argument::In.seven(SPLIT_OBJECTS, blob)?;
+    let objects = Argument::In.of(SPLIT_OBJECTS).seven(blob)?;
     for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index);
-        check_dtype(SPLIT_OBJECTS, argument, blob.dtype(), part)?;
-        let got = argument.seven(SPLIT_OBJECTS, part)?;
-        check_objects(SPLIT_OBJECTS, argument, &objects, &got)?;
+        let argument = Argument::Part(index).of(SPLIT_OBJECTS);
+        argument.check_dtype(blob.dtype(), part)?;
+        check_objects(argument, &objects, &argument.seven(part)?)?;
     }
     // Each has seven axes.
     let sizes = parts.iter().map(|part| part.shape().dims()[3..].iter().product());
@@ -154,7 +154,7 @@ pub fn split_objects_into(blob: &AnyBlob, parts: &mut [&mut AnyBlob]) -> Result<
 }
 
 /// What is moved.
-const DATA: crate::Part = crate::Part::Data;
+const DATA: Part = Part::Data;
 
 const MERGE: &str = "merge";
 const SPLIT: &str = "split";
@@ -173,12 +173,12 @@ impl Merged {
         let [first, ..] = parts else {
             return Err(Error::NoParts { op: MERGE });
         };
-        let axis = first.shape().axis(axis)?;
+        let axis = Argument::Part(0).of(MERGE).axis(first, axis)?;
         let mut dims = SmallVec::<[usize; MAX_AXES]>::from_slice(first.shape().dims());
         for (index, part) in parts.iter().enumerate().skip(1) {
-            let argument = Argument::Part(index);
-            check_dtype(MERGE, argument, first.dtype(), part)?;
-            check_dims(MERGE, argument, first.shape().dims(), Some(axis), part)?;
+            let argument = Argument::Part(index).of(MERGE);
+            argument.check_dtype(first.dtype(), part)?;
+            argument.check_dims_but(Some(axis), first.shape().dims(), part)?;
             // What does not fit is more than the new shape's count can be, and an error there.
             dims[axis] = dims[axis].saturating_add(part.shape().dims()[axis]);
         }
@@ -189,33 +189,32 @@ impl Merged {
 
 /// The first three axes of the parts' objects, and the size of all of one place together.
 fn merged_objects(parts: &[&AnyBlob]) -> Result<(Dims7, usize), Error> {
-    let op = MERGE_OBJECTS;
     let [first, ..] = parts else {
-        return Err(Error::NoParts { op });
+        return Err(Error::NoParts { op: MERGE_OBJECTS });
     };
-    let objects = Argument::Part(0).seven(op, first)?;
+    let objects = Argument::Part(0).of(MERGE_OBJECTS).seven(first)?;
     let mut sum = 0usize;
     for (index, part) in parts.iter().enumerate() {
-        let argument = Argument::Part(index);
-        check_dtype(op, argument, first.dtype(), part)?;
-        let dims = argument.seven(op, part)?;
-        check_objects(op, argument, &objects, &dims)?;
+        let argument = Argument::Part(index).of(MERGE_OBJECTS);
+        argument.check_dtype(first.dtype(), part)?;
+        let dims = argument.seven(part)?;
+        check_objects(argument, &objects, &dims)?;
         sum = sum.saturating_add(dims.object_size());
     }
     Ok((objects, sum))
 }
 
 /// As many objects as these, of `size` elements each.
-fn of_objects(objects: &Dims7, size: usize) -> Result<Shape, blob_core::Error> {
+fn of_objects(objects: &Dims7, size: usize) -> [usize; 7] {
     let &[length, width, list, ..] = objects.dims();
-    Shape::new([length, width, list, 1, 1, 1, size])
+    [length, width, list, 1, 1, 1, size]
 }
 
-fn check_objects(op: &'static str, argument: Argument, wanted: &Dims7, got: &Dims7) -> Result<(), Error> {
+fn check_objects(argument: Named, wanted: &Dims7, got: &Dims7) -> Result<(), Error> {
     let (wanted, got) = (wanted.object_count(), got.object_count());
     match got == wanted {
         true => Ok(()),
-        false => Err(Error::Mismatch { op, argument, mismatch: Mismatch::Objects { wanted, got } }),
+        false => Err(argument.mismatch(Mismatch::Objects { wanted, got })),
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Er
 pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
     let dtype = blob.dtype();
     if dtype == DType::Bool {
-        return Err(Error::NoArithmetic { dtype });
+        return Err(Error::NoArithmetic { op: term.op(), dtype });
     }
     let total = if part.is_untouched(blob) {
         None
@@ -97,7 +97,7 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
         Some(Total::Float(sum)) => Ok(Scalar::F(sum)),
         Some(Total::Whole(sum)) => match u64::try_from(sum) {
             Ok(sum) => Ok(Scalar::U(sum)),
-            Err(_) => Err(Error::Overflow { dtype }),
+            Err(_) => Err(Error::Overflow { op: term.op(), dtype }),
         },
     }
 }

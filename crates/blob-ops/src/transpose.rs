@@ -2,12 +2,14 @@
 //!
 //! The geometry is in `plan.rs`, the moving in `cpu/permute.rs`.
 
-use crate::argument::{check_dims, check_dtype};
+use crate::argument::Argument;
 use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
+use crate::error::Error;
+use crate::part::Part;
 use crate::plan::{Permutation, Piece, Swap};
-use crate::{Argument, Error, Part, threads};
+use crate::threads;
 use blob_core::{AnyBlob, Axis, MAX_AXES, Shape};
 use smallvec::SmallVec;
 
@@ -16,11 +18,12 @@ use smallvec::SmallVec;
 /// The diff does not come along: the result has none.
 ///
 /// # Errors
-/// An axis that is none; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
+/// An axis that `blob` does not have; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<AnyBlob, Error> {
-    let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
-    let shape = Shape::new(swapped(blob.shape().dims(), one, other))?;
-    let mut out = AnyBlob::new(shape, blob.dtype())?;
+    let input = Argument::In.of(TRANSPOSE);
+    let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
+    let dims = swapped(blob.shape().dims(), one, other);
+    let mut out = Argument::Out.of(TRANSPOSE).create(&dims, blob.dtype())?;
     move_into(TRANSPOSE, swap(blob, one, other), blob, &mut out)?;
     Ok(out)
 }
@@ -32,7 +35,8 @@ pub fn transpose(blob: &AnyBlob, one: impl Axis, other: impl Axis) -> Result<Any
 /// Also an `out` of another dtype or another shape than the result's, or one that shares memory with `blob`. Then no
 /// byte of it has changed.
 pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mut AnyBlob) -> Result<(), Error> {
-    let (one, other) = (blob.shape().axis(one)?, blob.shape().axis(other)?);
+    let input = Argument::In.of(TRANSPOSE);
+    let (one, other) = (input.axis(blob, one)?, input.axis(blob, other)?);
     let wanted = swapped(blob.shape().dims(), one, other);
     check_out(TRANSPOSE, blob, &wanted, out)?;
     move_into(TRANSPOSE, swap(blob, one, other), blob, out)
@@ -49,7 +53,7 @@ pub fn transpose_into(blob: &AnyBlob, one: impl Axis, other: impl Axis, out: &mu
 /// blob, or out of memory.
 pub fn permute(blob: &AnyBlob, order: &[usize]) -> Result<AnyBlob, Error> {
     let dims = permuted(blob.shape(), order)?;
-    let mut out = AnyBlob::new(Shape::new(dims)?, blob.dtype())?;
+    let mut out = Argument::Out.of(PERMUTE).create(&dims, blob.dtype())?;
     move_into(PERMUTE, permutation(blob, order), blob, &mut out)?;
     Ok(out)
 }
@@ -113,8 +117,8 @@ fn permuted(shape: &Shape, order: &[usize]) -> Result<SmallVec<[usize; MAX_AXES]
 }
 
 fn check_out(op: &'static str, blob: &AnyBlob, wanted: &[usize], out: &AnyBlob) -> Result<(), Error> {
-    check_dtype(op, Argument::Out, blob.dtype(), out)?;
-    check_dims(op, Argument::Out, wanted, None, out)
+    Argument::Out.of(op).check_dtype(blob.dtype(), out)?;
+    Argument::Out.of(op).check_dims(wanted, out)
 }
 
 /// `None` for a blob without elements: there is nothing to move.

@@ -89,9 +89,7 @@ fn refusals_leave_the_output() {
     let short = blob(DType::F32, &[0; 4]);
     for result in [convert_into(&short, &mut out, Part::Data), convert_checked_into(&short, &mut out, Part::Data)] {
         match result {
-            Err(Error::UnlikeShapes { wanted, got }) => {
-                assert_eq!((wanted.count(), got.count()), (2, 1));
-            }
+            Err(error) => assert!(error.to_string().ends_with(": the input has extent 1 along axis 0, wanted 2")),
             other => panic!("{other:?}"),
         }
     }

@@ -78,7 +78,7 @@ pub(super) fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Opti
     let case = format!("{what:?} {} {dtype:?} × {}", isa.name(), bytes.len() / dtype.size());
     match (sum_on(isa, what, &blob(dtype, bytes), Part::Data), want) {
         (Ok(got), Some(want)) => assert!(same(got, want), "{case}: {got:?}, want {want:?}"),
-        (Err(Error::Overflow { dtype: named }), None) => assert_eq!(named, dtype),
+        (Err(Error::Overflow { dtype: named, .. }), None) => assert_eq!(named, dtype),
         (got, want) => panic!("{case}: {got:?}, want {want:?}"),
     }
 }
@@ -181,7 +181,7 @@ fn sums_of_integers_are_exact_or_refused() {
         sumsq(&of(&[u64::MAX; 4097]), Part::Data),
     ] {
         match refused {
-            Err(Error::Overflow { dtype }) => assert_eq!(dtype, DType::U64),
+            Err(Error::Overflow { dtype, .. }) => assert_eq!(dtype, DType::U64),
             other => panic!("{other:?}"),
         }
     }
@@ -203,7 +203,7 @@ fn nothing_is_zero_and_stays_untouched() {
     }
     let bools = blob(DType::Bool, &[1]);
     let refused = asum(&bools, Part::Data);
-    assert!(matches!(refused, Err(Error::NoArithmetic { dtype }) if dtype == DType::Bool));
+    assert!(matches!(refused, Err(Error::NoArithmetic { dtype, .. }) if dtype == DType::Bool));
 }
 
 #[test]
