@@ -2,11 +2,8 @@
 //! and a `cfg` at a door: on a module or an import, on test code, or in a file that is itself the door to the machine.
 //! The lists below are those of the README's invariants; a new door is added there first.
 
-use syn::visit::{self, Visit};
-use syn::{Attribute, Item};
-
-use super::source::{Token, find, flatten, is_cfg_test};
-use super::{Finding, Source, Tree};
+use super::source::{has_word, is_cfg_test, next_item};
+use super::{Finding, Tree};
 
 /// The files that may hold `unsafe`.
 const UNSAFE: &[&str] = &[
@@ -50,24 +47,22 @@ const CFG: &[&str] = &[
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
-        if source.is_crate_root() && !declares_unsafe_lint(source) {
-            let message = "the crate has neither `#![forbid(unsafe_code)]` nor `#![deny(unsafe_code)]`";
-            findings.push(Finding::new(&source.path, 1, message));
+        let mut push = |line, message| findings.push(Finding::new(&source.path, line, message));
+        let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
+        let is_lint = |line: &String| ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"].contains(&line.as_str());
+        if is_root && !source.code.iter().any(is_lint) {
+            push(1, "the crate has neither `#![forbid(unsafe_code)]` nor `#![deny(unsafe_code)]`");
         }
-        if !source.is_one_of(UNSAFE) {
-            let message = "`unsafe` outside the files that the README names";
-            findings.extend(source.find(&["unsafe"]).map(|line| Finding::new(&source.path, line, message)));
-        } else if source.is_one_of(DECLARES_ONLY) {
-            let blocks = source.find(&["unsafe", "{"]).filter(|line| !source.tests_hold(*line));
-            let message = "an unsafe block in a file that only declares unsafe traits";
-            findings.extend(blocks.map(|line| Finding::new(&source.path, line, message)));
+        for (index, line) in source.code.iter().enumerate().filter(|(_, line)| has_word(line, "unsafe")) {
+            let declares_only = source.is_one_of(DECLARES_ONLY) && !source.in_tests[index];
+            if !source.is_one_of(UNSAFE) {
+                push(index + 1, "`unsafe` outside the files that the README names");
+            } else if declares_only && line.contains("unsafe {") {
+                push(index + 1, "an unsafe block in a file that only declares unsafe traits");
+            }
         }
     }
     findings
-}
-
-fn declares_unsafe_lint(source: &Source) -> bool {
-    ["forbid", "deny"].iter().any(|level| source.find(&["#", "!", "[", level, "(", "unsafe_code"]).next().is_some())
 }
 
 /// The word stands only in its two doors, comments included; and only their packages depend on the crate.
@@ -75,20 +70,15 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let code = tree.sources.iter().filter(|source| !source.path.starts_with("xtask/"));
     for source in code.filter(|source| !source.is_one_of(CUDARC)) {
-        for (index, line) in source.text.lines().enumerate() {
-            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-            if words.any(|word| word == "cudarc") {
-                let message = format!("`cudarc` is named outside {}", CUDARC.join(" and "));
-                findings.push(Finding::new(&source.path, index + 1, message));
-            }
+        for (index, _) in source.text.lines().enumerate().filter(|(_, line)| has_word(line, "cudarc")) {
+            let message = format!("`cudarc` is named outside {}", CUDARC.join(" and "));
+            findings.push(Finding::new(&source.path, index + 1, message));
         }
     }
-    for package in &tree.packages {
-        let foreign = !CUDARC_PACKAGES.contains(&package.name.as_str());
-        if foreign && package.dependencies.iter().any(|name| name == "cudarc") {
-            let message = format!("{} depends on cudarc; {} may", package.name, CUDARC_PACKAGES.join(" and "));
-            findings.push(Finding::new(&package.manifest, 1, message));
-        }
+    let foreign = tree.packages.iter().filter(|package| !CUDARC_PACKAGES.contains(&package.name.as_str()));
+    for package in foreign.filter(|package| package.dependencies.iter().any(|name| name == "cudarc")) {
+        let message = format!("{} depends on cudarc; {} may", package.name, CUDARC_PACKAGES.join(" and "));
+        findings.push(Finding::new(&package.manifest, 1, message));
     }
     findings
 }
@@ -96,96 +86,26 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
 /// No `cfg` in the main flow. Allowed are: an attribute of a module, an import or a whole file; everything that is compiled
 /// only for tests; `cfg_attr(docsrs, …)`; and the doors. A function, a field, an arm or an expression is main flow.
 pub(super) fn cfg(tree: &Tree) -> Vec<Finding> {
+    let message = "a `cfg` in the main flow; put it on a module or an import, or move the code behind a door";
     let mut findings = Vec::new();
-    for source in &tree.sources {
-        if !source.is_test() && !source.is_one_of(CFG) {
-            let mut visitor = MainFlow { path: &source.path, findings: &mut findings };
-            // The attributes of the file itself stand where its module's would.
-            source.syntax.items.iter().for_each(|item| visitor.visit_item(item));
+    for source in tree.sources.iter().filter(|source| !source.is_test() && !source.is_one_of(CFG)) {
+        for (number, line) in source.main_flow() {
+            let attribute = line.trim_start();
+            let is_attribute = attribute.starts_with("#[cfg(") || attribute.starts_with("#[cfg_attr(");
+            let is_main_flow = match is_attribute {
+                true if is_cfg_test(line) || attribute.starts_with("#[cfg_attr(docsrs") => false,
+                // What stands behind the attribute, or below it.
+                true => !next_item(&source.code[number - 1..]).is_some_and(|item| {
+                    ["mod", "use", "extern"].iter().any(|word| item.split(' ').take(2).any(|each| each == *word))
+                }),
+                false => ["cfg!(", "cfg_if!", "#[cfg(", "#[cfg_attr("].iter().any(|cfg| line.contains(cfg)),
+            };
+            if is_main_flow {
+                findings.push(Finding::new(&source.path, number, message));
+            }
         }
     }
     findings
-}
-
-struct MainFlow<'a> {
-    path: &'a str,
-    findings: &'a mut Vec<Finding>,
-}
-
-impl MainFlow<'_> {
-    fn push(&mut self, line: usize) {
-        let message = "a `cfg` in the main flow; put it on a module or an import, or move the code behind a door";
-        self.findings.push(Finding::new(self.path, line, message));
-    }
-
-    fn scan(&mut self, tokens: &[Token]) {
-        let patterns: [&[&str]; 4] = [&["cfg", "!"], &["cfg_if", "!"], &["#", "[", "cfg"], &["#", "[", "cfg_attr"]];
-        for pattern in patterns {
-            find(tokens, pattern).for_each(|line| self.push(line));
-        }
-    }
-}
-
-impl<'ast> Visit<'ast> for MainFlow<'_> {
-    fn visit_item(&mut self, item: &'ast Item) {
-        if attributes(item).iter().any(is_cfg_test) {
-            return;
-        }
-        match item {
-            Item::Mod(module) => {
-                let items = module.content.iter().flat_map(|(_, items)| items);
-                items.for_each(|item| self.visit_item(item));
-            }
-            Item::Use(_) | Item::ExternCrate(_) => {}
-            _ => visit::visit_item(self, item),
-        }
-    }
-
-    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
-        if !function.attrs.iter().any(is_cfg_test) {
-            visit::visit_impl_item_fn(self, function);
-        }
-    }
-
-    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
-        let is_documentation =
-            attribute.meta.require_list().is_ok_and(|list| list.tokens.to_string().starts_with("docsrs"));
-        let path = attribute.path();
-        if path.is_ident("cfg") || path.is_ident("cfg_attr") && !is_documentation {
-            self.push(attribute.pound_token.spans[0].start().line);
-        }
-    }
-
-    fn visit_macro(&mut self, call: &'ast syn::Macro) {
-        if let Some(name) = call.path.get_ident().filter(|name| *name == "cfg" || *name == "cfg_if") {
-            self.push(name.span().start().line);
-        }
-        let mut tokens = Vec::new();
-        flatten(call.tokens.clone(), &mut tokens);
-        self.scan(&tokens);
-    }
-}
-
-/// The attributes of an item; syn has no accessor for them.
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::ExternCrate(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::ForeignMod(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::TraitAlias(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Union(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
 }
 
 #[cfg(test)]
@@ -268,8 +188,8 @@ mod tests {
             "#[cfg(unix)]\npub use a::B;",
             "#![cfg(unix)]\nfn f() {}",
             "#[cfg(test)]\nfn f() {}",
-            "impl A { #[cfg(test)] fn f() {} }",
-            "#[cfg(all(test, unix))]\nmod tests { #[cfg(unix)] fn f() {} }",
+            "    #[cfg(test)]\n    fn f() {}",
+            "#[cfg(all(test, unix))]\nmod tests {\n    #[cfg(unix)]\n    fn f() {}\n}",
             "#[cfg_attr(docsrs, doc(cfg(unix)))]\nfn f() {}",
             "/// cfg(unix)\nfn f() {}",
         ] {

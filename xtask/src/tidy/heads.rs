@@ -24,7 +24,7 @@ pub(super) fn head(tree: &Tree) -> Vec<Finding> {
 
 /// A library's head says what the crate does not know.
 pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
-    let libraries = tree.sources.iter().filter(|source| source.is_library_root());
+    let libraries = tree.sources.iter().filter(|source| source.path.ends_with("/src/lib.rs"));
     libraries
         .filter(|source| {
             let first: Vec<&str> = source.text.lines().take(HEAD_LINES).collect();

@@ -1,13 +1,9 @@
-//! What the rules look at: the workspace's text files, its Rust files as syntax and as a flat list of tokens,
-//! and its packages. Comments and string literals are no code here: the tokens hold a literal whole, with its quotes.
-//! Reads only; judges nothing.
+//! What the rules look at: the workspace's text files, its Rust files line by line, and its packages.
+//! Lines are taken as rustfmt leaves them; what is in comments and quotes is no code. Reads only; judges nothing.
 
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use syn::{Attribute, Item};
 
 use crate::shell;
 
@@ -17,10 +13,8 @@ const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
 /// Everything that the rules may look at.
 pub(crate) struct Tree {
     texts: Vec<(String, String)>,
-    /// Our Rust files that parse.
+    /// Our Rust files.
     pub(super) sources: Vec<Source>,
-    /// Those that do not, with the line and the parser's message.
-    pub(super) unparsed: Vec<(String, usize, String)>,
     /// The packages of the workspace.
     pub(super) packages: Vec<Package>,
 }
@@ -30,15 +24,10 @@ pub(super) struct Source {
     /// From the workspace's root, with `/`.
     pub(super) path: String,
     pub(super) text: String,
-    pub(super) syntax: syn::File,
-    pub(super) tokens: Vec<Token>,
-    test_modules: Vec<RangeInclusive<usize>>,
-}
-
-/// A token with its line; a group is its opening token, what it holds, its closing token.
-pub(super) struct Token {
-    pub(super) text: String,
-    pub(super) line: usize,
+    /// The lines, without comments and without what stands between quotes.
+    pub(super) code: Vec<String>,
+    /// Of each line, whether it is in a test module.
+    pub(super) in_tests: Vec<bool>,
 }
 
 /// A package of the workspace, as far as the rules care.
@@ -58,37 +47,23 @@ impl Tree {
             Some((path, text))
         });
         let mut tree = Tree::from_texts(texts);
-        tree.packages = packages(root)?;
+        let metadata = shell::metadata()?;
+        let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
+        tree.packages = packages.iter().map(|package| Package::from_metadata(package, root)).collect::<Result<_>>()?;
         Ok(tree)
     }
 
     /// A tree of these files, without packages.
     pub(super) fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
-        let mut tree = Tree {
-            texts: texts.into_iter().collect(),
-            sources: Vec::new(),
-            unparsed: Vec::new(),
-            packages: Vec::new(),
-        };
-        for (path, text) in &tree.texts {
-            if !path.ends_with(".rs") || !CODE.iter().any(|folder| path.starts_with(folder)) {
-                continue;
-            }
-            match Source::parse(path, text) {
-                Ok(source) => tree.sources.push(source),
-                Err(error) => {
-                    let line = error.span().start().line;
-                    tree.unparsed.push((path.clone(), line, error.to_string()));
-                }
-            }
-        }
-        tree
+        let texts: Vec<(String, String)> = texts.into_iter().collect();
+        let is_ours = |path: &str| path.ends_with(".rs") && CODE.iter().any(|folder| path.starts_with(folder));
+        let sources = texts.iter().filter(|(path, _)| is_ours(path)).map(|(path, text)| Source::new(path, text));
+        Tree { sources: sources.collect(), texts, packages: Vec::new() }
     }
 
     /// The text of one file.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
-        let (_, text) = self.texts.iter().find(|(name, _)| name == path)?;
-        Some(text)
+        self.texts().find(|(name, _)| *name == path).map(|(_, text)| text)
     }
 
     /// All text files, Rust or not, with their paths.
@@ -98,12 +73,15 @@ impl Tree {
 }
 
 impl Source {
-    fn parse(path: &str, text: &str) -> syn::Result<Source> {
-        let syntax = syn::parse_file(text)?;
-        let mut tokens = Vec::new();
-        flatten(text.parse()?, &mut tokens);
-        let test_modules = syntax.items.iter().filter_map(test_module).collect();
-        Ok(Source { path: path.to_string(), text: text.to_string(), syntax, tokens, test_modules })
+    fn new(path: &str, text: &str) -> Source {
+        let code: Vec<String> = text.lines().map(code).collect();
+        let mut in_tests = Vec::new();
+        for (index, line) in code.iter().enumerate() {
+            let begins = is_cfg_test(line) && next_item(&code[index..]).is_some_and(|item| item.starts_with("mod "));
+            let goes_on = in_tests.last() == Some(&true) && code[index - 1] != "}";
+            in_tests.push(begins || goes_on);
+        }
+        Source { path: path.to_string(), text: text.to_string(), code, in_tests }
     }
 
     /// Whether the file is one of these, each given without `.rs`; a folder of that name counts as the file.
@@ -120,87 +98,58 @@ impl Source {
         self.path.ends_with("/tests.rs") || self.path.split('/').any(|component| folders.contains(&component))
     }
 
-    /// Whether the file is the root of a library, or of a program.
-    pub(super) fn is_crate_root(&self) -> bool {
-        self.is_library_root() || self.path.ends_with("/src/main.rs")
-    }
-
-    /// Whether the file is the root of a library.
-    pub(super) fn is_library_root(&self) -> bool {
-        self.path.ends_with("/src/lib.rs")
-    }
-
-    /// Whether the line lies inside a test module.
-    pub(super) fn tests_hold(&self, line: usize) -> bool {
-        self.test_modules.iter().any(|lines| lines.contains(&line))
-    }
-
-    /// How many lines the file has without its test modules.
-    pub(super) fn lines_without_tests(&self) -> usize {
-        let tests: usize = self.test_modules.iter().map(|lines| lines.clone().count()).sum();
-        self.text.lines().count() - tests
-    }
-
-    /// The lines at which these tokens stand one after the other.
-    pub(super) fn find<'a>(&'a self, pattern: &'a [&str]) -> impl Iterator<Item = usize> + 'a {
-        find(&self.tokens, pattern)
+    /// The lines of code outside test modules, with their numbers, which count from 1.
+    pub(super) fn main_flow(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.code.iter().zip(&self.in_tests).enumerate();
+        lines.filter(|(_, (_, in_tests))| !**in_tests).map(|(index, (line, _))| (index + 1, line.as_str()))
     }
 }
 
-/// The lines at which these tokens stand one after the other.
-pub(super) fn find<'a>(tokens: &'a [Token], pattern: &'a [&str]) -> impl Iterator<Item = usize> + 'a {
-    tokens
-        .windows(pattern.len())
-        .filter(move |window| window.iter().zip(pattern).all(|(token, text)| token.text == *text))
-        .map(|window| window[0].line)
-}
-
-/// Writes a stream as flat tokens.
-pub(super) fn flatten(stream: TokenStream, out: &mut Vec<Token>) {
-    for tree in stream {
-        let line = tree.span().start().line;
-        let TokenTree::Group(group) = tree else {
-            let text = tree.to_string();
-            out.push(Token { text, line });
+/// The line without its comment and without what its quotes hold.
+fn code(line: &str) -> String {
+    let mut code = String::new();
+    let (mut rest, mut quoted) = (line, false);
+    while let Some(c) = rest.chars().next() {
+        if quoted && c == '\\' {
+            rest = rest.get(2..).unwrap_or_default();
             continue;
-        };
-        let (open, close) = match group.delimiter() {
-            Delimiter::Parenthesis => ("(", ")"),
-            Delimiter::Brace => ("{", "}"),
-            Delimiter::Bracket => ("[", "]"),
-            Delimiter::None => ("", ""),
-        };
-        out.push(Token { text: open.to_string(), line });
-        flatten(group.stream(), out);
-        let line = group.span_close().start().line;
-        out.push(Token { text: close.to_string(), line });
+        }
+        if !quoted && rest.starts_with("//") {
+            break;
+        }
+        // A quotation mark as a character opens nothing.
+        quoted ^= c == '"' && !code.ends_with('\'');
+        if !quoted || c == '"' {
+            code.push(c);
+        }
+        rest = &rest[c.len_utf8()..];
     }
+    code.trim_end().to_string()
 }
 
-/// Whether an attribute is `#[cfg(test)]`, or a `cfg` that holds only in tests: `all(test, …)`.
-pub(super) fn is_cfg_test(attribute: &Attribute) -> bool {
-    let syn::Meta::List(list) = &attribute.meta else {
-        return false;
-    };
-    let mut tokens = Vec::new();
-    flatten(list.tokens.clone(), &mut tokens);
-    let texts: Vec<&str> = tokens.iter().map(|token| token.text.as_str()).collect();
-    list.path.is_ident("cfg") && matches!(texts[..], ["test"] | ["all", "(", "test", ..])
+/// Whether the line is `#[cfg(test)]`, or a `cfg` that holds only in tests: `all(test, …)`.
+pub(super) fn is_cfg_test(line: &str) -> bool {
+    ["#[cfg(test)]", "#[cfg(all(test,"].iter().any(|attribute| line.trim_start().starts_with(attribute))
 }
 
-/// The lines of a test module that is written out in its parent.
-fn test_module(item: &Item) -> Option<RangeInclusive<usize>> {
-    let Item::Mod(module) = item else { return None };
-    let (braces, _) = module.content.as_ref()?;
-    module.attrs.iter().find(|attribute| is_cfg_test(attribute))?;
-    let first = module.attrs.first()?.pound_token.spans[0].start().line;
-    Some(first..=braces.span.close().end().line)
+/// The first of these lines that is neither an attribute nor empty.
+pub(super) fn next_item(lines: &[String]) -> Option<&str> {
+    let mut lines = lines.iter().map(|line| line.trim());
+    while let Some(line) = lines.next() {
+        match line.starts_with("#[") {
+            true if line.ends_with(']') => {}
+            // An attribute of several lines.
+            true if lines.by_ref().find(|line| line.ends_with(")]")).is_some() => {}
+            _ if line.is_empty() => {}
+            _ => return Some(line),
+        }
+    }
+    None
 }
 
-fn packages(root: &Path) -> Result<Vec<Package>> {
-    let metadata = shell::metadata()?;
-    let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-    packages.iter().map(|package| Package::from_metadata(package, root)).collect()
+/// Whether the word stands in the line, not as a part of a longer one.
+pub(super) fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|each| each == word)
 }
 
 impl Package {
@@ -210,14 +159,11 @@ impl Package {
         let manifest = Path::new(text("manifest_path")?);
         let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
         let dependencies = list("dependencies")?.iter();
-        let is_script = |target: &serde_json::Value| target["kind"][0] == "custom-build";
         Ok(Package {
             name: text("name")?.to_string(),
-            manifest: manifest.to_string_lossy().replace('\\', "/"),
-            dependencies: dependencies
-                .filter_map(|dependency| Some(dependency["name"].as_str()?.to_string()))
-                .collect(),
-            build_script: list("targets")?.iter().any(is_script),
+            manifest: manifest.to_string_lossy().into_owned(),
+            dependencies: dependencies.filter_map(|each| Some(each["name"].as_str()?.to_string())).collect(),
+            build_script: list("targets")?.iter().any(|target| target["kind"][0] == "custom-build"),
         })
     }
 
@@ -237,44 +183,28 @@ impl Package {
 mod tests {
     use super::*;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source::parse(path, text).unwrap()
+    #[test]
+    fn comments_and_quotes_are_no_code() {
+        assert_eq!(code("    g(\"unsafe \\\" unsafe\", '\"', a); // unsafe"), "    g(\"\", '\"', a);");
+        assert_eq!(code("/// unsafe"), "");
+        assert!(has_word("unsafe { a }", "unsafe") && !has_word("deny(unsafe_code)", "unsafe"));
     }
 
     #[test]
-    fn tokens_are_code_and_not_words_in_text() {
-        let file = source("crates/a/src/b.rs", "/// unsafe\nfn f() {\n    g(\"unsafe\"); // unsafe\n}\n");
-        assert_eq!(file.find(&["unsafe"]).count(), 0);
-        let file = source("crates/a/src/b.rs", "fn f() {\n    vec![\n        unsafe { 1 }];\n}\n");
-        assert_eq!(file.find(&["unsafe", "{"]).collect::<Vec<_>>(), [3]);
-    }
-
-    #[test]
-    fn a_test_module_is_not_counted() {
-        let text = "//! A.\nfn f() {}\n\n/// Why.\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\n";
-        let file = source("crates/a/src/b.rs", text);
-        assert_eq!(file.lines_without_tests(), 3);
-        assert!(file.tests_hold(4) && file.tests_hold(8) && !file.tests_hold(3));
+    fn a_test_module_is_no_main_flow() {
+        let lines = |text: &str| Source::new("a.rs", text).main_flow().map(|(line, _)| line).collect::<Vec<_>>();
+        let text = "//! A.\nfn f() {}\n#[cfg(test)]\n#[allow(\n    a\n)]\nmod tests {\n    fn g() {}\n}\nfn h() {}\n";
+        assert_eq!(lines(text), [1, 2, 10]);
         // Only `test` counts: code that is there without the tests too is no test module.
-        let file = source("crates/a/src/b.rs", "#[cfg(any(test, unix))]\nmod tests {\n}\n");
-        assert_eq!(file.lines_without_tests(), 3);
-    }
-
-    #[test]
-    fn a_folder_counts_as_the_file_of_its_name() {
-        let doors = ["crates/a/src/cuda"];
-        assert!(source("crates/a/src/cuda.rs", "").is_one_of(&doors));
-        assert!(source("crates/a/src/cuda/event.rs", "").is_one_of(&doors));
-        assert!(!source("crates/a/src/cuda_more.rs", "").is_one_of(&doors));
-        assert!(!source("crates/b/src/cuda.rs", "").is_one_of(&doors));
+        assert_eq!(lines("#[cfg(any(test, unix))]\nmod tests {\n}\n"), [1, 2, 3]);
+        assert_eq!(lines("#[cfg(test)]\nfn f() {}\n"), [1, 2]);
     }
 
     #[test]
     fn the_real_packages_are_found() {
-        let packages = packages(&shell::root()).unwrap();
+        let packages = Tree::read(&shell::root()).unwrap().packages;
         let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
         assert_eq!(xtask.manifest, "xtask/Cargo.toml");
-        assert!(xtask.dependencies.contains(&"syn".to_string()));
-        assert!(!xtask.build_script);
+        assert!(xtask.dependencies.contains(&"anyhow".to_string()) && !xtask.build_script);
     }
 }
