@@ -20,9 +20,9 @@ fn completions_and_manuals_know_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = blob(&["completions", shell]);
         assert_eq!(script.code, Some(0));
-        // bash asks the tool.
+        // These ask the tool.
         let offered = match shell {
-            "bash" => blob(&["__complete", "blob ", ""]),
+            "bash" | "zsh" | "fish" => blob(&["__complete", "blob "]),
             _ => script,
         };
         assert!(commands.iter().all(|c| offered.out.contains(c)), "{shell}");
@@ -125,6 +125,57 @@ fn bash_completes_files_then_tensors() {
     assert_eq!(offered(&["blob", "ls", &path, "arg", ":", "f"], &typed), ["fc\\ w", "fc2"]);
     let broken = "blob ls caffe/net/truncated.caffemodel c";
     assert_eq!(offered(&["blob", "ls", "caffe/net/truncated.caffemodel", "c"], broken), [""; 0]);
+}
+
+/// What another shell offers: each word with its help, and files where it completes paths too.
+fn offered_by(shell: &str, typed: &str) -> Option<Vec<String>> {
+    let path = format!("{}:{}", tool().parent()?.display(), std::env::var("PATH").ok()?);
+    let (flag, script) = match shell {
+        "fish" => ("--no-config", "blob completions fish | source; complete -C $argv[1]".to_owned()),
+        // The completion system needs a terminal; what our function tells it does not.
+        _ => (
+            "-f",
+            "compdef() { :; }; compadd() { print -rl -- $shown; }; _files() { print -r FILES; }; \
+                     eval \"$(blob completions zsh)\"; words=(${(z)1}); [[ $1 = *' ' ]] && words+=(''); \
+                     CURRENT=$#words; PREFIX=$words[-1]; _blob; true"
+                .to_owned(),
+        ),
+    };
+    let mut command = Command::new(shell);
+    command.current_dir(data("")).env("PATH", path).args([flag, "-c", &script]);
+    if shell == "zsh" {
+        command.arg("zsh");
+    }
+    command.arg(typed);
+    Command::new(shell).arg("--version").output().ok()?;
+    let ran = ran(command, b"");
+    assert_eq!(ran.err, "", "{shell}: {typed}");
+    Some(ran.out.lines().filter(|l| !l.is_empty()).map(str::to_owned).collect())
+}
+
+#[test]
+fn zsh_and_fish_complete_commands_files_and_tensors() {
+    let net = "caffe/net/v1.caffemodel";
+    for shell in ["zsh", "fish"] {
+        let Some(tensors) = offered_by(shell, &format!("blob ls {net} con")) else {
+            report(&format!("NOT TESTED: completion in {shell} (not installed)"));
+            continue;
+        };
+        assert_eq!(tensors.iter().map(|l| l.trim()).collect::<Vec<_>>(), ["conv1/0", "conv1/1"], "{shell}");
+        assert_eq!(offered_by(shell, &format!("blob show {net} ")).unwrap().len(), 4, "{shell}");
+        let commands = offered_by(shell, "blob ").unwrap();
+        let info = commands.iter().find(|l| l.starts_with("info")).unwrap();
+        assert!(commands.len() == 10 && info.contains("What a file is"), "{commands:?}");
+        let file = if shell == "zsh" { "FILES" } else { "caffe/" };
+        for typed in ["blob caf", "blob ls caf", "blob convert a -o caf"] {
+            assert_eq!(
+                offered_by(shell, typed).unwrap().iter().map(|l| l.trim()).collect::<Vec<_>>(),
+                [file],
+                "{shell}: {typed}"
+            );
+        }
+        assert!(offered_by(shell, "blob ls --tr").unwrap()[0].starts_with("--tree"), "{shell}");
+    }
 }
 
 /// A tab in an interactive bash, on a terminal.

@@ -156,6 +156,8 @@ fn a_tensor_is_extracted_in_each_format() {
         };
         assert_eq!(values, *expected, "{to}");
     }
+    let whole = blob(&["extract", NET, "conv1/0", "-o", folder.path().to_str().unwrap(), "--to", "npy"]);
+    assert!(whole.code == Some(2) && whole.err.contains("writes one file, and this is a folder"), "{whole:?}");
     let again = blob(&["extract", NET, "conv1/0", "-o", folder.path().join("x.npy").to_str().unwrap()]);
     assert_eq!(again.code, Some(2), "{again:?}");
 }
@@ -201,14 +203,21 @@ fn a_dry_run_fails_where_the_real_one_would() {
     let missing = format!("{home}/no/x.npz");
     let missing_folder = format!("{home}/no/x/");
     let unknown = format!("{home}/out.onnx");
+    let written = format!("{home}/written/");
+    assert_eq!(blob(&["convert", NET, "-o", &written]).code, Some(0));
+    let foreign = format!("{home}/foreign/");
+    fs::create_dir(&foreign).expect("writable");
+    fs::write(format!("{foreign}NOTES.md"), "mine").expect("writable");
     for (to, words) in [
         (existing.as_str(), "exists; --force replaces it"),
         (&missing, "/no is missing"),
         (&missing_folder, "/no is missing"),
         (&plain, "is a file, not a folder"),
-        (home, "is"),
+        (home, "holds other files"),
         ("/", "no folder that can be made"),
         (&unknown, "blob writes no .onnx files"),
+        (&written, "exists; --force replaces it"),
+        (&foreign, "which --force does not replace: NOTES.md"),
     ] {
         let real = blob(&["convert", NET, "-o", to]);
         let dry = blob(&["convert", NET, "-o", to, "-n"]);
@@ -216,7 +225,7 @@ fn a_dry_run_fails_where_the_real_one_would() {
         assert_eq!(real.err, dry.err, "{to}");
         assert!(dry.err.contains(words) && dry.out.is_empty(), "{dry:?}");
     }
-    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3);
     assert_eq!(fs::read(&existing).expect("readable"), b"mine");
 }
 

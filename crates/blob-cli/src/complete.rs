@@ -1,7 +1,9 @@
-//! What bash offers for a half-typed line: `blob __complete LINE BREAKS`, which the script of `blob completions` calls.
+//! What a shell offers for a half-typed line: `blob __complete LINE [BREAKS]`, which the scripts of `blob completions`
+//! call.
 //!
-//! Prints `files`, and bash completes paths itself, or `words` and a candidate a line. It never fails and never waits
-//! long: a file that cannot be read within a moment has no tensors to offer.
+//! Prints `files`, where the shell completes paths itself, `words`, or `both`, and below it a candidate a line: with
+//! BREAKS, readline's, what bash puts in as it is; without them whole words, each with a tab and its help. It never fails
+//! and never waits long: a file that cannot be read within a moment has no tensors to offer.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use blob_io::{Entry, Limits, OpenOptions};
+use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
@@ -21,19 +24,57 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MANY: u64 = 65_536;
 
 /// Answers, where the words of the command line ask for it.
-pub(crate) fn answer(line: &str, breaks: &str) -> io::Result<()> {
+pub(crate) fn answer(line: &str, breaks: Option<&str>) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let Some(word) = words(line, breaks).pop() else {
+    let words = words(line, breaks.unwrap_or_default());
+    let Some(word) = words.last() else {
         return Ok(());
     };
-    match candidates(&words(line, breaks)) {
-        None => writeln!(out, "files"),
-        Some(found) => {
-            writeln!(out, "words")?;
-            for candidate in found.iter().filter(|c| c.starts_with(&word.text)) {
-                writeln!(out, "{}", word.rest_of(candidate))?;
-            }
-            Ok(())
+    let offer = offer(&words);
+    writeln!(out, "{}", offer.kind())?;
+    for Candidate { text, help } in offer.words.iter().filter(|c| c.text.starts_with(&word.text)) {
+        match breaks {
+            Some(_) => writeln!(out, "{}", word.rest_of(text))?,
+            None => writeln!(out, "{text}\t{help}")?,
+        }
+    }
+    Ok(())
+}
+
+/// What could stand in the last word's place.
+#[derive(Debug, PartialEq, Eq)]
+struct Offer {
+    files: bool,
+    words: Vec<Candidate>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Candidate {
+    text: String,
+    help: String,
+}
+
+impl Candidate {
+    fn new(text: impl Into<String>, help: Option<&StyledStr>) -> Self {
+        let help = help.map(StyledStr::to_string).unwrap_or_default();
+        Self { text: text.into(), help: help.lines().next().unwrap_or_default().to_owned() }
+    }
+}
+
+impl Offer {
+    fn files() -> Self {
+        Self { files: true, words: Vec::new() }
+    }
+
+    fn words(words: impl Iterator<Item = Candidate>) -> Self {
+        Self { files: false, words: words.collect() }
+    }
+
+    fn kind(&self) -> &'static str {
+        match (self.files, self.words.is_empty()) {
+            (false, _) => "words",
+            (true, true) => "files",
+            (true, false) => "both",
         }
     }
 }
@@ -99,12 +140,13 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
     words
 }
 
-/// What could stand in the last word's place; none where it is a file.
-fn candidates(words: &[Word]) -> Option<Vec<String>> {
+fn offer(words: &[Word]) -> Offer {
     let mut tool = Args::command();
     tool.build();
     let texts: Vec<&str> = words.iter().skip(1).map(|w| w.text.as_str()).collect();
-    let (current, before) = texts.split_last()?;
+    let Some((current, before)) = texts.split_last() else {
+        return Offer::files();
+    };
     let mut command = &tool;
     let mut named = false;
     let mut positionals: Vec<&str> = Vec::new();
@@ -131,23 +173,26 @@ fn candidates(words: &[Word]) -> Option<Vec<String>> {
         return values(arg, "");
     }
     if let Some((flag, _)) = current.split_once('=').filter(|_| current.starts_with("--")) {
-        let arg = command.get_arguments().find(|a| a.get_long() == Some(&flag[2..]))?;
-        return values(arg, &format!("{flag}="));
+        let arg = command.get_arguments().find(|a| a.get_long() == Some(&flag[2..]));
+        return arg.map_or_else(Offer::files, |arg| values(arg, &format!("{flag}=")));
     }
     if current.starts_with('-') && !only_positionals {
-        let longs = command.get_arguments().filter_map(Arg::get_long);
-        return Some(longs.map(|long| format!("--{long}")).collect());
+        let longs = command.get_arguments().filter_map(|a| Some((a.get_long()?, a.get_help())));
+        return Offer::words(longs.map(|(long, help)| Candidate::new(format!("--{long}"), help)));
     }
     if !named {
-        let names = tool.get_subcommands().map(|c| c.get_name().to_owned());
-        let names: Vec<String> = names.filter(|name| name.starts_with(current)).collect();
-        return (!names.is_empty()).then_some(names);
+        // `blob FILE` is a command too; before anything is typed the commands alone are the shorter list.
+        let shown = tool.get_subcommands().filter(|c| !c.is_hide_set() && c.get_name().starts_with(current));
+        let words: Vec<Candidate> = shown.map(|c| Candidate::new(c.get_name(), c.get_about())).collect();
+        return Offer { files: !current.is_empty(), words };
     }
     let expected: Vec<&Arg> = command.get_positionals().collect();
-    let arg = expected.get(positionals.len()).or(expected.last())?;
-    match arg.get_id().as_str() {
-        "patterns" | "tensor" => Some(tensors(positionals.first()?)),
-        _ => values(arg, ""),
+    let arg = expected.get(positionals.len()).or(expected.last());
+    match (arg.map(|arg| arg.get_id().as_str()), positionals.first()) {
+        (Some("patterns" | "tensor"), Some(file)) => {
+            Offer::words(tensors(file).into_iter().map(|name| Candidate::new(name, None)))
+        }
+        _ => arg.map_or_else(Offer::files, |arg| values(arg, "")),
     }
 }
 
@@ -160,13 +205,13 @@ fn takes_value<'c>(command: &'c Command, flag: &str) -> Option<&'c Arg> {
     })
 }
 
-/// The words that an argument takes; none where it takes a path.
-fn values(arg: &Arg, prefix: &str) -> Option<Vec<String>> {
+/// The words that an argument takes, or files where it takes a path.
+fn values(arg: &Arg, prefix: &str) -> Offer {
     match arg.get_value_hint() {
-        clap::ValueHint::AnyPath | clap::ValueHint::FilePath => None,
+        clap::ValueHint::AnyPath | clap::ValueHint::FilePath => Offer::files(),
         _ => {
             let known = arg.get_possible_values();
-            Some(known.iter().map(|value| format!("{prefix}{}", value.get_name())).collect())
+            Offer::words(known.iter().map(|v| Candidate::new(format!("{prefix}{}", v.get_name()), v.get_help())))
         }
     }
 }
@@ -202,11 +247,12 @@ mod tests {
 
     const BREAKS: &str = " \t\n\"'@><=;|&(:";
 
-    fn offered(line: &str) -> Option<Vec<String>> {
+    fn offered(line: &str) -> (&'static str, Vec<String>) {
         let words = words(line, BREAKS);
         let last = words.last().unwrap().clone();
-        let fits = |found: Vec<String>| found.into_iter().filter(|c| c.starts_with(&last.text)).collect();
-        candidates(&words).map(fits)
+        let offer = offer(&words);
+        let kind = offer.kind();
+        (kind, offer.words.into_iter().map(|c| c.text).filter(|c| c.starts_with(&last.text)).collect())
     }
 
     #[test]
@@ -223,15 +269,14 @@ mod tests {
             "blob --from params ls ",
             "blob ls -- -",
         ] {
-            assert_eq!(offered(line), None, "{line}");
+            assert_eq!(offered(line), ("files", Vec::new()), "{line}");
         }
     }
 
     #[test]
     fn commands_flags_and_values_are_words() {
         for (line, expected) in [
-            ("blob ver", &["verify"][..]),
-            ("blob ls --tr", &["--tree"]),
+            ("blob ls --tr", &["--tree"][..]),
             ("blob --from saf", &["safetensors"]),
             ("blob ls --color=al", &["--color=always"]),
             ("blob ls a --sort s", &["size"]),
@@ -239,9 +284,13 @@ mod tests {
             ("blob show a --slice ", &[]),
             ("blob ls nosuch.params con", &[]),
         ] {
-            assert_eq!(offered(line).unwrap(), expected, "{line}");
+            let expected = expected.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(offered(line), ("words", expected), "{line}");
         }
-        assert!(offered("blob ls -").unwrap().contains(&"--long".to_owned()));
+        assert!(offered("blob ls -").1.contains(&"--long".to_owned()));
+        assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file may begin so too");
+        let (kind, all) = offered("blob ");
+        assert!(kind == "words" && all.len() == 10 && !all.contains(&"schemas".to_owned()), "{all:?}");
     }
 
     #[test]

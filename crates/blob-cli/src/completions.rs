@@ -1,6 +1,7 @@
 //! `blob completions`: a completion script for a shell.
 //!
-//! For bash it is our own, which asks `complete`; for the others it is made from the command line's description.
+//! For bash, zsh and fish it is our own, which asks `complete`: files are the shell's to complete, words come from the
+//! tool. For the others it is made from the command line's description, and knows no tensors.
 
 use std::io::Write;
 
@@ -11,7 +12,6 @@ use crate::Context;
 use crate::args::{Args, Completions};
 use crate::failure::{Failure, Status};
 
-/// Files are bash's own to complete; words come from the tool, which knows the line and the breaks between words.
 const BASH: &str = r#"# Completion of blob for bash: source this file.
 _blob() {
     local tool=${1/#\~/$HOME} kind word
@@ -22,21 +22,73 @@ _blob() {
             COMPREPLY+=("$word")
         done
     } < <("$tool" __complete "${COMP_LINE:0:COMP_POINT}" "$COMP_WORDBREAKS" 2>/dev/null)
-    if [ "$kind" = words ]; then
-        compopt +o default 2>/dev/null
-    fi
+    case $kind in
+        words) compopt +o default 2>/dev/null ;;
+        both)
+            compopt -o filenames 2>/dev/null
+            while IFS= read -r word; do
+                COMPREPLY+=("$word")
+            done < <(compgen -f -- "$2")
+            ;;
+    esac
     return 0
 }
 complete -o default -F _blob blob
 "#;
 
+const ZSH: &str = r#"#compdef blob
+# Completion of blob for zsh: a file _blob in a folder of $fpath, or source this file after compinit.
+_blob() {
+    local kind word help
+    local -a words_found shown
+    {
+        read -r kind
+        while IFS=$'\t' read -r word help; do
+            words_found+=("$word")
+            shown+=("$word${help:+  -- $help}")
+        done
+    } < <("${words[1]/#\~/$HOME}" __complete "${(j: :)words[1,CURRENT-1]} $PREFIX" 2>/dev/null)
+    local -i ret=1
+    if (( $#words_found )); then
+        compadd -l -d shown -a words_found && ret=0
+    fi
+    if [[ $kind != words ]]; then
+        _files && ret=0
+    fi
+    return ret
+}
+if [[ $funcstack[1] = _blob ]]; then
+    _blob "$@"
+else
+    compdef _blob blob
+fi
+"#;
+
+const FISH: &str = r#"# Completion of blob for fish: source this file, or put it into ~/.config/fish/completions.
+function __blob_complete
+    set -l found (blob __complete (commandline -cp | string collect) 2>/dev/null)
+    set -l kind $found[1]
+    set -e found[1]
+    printf '%s\n' $found
+    if test "$kind" != words
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c blob -f -a '(__blob_complete)'
+"#;
+
 pub(crate) fn run(args: &Completions, context: &Context) -> Result<Status, Failure> {
     context.no_json("completions")?;
-    let mut script = BASH.as_bytes().to_vec();
-    if args.shell != Shell::Bash {
-        script.clear();
-        clap_complete::generate(args.shell, &mut Args::command(), "blob", &mut script);
-    }
+    let script = match args.shell {
+        Shell::Bash => BASH.into(),
+        Shell::Zsh => ZSH.into(),
+        Shell::Fish => FISH.into(),
+        other => {
+            let mut script = Vec::new();
+            clap_complete::generate(other, &mut Args::command(), "blob", &mut script);
+            script
+        }
+    };
     let mut out = context.terminal.out();
     out.write_all(&script)?;
     out.flush()?;

@@ -18,7 +18,6 @@ use crate::open::open;
 use crate::output::json::{self, Object};
 use crate::output::progress::Progress;
 use crate::output::table::{Column, Table};
-use crate::output::width::wrap;
 use crate::units;
 
 /// How many warnings and left-out arrays are told one by one.
@@ -177,17 +176,13 @@ fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan, context: &Conte
     }
     table.finish(&mut out)?;
     out.flush()?;
-    let would = format!(
+    context.terminal.note(format!(
         "would write {}, {} as {}, to {}",
         units::plural(plan.tensors().len() as u64, "tensor"),
         units::bytes(plan.output_len()),
         plan.to().name(),
         context.terminal.name(&args.output.to_string_lossy())
-    );
-    let room = context.terminal.width.unwrap_or(usize::MAX);
-    for line in wrap(&would, room) {
-        context.terminal.note(line);
-    }
+    ));
     Ok(Status::Yes)
 }
 
@@ -221,7 +216,7 @@ fn prove_it(args: &Convert, place: &Place, context: &Context) {
         return;
     }
     let (output, input) = (quoted(&args.output), quoted(&args.input));
-    context.terminal.note(format!("  prove it:  blob verify {output} --against {input}"));
+    context.terminal.command(format!("  prove it:  blob verify {output} --against {input}"));
 }
 
 /// A path as a shell takes it, and as no option.

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
         let mut out = context.terminal.out();
         json::line(&mut out, &facts(args, format, &checkpoint, entry))?;
         out.flush()?;
-    } else if args.output != Path::new("-") {
+    } else if !is_stdout {
         let (mark, arrow) = context.terminal.marks();
         context.terminal.note(format!(
             "{mark} {}  {} {arrow} {}",
@@ -85,6 +85,11 @@ fn facts(args: &Extract, format: ExtractFormat, checkpoint: &Checkpoint, entry: 
 }
 
 fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
+    let name = args.output.to_string_lossy();
+    if name.ends_with(std::path::is_separator) || args.output.is_dir() {
+        let failure = Failure::new(format!("{name}: extract writes one file, and this is a folder"));
+        return Err(failure.help("name a file in it; `blob convert` writes a folder of all tensors"));
+    }
     if let Some(format) = args.to {
         return Ok(format);
     }

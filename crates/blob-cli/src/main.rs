@@ -83,11 +83,12 @@ impl Context {
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
-    if let [_, ask, line, breaks] = &words[..]
+    if let [_, ask, line, breaks @ ..] = &words[..]
         && ask == "__complete"
     {
+        let breaks = breaks.first().map(|b| b.to_string_lossy());
         // What cannot be answered is no answer: the user is typing.
-        let _ = complete::answer(&line.to_string_lossy(), &breaks.to_string_lossy());
+        let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }
     let args = command_line::complete(words);

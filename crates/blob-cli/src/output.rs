@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use blob_core::Shape;
+use terminal_size::{Height, Width, terminal_size_of};
 
 use crate::args::{Global, When};
 use crate::escape::{escape, escape_ascii, tame, tame_ascii};
@@ -19,6 +20,8 @@ pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod width;
 
+use width::paragraph;
+
 /// What standard output and standard error can show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
@@ -26,6 +29,8 @@ pub(crate) struct Terminal {
     pub(crate) has_tables: bool,
     /// The columns that tables and lists keep to; none where nothing is to be cut.
     pub(crate) width: Option<usize>,
+    /// The same for messages on standard error.
+    message_width: Option<usize>,
     /// Plain ASCII only.
     pub(crate) ascii: bool,
     color_out: bool,
@@ -43,7 +48,9 @@ impl Terminal {
         let has_tables = io::stdout().is_terminal() || global.table;
         Self {
             has_tables,
-            width: (has_tables && !global.wide).then(columns),
+            width: (has_tables && !global.wide).then(|| columns(terminal_size_of(io::stdout()))),
+            message_width: (io::stderr().is_terminal() && !global.wide)
+                .then(|| columns(terminal_size_of(io::stderr()))),
             ascii: global.ascii || !utf8_locale(),
             color_out: colored(AutoStream::choice(&io::stdout())),
             color_err: colored(AutoStream::choice(&io::stderr())),
@@ -126,8 +133,13 @@ impl Terminal {
         }
     }
 
-    /// A line on standard error. That it cannot be written is no reason to stop.
+    /// A message on standard error. That it cannot be written is no reason to stop.
     pub(crate) fn note(&self, text: impl Display) {
+        self.command(paragraph(&text.to_string(), self.message_width, 2));
+    }
+
+    /// A line on standard error that is to be copied as it is.
+    pub(crate) fn command(&self, text: impl Display) {
         let _ = writeln!(self.err(), "{text}");
     }
 
@@ -138,9 +150,10 @@ impl Terminal {
             false => (String::new(), String::new()),
         };
         let colon = if text.is_empty() { "" } else { ": " };
-        let mut lines = format!("{on}{kind}{off}{colon}{}\n", self.text(text));
+        let message = format!("{on}{kind}{off}{colon}{}", self.text(text));
+        let mut lines = paragraph(&message, self.message_width, 2) + "\n";
         if let Some(help) = help {
-            lines += &format!("  help: {}\n", self.text(help));
+            lines += &paragraph(&format!("  help: {}\n", self.text(help)), self.message_width, 4);
         }
         let _ = self.err().write_all(lines.as_bytes());
     }
@@ -172,10 +185,10 @@ pub(crate) fn ascii_shape(shape: &Shape) -> String {
     shape.to_string().replace('×', "x")
 }
 
-/// The terminal's width: what COLUMNS says, else what the terminal says, else 80.
-fn columns() -> usize {
+/// A terminal's width: what COLUMNS says, else what the terminal says, else 80.
+fn columns(said: Option<(Width, Height)>) -> usize {
     let stated = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
-    let found = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+    let found = || said.map(|(width, _)| usize::from(width.0));
     stated.or_else(found).filter(|n| *n > 0).unwrap_or(80)
 }
 

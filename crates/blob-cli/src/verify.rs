@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 
 use blob_convert::{RECEIPT_KEY, verify};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
 
 use crate::Context;
@@ -179,7 +180,8 @@ fn checks(
 fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u64 {
     let payload = |c: &Checkpoint| c.entries().iter().map(Entry::byte_len).sum::<u64>();
     let entries = checkpoint.entries().iter();
-    let mut work = entries.filter_map(Entry::checked_len).sum();
+    let bools = entries.clone().filter(|e| e.dtype() == Some(DType::Bool)).map(Entry::byte_len);
+    let mut work = entries.filter_map(Entry::checked_len).chain(bools).sum();
     if args.finite {
         work += payload(checkpoint);
     }

@@ -5,7 +5,7 @@
 mod against;
 mod receipt;
 
-use blob_core::Shape;
+use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::Watch;
@@ -69,6 +69,7 @@ impl Finding {
 /// The codes of findings that are not about broken bytes, each with its meaning.
 pub const FINDINGS: &[(&str, &str)] = &[
     ("not-finite", "NaN or Inf among the values"),
+    ("not-bool", "a byte of a bool tensor is neither 0 nor 1"),
     ("absent", "the tensor is missing from one of the two files"),
     ("shape", "the tensor has another shape in the other file"),
     ("dtype", "the tensor has another dtype in the other file"),
@@ -77,7 +78,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
 ];
 
 /// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of
-/// sparse arrays fit each other.
+/// sparse arrays fit each other, bools are 0 or 1.
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
@@ -109,9 +110,36 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             Ok(())
         });
         broken(checked, entry.name(), &mut found)?;
+        if entry.dtype() == Some(DType::Bool) && entry.fault().is_none() {
+            broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut |_| {})?;
+        }
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
             broken(checkpoint.check_sparse(entry), sparse.name(), &mut found)?;
         }
+    }
+    Ok(())
+}
+
+/// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on what they mean.
+fn bools(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    watch: &dyn Watch,
+    found: &mut dyn FnMut(Finding),
+) -> Result<(), Error> {
+    let (mut before, mut wrong, mut first) = (0, 0, None);
+    stream(checkpoint, entry, watch, &mut |bytes| {
+        for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte > 1) {
+            wrong += 1;
+            first.get_or_insert((before + at as u64, *byte));
+        }
+        before += bytes.len() as u64;
+        Ok(())
+    })?;
+    if let Some((at, byte)) = first {
+        let index = coordinates(entry.shape(), at);
+        let message = format!("{wrong} of {before} bools are neither 0 nor 1, the first at [{index}]: {byte}");
+        found(Finding::new(entry.name(), "not-bool", message));
     }
     Ok(())
 }
@@ -305,6 +333,20 @@ mod tests {
         );
         assert!(messages(|tell| finite(&blob(&[0.0; 8]), &Silent, tell)).is_empty());
         assert!(messages(|tell| arrays(&file, &Silent, tell)).is_empty());
+    }
+
+    #[test]
+    fn a_bool_is_zero_or_one() {
+        let npy = |bytes: &[u8]| {
+            let header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }\n";
+            let file = [&b"\x93NUMPY\x01\x00"[..], &[header.len() as u8, 0], header, bytes].concat();
+            Checkpoint::from_source("x.npy", Box::new(Bytes::new(file))).unwrap()
+        };
+        assert!(messages(|tell| arrays(&npy(&[0, 1, 1, 0, 1, 0]), &Silent, tell)).is_empty());
+        assert_eq!(
+            messages(|tell| arrays(&npy(&[0, 1, 1, 0, 255, 2]), &Silent, tell)),
+            ["2 of 6 bools are neither 0 nor 1, the first at [1,1]: 255"]
+        );
     }
 
     #[test]

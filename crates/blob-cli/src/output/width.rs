@@ -6,12 +6,16 @@ use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
-/// The columns that a text takes.
+/// The columns that a text takes; our own colours take none.
 pub(crate) fn width(text: &str) -> usize {
-    match text.is_ascii() {
-        true => text.len(),
-        false => text.chars().map(columns).sum(),
+    if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
+        return text.len();
     }
+    let mut parts = text.split("\x1b[");
+    let plain = |part: &str| part.chars().map(columns).sum::<usize>();
+    let first = parts.next().map_or(0, plain);
+    // A colour ends with its first `m`.
+    first + parts.map(|part| plain(part.split_once('m').map_or("", |(_, rest)| rest))).sum::<usize>()
 }
 
 /// At most `most` columns of a text, its middle left out: `arg:rf_c2…_gamma`. Names differ at either end.
@@ -55,6 +59,34 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// A message in lines of at most `most` columns, those after the first indented by `hang`. A word that alone is longer
+/// stays whole: a terminal copies a path that it has wrapped itself as one piece.
+pub(crate) fn paragraph(text: &str, most: Option<usize>, hang: usize) -> String {
+    let body = text.trim_start_matches(' ');
+    let lead = text.len() - body.len();
+    let mut out = text[..lead].to_owned();
+    let (mut column, mut is_start) = (lead, true);
+    for word in body.split(' ') {
+        if !is_start && most.is_some_and(|most| column + 1 + width(word) > most) {
+            out.truncate(out.trim_end().len());
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', hang));
+            (column, is_start) = (hang, true);
+        }
+        if is_start && word.is_empty() {
+            continue;
+        }
+        if !is_start {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width(word);
+        is_start = false;
+    }
+    out
 }
 
 fn columns(c: char) -> usize {
@@ -121,6 +153,17 @@ mod tests {
             assert!(wrap(&text, most.max(8)).iter().all(|line| width(line) <= most.max(8)));
             assert_eq!(wrap(&text, most).concat(), text);
         }
+    }
+
+    #[test]
+    fn a_message_hangs_and_its_longest_word_stays_whole() {
+        let text = "  help: fetch the file/that/is/long anew";
+        assert_eq!(paragraph(text, None, 4), text);
+        assert_eq!(paragraph(text, Some(14), 4), "  help: fetch\n    the\n    file/that/is/long\n    anew");
+        let painted = "\x1b[1mx.npz\x1b[0m: OK   three";
+        assert_eq!(width(painted), 17);
+        assert_eq!(paragraph(painted, Some(17), 2), painted);
+        assert_eq!(paragraph(painted, Some(16), 2), "\x1b[1mx.npz\x1b[0m: OK\n  three");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::failure::Problem;
 use crate::info::kind_of;
 use crate::output::Out;
 use crate::output::json::{self, Object, Rows};
+use crate::output::width::paragraph;
 use crate::units;
 
 /// How many findings and notes are shown before the rest is only counted.
@@ -165,7 +166,7 @@ impl<'a> Report<'a> {
             (false, true) => {
                 let terminal = &self.context.terminal;
                 let (file, text) = (terminal.name(&self.file), self.text(&line));
-                writeln!(self.out, "{file}: {}", terminal.text(&text))
+                self.line(&format!("{file}: {}", terminal.text(&text)), 2)
             }
             (false, false) => {
                 self.shown.push(line);
@@ -204,20 +205,20 @@ impl<'a> Report<'a> {
     fn verdict(&mut self) -> io::Result<()> {
         let terminal = &self.context.terminal;
         let word = terminal.verdict(self.is_ok(), if self.is_ok() { "OK" } else { "FAIL" });
-        write!(self.out, "{}: {word}", terminal.name(&self.file))?;
+        let mut line = format!("{}: {word}", terminal.name(&self.file));
         if let Some((_, kind)) = &self.format {
             let tensors = units::plural(self.tensors as u64, "tensor");
             let s = if self.parameters == 1 { "" } else { "s" };
             let values = units::count(self.parameters);
-            write!(self.out, "   {kind}: {tensors}, {values} value{s}")?;
+            line += &format!("   {kind}: {tensors}, {values} value{s}");
         }
         for held in &self.held {
-            write!(self.out, ", {}", terminal.text(held))?;
+            line += &format!(", {}", terminal.text(held));
         }
         if self.args.all && !self.is_ok() {
-            write!(self.out, ", {}", units::plural(self.findings, "finding"))?;
+            line += &format!(", {}", units::plural(self.findings, "finding"));
         }
-        writeln!(self.out)?;
+        self.line(&line, 2)?;
         self.lines()
     }
 
@@ -226,24 +227,29 @@ impl<'a> Report<'a> {
         let terminal = &self.context.terminal;
         for line in std::mem::take(&mut self.shown) {
             let text = self.text(&line);
-            writeln!(self.out, "  {}", terminal.text(&text))?;
+            self.line(&format!("  {}", terminal.text(&text)), 4)?;
         }
         if self.findings > SHOWN && !self.args.all {
             let more = units::grouped(self.findings - SHOWN);
-            writeln!(self.out, "  and {more} more; --all prints them")?;
+            self.line(&format!("  and {more} more; --all prints them"), 4)?;
         }
-        for note in &self.first_notes {
-            let note = terminal.dim(format!("note: {}", terminal.text(note)));
-            writeln!(self.out, "  {note}")?;
+        for note in std::mem::take(&mut self.first_notes) {
+            let note = terminal.dim(format!("note: {}", terminal.text(&note)));
+            self.line(&format!("  {note}"), 4)?;
         }
         if self.notes > SHOWN {
             let more = units::plural(self.notes - SHOWN, "more note");
-            writeln!(self.out, "  {}", terminal.dim(format!("and {more}")))?;
+            self.line(&format!("  {}", terminal.dim(format!("and {more}"))), 4)?;
         }
         if let Some(help) = self.help {
-            writeln!(self.out, "  help: {help}")?;
+            self.line(&format!("  help: {help}"), 4)?;
         }
         Ok(())
+    }
+
+    /// A line within the terminal's width; what does not fit hangs below it.
+    fn line(&mut self, text: &str, hang: usize) -> io::Result<()> {
+        writeln!(self.out, "{}", paragraph(text, self.context.terminal.width, hang))
     }
 
     /// `at byte 7,327,617 of 10,666,211 in layer #41 "conv4_2": …`

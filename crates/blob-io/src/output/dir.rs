@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
-use crate::output::{Output, beside, exists, failed, lock_folder, parent, request, sync_folder};
+use crate::output::{Output, beside, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes take too, and the pause between. Of all
 /// that try at once one gets through each time.
@@ -223,8 +223,11 @@ fn check(name: &str, target: &Path, overwrite: bool) -> Result<Option<Snapshot>,
         match survey(target) {
             Ok(Found::Free) => return Ok(None),
             Ok(Found::Ours(there)) if overwrite => return Ok(Some(there)),
-            Ok(Found::Foreign(files)) if overwrite => return Err(foreign(name, &files)),
-            Ok(_) => return Err(exists(name)),
+            Ok(Found::Ours(_)) => {
+                return Err(request(name, "exists; --force replaces it where its arrays are as they were written"));
+            }
+            // Not to be replaced, asked for or not: no way is offered that leads nowhere.
+            Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
             // Another process is replacing it.
             Err(e) if e.kind() == io::ErrorKind::Interrupted => std::thread::sleep(PAUSE),
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
@@ -238,7 +241,7 @@ fn check(name: &str, target: &Path, overwrite: bool) -> Result<Option<Snapshot>,
 
 fn foreign(name: &str, files: &Foreign) -> Error {
     let message = format!(
-        "holds other files than its receipt lists, which --force does not replace: {files}; move them away, or name another folder"
+        "holds other files than blob wrote there, which --force does not replace: {files}; move them away, or name another folder"
     );
     request(name, &message)
 }
@@ -334,9 +337,9 @@ mod tests {
         let dir = OutputDir::create(&target, false).unwrap();
         write(&dir, "old.npy", b"1");
         dir.finish().unwrap();
-        for (overwrite, why) in [(false, "exists"), (true, "holds other files")] {
+        for overwrite in [false, true] {
             let refused = OutputDir::create(&target, overwrite).unwrap_err().to_string();
-            assert!(refused.contains(why), "{refused}");
+            assert!(refused.contains("holds other files"), "{refused}");
         }
         let listed = receipt(&[("old.npy", 1)]);
         fs::write(target.join(RECEIPT), listed).unwrap();
@@ -407,7 +410,7 @@ mod tests {
             (result.err().map(|e| e.to_string()), kept)
         };
         for (overwrite, file, why) in
-            [(false, RECEIPT, "exists"), (false, "x", "exists"), (true, "x", "holds other files")]
+            [(false, RECEIPT, "exists"), (false, "x", "holds other files"), (true, "x", "holds other files")]
         {
             let (refused, kept) = finish(overwrite, file);
             assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
