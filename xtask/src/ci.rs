@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold, in order, up to the first failure; then what was and what was not tested.
 //! The tests append lines to the file that `BLOB_TEST_REPORT` names, one for each promise (`caffe: 78 files, 14 real`);
 //! a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real files.
-//! It publishes nothing, and installs neither toolchains nor targets.
+//! It publishes nothing, installs neither toolchains nor targets, and of other programs those that `tests/tools.txt` pins.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,19 +10,25 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{codegen, no_arguments, numpy, shell, soak, tidy};
+use crate::{codegen, no_arguments, python, shell, soak, tidy};
 
 /// No program is here. In place of a compiler's name it shows that none is run.
 const NO_PROGRAM: &str = "/nonexistent";
 
 /// The target on which the kernels have files of their own, besides the one that most machines are.
 const OTHER_TARGET: &str = "aarch64-unknown-linux-gnu";
-const OTHER_TARGET_PACKAGES: &[&str] = &["synced-mem", "blob-core", "blob-ops", "blob-io"];
+const OTHER_TARGET_PACKAGES: &str = "-p synced-mem -p blob-core -p blob-ops -p blob-io";
 const OTHER_TARGET_ABSENT: &str = "aarch64-unknown-linux-gnu was not checked: its std is not installed \
     (rustup target add aarch64-unknown-linux-gnu)";
+const TYPOS_ABSENT: &str = "spelling was not checked: tests/tools.txt could not be installed";
+const DENY_ABSENT: &str = "licences and sources of dependencies were not checked: cargo-deny is not installed \
+    (cargo install cargo-deny)";
 
 /// Packages that are not published.
 const UNPUBLISHED: &[&str] = &["blob-tests", "blob-benches", "xtask"];
+
+/// Names a Python that has NumPy, for the tests.
+const PYTHON: &str = "BLOB_PYTHON";
 
 const GAP: &str = "NOT TESTED:";
 
@@ -35,7 +41,7 @@ struct Step {
 enum Work {
     Command(Command),
     Task(&'static str, fn(&[&str]) -> Result<()>, &'static [&'static str]),
-    /// What this machine cannot do, and why: said in its place, so that nothing is left out in silence.
+    /// What this machine cannot do, and why: said in its place and at the end, so that nothing is left out in silence.
     Absent(&'static str),
 }
 
@@ -45,23 +51,26 @@ struct Machine {
     libraries: Vec<String>,
     /// The folder of real files, absolute.
     real_data: Option<PathBuf>,
-    /// A Python that has NumPy.
-    python: Option<PathBuf>,
-    /// Where the tests report.
-    report: PathBuf,
-    /// Where the loom models are built.
-    loom_target: PathBuf,
+    /// The folder of the programs that are pinned.
+    programs: Option<PathBuf>,
+    target: PathBuf,
     has_other_target: bool,
+    has_deny: bool,
 }
 
 /// Runs all steps.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     no_arguments(arguments)?;
     let (machine, mut gaps) = Machine::find()?;
-    std::fs::write(&machine.report, "").context("cannot create the tests' report")?;
-    let durations = perform(steps(&machine))?;
+    std::fs::write(machine.report(), "").context("cannot create the tests' report")?;
+    let steps = steps(&machine);
+    gaps.extend(steps.iter().filter_map(|step| match step.work {
+        Work::Absent(why) => Some(why.to_string()),
+        _ => None,
+    }));
+    let durations = perform(steps)?;
     println!("\n== all {} steps passed\n{}", durations.len(), table(&durations));
-    let report = std::fs::read_to_string(&machine.report).context("the tests' report is gone")?;
+    let report = std::fs::read_to_string(machine.report()).context("the tests' report is gone")?;
     let (promises, more) = read_report(&report);
     gaps.extend(more);
     println!("{}", list("tested", &promises, "no test reported what it covered"));
@@ -84,34 +93,33 @@ fn perform(steps: Vec<Step>) -> Result<Vec<(String, Duration)>> {
 }
 
 impl Machine {
-    /// Looks around; also gives what cannot be tested here.
+    /// Looks around; also gives what cannot be tested here, but for steps that are absent.
     fn find() -> Result<(Machine, Vec<String>)> {
         let metadata = shell::metadata()?;
         let target = shell::target_directory()?;
         std::fs::create_dir_all(&target)?;
         let mut gaps = Vec::new();
         let real_data = real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?);
-        let real_data = real_data.map_err(|gap| gaps.push(gap)).ok();
-        // Without it the tests themselves report what they leave out.
-        let python = numpy::python(&target).inspect_err(|error| println!("NumPy is not installed: {error:#}")).ok();
-        let has_other_target = shell::has_target(OTHER_TARGET)?;
-        if !has_other_target {
-            gaps.push(OTHER_TARGET_ABSENT.to_string());
-        }
         let compiler = shell::read(Command::new("rustc").arg("--version"))?;
-        let promised = promised_rust(&metadata);
+        let promised = metadata["packages"][0]["rust_version"].as_str().unwrap_or("(none)");
         if !compiler.contains(&format!("rustc {promised}.")) {
             gaps.push(format!("Rust {promised}, the oldest promised: this was {}", compiler.trim()));
         }
         let machine = Machine {
             libraries: libraries(&metadata),
-            real_data,
-            python,
-            report: target.join("blob-test-report.txt"),
-            loom_target: target.join("loom"),
-            has_other_target,
+            real_data: real_data.map_err(|gap| gaps.push(gap)).ok(),
+            // Without NumPy the tests themselves report what they leave out.
+            programs: python::programs(&target).inspect_err(|error| println!("tests/tools.txt: {error:#}")).ok(),
+            target,
+            has_other_target: shell::has_target(OTHER_TARGET)?,
+            has_deny: Command::new("cargo-deny").arg("--version").output().is_ok(),
         };
         Ok((machine, gaps))
+    }
+
+    /// Where the tests report.
+    fn report(&self) -> PathBuf {
+        self.target.join("blob-test-report.txt")
     }
 }
 
@@ -127,33 +135,27 @@ fn real_data(variable: Option<OsString>, here: &Path) -> std::result::Result<Pat
     folder.canonicalize().map_err(|error| format!("real files: {}: {error}", folder.display()))
 }
 
-fn promised_rust(metadata: &serde_json::Value) -> String {
-    let version = &metadata["packages"][0]["rust_version"];
-    version.as_str().unwrap_or("(none)").to_string()
-}
-
 fn libraries(metadata: &serde_json::Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let is_library = |package: &&serde_json::Value| {
-        let targets = package["targets"].as_array().into_iter().flatten();
-        targets.into_iter().any(|target| target["kind"][0] == "lib")
+        package["targets"].as_array().into_iter().flatten().any(|target| target["kind"][0] == "lib")
     };
-    packages
-        .filter(is_library)
-        .filter_map(|package| Some(package["name"].as_str()?.to_string()))
-        .filter(|name| !UNPUBLISHED.contains(&name.as_str()))
-        .collect()
+    let names = packages.filter(is_library).filter_map(|package| package["name"].as_str());
+    names.filter(|name| !UNPUBLISHED.contains(name)).map(str::to_string).collect()
 }
 
 fn steps(machine: &Machine) -> Vec<Step> {
+    let task = |name, run, arguments| Step { name: String::from(name), work: Work::Task(name, run, arguments) };
     let mut steps = vec![
         step("format", cargo("fmt --all --check")),
         step("clippy", cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
-        Step { name: "tidy".to_string(), work: Work::Task("tidy", tidy::run, &[]) },
-        Step { name: "codegen".to_string(), work: Work::Task("codegen", codegen::run, &["--check"]) },
-        step("tests", tests_command(machine)),
-        step("loom", loom_command(machine)),
-        step("soak", soak_command(machine)),
+        task("tidy", tidy::run, &[]),
+        step_or("spelling", machine.programs.as_ref().map(|programs| typos(programs)), TYPOS_ABSENT),
+        step_or("dependencies", machine.has_deny.then(|| cargo("deny check bans licenses sources")), DENY_ABSENT),
+        task("codegen", codegen::run, &["--check"]),
+        step("tests", tests(machine)),
+        step("loom", loom(machine)),
+        step("soak", soak(machine)),
     ];
     for (name, arguments) in [
         ("documentation", "doc --workspace --no-deps"),
@@ -170,54 +172,54 @@ fn steps(machine: &Machine) -> Vec<Step> {
         let all = cargo(&format!("check -p {library} --all-features"));
         steps.push(step(&format!("{library} alone, all features"), all));
     }
-    steps.push(other_target_step(machine));
+    // The other target's code and tests, compiled and linted; nothing is run.
+    let other = format!("clippy --target {OTHER_TARGET} {OTHER_TARGET_PACKAGES} --all-targets -- -D warnings");
+    steps.push(step_or("aarch64", machine.has_other_target.then(|| cargo(&other)), OTHER_TARGET_ABSENT));
     let excluded = format!("--exclude {}", UNPUBLISHED.join(" --exclude "));
-    let package = cargo(&format!("package --workspace {excluded} --no-verify --allow-dirty"));
-    steps.push(step("package", package));
+    steps.push(step("package", cargo(&format!("package --workspace {excluded} --no-verify --allow-dirty"))));
     steps
 }
 
-/// The other target's code and tests, compiled and linted; nothing is run.
-fn other_target_step(machine: &Machine) -> Step {
-    if !machine.has_other_target {
-        return Step { name: "aarch64, not checked".to_string(), work: Work::Absent(OTHER_TARGET_ABSENT) };
-    }
-    let packages = format!("-p {}", OTHER_TARGET_PACKAGES.join(" -p "));
-    let clippy = cargo(&format!("clippy --target {OTHER_TARGET} {packages} --all-targets -- -D warnings"));
-    step("aarch64", clippy)
+fn typos(programs: &Path) -> Command {
+    let mut command = Command::new(programs.join("typos"));
+    command.current_dir(shell::root());
+    command
 }
 
 /// All tests, examples in the documentation included.
-fn tests_command(machine: &Machine) -> Command {
+fn tests(machine: &Machine) -> Command {
     let mut command = cargo("test --workspace --all-features");
-    command.env("BLOB_TEST_REPORT", &machine.report);
+    command.env("BLOB_TEST_REPORT", machine.report());
     match &machine.real_data {
         Some(folder) => command.env("BLOB_REAL_DATA", folder),
         None => command.env_remove("BLOB_REAL_DATA"),
     };
-    if let Some(python) = &machine.python {
-        command.env(numpy::PYTHON, python);
+    if let (Some(programs), None) = (&machine.programs, std::env::var_os(PYTHON)) {
+        command.env(PYTHON, programs.join("python"));
     }
     command
 }
 
 /// Every interleaving of a few threads. In a target folder of its own: its flags are not the other steps'.
-fn loom_command(machine: &Machine) -> Command {
+fn loom(machine: &Machine) -> Command {
     let mut command = cargo("test -p synced-mem --test loom --release");
-    command.env("RUSTFLAGS", "--cfg loom");
-    command.env("CARGO_TARGET_DIR", &machine.loom_target);
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", machine.target.join("loom"));
     command
 }
 
 /// The memories under threads and failures. Another run each time: it says its seed.
-fn soak_command(machine: &Machine) -> Command {
-    let mut command = soak::step(&machine.report);
-    command.env("PROTOC", NO_PROGRAM);
+fn soak(machine: &Machine) -> Command {
+    let mut command = soak::usual();
+    command.env("PROTOC", NO_PROGRAM).env("BLOB_TEST_REPORT", machine.report());
     command
 }
 
 fn step(name: &str, command: Command) -> Step {
     Step { name: name.to_string(), work: Work::Command(command) }
+}
+
+fn step_or(name: &str, command: Option<Command>, absent: &'static str) -> Step {
+    Step { name: name.to_string(), work: command.map_or(Work::Absent(absent), Work::Command) }
 }
 
 /// Cargo with arguments that hold no space. No step may run a protoc.
@@ -251,8 +253,7 @@ fn table(durations: &[(String, Duration)]) -> String {
     let total: Duration = durations.iter().map(|(_, duration)| *duration).sum();
     let rows = durations.iter().map(|(name, duration)| (name.as_str(), duration));
     let rows = rows.chain([("total", &total)]);
-    let lines = rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64()));
-    lines.collect()
+    rows.map(|(name, duration)| format!("  {:>7.1} s  {name}\n", duration.as_secs_f64())).collect()
 }
 
 /// Splits what the tests reported into promises that were tested, and gaps.
@@ -282,25 +283,26 @@ fn list(title: &str, lines: &[String], none: &str) -> String {
 mod tests {
     use super::*;
 
-    fn machine(has_other_target: bool) -> Machine {
+    /// A machine that has everything, or nothing that can be missing.
+    fn machine(has: bool) -> Machine {
         Machine {
             libraries: vec!["blob-io".to_string()],
-            real_data: Some(PathBuf::from("/data")),
-            python: Some(PathBuf::from("/python")),
-            report: PathBuf::from("/report"),
-            loom_target: PathBuf::from("/loom"),
-            has_other_target,
+            real_data: has.then(|| "/data".into()),
+            programs: has.then(|| "/programs".into()),
+            target: "/target".into(),
+            has_other_target: has,
+            has_deny: has,
         }
     }
 
-    fn lines(machine: &Machine) -> Vec<String> {
-        steps(machine).iter().map(|step| step.work.line()).collect()
+    fn lines(has: bool) -> Vec<String> {
+        steps(&machine(has)).iter().map(|step| step.work.line()).collect()
     }
 
     #[test]
     fn no_step_may_run_protoc_and_no_default_build_a_c_compiler() {
-        let lines = lines(&machine(true));
-        for line in lines.iter().filter(|line| !line.starts_with("cargo xtask")) {
+        let lines = lines(true);
+        for line in lines.iter().filter(|line| line.contains("cargo ") && !line.starts_with("cargo xtask")) {
             assert!(line.contains("PROTOC=/nonexistent"), "{line}");
         }
         let alone = lines.iter().find(|line| line.ends_with("check -p blob-io")).unwrap();
@@ -309,27 +311,23 @@ mod tests {
 
     #[test]
     fn the_tests_get_the_real_files_a_python_and_a_report() {
-        let lines = lines(&machine(false));
+        let lines = lines(true);
         let test = lines.iter().find(|line| line.contains("cargo test --workspace")).unwrap();
-        for variable in ["BLOB_REAL_DATA=/data", "BLOB_PYTHON=/python", "BLOB_TEST_REPORT=/report"] {
-            assert!(test.contains(variable), "{test}");
+        for variable in ["BLOB_REAL_DATA=/data", "BLOB_PYTHON=", "BLOB_TEST_REPORT=/target/"] {
+            assert!(test.contains(variable) || std::env::var_os(PYTHON).is_some(), "{test}");
         }
     }
 
     #[test]
-    fn the_other_target_is_checked_where_it_is_and_missed_aloud_elsewhere() {
-        let named = |machine| {
-            let lines = lines(&machine).into_iter();
-            lines.filter(|line| line.contains(OTHER_TARGET)).collect::<Vec<_>>()
-        };
-        let here = named(machine(true));
-        assert_eq!(here.len(), 1, "{here:?}");
-        assert!(here[0].contains("clippy --target"), "{here:?}");
-        assert!(here[0].contains("-p blob-ops") && here[0].contains("--all-targets"), "{here:?}");
-        let elsewhere = named(machine(false));
-        assert_eq!(elsewhere, [OTHER_TARGET_ABSENT]);
-        let installs = format!("rustup target add {OTHER_TARGET}");
-        assert!(OTHER_TARGET_ABSENT.contains(&installs));
+    fn what_a_machine_lacks_is_missed_aloud() {
+        let (here, elsewhere) = (lines(true), lines(false));
+        assert_eq!(here.len(), elsewhere.len());
+        for (command, absent) in
+            [("clippy --target", OTHER_TARGET_ABSENT), ("typos", TYPOS_ABSENT), ("cargo deny", DENY_ABSENT)]
+        {
+            assert!(here.iter().any(|line| line.contains(command)) && !here.iter().any(|line| line == absent));
+            assert!(elsewhere.iter().any(|line| line == absent), "{absent}");
+        }
     }
 
     #[test]

@@ -8,76 +8,31 @@ mod ci;
 mod codegen;
 mod dist;
 mod mutants;
-mod numpy;
-mod record;
+mod python;
 mod sanitize;
 mod shell;
 mod soak;
 mod tidy;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-/// One task: how it is called, what it does, and the function.
-struct Task {
-    name: &'static str,
-    arguments: &'static str,
-    about: &'static str,
-    run: fn(&[&str]) -> Result<()>,
-}
+/// How a task is called, what it takes, what it does, and the function.
+type Task = (&'static str, &'static str, &'static str, fn(&[&str]) -> Result<()>);
 
+#[rustfmt::skip]
 const TASKS: &[Task] = &[
-    Task { name: "ci", arguments: "", about: "everything that must hold before a commit, in order", run: ci::run },
-    Task {
-        name: "tidy",
-        arguments: "",
-        about: "the rules of style and architecture that a program can check",
-        run: tidy::run,
-    },
-    Task {
-        name: "codegen",
-        arguments: "[--check]",
-        about: "proto/caffe.proto to crates/blob-io/src/caffe/messages.rs",
-        run: codegen::run,
-    },
-    Task {
-        name: "mutants",
-        arguments: "[FILTER]",
-        about: "break the code on purpose, one place at a time; each break must fail its test",
-        run: mutants::run,
-    },
-    Task {
-        name: "sanitize",
-        arguments: "",
-        about: "the memory crates' tests under the address and thread sanitizers, where a nightly is",
-        run: sanitize::run,
-    },
-    Task {
-        name: "soak",
-        arguments: "[--seconds N] [--seed S] [--threads T]",
-        about: "the memories under threads and failures, every byte checked, for 30 seconds or N",
-        run: soak::run,
-    },
-    Task { name: "bench", arguments: "[ARGS]", about: "the benches, with ARGS given to cargo bench", run: bench },
-    Task {
-        name: "peers",
-        arguments: "[ARGS]",
-        about: "what other crates take for the cases of the kernel benches, with ARGS given to them",
-        run: peers,
-    },
-    Task {
-        name: "record",
-        arguments: "FILE [ARGS]",
-        about: "the kernel benches and all peers in one table, with ARGS given to each",
-        run: record::run,
-    },
-    Task {
-        name: "dist",
-        arguments: "",
-        about: "the released tool, static where it can be, with completions and man pages, in target/dist",
-        run: dist::run,
-    },
+    ("ci", "", "everything that must hold before a commit, in order", ci::run),
+    ("tidy", "", "the rules of style and architecture that a program can check", tidy::run),
+    ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/messages.rs", codegen::run),
+    ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", mutants::run),
+    ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", sanitize::run),
+    ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", soak::run),
+    ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", bench),
+    ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them", peers),
+    ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each", record),
+    ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
 ];
 
 fn main() -> ExitCode {
@@ -100,38 +55,30 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
         println!("{}", usage());
         return Ok(());
     }
-    match TASKS.iter().find(|task| task.name == name) {
-        Some(task) => (task.run)(rest),
+    match TASKS.iter().find(|(task, ..)| *task == name) {
+        Some((_, _, _, run)) => run(rest),
         None => bail!("there is no task {name:?}\n{}", usage()),
     }
 }
 
 fn usage() -> String {
-    let mut text = String::from("cargo xtask TASK");
-    for task in TASKS {
-        let call = format!("{} {}", task.name, task.arguments);
-        text.push_str(&format!("\n  {call:<20} {}", task.about));
-    }
-    text
+    let row = |(name, arguments, about, _): &Task| format!("\n  {:<20} {about}", format!("{name} {arguments}"));
+    TASKS.iter().map(row).fold("cargo xtask TASK".to_string(), |text, row| text + &row)
 }
 
 /// Runs the benches; what they record lies in `benches/record`.
 fn bench(arguments: &[&str]) -> Result<()> {
-    let mut command = shell::cargo(&["bench", "-p", "blob-benches"]);
-    command.args(arguments);
-    shell::run(&mut command)
+    shell::run(shell::cargo(&["bench", "-p", "blob-benches"]).args(arguments))
 }
 
 /// Measures the crates in `benches/peers`, a workspace of its own, which is built beside ours.
 fn peers(arguments: &[&str]) -> Result<()> {
-    shell::run(&mut peers_command(arguments)?)
+    let mut command = shell::cargo(&["run", "--release", "--manifest-path", "benches/peers/Cargo.toml", "--"]);
+    shell::run(command.args(arguments).env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers")))
 }
 
-fn peers_command(arguments: &[&str]) -> Result<Command> {
-    let mut command = shell::cargo(&["run", "--release", "--manifest-path", "benches/peers/Cargo.toml", "--"]);
-    command.args(arguments);
-    command.env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers"));
-    Ok(command)
+fn record(arguments: &[&str]) -> Result<()> {
+    shell::run(shell::cargo(&["run", "-q", "-p", "blob-benches", "--bin", "record", "--"]).args(arguments))
 }
 
 /// Fails on arguments to a task that takes none.
@@ -150,8 +97,8 @@ mod tests {
     fn an_unknown_task_names_the_known_ones() {
         let error = dispatch(&["polish"]).unwrap_err().to_string();
         assert!(error.contains("\"polish\""), "{error}");
-        for task in TASKS {
-            assert!(error.contains(task.name), "{error} does not name {}", task.name);
+        for (name, ..) in TASKS {
+            assert!(error.contains(name), "{error} does not name {name}");
         }
     }
 

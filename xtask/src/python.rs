@@ -1,0 +1,39 @@
+//! The programs that `tests/tools.txt` pins, NumPy for the tests and typos, in an environment of their own below `target`.
+//! It relies on `python3` with `venv` and `pip`, and on a package index that pip reaches.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::shell;
+
+const REQUIREMENTS: &str = "tests/tools.txt";
+
+/// The folder of the environment's programs, `python` among them; filled once, and again when the requirements change.
+pub(crate) fn programs(target: &Path) -> Result<PathBuf> {
+    let wanted = std::fs::read_to_string(shell::root().join(REQUIREMENTS)).context(REQUIREMENTS)?;
+    let environment = target.join("tools");
+    let (programs, stamp) = (environment.join("bin"), environment.join("installed.txt"));
+    let works = || shell::read(Command::new(programs.join("python")).args(["-c", "import numpy"]));
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && works().is_ok() {
+        return Ok(programs);
+    }
+    for mut command in install(&environment, &programs) {
+        shell::run(&mut command)?;
+    }
+    works()?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(programs)
+}
+
+/// An empty environment, then wheels whose hashes are known: nothing is compiled, and nothing else comes along.
+fn install(environment: &Path, programs: &Path) -> [Command; 2] {
+    let mut venv = Command::new("python3");
+    venv.args(["-m", "venv", "--clear"]).arg(environment);
+    let mut pip = Command::new(programs.join("python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--timeout=60"]);
+    pip.args(["--retries=2", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", REQUIREMENTS]);
+    pip.current_dir(shell::root());
+    [venv, pip]
+}
