@@ -8,8 +8,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use blob_convert::Watch;
+use terminal_size::terminal_size_of;
 
-use super::Terminal;
+use super::{Terminal, columns};
 use crate::args::When;
 use crate::units;
 
@@ -92,7 +93,8 @@ impl Progress {
         match self.how {
             How::Silent => {}
             How::Bar => {
-                let line = bar(&text, done, self.total, elapsed.as_secs_f64());
+                let width = columns(terminal_size_of(stderr()));
+                let line = bar(&text, done, self.total, elapsed.as_secs_f64(), width);
                 let _ = write!(stderr(), "{CLEAR}{line}");
                 *drawn = Drawn { next: elapsed + Duration::from_millis(100), is_bar: true };
             }
@@ -123,15 +125,21 @@ impl Drop for Progress {
     }
 }
 
-/// `#########---------------------  1.20 GiB of 4.00 GiB  512.0 MiB/s  5.6 s left`, on one line of any terminal from 80
-/// columns on, with room for the `^C` that a terminal may write behind it.
-fn bar(text: &str, done: u64, total: u64, seconds: f64) -> String {
+/// `#########---------------------  1.20 GiB of 4.00 GiB  512.0 MiB/s  5.6 s left`, with less of it where a line has
+/// fewer columns, and room for the `^C` that a terminal may write behind it. A line that wraps could not be cleared.
+fn bar(text: &str, done: u64, total: u64, seconds: f64, width: usize) -> String {
     const CELLS: u64 = 20;
+    const SIGNAL: usize = 3;
     let full = (u128::from(done) * u128::from(CELLS) / u128::from(total.max(1))).min(CELLS.into()) as usize;
-    let speed = done as f64 / seconds.max(1e-9);
-    let left = total.saturating_sub(done) as f64 / speed.max(1.0);
+    let rate = done as f64 / seconds.max(1e-9);
+    let left = total.saturating_sub(done) as f64 / rate.max(1.0);
     let cells = format!("{}{}", "#".repeat(full), "-".repeat(CELLS as usize - full));
-    format!("{cells}  {text}  {}/s  {} left", units::bytes(speed as u64), units::seconds(left))
+    let speed = format!("{}/s", units::bytes(rate as u64));
+    let left = format!("{} left", units::seconds(left));
+    let room = width.saturating_sub(SIGNAL);
+    let lines = [&[&*cells, text, &speed, &left][..], &[&cells, text, &left], &[text, &left], &[text]];
+    let mut fitting = lines.iter().map(|parts| parts.join("  ")).filter(|line| line.len() <= room);
+    fitting.next().unwrap_or_default()
 }
 
 /// Makes SIGINT and SIGTERM raise the flag. Where that cannot be done they end the process, as they always do.
@@ -152,10 +160,12 @@ mod tests {
 
     #[test]
     fn a_bar_fits_a_line_with_room_for_a_signal() {
-        let line = bar("3.00 GiB of 4.00 GiB", 3 << 30, 4 << 30, 6.0);
-        assert_eq!(line, "###############-----  3.00 GiB of 4.00 GiB  512.0 MiB/s  2.00 s left");
-        let longest = bar("1000.0 GiB of 1000.0 GiB", 1, u64::MAX, 0.5);
-        assert!(longest.len() < 160 && longest.starts_with("----"), "{longest}");
-        assert!(bar("", 9, 0, 0.0).starts_with("####################"));
+        let line = |width| bar("3.00 GiB of 4.00 GiB", 3 << 30, 4 << 30, 6.0, width);
+        assert_eq!(line(80), "###############-----  3.00 GiB of 4.00 GiB  512.0 MiB/s  2.00 s left");
+        assert_eq!(line(60), "###############-----  3.00 GiB of 4.00 GiB  2.00 s left");
+        assert_eq!(line(40), "3.00 GiB of 4.00 GiB  2.00 s left");
+        let longest = |width| bar("1000.0 GiB of 1000.0 GiB", 1, u64::MAX, 0.5, width);
+        assert!(longest(200).starts_with("----") && (0..200).all(|width| longest(width).len() + 3 <= width.max(3)));
+        assert!(bar("", 9, 0, 0.0, 80).starts_with("####################"));
     }
 }
