@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blob_convert::{Options, Silent, Target, Watch, plan, plan_folder, run};
-use blob_io::{Bytes, Checkpoint, Entry, Error, Format};
+use blob_convert::{Options, Silent, Target, Watch, plan, plan_folder, run, verify};
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::{Bytes, Checkpoint, Entry, Error, Format, write_tensors};
 
-use crate::support::{data, files, real, report};
+use crate::support::{data, files, real, report, varint};
 
 /// Every file of a folder that opens and has no array with a fault.
 pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
@@ -258,4 +259,57 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
     for folder in ["%62lob.receipt.json", "%42lob.Receipt.JSON", ".blob-lock"] {
         assert!(path.join(folder).is_dir(), "{folder}");
     }
+}
+
+/// A net of one layer `w` with one blob of f32, whose values stand in runs of these lengths.
+fn in_runs(runs: &[usize]) -> Checkpoint {
+    let field =
+        |number: u64, bytes: &[u8]| [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat();
+    let dims = field(1, &varint(runs.iter().sum::<usize>() as u64));
+    let mut blob = field(7, &dims);
+    let mut value = 0;
+    for run in runs {
+        let values = (value..value + run).flat_map(|v| (v as f32).to_le_bytes());
+        blob.extend(field(5, &values.collect::<Vec<_>>()));
+        value += run;
+    }
+    let layer = [field(1, b"w"), field(2, b"InnerProduct"), field(7, &blob)].concat();
+    let net = [field(1, b"net"), field(100, &layer)].concat();
+    Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(net))).expect("opens")
+}
+
+#[test]
+fn arrays_in_other_runs_are_compared_value_by_value() {
+    let (one, two) = (in_runs(&[800_000]), in_runs(&[300_001, 499_999]));
+    assert_eq!(two.entries()[0].segments().len(), 2);
+    let other = in_runs(&[300_001, 499_998, 1]);
+    for [a, b] in [[&one, &two], [&two, &one], [&two, &other]] {
+        let mut remarks = Vec::new();
+        let equal = verify::against(a, b, &Silent, &mut |remark| remarks.push(remark)).expect("compared");
+        assert_eq!((equal, remarks), (1, vec![]));
+    }
+}
+
+#[test]
+fn names_like_those_of_a_sparse_array_stay_tensors_of_their_own_in_an_npz() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let texts: [(&str, &[u8], DType); 5] = [
+        ("e/data", &[0; 8], DType::F32),
+        ("e/format", b"csr", DType::I8),
+        ("e/indices", &[0; 8], DType::I32),
+        ("e/indptr", &[0; 8], DType::I32),
+        ("e/shape", &[1, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0], DType::I64),
+    ];
+    let blobs = texts.map(|(name, bytes, dtype)| {
+        let shape = Shape::new([bytes.len() / dtype.size()]).expect("a shape");
+        (name, AnyBlob::from_vec(shape, dtype, bytes.to_vec()).expect("a blob"))
+    });
+    let (source, npz) = (folder.path().join("e.safetensors"), folder.path().join("e.npz"));
+    let tensors: Vec<(&str, &AnyBlob)> = blobs.iter().map(|(name, blob)| (*name, blob)).collect();
+    write_tensors(&source, Format::Safetensors, &tensors, &[], false).expect("written");
+    let source = Checkpoint::open(&source).expect("opens");
+    convert(&source, Format::Npz, &npz).expect("converts");
+    let back = Checkpoint::open(&npz).expect("opens");
+    assert_eq!(contents(&back), contents(&source));
+    assert_eq!(verify::against(&back, &source, &Silent, &mut |remark| panic!("{remark:?}")).expect("compared"), 5);
 }

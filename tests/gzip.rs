@@ -5,7 +5,6 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Instant;
 
 use blob_convert::{Options, Silent, Target, plan, run, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, Limits, OpenOptions, Reason};
@@ -162,13 +161,20 @@ fn members_follow_one_another_and_nothing_else_does() {
     let (a, b) = plain.split_at(1000);
     let members = [gzip(a), gzip(b""), gzip(b)].concat();
     let file = open("net.caffemodel.gz", members.clone()).expect("three members");
-    assert_eq!(contents(&file), contents(&open("net.caffemodel", plain).expect("opens")));
-    for rest in [&b"rest"[..], &[0; 512], b"\x1F\x8B\x07"] {
-        let bytes = [members.as_slice(), rest].concat();
-        let error = open("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
-        assert_eq!(error.offset(), Some(members.len() as u64), "{error}");
-        assert_eq!(error.reason(), Reason::Malformed, "{error}");
+    assert_eq!(contents(&file), contents(&open("net.caffemodel", plain.clone()).expect("opens")));
+    let zeros = [0; 100_000];
+    for rest in [&b"rest"[..], b"\x1F\x8B\x07"] {
+        for padding in [&b""[..], &zeros] {
+            let bytes = [members.as_slice(), padding, rest].concat();
+            let error = open("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
+            assert_eq!(error.offset(), Some((members.len() + padding.len()) as u64), "{error}");
+            assert_eq!(error.reason(), Reason::Malformed, "{error}");
+        }
     }
+    // As gzip(1) and Python have it.
+    let padded = [&gzip(a), &zeros[..], &gzip(b), &zeros].concat();
+    let file = open("net.caffemodel.gz", padded).expect("zeros between and behind members");
+    assert_eq!(contents(&file), contents(&open("net.caffemodel", [a, b].concat()).expect("opens")));
 }
 
 #[test]
@@ -249,11 +255,9 @@ fn info_says_that_it_is_gzip_and_whose_the_offsets_are() {
 #[cfg(unix)]
 #[test]
 fn a_stream_without_an_end_is_refused_at_once_or_at_the_limit() {
-    let begun = Instant::now();
     let zero = blob(&["info", "/dev/zero"]);
     assert_eq!(zero.code, Some(2), "{zero:?}");
     assert!(zero.err.contains("of no format that blob knows"), "{zero:?}");
-    assert!(begun.elapsed().as_secs() < 60);
     // An npy header, then zeros for ever.
     let mut stream = endless();
     let mut limited = command(&["info", "-", "--max-spool", "16M"]);

@@ -7,11 +7,16 @@ use zip::CompressionMethod::{Deflated, Stored};
 use crate::npz::{Zip, ints, npy, theirs};
 use crate::support::{blob, data};
 
-/// A bit of a stored member's content is turned, and its place.
-fn flipped(mut bytes: Vec<u8>, content: &[u8], at: usize) -> Vec<u8> {
+/// One byte of a stored member's content is another one.
+fn with_byte(mut bytes: Vec<u8>, content: &[u8], at: usize, byte: u8) -> Vec<u8> {
     let begin = bytes.windows(content.len()).position(|w| w == content);
-    bytes[begin.expect("stored") + at] ^= 1;
+    bytes[begin.expect("stored") + at] = byte;
     bytes
+}
+
+/// A bit of a stored member's content is turned.
+fn flipped(bytes: Vec<u8>, content: &[u8], at: usize) -> Vec<u8> {
+    with_byte(bytes, content, at, content[at] ^ 1)
 }
 
 /// The CRC in the directory is turned instead: for content that is deflated.
@@ -148,5 +153,27 @@ fn the_tool_uses_no_wrong_bytes() {
         assert_ne!(ran.code, Some(0), "{args:?}: {ran:?}");
         let text = format!("{}{}", ran.out, ran.err);
         assert!(text.contains("CRC-32"), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_header_that_says_wrongly_that_an_array_is_empty_is_an_error() {
+    let content = npy("'<f4'", "(2, 3)", &[1; 24]);
+    let two = content.windows(6).position(|w| w == b"(2, 3)").unwrap() + 1;
+    for file in sources(&with_byte(theirs(Stored, &[("a.npy", &content)]), &content, two, b'0')) {
+        assert_eq!(file.entries()[0].shape().dims(), [0, 3]);
+        assert_eq!(ways(&file), [Some(Reason::Checksum); 6]);
+    }
+}
+
+#[test]
+fn an_array_that_is_not_read_is_compared_with_its_checksum_all_the_same() {
+    let content = npy("'<f4'", "(2, 3)", &[1; 24]);
+    let version = 6;
+    for file in sources(&with_byte(theirs(Stored, &[("a.npy", &content)]), &content, version, 9)) {
+        let entry = &file.entries()[0];
+        assert_eq!(entry.fault().map(|fault| fault.reason()), Some(Reason::Unsupported));
+        let checked = file.check(entry, &mut |_| Ok(()));
+        assert_eq!(checked.map_err(|e| e.reason()), Err(Reason::Checksum));
     }
 }

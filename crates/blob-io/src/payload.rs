@@ -102,7 +102,9 @@ pub(crate) fn stream(
 ) -> Result<(), Trouble> {
     let total = entry.byte_len();
     if total == 0 {
-        return Ok(());
+        // The checksum covers the header too, which may be what says wrongly that there are no elements.
+        let member = entry.checksum.as_deref().map(|checksum| Content::open(source, checksum));
+        return member.map_or(Ok(()), |member| member.finish(&mut |_| Ok(())));
     }
     let width = width(entry);
     let chunk = (chunk / width).max(1) * width;

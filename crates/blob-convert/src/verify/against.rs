@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::mem;
 use std::sync::mpsc;
 use std::thread;
 
@@ -310,17 +311,26 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
             return one_after_the_other(a, b, watch);
         };
         let (mut done, mut found) = (0, None);
-        let compared = a.stream(watch, &mut |bytes| {
-            let Ok(piece) = received.recv() else {
-                return Err(Error::Interrupted);
-            };
-            if let Some(at) = mismatch(bytes, &piece) {
-                found = Some(done + at);
-                return Err(Error::Interrupted);
+        // The other side's piece, and how much of it is compared: the pieces of an array in several runs have lengths of
+        // their own.
+        let (mut piece, mut used) = (Vec::new(), 0);
+        let compared = a.stream(watch, &mut |mut bytes| {
+            while !bytes.is_empty() {
+                if used == piece.len() {
+                    // Where the reader has come to its end, the piece is freed.
+                    let _ = give_back.send(mem::take(&mut piece));
+                    piece = received.recv().map_err(|_| Error::Interrupted)?;
+                    used = 0;
+                }
+                let (now, later) = bytes.split_at(bytes.len().min(piece.len() - used));
+                if let Some(at) = mismatch(now, &piece[used..used + now.len()]) {
+                    found = Some(done + at);
+                    return Err(Error::Interrupted);
+                }
+                used += now.len();
+                done += now.len() as u64;
+                bytes = later;
             }
-            done += bytes.len() as u64;
-            // Where the reader has come to its end, the piece is freed.
-            let _ = give_back.send(piece);
             Ok(())
         });
         drop(received);

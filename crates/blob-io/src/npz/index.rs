@@ -109,8 +109,6 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec
         let what = What::words("members that do not overlap", "one that begins within another");
         return Err(Stop::fault(second.local, what));
     }
-    group(&mut slots);
-    slots.sort_unstable_by_key(|slot| (slot.local, slot.role));
     Ok((slots, found))
 }
 
@@ -149,8 +147,8 @@ fn count(offset: u64, expected: u64, found: u64) -> Stop {
     Stop::fault(offset, what)
 }
 
-/// Keeps the groups that are whole; their members get the place of the first of them.
-fn group(slots: &mut [Slot]) {
+/// Puts the members of folders that hold all parts of a sparse array one behind the other, at the place of the first.
+pub(crate) fn group(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| (slot.group, slot.role));
     for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {
         let parts: Vec<Role> = slots.iter().take(6).map(|slot| slot.role).collect();
@@ -165,4 +163,10 @@ fn group(slots: &mut [Slot]) {
             }
         }
     }
+    slots.sort_unstable_by_key(|slot| (slot.local, slot.role));
+}
+
+/// Leaves every member where it is and by itself.
+pub(crate) fn ungroup(slots: &mut [Slot]) {
+    slots.iter_mut().for_each(|slot| slot.group = 0);
 }

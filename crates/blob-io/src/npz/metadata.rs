@@ -38,11 +38,11 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
     block
 }
 
-/// Reads the block that ends at `end` and begins at `begin` or later, where there is one. One that is broken is a warning:
-/// the arrays are whole without it.
-pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<(), Stop> {
+/// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken is
+/// a warning: the arrays are whole without it.
+pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<bool, Stop> {
     let Some(json) = find(cursor, begin, end)? else {
-        return Ok(());
+        return Ok(false);
     };
     let kept = gather.metadata.len();
     cursor.seek(json.0);
@@ -50,9 +50,9 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &m
         Err(Stop::Fault(fault)) => {
             gather.metadata.truncate(kept);
             gather.warn(Some(fault.offset()), "the archive's metadata cannot be read");
-            Ok(())
+            Ok(true)
         }
-        read => read,
+        read => read.map(|()| true),
     }
 }
 

@@ -7,8 +7,7 @@ use std::io::Read;
 use blob_core::{DType, Shape};
 
 use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
-use crate::error::Refusal;
-use crate::error::{Error, Fault, Stop, What};
+use crate::error::{Error, Fault, Reason, Refusal, Stop, What};
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header::{self, Header};
 use crate::npz::index::{self, Slot};
@@ -46,7 +45,7 @@ pub(crate) fn read<'s>(
 ) -> Result<String, Refusal> {
     let directory = zip::directory(cursor)?;
     gather.check_count(directory.count, directory.begin)?;
-    let (slots, found) = index::read(cursor, directory)?;
+    let (mut slots, found) = index::read(cursor, directory)?;
     if found.arrays == 0 && directory.count > 0 {
         return Err(found.refusal());
     }
@@ -55,7 +54,11 @@ pub(crate) fn read<'s>(
         let at = directory.archive_end;
         gather.warn(Some(at), format!("{} bytes follow the archive", len - at));
     }
-    metadata::read(cursor, (found.end, directory.begin), gather)?;
+    // We write the parts of sparse arrays under names of their own: a file of ours has no folders that are arrays.
+    match metadata::read(cursor, (found.end, directory.begin), gather)? {
+        true => index::ungroup(&mut slots),
+        false => index::group(&mut slots),
+    }
     let mut archive = Archive { source, cursor, directory, deflated: false, inflatable: gather.limits().max_alloc };
     let mut notes = Notes::default();
     for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
@@ -113,7 +116,8 @@ impl Archive<'_, '_> {
                 // What was found out before the fault is shown beside it.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
-                entry.checksum = None;
+                // What only is not read may still be sound, which its checksum tells.
+                entry.checksum = entry.checksum.filter(|_| fault.reason() == Reason::Unsupported);
                 entry.fault = Some(Box::new(fault));
                 Ok(entry)
             }

@@ -58,8 +58,8 @@ pub(crate) fn inside(mut error: Error) -> Error {
 /// Unpacks all members of a gzip file, one behind the other.
 ///
 /// # Errors
-/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; anything but another
-/// member behind one; what the spool returns.
+/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; anything but zeros and
+/// another member behind one; what the spool returns.
 pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
     let own = |stop: Stop| stop.into_error(name, Some("gzip".to_owned()));
     let mut cursor = Cursor::new(source);
@@ -69,6 +69,20 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
         content.begin();
         while let Some(bytes) = content.next(&mut cursor).map_err(own)? {
             spool.push(bytes).map_err(inside)?;
+        }
+        padding(&mut cursor).map_err(own)?;
+    }
+    Ok(())
+}
+
+/// Passes over zeros behind a member: whole blocks of a tape or a disk end so, and gzip(1) and Python pass over them too.
+fn padding(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    while cursor.left() > 0 {
+        let bytes = cursor.at_hand(cursor.file_len())?;
+        let (zeros, len) = (bytes.iter().take_while(|b| **b == 0).count(), bytes.len());
+        cursor.seek(cursor.pos() + zeros as u64);
+        if zeros < len {
+            break;
         }
     }
     Ok(())
