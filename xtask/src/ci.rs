@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{codegen, no_arguments, python, shell, soak, tidy};
+use crate::tidy::LAYERS;
+use crate::{python, shell, soak};
 
 /// No program is here. In place of a compiler's name it shows that none is run.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -26,6 +27,7 @@ const DENY_ABSENT: &str = "licences and sources of dependencies were not checked
 
 /// Packages that are not published.
 const UNPUBLISHED: &[&str] = &["blob-tests", "blob-benches", "xtask"];
+const TOOL: &str = "blob-cli";
 
 /// Names a Python that has NumPy, for the tests.
 const PYTHON: &str = "BLOB_PYTHON";
@@ -35,20 +37,12 @@ const GAP: &str = "NOT TESTED:";
 /// One thing that must hold.
 struct Step {
     name: String,
-    work: Work,
-}
-
-enum Work {
-    Command(Command),
-    Task(&'static str, fn(&[&str]) -> Result<()>, &'static [&'static str]),
-    /// What this machine cannot do, and why: said in its place and at the end, so that nothing is left out in silence.
-    Absent(&'static str),
+    /// Or why this machine cannot do it: said in its place and at the end, so that nothing is left out in silence.
+    command: std::result::Result<Command, &'static str>,
 }
 
 /// What this machine offers, found before the first step.
 struct Machine {
-    /// The library packages of the workspace, by name.
-    libraries: Vec<String>,
     /// The folder of real files, absolute.
     real_data: Option<PathBuf>,
     /// The folder of the programs that are pinned.
@@ -59,15 +53,11 @@ struct Machine {
 }
 
 /// Runs all steps.
-pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    no_arguments(arguments)?;
+pub(crate) fn run(_: &[&str]) -> Result<()> {
     let (machine, mut gaps) = Machine::find()?;
     std::fs::write(machine.report(), "").context("cannot create the tests' report")?;
     let steps = steps(&machine);
-    gaps.extend(steps.iter().filter_map(|step| match step.work {
-        Work::Absent(why) => Some(why.to_string()),
-        _ => None,
-    }));
+    gaps.extend(steps.iter().filter_map(|step| Some(step.command.as_ref().err()?.to_string())));
     let durations = perform(steps)?;
     println!("\n== all {} steps passed\n{}", durations.len(), table(&durations));
     let report = std::fs::read_to_string(machine.report()).context("the tests' report is gone")?;
@@ -82,12 +72,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 fn perform(steps: Vec<Step>) -> Result<Vec<(String, Duration)>> {
     let count = steps.len();
     let mut durations = Vec::new();
-    for (index, Step { name, mut work }) in steps.into_iter().enumerate() {
-        let number = index + 1;
-        println!("\n== {number}/{count} {name}: {}", work.line());
+    for (number, mut step) in (1..).zip(steps) {
+        println!("\n== {number}/{count} {}: {}", step.name, step.line());
         let start = Instant::now();
-        work.run().with_context(|| format!("step {number} of {count}, {name}, failed"))?;
-        durations.push((name, start.elapsed()));
+        let done = step.command.as_mut().map_or(Ok(()), shell::run);
+        done.with_context(|| format!("step {number} of {count}, {}, failed", step.name))?;
+        durations.push((step.name, start.elapsed()));
     }
     Ok(durations)
 }
@@ -106,7 +96,6 @@ impl Machine {
             gaps.push(format!("Rust {promised}, the oldest promised: this was {}", compiler.trim()));
         }
         let machine = Machine {
-            libraries: libraries(&metadata),
             real_data: real_data.map_err(|gap| gaps.push(gap)).ok(),
             // Without NumPy the tests themselves report what they leave out.
             programs: python::programs(&target).inspect_err(|error| println!("tests/tools.txt: {error:#}")).ok(),
@@ -135,24 +124,18 @@ fn real_data(variable: Option<OsString>, here: &Path) -> std::result::Result<Pat
     folder.canonicalize().map_err(|error| format!("real files: {}: {error}", folder.display()))
 }
 
-fn libraries(metadata: &serde_json::Value) -> Vec<String> {
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    let is_library = |package: &&serde_json::Value| {
-        package["targets"].as_array().into_iter().flatten().any(|target| target["kind"][0] == "lib")
-    };
-    let names = packages.filter(is_library).filter_map(|package| package["name"].as_str());
-    names.filter(|name| !UNPUBLISHED.contains(name)).map(str::to_string).collect()
-}
-
 fn steps(machine: &Machine) -> Vec<Step> {
-    let task = |name, run, arguments| Step { name: String::from(name), work: Work::Task(name, run, arguments) };
     let mut steps = vec![
         step("format", cargo("fmt --all --check")),
         step("clippy", cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
-        task("tidy", tidy::run, &[]),
-        step_or("spelling", machine.programs.as_ref().map(|programs| typos(programs)), TYPOS_ABSENT),
+        step("tidy", cargo("xtask tidy")),
+        step_or(
+            "spelling",
+            machine.programs.as_ref().map(|programs| shell::program(programs.join("typos"))),
+            TYPOS_ABSENT,
+        ),
         step_or("dependencies", machine.has_deny.then(|| cargo("deny check bans licenses sources")), DENY_ABSENT),
-        task("codegen", codegen::run, &["--check"]),
+        step("codegen", cargo("xtask codegen --check")),
         step("tests", tests(machine)),
         step("loom", loom(machine)),
         step("soak", soak(machine)),
@@ -165,7 +148,8 @@ fn steps(machine: &Machine) -> Vec<Step> {
         command.env("RUSTDOCFLAGS", "-D warnings");
         steps.push(step(name, command));
     }
-    for library in &machine.libraries {
+    let is_library = |name: &&str| !UNPUBLISHED.contains(name) && *name != TOOL;
+    for library in LAYERS.iter().map(|(name, _)| *name).filter(is_library) {
         let mut alone = cargo(&format!("check -p {library}"));
         alone.env("CC", NO_PROGRAM).env("CXX", NO_PROGRAM).env("NVCC", NO_PROGRAM);
         steps.push(step(&format!("{library} alone"), alone));
@@ -178,12 +162,6 @@ fn steps(machine: &Machine) -> Vec<Step> {
     let excluded = format!("--exclude {}", UNPUBLISHED.join(" --exclude "));
     steps.push(step("package", cargo(&format!("package --workspace {excluded} --no-verify --allow-dirty"))));
     steps
-}
-
-fn typos(programs: &Path) -> Command {
-    let mut command = Command::new(programs.join("typos"));
-    command.current_dir(shell::root());
-    command
 }
 
 /// All tests, examples in the documentation included.
@@ -215,11 +193,11 @@ fn soak(machine: &Machine) -> Command {
 }
 
 fn step(name: &str, command: Command) -> Step {
-    Step { name: name.to_string(), work: Work::Command(command) }
+    Step { name: name.to_string(), command: Ok(command) }
 }
 
 fn step_or(name: &str, command: Option<Command>, absent: &'static str) -> Step {
-    Step { name: name.to_string(), work: command.map_or(Work::Absent(absent), Work::Command) }
+    Step { name: name.to_string(), command: command.ok_or(absent) }
 }
 
 /// Cargo with arguments that hold no space. No step may run a protoc.
@@ -230,21 +208,9 @@ fn cargo(arguments: &str) -> Command {
     command
 }
 
-impl Work {
+impl Step {
     fn line(&self) -> String {
-        match self {
-            Work::Command(command) => shell::line(command),
-            Work::Task(name, _, arguments) => [&["cargo", "xtask", name], *arguments].concat().join(" "),
-            Work::Absent(why) => why.to_string(),
-        }
-    }
-
-    fn run(&mut self) -> Result<()> {
-        match self {
-            Work::Command(command) => shell::run(command),
-            Work::Task(_, task, arguments) => task(arguments),
-            Work::Absent(_) => Ok(()),
-        }
+        self.command.as_ref().map_or_else(|why| why.to_string(), shell::line)
     }
 }
 
@@ -286,7 +252,6 @@ mod tests {
     /// A machine that has everything, or nothing that can be missing.
     fn machine(has: bool) -> Machine {
         Machine {
-            libraries: vec!["blob-io".to_string()],
             real_data: has.then(|| "/data".into()),
             programs: has.then(|| "/programs".into()),
             target: "/target".into(),
@@ -296,13 +261,13 @@ mod tests {
     }
 
     fn lines(has: bool) -> Vec<String> {
-        steps(&machine(has)).iter().map(|step| step.work.line()).collect()
+        steps(&machine(has)).iter().map(Step::line).collect()
     }
 
     #[test]
     fn no_step_may_run_protoc_and_no_default_build_a_c_compiler() {
         let lines = lines(true);
-        for line in lines.iter().filter(|line| line.contains("cargo ") && !line.starts_with("cargo xtask")) {
+        for line in lines.iter().filter(|line| line.contains("cargo ")) {
             assert!(line.contains("PROTOC=/nonexistent"), "{line}");
         }
         let alone = lines.iter().find(|line| line.ends_with("check -p blob-io")).unwrap();
@@ -352,22 +317,10 @@ mod tests {
 
     #[test]
     fn the_first_failing_step_is_named_and_the_last() {
-        let task = |name: &str, run| Step { name: name.to_string(), work: Work::Task("sample", run, &[]) };
-        let fails = |_: &[&str]| anyhow::bail!("on purpose");
-        let later = |_: &[&str]| anyhow::bail!("a step after the failing one ran");
-        let steps = vec![task("a", |_| Ok(())), task("b", fails), task("c", later)];
-        let error = format!("{:#}", perform(steps).unwrap_err());
-        assert_eq!(error, "step 2 of 3, b, failed: on purpose");
-        let mut silent = Command::new("git");
-        silent.args(["diff", "--no-index", "--quiet", "Cargo.toml", "src/main.rs"]);
-        assert!(perform(vec![step("command", silent)]).is_err());
-        assert_eq!(perform(vec![task("a", |_| Ok(()))]).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn the_libraries_are_ours_and_published() {
-        let libraries = libraries(&shell::metadata().unwrap());
-        assert!(libraries.contains(&"synced-mem".to_string()), "{libraries:?}");
-        assert!(!libraries.contains(&"xtask".to_string()) && !libraries.contains(&"blob-tests".to_string()));
+        let task = |name: &str, program| step(name, Command::new(program));
+        let error = perform(vec![task("a", "true"), task("b", "false"), task("c", "false")]).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.starts_with("step 2 of 3, b, failed: "), "{error}");
+        assert_eq!(perform(vec![task("a", "true"), step_or("b", None, "why")]).unwrap().len(), 2);
     }
 }

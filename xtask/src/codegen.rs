@@ -2,9 +2,7 @@
 //! It relies on protox to parse, on prost-build to write Rust, on rustfmt for the layout.
 //! The result is committed, so that no crate needs a build script; `--check` compares and writes nothing.
 
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -27,25 +25,14 @@ const HEAD: &str = "\
 /// Writes the messages, or with `--check` fails where the committed ones differ.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let path = shell::root().join(MESSAGES);
+    let fresh = generate(&shell::root())?;
     match arguments {
-        [] => {
-            let fresh = generate(&shell::root())?;
-            let folder = path.parent().context("the output has no folder")?;
-            std::fs::create_dir_all(folder)?;
-            std::fs::write(&path, fresh).with_context(|| format!("cannot write {MESSAGES}"))?;
-            println!("codegen: wrote {MESSAGES}");
-            Ok(())
-        }
-        ["--check"] => {
-            let fresh = generate(&shell::root())?;
-            let committed = std::fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {MESSAGES}; run `cargo xtask codegen`"))?;
-            compare(&committed, &fresh)?;
-            println!("codegen: {MESSAGES} is up to date");
-            Ok(())
-        }
+        [] => std::fs::write(&path, fresh).with_context(|| format!("cannot write {MESSAGES}"))?,
+        ["--check"] => compare(&std::fs::read_to_string(&path).context(MESSAGES)?, &fresh)?,
         _ => bail!("codegen takes nothing or --check, and got {arguments:?}"),
     }
+    println!("codegen: {MESSAGES} is up to date");
+    Ok(())
 }
 
 fn generate(root: &Path) -> Result<String> {
@@ -64,22 +51,12 @@ fn generate(root: &Path) -> Result<String> {
 
 /// Gives the text to rustfmt, as `cargo fmt` would.
 fn format(text: &str) -> Result<String> {
-    let mut child = Command::new("rustfmt")
-        .args(["--edition", "2024", "--emit", "stdout", "--quiet"])
-        .current_dir(shell::root())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start rustfmt; `rustup component add rustfmt`")?;
-    // The pipe is closed at the end of the statement, and rustfmt writes only after it has read all.
-    let mut input = child.stdin.take().context("rustfmt has no input")?;
-    input.write_all(text.as_bytes())?;
-    drop(input);
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("rustfmt refuses the generated code: {}", output.status);
-    }
-    String::from_utf8(output.stdout).context("rustfmt wrote bytes that are not UTF-8")
+    let path = shell::target_directory()?.join("messages.rs");
+    std::fs::write(&path, text)?;
+    let mut rustfmt = shell::program("rustfmt");
+    rustfmt.args(["--edition", "2024", "--emit", "stdout", "--quiet"]);
+    // From standard input, or its output would name the file.
+    shell::read(rustfmt.stdin(std::fs::File::open(&path)?))
 }
 
 /// Fails with the first line that differs.

@@ -56,6 +56,7 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
         return Ok(());
     }
     match TASKS.iter().find(|(task, ..)| *task == name) {
+        Some((_, "", ..)) if !rest.is_empty() => bail!("this task takes no argument, and got {rest:?}"),
         Some((_, _, _, run)) => run(rest),
         None => bail!("there is no task {name:?}\n{}", usage()),
     }
@@ -79,14 +80,6 @@ fn peers(arguments: &[&str]) -> Result<()> {
 
 fn record(arguments: &[&str]) -> Result<()> {
     shell::run(shell::cargo(&["run", "-q", "-p", "blob-benches", "--bin", "record", "--"]).args(arguments))
-}
-
-/// Fails on arguments to a task that takes none.
-fn no_arguments(arguments: &[&str]) -> Result<()> {
-    match arguments {
-        [] => Ok(()),
-        [first, ..] => bail!("this task takes no argument, and got {first:?}"),
-    }
 }
 
 #[cfg(test)]

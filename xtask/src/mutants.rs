@@ -94,9 +94,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     laboratory.check_baseline(&chosen)?;
     let mut survivors = Vec::new();
     for mutant in &chosen {
-        let killed = laboratory.kills(mutant)?;
-        println!("{}  {}: {}", if killed { "killed  " } else { "SURVIVED" }, mutant.file, mutant.name);
-        if !killed {
+        if laboratory.kills(mutant)? {
+            println!("killed    {}: {}", mutant.file, mutant.name);
+        } else {
+            println!("SURVIVED  {}: {}", mutant.file, mutant.name);
             survivors.push(mutant.name.as_str());
         }
     }
@@ -137,12 +138,9 @@ impl Laboratory {
         let tests: BTreeSet<&[String]> = chosen.iter().map(|mutant| mutant.test.as_slice()).collect();
         for test in tests {
             let output = self.cargo_test(test, &[])?;
-            if !output.status.success() {
-                bail!("`cargo test {}` fails on the unbroken tree:\n{}", test.join(" "), said(&output));
-            }
-            if tests_run(&String::from_utf8_lossy(&output.stdout)) == 0 {
-                bail!("`cargo test {}` runs no test", test.join(" "));
-            }
+            let words = test.join(" ");
+            ensure!(output.status.success(), "`cargo test {words}` fails on the unbroken tree:\n{}", said(&output));
+            ensure!(tests_run(&String::from_utf8_lossy(&output.stdout)) > 0, "`cargo test {words}` runs no test");
         }
         Ok(())
     }
@@ -157,9 +155,8 @@ impl Laboratory {
         std::fs::write(&path, text)?;
         // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
         std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
-        if !built.status.success() {
-            bail!("{:?} does not compile, so it shows nothing:\n{}", mutant.name, said(&built));
-        }
+        let is_built = built.status.success();
+        ensure!(is_built, "{:?} does not compile, so it shows nothing:\n{}", mutant.name, said(&built));
         Ok(killed)
     }
 

@@ -31,9 +31,8 @@ pub(crate) fn programs(target: &Path) -> Result<PathBuf> {
 fn install(environment: &Path, programs: &Path) -> [Command; 2] {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv", "--clear"]).arg(environment);
-    let mut pip = Command::new(programs.join("python"));
+    let mut pip = shell::program(programs.join("python"));
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--timeout=60"]);
     pip.args(["--retries=2", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", REQUIREMENTS]);
-    pip.current_dir(shell::root());
     [venv, pip]
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{no_arguments, shell};
+use crate::shell;
 
 /// Sanitizers are flags of the unstable compiler.
 const TOOLCHAIN: &str = "+nightly";
@@ -16,9 +16,8 @@ const TOOLCHAIN: &str = "+nightly";
 const TESTS: &[&str] = &["test", "-p", "synced-mem", "-p", "blob-core", "--lib", "--tests"];
 
 /// Runs what can be run.
-pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    no_arguments(arguments)?;
-    let Some(host) = nightly_host()? else {
+pub(crate) fn run(_: &[&str]) -> Result<()> {
+    let Some(host) = nightly_host() else {
         println!("not run: no nightly toolchain is installed");
         return Ok(());
     };
@@ -36,12 +35,10 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 }
 
 /// The nightly's own target, if there is a nightly.
-fn nightly_host() -> Result<Option<String>> {
-    let output = Command::new("rustc").args([TOOLCHAIN, "-vV"]).output();
-    let Ok(output) = output else { return Ok(None) };
+fn nightly_host() -> Option<String> {
+    let output = Command::new("rustc").args([TOOLCHAIN, "-vV"]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.map(str::to_string))
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_string)
 }
 
 fn has_std_sources() -> Result<bool> {
@@ -53,17 +50,11 @@ fn has_std_sources() -> Result<bool> {
 fn tests(host: &str, sanitizer: &str) -> Result<Command> {
     let target = shell::target_directory()?.join(sanitizer);
     let mut command = Command::new("cargo");
-    command
-        .arg(TOOLCHAIN)
-        .args(TESTS)
-        .args(["--target", host])
-        .current_dir(shell::root())
-        // Cargo tells what it runs which toolchain it is; the nightly is another.
-        .env_remove("CARGO")
-        .env_remove("RUSTUP_TOOLCHAIN")
-        .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"))
-        .env("CARGO_TARGET_DIR", target)
-        // Tests ask for more than there is, and leak guards on purpose.
-        .env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0");
+    command.arg(TOOLCHAIN).args(TESTS).args(["--target", host]).current_dir(shell::root());
+    // Cargo tells what it runs which toolchain it is; the nightly is another.
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_TARGET_DIR", target);
+    // Tests ask for more than there is, and leak guards on purpose.
+    command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0");
     Ok(command)
 }

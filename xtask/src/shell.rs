@@ -1,10 +1,12 @@
 //! Where the workspace lies, and how a task starts another program: cargo itself, in the workspace's root.
 //! It relies on the environment that cargo gives to what it runs. It captures output only where asked to.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -13,56 +15,50 @@ pub(crate) fn root() -> PathBuf {
     Path::new(&manifest).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// Cargo, the same one that runs us, in the workspace's root.
+/// A program that runs in the workspace's root.
+pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root());
+    command
+}
+
+/// Cargo, the same one that runs us.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root());
+    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
     command
 }
 
 /// Runs a command with our own input and output, and fails where it does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
-    if !status.success() {
-        bail!("`{}` failed: {status}", line(command));
-    }
+    ensure!(status.success(), "`{}` failed: {status}", line(command));
     Ok(())
 }
 
 /// Runs a command and gives what it wrote to standard output; its errors pass through.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
-    let output = command
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start {}", line(command)))?;
-    if !output.status.success() {
-        bail!("`{}` failed: {}", line(command), output.status);
-    }
+    let output = command.stderr(std::process::Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot start {}", line(command)))?;
+    ensure!(output.status.success(), "`{}` failed: {}", line(command), output.status);
     String::from_utf8(output.stdout).with_context(|| format!("`{}` wrote bytes that are not UTF-8", line(command)))
 }
 
 /// The command as one would type it, with the variables that it sets.
 pub(crate) fn line(command: &Command) -> String {
-    let variables = command
-        .get_envs()
-        .filter_map(|(name, value)| Some(format!("{}={}", name.to_string_lossy(), value?.to_string_lossy())));
+    let variable = |(name, value): (&OsStr, Option<&OsStr>)| Some(format!("{}={}", name.display(), value?.display()));
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
-    let program = program.to_string_lossy().into_owned();
-    let arguments = command.get_args().map(|argument| argument.to_string_lossy().into_owned());
-    let words: Vec<String> = variables.chain(std::iter::once(program)).chain(arguments).collect();
-    words.join(" ")
+    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.display().to_string());
+    command.get_envs().filter_map(variable).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The files of the workspace, from its root, with `/`: all that git tracks or would track, and that are there.
 pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
-    let mut command = Command::new("git");
-    command.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
-    let list = read(command.current_dir(root)).context("git lists the files of the workspace")?;
-    let mut files: Vec<String> = list.split('\0').map(str::to_string).collect();
-    files.retain(|file| root.join(file).is_file());
-    files.sort_unstable();
-    files.dedup();
-    Ok(files)
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]).current_dir(root);
+    let list = read(&mut git).context("git lists the files of the workspace")?;
+    let files: BTreeSet<&str> = list.split('\0').filter(|file| root.join(file).is_file()).collect();
+    Ok(files.into_iter().map(str::to_string).collect())
 }
 
 /// What cargo knows of the workspace's own packages, as JSON.
@@ -73,9 +69,7 @@ pub(crate) fn metadata() -> Result<serde_json::Value> {
 
 /// Where cargo builds, `target` unless the user set another folder.
 pub(crate) fn target_directory() -> Result<PathBuf> {
-    let metadata = metadata()?;
-    let directory = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    Ok(PathBuf::from(directory))
+    Ok(metadata()?["target_directory"].as_str().context("cargo metadata names no target directory")?.into())
 }
 
 /// Whether this target's standard library is installed.
@@ -88,12 +82,6 @@ pub(crate) fn has_target(target: &str) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_root_is_the_workspace() {
-        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-        assert!(manifest.contains("[workspace]"));
-    }
 
     #[test]
     fn a_command_is_shown_as_typed() {

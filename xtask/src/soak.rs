@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::shell;
 
@@ -30,12 +30,10 @@ pub(crate) fn usual() -> Command {
 fn asked(arguments: &[&str]) -> Result<Command> {
     let mut command = usual();
     for pair in arguments.chunks(2) {
-        let option = OPTIONS.iter().find(|(option, _)| *option == pair[0]);
-        let (option, variable) =
-            option.with_context(|| format!("soak takes --seconds, --seed and --threads, not {:?}", pair[0]))?;
-        match pair.get(1).map(|value| value.parse::<u64>()) {
-            Some(Ok(value)) => command.env(variable, value.to_string()),
-            _ => bail!("{option} takes a number"),
+        let variable = OPTIONS.iter().find(|(option, _)| *option == pair[0]).map(|(_, variable)| variable);
+        match (variable, pair.get(1).map(|value| value.parse::<u64>())) {
+            (Some(variable), Some(Ok(value))) => command.env(variable, value.to_string()),
+            _ => bail!("soak takes --seconds, --seed and --threads, each with a number, not {pair:?}"),
         };
     }
     Ok(command)

@@ -26,9 +26,8 @@ const UNSAFE: &[&str] = &[
 /// Declares the unsafe traits that a backend implements, and holds no unsafe block.
 const DECLARES_ONLY: &[&str] = &["crates/synced-mem/src/device"];
 
-/// The files that may name cudarc, and the packages that may depend on it.
+/// The files that may name cudarc; their packages may depend on it.
 const CUDARC: &[&str] = &["crates/blob-ops/src/cuda", "crates/synced-mem/src/cuda"];
-const CUDARC_PACKAGES: &[&str] = &["blob-ops", "synced-mem"];
 
 /// The files that are doors to the machine: GPU, instruction sets, threads under test, file system, terminal.
 const CFG: &[&str] = &[
@@ -75,10 +74,10 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(&source.path, index + 1, message));
         }
     }
-    let foreign = tree.packages.iter().filter(|package| !CUDARC_PACKAGES.contains(&package.name.as_str()));
-    for package in foreign.filter(|package| package.dependencies.iter().any(|name| name == "cudarc")) {
-        let message = format!("{} depends on cudarc; {} may", package.name, CUDARC_PACKAGES.join(" and "));
-        findings.push(Finding::new(&package.manifest, 1, message));
+    let may = |path: &str| CUDARC.iter().any(|door| door.split("/src/").next() == path.strip_suffix("/Cargo.toml"));
+    let manifests = tree.texts().filter(|(path, _)| path.ends_with("/Cargo.toml") && !may(path));
+    for (path, _) in manifests.filter(|(_, text)| has_word(text, "cudarc")) {
+        findings.push(Finding::new(path, 1, "a dependency on cudarc"));
     }
     findings
 }
@@ -111,7 +110,6 @@ pub(super) fn cfg(tree: &Tree) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::source::Package;
     use crate::tidy::tests::{NONE, lines};
 
     const FILE: &str = "crates/blob-io/src/npy.rs";
@@ -153,46 +151,36 @@ mod tests {
         assert_eq!(lines(cudarc, FILE, "//! Like cudarc.\n"), [1]);
         assert_eq!(lines(cudarc, FILE, "//! cudarc_like\n"), NONE);
         assert_eq!(lines(cudarc, "crates/synced-mem/src/cuda/queue.rs", "use cudarc::driver;\n"), NONE);
-        let mut tree = Tree::from_texts([]);
-        tree.packages = vec![Package::sample("synced-mem", &["cudarc"])];
-        assert_eq!(cudarc(&tree), []);
-        tree.packages = vec![Package::sample("blob-io", &["cudarc"])];
-        assert_eq!(cudarc(&tree).len(), 1);
+        assert_eq!(lines(cudarc, "crates/synced-mem/Cargo.toml", "cudarc = \"0.17\"\n"), NONE);
+        assert_eq!(lines(cudarc, "crates/blob-io/Cargo.toml", "cudarc = \"0.17\"\n"), [1]);
     }
 
     #[test]
     fn a_cfg_in_the_main_flow_is_found() {
-        for flow in [
-            "#[cfg(unix)]\nfn f() {}",
-            "#[cfg(unix)]\nimpl A {}",
-            "#[cfg(not(test))]\nfn f() {}",
-            "#[cfg_attr(unix, inline)]\nfn f() {}",
-            "struct A { #[cfg(unix)] a: u8 }",
-            "fn f() { if cfg!(unix) { g() } }",
-            "fn f() { match a { #[cfg(unix)] 1 => 2, _ => 3 } }",
-            "fn f() { #[cfg(unix)] g(); }",
-            "fn f() { print!(\"{}\", cfg!(unix)) }",
-            "macro_rules! m { () => { #[cfg(unix)] fn f() {} } }",
-            "mod a { #[cfg(unix)] fn f() {} }",
-            "impl A { #[cfg(unix)] fn f() {} }",
-            "enum A { #[cfg(unix)] B }",
-        ] {
+        #[rustfmt::skip]
+        let flows = [
+            "#[cfg(unix)]\nfn f() {}", "#[cfg(unix)]\nimpl A {}", "#[cfg(not(test))]\nfn f() {}",
+            "#[cfg_attr(unix, inline)]\nfn f() {}", "struct A { #[cfg(unix)] a: u8 }",
+            "fn f() { if cfg!(unix) { g() } }", "fn f() { match a { #[cfg(unix)] 1 => 2, _ => 3 } }",
+            "fn f() { #[cfg(unix)] g(); }", "fn f() { print!(\"{}\", cfg!(unix)) }",
+            "macro_rules! m { () => { #[cfg(unix)] fn f() {} } }", "mod a { #[cfg(unix)] fn f() {} }",
+            "impl A { #[cfg(unix)] fn f() {} }", "enum A { #[cfg(unix)] B }",
+        ];
+        for flow in flows {
             assert_eq!(lines(cfg, FILE, flow), [1], "{flow}");
         }
     }
 
     #[test]
     fn a_cfg_at_a_door_is_not_found() {
-        for door in [
-            "#[cfg(unix)]\nmod a;",
-            "#[cfg(unix)]\npub use a::B;",
-            "#![cfg(unix)]\nfn f() {}",
-            "#[cfg(test)]\nfn f() {}",
-            "    #[cfg(test)]\n    fn f() {}",
+        #[rustfmt::skip]
+        let doors = [
+            "#[cfg(unix)]\nmod a;", "#[cfg(unix)]\npub use a::B;", "#![cfg(unix)]\nfn f() {}",
+            "#[cfg(test)]\nfn f() {}", "    #[cfg(test)]\n    fn f() {}",
             "#[cfg(all(test, unix))]\nmod tests {\n    #[cfg(unix)]\n    fn f() {}\n}",
-            "#[cfg_attr(docsrs, doc(cfg(unix)))]\nfn f() {}",
-            "/// cfg(unix)\nfn f() {}",
-        ] {
+            "#[cfg_attr(docsrs, doc(cfg(unix)))]\nfn f() {}", "/// cfg(unix)\nfn f() {}",
+        ];
+        for door in doors {
             assert_eq!(lines(cfg, FILE, door), NONE, "{door}");
         }
         let flow = "#[cfg(unix)]\nfn f() {}";

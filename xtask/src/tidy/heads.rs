@@ -24,20 +24,15 @@ pub(super) fn head(tree: &Tree) -> Vec<Finding> {
 
 /// A library's head says what the crate does not know.
 pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
+    let message = "the first ten lines say nothing of what the crate does not know (\"does not know …\")";
     let libraries = tree.sources.iter().filter(|source| source.path.ends_with("/src/lib.rs"));
-    libraries
-        .filter(|source| {
-            let first: Vec<&str> = source.text.lines().take(HEAD_LINES).collect();
-            let head = head_lines(&first.join("\n")).join(" ");
-            // Stars are emphasis, and a sentence may go over the end of a line.
-            let words: Vec<&str> = head.split_whitespace().collect();
-            !words.join(" ").replace('*', "").contains("not know")
-        })
-        .map(|source| {
-            let message = "the first ten lines say nothing of what the crate does not know (\"does not know …\")";
-            Finding::new(&source.path, 1, message)
-        })
-        .collect()
+    let knows_all = libraries.filter(|source| {
+        let first: Vec<&str> = source.text.lines().take(HEAD_LINES).collect();
+        // Stars are emphasis, and a sentence may go over the end of a line.
+        let head = head_lines(&first.join("\n")).join(" ").replace('*', "");
+        !head.split_whitespace().collect::<Vec<_>>().join(" ").contains("not know")
+    });
+    knows_all.map(|source| Finding::new(&source.path, 1, message)).collect()
 }
 
 /// The `//!` lines from the first line on, without their slashes, up to a heading, a code block or a table.

@@ -5,7 +5,7 @@
 use super::{Finding, Tree};
 
 /// Each package, from the bottom up, with those that it may depend on.
-const LAYERS: &[(&str, &[&str])] = &[
+pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("synced-mem", &[]),
     ("blob-core", &["synced-mem"]),
     ("blob-ops", &["blob-core", "synced-mem"]),
@@ -20,51 +20,57 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// Every package is known, depends only on what lies below it, and has no build script.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for package in &tree.packages {
-        let mut push = |message: String| findings.push(Finding::new(&package.manifest, 1, message));
-        let Some((name, below)) = LAYERS.iter().find(|(name, _)| *name == package.name) else {
-            push(format!("{} stands in no layer", package.name));
+    for (path, manifest) in tree.texts().filter(|(path, _)| is_ours(path)) {
+        let value = |key: &str| manifest.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
+        let name = value("name").map_or("", |name| name.trim().trim_matches('"'));
+        let Some((_, below)) = LAYERS.iter().find(|(known, _)| *known == name) else {
+            findings.push(Finding::new(path, 1, format!("{name:?} stands in no layer")));
             continue;
         };
-        for dependency in &package.dependencies {
-            let ours = LAYERS.iter().any(|(name, _)| name == dependency);
-            if ours && !below.contains(&dependency.as_str()) {
-                push(format!("{name} may not depend on {dependency}; it may on {below:?}"));
+        for (index, line) in manifest.lines().enumerate() {
+            let key = line.split([' ', '.', '=']).next().unwrap_or_default();
+            let names = |package: &str| key == package || line.contains(&format!("package = \"{package}\""));
+            let ours = LAYERS.iter().map(|(package, _)| *package).find(|package| names(package));
+            if let Some(dependency) = ours.filter(|dependency| !below.contains(dependency)) {
+                let message = format!("{name} may not depend on {dependency}; it may on {below:?}");
+                findings.push(Finding::new(path, index + 1, message));
             }
         }
-        if package.build_script {
-            push(format!("{name} has a build script"));
+        if value("build").is_some() || tree.text(&path.replace("Cargo.toml", "build.rs")).is_some() {
+            findings.push(Finding::new(path, 1, format!("{name} has a build script")));
         }
     }
     findings
 }
 
+/// Whether the file is the manifest of a package of this workspace.
+fn is_ours(path: &str) -> bool {
+    let folder = path.strip_suffix("/Cargo.toml").unwrap_or_default();
+    ["xtask", "tests", "benches"].contains(&folder) || folder.starts_with("crates/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::source::Package;
 
-    fn findings(package: Package) -> Vec<Finding> {
-        let mut tree = Tree::from_texts([]);
-        tree.packages = vec![package];
-        check(&tree)
+    fn findings(name: &str, more: &str) -> Vec<Finding> {
+        let manifest = format!("[package]\nname = \"{name}\"\n{more}\n");
+        check(&Tree::from_texts([("crates/a/Cargo.toml".to_string(), manifest)]))
     }
 
     #[test]
     fn an_edge_upwards_or_sideways_is_found() {
-        for (name, dependency) in [
-            ("blob-io", "blob-ops"),
-            ("blob-ops", "blob-io"),
-            ("blob-core", "blob-ops"),
-            ("synced-mem", "blob-core"),
-            ("xtask", "blob-io"),
-            ("blob-convert", "blob-cli"),
-        ] {
-            let found = findings(Package::sample(name, &["half", dependency]));
-            assert_eq!(found.len(), 1, "{name} → {dependency}");
-            assert!(found[0].message.contains(dependency));
+        for edge in
+            ["blob-io blob-ops", "blob-ops blob-io", "synced-mem blob-core", "xtask blob-io", "blob-convert blob-cli"]
+        {
+            let (name, dependency) = edge.split_once(' ').unwrap();
+            for line in ["D.workspace = true", "D = { path = \"x\" }", "d = { package = \"D\", version = \"1\" }"] {
+                let line = line.replace('D', dependency);
+                let found = findings(name, &format!("[dependencies]\nhalf = \"2\"\n{line}"));
+                assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [5], "{edge} {line}");
+            }
         }
-        assert_eq!(findings(Package::sample("blob-io", &["blob-core", "prost"])), []);
+        assert_eq!(findings("blob-io", "[dependencies]\nblob-core.workspace = true\nprost = \"1\""), []);
     }
 
     #[test]
@@ -77,8 +83,10 @@ mod tests {
 
     #[test]
     fn an_unknown_package_and_a_build_script_are_found() {
-        assert_eq!(findings(Package::sample("blob-utils", &[])).len(), 1);
-        let package = Package { build_script: true, ..Package::sample("blob-io", &[]) };
-        assert_eq!(findings(package).len(), 1);
+        assert_eq!(findings("blob-utils", "").len(), 1);
+        assert_eq!(findings("blob-io", "build = \"make.rs\"").len(), 1);
+        let files = [("crates/a/Cargo.toml", "name = \"blob-io\"\n"), ("crates/a/build.rs", "fn main() {}\n")];
+        let files = files.map(|(path, text)| (path.to_string(), text.to_string()));
+        assert_eq!(check(&Tree::from_texts(files)).len(), 1);
     }
 }

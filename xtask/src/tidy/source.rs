@@ -1,9 +1,9 @@
-//! What the rules look at: the workspace's text files, its Rust files line by line, and its packages.
+//! What the rules look at: the workspace's text files, and its Rust files line by line.
 //! Lines are taken as rustfmt leaves them; what is in comments and quotes is no code. Reads only; judges nothing.
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::shell;
 
@@ -15,8 +15,6 @@ pub(crate) struct Tree {
     texts: Vec<(String, String)>,
     /// Our Rust files.
     pub(super) sources: Vec<Source>,
-    /// The packages of the workspace.
-    pub(super) packages: Vec<Package>,
 }
 
 /// One Rust file.
@@ -30,14 +28,6 @@ pub(super) struct Source {
     pub(super) in_tests: Vec<bool>,
 }
 
-/// A package of the workspace, as far as the rules care.
-pub(super) struct Package {
-    pub(super) name: String,
-    pub(super) manifest: String,
-    pub(super) dependencies: Vec<String>,
-    pub(super) build_script: bool,
-}
-
 impl Tree {
     /// Reads the tree: all files that belong to the workspace.
     pub(crate) fn read(root: &Path) -> Result<Tree> {
@@ -46,19 +36,15 @@ impl Tree {
             let text = std::fs::read_to_string(root.join(&path)).ok()?;
             Some((path, text))
         });
-        let mut tree = Tree::from_texts(texts);
-        let metadata = shell::metadata()?;
-        let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
-        tree.packages = packages.iter().map(|package| Package::from_metadata(package, root)).collect::<Result<_>>()?;
-        Ok(tree)
+        Ok(Tree::from_texts(texts))
     }
 
-    /// A tree of these files, without packages.
+    /// A tree of these files.
     pub(super) fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
         let texts: Vec<(String, String)> = texts.into_iter().collect();
         let is_ours = |path: &str| path.ends_with(".rs") && CODE.iter().any(|folder| path.starts_with(folder));
         let sources = texts.iter().filter(|(path, _)| is_ours(path)).map(|(path, text)| Source::new(path, text));
-        Tree { sources: sources.collect(), texts, packages: Vec::new() }
+        Tree { sources: sources.collect(), texts }
     }
 
     /// The text of one file.
@@ -152,33 +138,6 @@ pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|each| each == word)
 }
 
-impl Package {
-    fn from_metadata(package: &serde_json::Value, root: &Path) -> Result<Package> {
-        let text = |key: &str| package[key].as_str().with_context(|| format!("a package without {key}"));
-        let list = |key: &str| package[key].as_array().with_context(|| format!("a package without {key}"));
-        let manifest = Path::new(text("manifest_path")?);
-        let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
-        let dependencies = list("dependencies")?.iter();
-        Ok(Package {
-            name: text("name")?.to_string(),
-            manifest: manifest.to_string_lossy().into_owned(),
-            dependencies: dependencies.filter_map(|each| Some(each["name"].as_str()?.to_string())).collect(),
-            build_script: list("targets")?.iter().any(|target| target["kind"][0] == "custom-build"),
-        })
-    }
-
-    /// A package for a test.
-    #[cfg(test)]
-    pub(super) fn sample(name: &str, dependencies: &[&str]) -> Package {
-        Package {
-            name: name.to_string(),
-            manifest: format!("crates/{name}/Cargo.toml"),
-            dependencies: dependencies.iter().map(|name| name.to_string()).collect(),
-            build_script: false,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,13 +157,5 @@ mod tests {
         // Only `test` counts: code that is there without the tests too is no test module.
         assert_eq!(lines("#[cfg(any(test, unix))]\nmod tests {\n}\n"), [1, 2, 3]);
         assert_eq!(lines("#[cfg(test)]\nfn f() {}\n"), [1, 2]);
-    }
-
-    #[test]
-    fn the_real_packages_are_found() {
-        let packages = Tree::read(&shell::root()).unwrap().packages;
-        let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
-        assert_eq!(xtask.manifest, "xtask/Cargo.toml");
-        assert!(xtask.dependencies.contains(&"anyhow".to_string()) && !xtask.build_script);
     }
 }

@@ -51,20 +51,15 @@ pub(super) fn switches(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &tree.sources {
         for (index, (code, line)) in source.code.iter().zip(source.text.lines()).enumerate() {
-            let is_attribute = code.contains("#[");
+            let attribute = code.split_once("#[").map(|(_, attribute)| attribute);
             let fence = line.trim_start().trim_start_matches(['/', '!', ' ']).strip_prefix("```");
-            for word in SWITCHES.iter().filter(|word| has_word(line, word)) {
-                let is_off = |part: &str| has_word(part.split("#[").nth(1).unwrap_or_default(), word);
-                if is_attribute && is_off(code) {
-                    let message = format!("`#[{word}]` on a test; test the error, print what was not tested");
-                    findings.push(Finding::new(&source.path, index + 1, message));
-                } else if fence.is_some_and(|words| has_word(words, word)) && code.is_empty() {
-                    findings.push(Finding::new(
-                        &source.path,
-                        index + 1,
-                        format!("an example marked `{word}` tests nothing"),
-                    ));
-                }
+            for word in SWITCHES {
+                let message = match (attribute, fence) {
+                    (Some(text), _) if has_word(text, word) => "on a test; test the error, print what was not tested",
+                    (_, Some(text)) if code.is_empty() && has_word(text, word) => "on an example, which tests nothing",
+                    _ => continue,
+                };
+                findings.push(Finding::new(&source.path, index + 1, format!("`{word}` {message}")));
             }
         }
     }
@@ -115,14 +110,12 @@ mod tests {
 
     #[test]
     fn a_second_name_is_found() {
-        for bad in [
-            "pub use a::*;",
-            "pub(crate) use a::{\n    b,\n    c::*,\n};",
-            "pub type A = B;",
-            "pub(in crate::a) type A<T> = B;",
-            "pub mod prelude;",
-            "    pub use b::*;",
-        ] {
+        #[rustfmt::skip]
+        let second = [
+            "pub use a::*;", "pub(crate) use a::{\n    b,\n    c::*,\n};", "pub type A = B;",
+            "pub(in crate::a) type A<T> = B;", "pub mod prelude;", "    pub use b::*;",
+        ];
+        for bad in second {
             assert_eq!(lines(names, FILE, bad), [1], "{bad}");
         }
         for good in [
@@ -138,14 +131,14 @@ mod tests {
     #[test]
     fn a_test_that_is_switched_off_is_found() {
         for name in SWITCHES {
-            for text in [
-                format!("#[{name}]\nfn f() {{}}"),
-                format!("#[{name} = \"why\"]\nfn f() {{}}"),
-                format!("#[cfg_attr(unix, {name})]\nfn f() {{}}"),
-                format!("m! {{ #[{name}] fn f() {{}} }}"),
+            #[rustfmt::skip]
+            let texts = [
+                format!("#[{name}]\nfn f() {{}}"), format!("#[{name} = \"why\"]\nfn f() {{}}"),
+                format!("#[cfg_attr(unix, {name})]\nfn f() {{}}"), format!("m! {{ #[{name}] fn f() {{}} }}"),
                 format!("/// ```{name}\n/// f();\n/// ```\nfn f() {{}}"),
                 format!("    //! ```rust,{name}\n/// f();\n/// ```\nfn f() {{}}"),
-            ] {
+            ];
+            for text in texts {
                 assert_eq!(lines(switches, FILE, &text), [1], "{text}");
             }
             assert_eq!(lines(switches, FILE, &format!("fn f({name}: u8) {{ g(a, {name}) }}")), NONE);
