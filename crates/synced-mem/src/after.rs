@@ -46,6 +46,12 @@ impl State {
 
     /// A buffer had to be leaked: nobody knows whether a queue still uses it.
     pub(crate) fn leaked(&mut self, device: Option<DeviceId>, error: Error) {
+        self.stats.count(EventKind::Leak, self.len);
+        let copy = self.devices.iter().find(|copy| Some(copy.device) == device);
+        if let Some(copy) = copy {
+            let meter = copy.home.queue().device().meter();
+            meter.count(EventKind::Leak, self.len);
+        }
         let event = Event::leak(0..self.len, device, error);
         self.after.push(Afterwards::Tell(event));
     }

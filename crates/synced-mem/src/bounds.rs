@@ -42,13 +42,16 @@ impl State {
         Ok(())
     }
 
-    /// As `tidy`, for an owner who is about to write `range`: it is no gap to close, though the table does not know it.
+    /// As `tidy`, for an owner who is about to write `range`, where it is now: it is no gap to close, and its buffer is not
+    /// replaced, though the table does not know it.
     pub(crate) fn tidy_around(&mut self, slot: Slot, range: Range<usize>) -> Result<(), Stop> {
         if self.replicas.is_bounded() || range.is_empty() {
             return Ok(());
         }
         let id = self.borrows.insert(range, Access::Write, slot);
+        self.host_writers += 1;
         let tidied = self.tidy(Sole::Yes);
+        self.host_writers -= 1;
         self.borrows.remove(id);
         tidied
     }

@@ -6,10 +6,11 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::broken::Broken;
 use crate::engine::Stop;
 use crate::ordering::{Clock, Uses, Waited};
 use crate::ranges::Ranges;
-use crate::{Access, Block, DeviceId, HostBuffer, Queue, QueueId};
+use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
 
 /// A queue that is compared by its identity.
 #[derive(Clone)]
@@ -29,6 +30,18 @@ impl Line {
 
     pub(crate) fn is(&self, queue: &dyn Queue) -> bool {
         self.id == queue.id()
+    }
+
+    /// What this queue's failure is told as.
+    pub(crate) fn named(&self, error: &Error) -> Error {
+        let (device, op, what) = match error {
+            Error::Device { device, op, source } => (*device, *op, source.to_string()),
+            other => (self.queue.device().id(), "synchronize", other.to_string()),
+        };
+        match what.starts_with(&self.id.to_string()) {
+            true => Error::device(device, op, what),
+            false => Error::device(device, op, format!("{}: {what}", self.id)),
+        }
     }
 }
 
@@ -88,11 +101,20 @@ impl HostCopy {
         self.arriving.retain(|arriving| arriving.line != *line || arriving.last >= began);
     }
 
-    /// The queue has failed. Returns what it was to deliver, which may never come.
-    pub(crate) fn lost(&mut self, line: &Line) -> Vec<Ranges> {
-        let ours = |arriving: &mut Arriving| arriving.line == *line;
-        let lost = self.arriving.extract_if(.., ours);
-        lost.map(|arriving| arriving.ranges).collect()
+    /// What queues of this kind have yet to deliver, which may never come where they have failed.
+    pub(crate) fn awaited_from(&self, mut kind: impl FnMut(&Line) -> bool) -> impl Iterator<Item = Range<usize>> {
+        let theirs = self.arriving.iter().filter(move |arriving| kind(&arriving.line));
+        theirs.flat_map(|arriving| arriving.ranges.iter())
+    }
+
+    /// What a queue was to deliver there is not waited for any more.
+    pub(crate) fn expect_no_more(&mut self, line: &Line, range: &Range<usize>) {
+        self.arriving.retain_mut(|arriving| {
+            if arriving.line == *line {
+                arriving.ranges.remove(range);
+            }
+            !arriving.ranges.is_empty()
+        });
     }
 }
 
@@ -132,9 +154,10 @@ pub(crate) struct Waits {
     pub(crate) clock: Clock,
     /// Of the operation that has the lock.
     pub(crate) waited: Waited<Line>,
+    pub(crate) broken: Broken,
 }
 
-/// Enters an access of `by`, once it has waited for whoever conflicts with it.
+/// Enters an access of `by`, once it has waited for whoever conflicts with it. A queue that has failed gets no work.
 ///
 /// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
 pub(crate) fn order(
@@ -145,6 +168,9 @@ pub(crate) fn order(
     guard: Option<u64>,
     waits: &Waits,
 ) -> Result<(), Stop> {
+    if waits.broken.has(by) {
+        Stop::unless_waited(None, vec![by.clone()])?;
+    }
     let others = uses.waits(Some(by), range, access, &waits.waited);
     Stop::unless_waited(Some(by), others)?;
     uses.enter(by, range.clone(), access, guard, &waits.clock);

@@ -94,10 +94,13 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
 ///    not before everything enqueued so far on the queue that allocated it has taken effect.
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
-///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since.
+///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since. Once
+///    it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no further.
 /// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does, nor panics.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of that device.
+/// 11. **Deadlocks.** A call fails with [`Error::Deadlock`] where it would have to wait for the very work that calls it (a
+///     kernel or a callback of the backend's user), and nowhere else. No work is lost by that.
 ///
 /// Every function may be called from any thread. Moving 0 bytes is no error and does nothing.
 pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {

@@ -28,17 +28,43 @@ pub(crate) struct Wait {
     queues: Vec<Line>,
 }
 
+/// What is to be waited for, as it was decided under the lock.
+struct Plan {
+    by: Option<Line>,
+    began: u64,
+    /// Each with whether it is known to have failed. No other queue is made to wait for such a one, since it would fail too.
+    queues: Vec<(Line, bool)>,
+}
+
 /// A wait that has ended.
 struct Over {
     by: Option<Line>,
     began: u64,
-    finished: Vec<Line>,
-    failed: Option<(Line, Error)>,
+    /// Each with whether the host has synchronised it.
+    finished: Vec<(Line, bool)>,
+    failed: Option<Failure>,
+}
+
+struct Failure {
+    line: Line,
+    error: Error,
+    kind: FailureKind,
+}
+
+enum FailureKind {
+    /// The queue was known to have failed before.
+    Known,
+    /// It still failed when it was asked again.
+    Lasting,
+    /// It did not.
+    Once,
+    /// The queue works, but this thread cannot wait for it.
+    Deadlock,
 }
 
 enum Next<R, L> {
     Done(Result<R, Error>, L),
-    Wait(Wait, u64),
+    Wait(Plan),
 }
 
 /// What an operation leaves to do, after it has ended.
@@ -75,24 +101,37 @@ pub(crate) fn unless_failed<R>(result: Result<R, Stop>) -> Result<Option<R>, Sto
     }
 }
 
-impl Wait {
+impl Plan {
     /// Waits. The lock is not held.
-    fn perform(self, began: u64) -> Over {
-        let Wait { by, queues } = self;
+    fn perform(self) -> Over {
+        let Plan { by, began, queues } = self;
         let (mut finished, mut failed) = (Vec::new(), None);
-        for line in queues {
-            let done = match &by {
+        for (line, was_known) in queues {
+            let waiter = by.as_ref().filter(|_| !was_known);
+            let done = match waiter {
                 None => line.queue().synchronize(),
                 Some(by) => by.queue().wait_for(&**line.queue()),
             };
             if let Err(error) = done {
-                failed = Some((line, error));
+                let kind = match error {
+                    Error::Deadlock { .. } => FailureKind::Deadlock,
+                    _ if was_known => FailureKind::Known,
+                    _ if lasts(&line, if waiter.is_some() { 2 } else { 1 }) => FailureKind::Lasting,
+                    _ => FailureKind::Once,
+                };
+                failed = Some(Failure { line, error, kind });
                 break;
             }
-            finished.push(line);
+            finished.push((line, waiter.is_none()));
         }
         Over { by, began, finished, failed }
     }
+}
+
+/// Whether a queue fails each of so many times that it is asked.
+fn lasts(line: &Line, times: usize) -> bool {
+    let fails = |_| matches!(line.queue().synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
+    (0..times).all(fails)
 }
 
 /// The way to a state.
@@ -178,36 +217,57 @@ fn run<R, L>(
                 return Next::Done(Err(error), last(state));
             }
             state.waits.waited.take_over(&mut waited);
-            let result = step(state);
+            let result = state.leave_to_broken();
+            let result = result.and_then(|()| step(state));
             waited.take_over(&mut state.waits.waited);
             match result {
                 Ok(result) => Next::Done(Ok(result), last(state)),
                 Err(Stop::Fail(error)) => Next::Done(Err(error), last(state)),
-                Err(Stop::Wait(wait)) => Next::Wait(wait, state.waits.clock.begin()),
+                Err(Stop::Wait(wait)) => Next::Wait(state.plan(wait)),
             }
         });
         match next {
             Next::Done(result, last) => return (result, last),
-            Next::Wait(wait, began) => over = Some(wait.perform(began)),
+            Next::Wait(plan) => over = Some(plan.perform()),
         }
     }
 }
 
 impl State {
-    /// After a wait, well or not: what it has ended is forgotten, and nothing else.
+    fn plan(&mut self, wait: Wait) -> Plan {
+        let Wait { by, queues } = wait;
+        let known = |line: Line| {
+            let known = self.waits.broken.has(&line);
+            (line, known)
+        };
+        let queues = queues.into_iter().map(known).collect();
+        let began = self.waits.clock.begin();
+        Plan { by, began, queues }
+    }
+
+    /// After a wait, well or not: what it has ended is forgotten, and nothing else. A failure that lasts is noted, and the
+    /// step taken again, which may do without that queue; with a queue that was known to have failed it could not.
     fn resume(&mut self, over: Over, waited: &mut Waited<Line>) -> Result<(), Error> {
         self.waits.clock.end(over.began);
-        for line in over.finished {
-            if over.by.is_none() {
+        for (line, synchronized) in over.finished {
+            if synchronized {
+                self.waits.broken.remove(&line);
                 self.finished(&line, over.began);
             }
             waited.add(over.by.clone(), line, over.began);
         }
-        let Some((line, error)) = over.failed else {
+        let Some(failure) = over.failed else {
             return Ok(());
         };
-        if over.by.is_none() {
-            self.distrust(&line);
+        let Failure { line, error, kind } = failure;
+        match kind {
+            FailureKind::Known => return Err(line.named(&error)),
+            FailureKind::Lasting => {
+                self.broke(&line, &error);
+                return Ok(());
+            }
+            FailureKind::Once if over.by.is_none() => self.distrust(&line),
+            FailureKind::Once | FailureKind::Deadlock => {}
         }
         Err(error)
     }

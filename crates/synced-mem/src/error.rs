@@ -53,6 +53,15 @@ pub enum Error {
         /// What the backend says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A wait was refused because it would never end: the work that it would have to wait for is what called it, such as a
+    /// kernel of [`loopback`](crate::loopback) that synchronises its own queue. No work was lost; the queue works on.
+    #[non_exhaustive]
+    Deadlock {
+        /// The queue that was called.
+        queue: QueueId,
+        /// The operation that was refused, as [`Queue`](crate::Queue) names it.
+        op: &'static str,
+    },
     /// A kernel's argument was borrowed for another queue than the one it was launched on.
     #[non_exhaustive]
     WrongQueue {
@@ -113,6 +122,11 @@ impl Error {
         Error::DeviceOutOfMemory { device, bytes }
     }
 
+    /// A wait that would never end, because the work that it would have to wait for has called it. For backends.
+    pub fn deadlock(queue: QueueId, op: &'static str) -> Self {
+        Error::Deadlock { queue, op }
+    }
+
     /// An argument borrowed for the queue `got`, launched on the queue `wanted`. For backends.
     pub fn wrong_queue(wanted: QueueId, got: QueueId) -> Self {
         Error::WrongQueue { wanted, got }
@@ -129,6 +143,9 @@ impl fmt::Display for Error {
                 write!(f, "out of memory: {device} has no block of {bytes} bytes")
             }
             Error::Device { device, op, source } => write!(f, "{device}: {op} failed: {source}"),
+            Error::Deadlock { queue, op } => {
+                write!(f, "{queue}: {op} refused: called from a kernel that it would have to wait for")
+            }
             Error::WrongQueue { wanted, got } => {
                 write!(f, "an argument was borrowed for {got} and launched on {wanted}")
             }

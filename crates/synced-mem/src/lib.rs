@@ -86,6 +86,7 @@ mod after;
 mod ahead;
 mod borrows;
 mod bounds;
+mod broken;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod copies;

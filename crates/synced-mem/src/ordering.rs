@@ -135,9 +135,10 @@ impl<Q> Uses<Q> {
     }
 
     /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be launched
-    /// are passed over.
-    pub(crate) fn oldest_past(&self, most: usize) -> impl Iterator<Item = &Q> {
-        let past = self.entries.iter().filter(|entry| entry.live.is_empty());
+    /// are passed over, and those that do not work.
+    pub(crate) fn oldest_past(&self, most: usize, works: impl Fn(&Q) -> bool) -> impl Iterator<Item = &Q> {
+        let goes = move |entry: &&Entry<Q>| entry.live.is_empty() && works(&entry.queue);
+        let past = self.entries.iter().filter(goes);
         let too_many = self.len().saturating_sub(most);
         past.take(too_many).map(|entry| &entry.queue)
     }

@@ -18,7 +18,10 @@ const MOST_RETIRED: usize = 2;
 
 impl State {
     /// Stops for the queues that can still touch `range` of a host copy in a way that conflicts with `access`.
-    pub(crate) fn settle_host(&self, slot: Slot, range: &Range<usize>, access: Access) -> Result<(), Stop> {
+    pub(crate) fn settle_host(&mut self, slot: Slot, range: &Range<usize>, access: Access) -> Result<(), Stop> {
+        if slot == HOST {
+            self.renew_host(None, range, access, &(0..0))?;
+        }
         Stop::unless_waited(None, self.host_waits(slot, range, access))
     }
 
@@ -51,7 +54,8 @@ impl State {
     /// The oldest users of the device copies that have too many, of those that could go.
     fn crowd(&self) -> impl Iterator<Item = &Line> {
         let copies = self.devices.iter().filter(|_| self.has_guards);
-        copies.flat_map(|copy| copy.uses.oldest_past(MOST_USERS))
+        let works = |line: &Line| !self.waits.broken.has(line);
+        copies.flat_map(move |copy| copy.uses.oldest_past(MOST_USERS, works))
     }
 
     /// Stops for the oldest users of device copies that have too many.
@@ -82,8 +86,14 @@ impl State {
         Stop::unless_waited(None, each)
     }
 
-    /// Frees the retired copies that no queue uses any more.
-    fn sweep(&mut self) {
+    /// Frees the retired copies that no queue uses any more, and leaves to a broken queue what it may use.
+    pub(crate) fn sweep(&mut self) {
+        let broken = &self.waits.broken;
+        if !broken.is_empty() {
+            let used = |copy: &mut HostCopy| copy.uses.queues().iter().any(|line| broken.has(line));
+            let used: Vec<_> = self.retired.extract_if(.., used).collect();
+            used.into_iter().for_each(|copy| self.leave_host(copy));
+        }
         let idle = |copy: &mut HostCopy| copy.uses.is_empty();
         let idle: Vec<_> = self.retired.extract_if(.., idle).collect();
         for copy in idle {
@@ -131,19 +141,25 @@ impl State {
     /// copy does. Nobody has a slice of these bytes, because nobody gets one before its queue has been synchronised.
     pub(crate) fn distrust(&mut self, line: &Line) {
         let Some(copy) = &mut self.host else { return };
-        for lost in copy.lost(line) {
-            for range in lost.iter() {
-                let only = self.replicas.only_in(HOST, &range);
-                for shared in only.missing(&range).iter() {
-                    self.replicas.give_up(HOST, &shared);
-                }
+        let lost: Vec<_> = copy.awaited_from(|by| by == line).collect();
+        for range in lost {
+            let only = self.replicas.only_in(HOST, &range);
+            for shared in only.missing(&range).iter() {
+                self.replicas.give_up(HOST, &shared);
+                copy.expect_no_more(line, &shared);
             }
         }
     }
 
     /// Stops until every byte of `range` has arrived in the copies that hold it, but for one: what that one gives up is
     /// then really there.
-    pub(crate) fn settle_others(&self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+    pub(crate) fn settle_others(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+        self.renew_host(None, range, Access::Read, &(0..0))?;
+        Stop::unless_waited(None, self.deliverers(slot, range))
+    }
+
+    /// The queues that may still write `range` in the copies that hold it, but for one.
+    pub(crate) fn deliverers(&self, slot: Slot, range: &Range<usize>) -> Vec<Line> {
         let mut queues = self.host_waits(HOST, range, Access::Read);
         for other in self.device_slots().filter(|&other| other != slot) {
             let Some(index) = Self::device_index(other) else {
@@ -156,6 +172,6 @@ impl State {
             }
         }
         queues.dedup();
-        Stop::unless_waited(None, queues)
+        queues
     }
 }

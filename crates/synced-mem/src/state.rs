@@ -16,7 +16,7 @@ use crate::host::dangling;
 use crate::replicas::{Head, Replicas, Slot};
 use crate::token::Span;
 use crate::upkeep::Leaving;
-use crate::{Access, DeviceId, Error, EventKind, HostBuffer, HostPool, Observer, Queue, Stats};
+use crate::{Access, DeviceId, Error, EventKind, HostPool, Observer, Queue, Stats};
 
 /// The host's own memory: the only host copy that anything writes.
 pub(crate) const HOST: Slot = Slot(0);
@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) devices: Vec<DeviceCopy>,
     /// Host copies that nobody will read any more, but that a queue may still use.
     pub(crate) retired: Vec<HostCopy>,
+    /// How many guards write to the host's own memory now; 0 in a `SyncedMem`, where `&mut` says so.
+    pub(crate) host_writers: usize,
     /// Device memory without valid bytes, to be given back once no queue uses it.
     pub(crate) leaving: Vec<Leaving>,
     pub(crate) waits: Waits,
@@ -64,7 +66,7 @@ pub(crate) struct State {
     pub(crate) is_tidying: bool,
     /// The live borrows; empty in a `SyncedMem`.
     pub(crate) borrows: Borrows,
-    pool: Option<HostPool>,
+    pub(crate) pool: Option<HostPool>,
     pub(crate) stats: Stats,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     pub(crate) after: Vec<Afterwards>,
@@ -79,6 +81,7 @@ impl State {
             fixed: None,
             devices: Vec::new(),
             retired: Vec::new(),
+            host_writers: 0,
             leaving: Vec::new(),
             waits: Waits::default(),
             has_guards: false,
@@ -121,7 +124,7 @@ impl State {
             self.make_host()?;
         }
         match intent {
-            Intent::Overwrite => {}
+            Intent::Overwrite => self.renew_host(None, range, Access::Write, range)?,
             _ => self.bring(slot, range, None)?,
         }
         self.settle_host(slot, range, intent.access())?;
@@ -151,15 +154,7 @@ impl State {
         if self.host.is_some() {
             return Ok(());
         }
-        let buffer = match &self.pool {
-            Some(pool) => pool.take(self.len)?,
-            None => HostBuffer::zeroed(self.len)?,
-        };
-        let whole = self.whole();
-        if !buffer.is_empty() {
-            self.count_bytes(EventKind::Allocate, &whole, buffer.allocated(), None);
-        }
-        self.host = Some(HostCopy::new(buffer));
+        self.host = Some(HostCopy::new(self.new_host_buffer()?));
         Ok(())
     }
 
@@ -198,8 +193,9 @@ impl State {
             return Ok((Span::empty(queue), slot));
         }
         let index = slot.0 - DEVICES;
-        if !self.devices[index].home.is(&**queue) {
-            self.devices[index].home = Line::new(queue);
+        self.bring_home(index, queue)?;
+        if intent == Intent::Overwrite {
+            self.renew_device(slot, range)?;
         }
         self.make_device(index)?;
         if intent != Intent::Overwrite {
@@ -216,6 +212,17 @@ impl State {
         }
         let span = Span { block, range: range.start..range.start + self.real(range), queue: Arc::clone(queue) };
         Ok((span, slot))
+    }
+
+    /// What a device copy needs runs on this queue from now on, if that works.
+    pub(crate) fn bring_home(&mut self, index: usize, queue: &Arc<dyn Queue>) -> Result<(), Stop> {
+        if !self.waits.broken.is_empty() {
+            self.refuse_broken(&Line::new(queue))?;
+        }
+        if !self.devices[index].home.is(&**queue) {
+            self.devices[index].home = Line::new(queue);
+        }
+        Ok(())
     }
 
     /// How many bytes a range really has: a memory of length 0 has none.
@@ -290,14 +297,14 @@ impl State {
     }
 
     /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
-    /// there is a direct way.
+    /// there is a direct way and no broken queue was to bring them there.
     fn sources(&self, to: Slot) -> Vec<Slot> {
-        // Left out are those without a direct way: they come last of all.
+        // Those that are left out come last of all.
         let target = Self::device_index(to).map(|index| &self.devices[index]);
         let copies = self.device_slots().zip(&self.devices);
         let devices = copies.filter_map(|(slot, copy)| {
             let direct = target.is_none_or(|target| target.reaches(copy));
-            (slot != to && direct).then_some(slot)
+            (slot != to && direct && !self.meets_broken(slot, Access::Read)).then_some(slot)
         });
         match to {
             HOST => [FIXED].into_iter().chain(devices).collect(),

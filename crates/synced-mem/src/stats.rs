@@ -24,8 +24,8 @@ pub struct Stats {
     peak: u64,
 }
 
-/// How many kinds of events have counters: all but the last, [`EventKind::Leak`].
-const COUNTED: usize = EventKind::Leak as usize;
+/// How many kinds of events have counters: all.
+const COUNTED: usize = EventKind::Leak as usize + 1;
 
 impl Traffic {
     /// How often.
@@ -82,6 +82,11 @@ impl Stats {
         self.of(EventKind::Avoided)
     }
 
+    /// Copies of the memory that were leaked, because a queue that failed may use them for ever. They stay allocated.
+    pub fn leaks(&self) -> Traffic {
+        self.of(EventKind::Leak)
+    }
+
     /// Bytes allocated now.
     pub fn in_use(&self) -> u64 {
         self.in_use
@@ -125,6 +130,7 @@ impl fmt::Debug for Stats {
             .field("allocations", &self.allocations())
             .field("frees", &self.frees())
             .field("avoided", &self.avoided())
+            .field("leaks", &self.leaks())
             .field("in_use", &self.in_use)
             .field("peak", &self.peak)
             .finish()

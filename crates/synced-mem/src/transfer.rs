@@ -3,13 +3,14 @@
 //! It relies on `copies::order`; no lock is taken here and no user code is called.
 
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::copies::{DeviceMemory, Line, order};
 use crate::engine::Stop;
 use crate::replicas::{Action, Slot};
 use crate::state::{FIXED, HOST, State};
-use crate::{Access, Error, EventKind, HostBuffer};
+use crate::{Access, Block, Error, EventKind, HostBuffer};
 
 impl State {
     /// Performs one action; `line` is the queue that asked for it, if any.
@@ -60,6 +61,18 @@ impl State {
         Ok(())
     }
 
+    /// What is valid on the host, to a buffer that takes its place.
+    pub(crate) fn copy_valid_host(&self, to: &HostBuffer) {
+        assert!(self.len <= to.len(), "a buffer for all bytes");
+        for range in self.replicas.valid(HOST).iter() {
+            let (from, to) = (self.host_ptr(HOST, range.start), to.ptr().as_ptr());
+            // SAFETY: `range` lies within both buffers, of which the second is new and writable. Nobody writes valid bytes
+            // of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue, because those
+            // that work were waited for, and what the others were to deliver is not valid here or about to be overwritten.
+            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), self.real(&range)) };
+        }
+    }
+
     fn upload(&mut self, from: Slot, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
         let line = self.line_for(index, line);
         let len = self.real(range);
@@ -68,6 +81,9 @@ impl State {
             true => Some(self.stage(from, range)?),
             false => None,
         };
+        if from == HOST {
+            self.renew_host(Some(&line), range, Access::Read, &(0..0))?;
+        }
         let copy = match from {
             FIXED => &mut self.fixed,
             _ => &mut self.host,
@@ -101,6 +117,7 @@ impl State {
         if self.is_lent(HOST) {
             return self.download_staged(index, range, &line);
         }
+        self.renew_host(Some(&line), range, Access::Write, &(0..0))?;
         if let Some(copy) = &mut self.host {
             order(&mut copy.uses, &line, range, Access::Write, None, &self.waits)?;
             copy.arrive(&line, range, &self.waits.clock);
@@ -192,15 +209,20 @@ impl State {
         if self.len == 0 || self.devices[index].memory.is_some() {
             return Ok(());
         }
+        let block = self.devices[index].home.queue().alloc(self.len)?;
+        self.put_block(index, block);
+        Ok(())
+    }
+
+    /// A new block of a device copy's home queue.
+    pub(crate) fn put_block(&mut self, index: usize, block: Box<dyn Block>) {
         let whole = self.whole();
         let copy = &mut self.devices[index];
-        let block = copy.home.queue().alloc(self.len)?;
         // A block may have been somebody's until now, in the order of this queue: others wait for it before they use it.
         copy.uses.enter(&copy.home, whole.clone(), Access::Write, None, &self.waits.clock);
         copy.memory = Some(DeviceMemory { block: Arc::from(block), line: copy.home.clone(), owner: None });
         let device = copy.device;
         self.count(EventKind::Allocate, &whole, Some(device));
-        Ok(())
     }
 
     // ---- lent slices: no queue ever sees them ----

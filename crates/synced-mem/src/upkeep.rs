@@ -179,13 +179,15 @@ impl State {
         alone
     }
 
-    /// To the first device that takes them, those that hold the most already before the others.
+    /// To the first device that takes them, those that hold the most already before the others, and those whose queue has
+    /// failed last.
     fn move_to_some_device(&mut self, parts: &[Range<usize>]) -> Result<(), Stop> {
-        let mut devices: Vec<_> = self.device_slots().collect();
-        devices.sort_by_key(|&slot| {
-            let held = self.replicas.valid(slot).iter().map(|held| held.len());
-            std::cmp::Reverse(held.sum::<usize>())
+        let mut devices: Vec<_> = self.device_slots().zip(&self.devices).collect();
+        devices.sort_by_key(|(slot, copy)| {
+            let held = self.replicas.valid(*slot).iter().map(|held| held.len());
+            (self.waits.broken.has(&copy.home), std::cmp::Reverse(held.sum::<usize>()))
         });
+        let devices: Vec<_> = devices.into_iter().map(|(slot, _)| slot).collect();
         let mut result = Ok(());
         for slot in devices {
             result = self.move_to_device(slot, parts);
@@ -201,6 +203,7 @@ impl State {
         let Some(index) = Self::device_index(slot) else {
             return Ok(());
         };
+        self.refuse_broken(&self.devices[index].home)?;
         self.make_device(index)?;
         for part in parts {
             self.bring(slot, part, None)?;
@@ -281,6 +284,16 @@ impl State {
         };
         let users = mem::replace(&mut copy.uses, Uses::new()).queues();
         let device = copy.device;
+        // The order of its own queue holds even where that has failed, but not against a token under which others launch.
+        let own = match Arc::strong_count(&memory.block) {
+            1 if memory.owner.is_none() => Some(&memory.line),
+            _ => None,
+        };
+        if let Some(error) = self.broken_user(&users, own) {
+            mem::forget(memory);
+            self.leaked(Some(device), error);
+            return;
+        }
         self.leaving.push(Leaving { device, memory, users });
     }
 
@@ -305,7 +318,7 @@ impl State {
     /// The end: everything is given back once no queue uses it.
     pub(crate) fn finish(&mut self) {
         for copy in [self.host.take(), self.fixed.take()] {
-            self.retired.extend(copy);
+            self.retire(copy);
         }
         for copy in mem::take(&mut self.retired) {
             let lines = copy.uses.queues();

@@ -11,7 +11,7 @@ use crate::shared::guards::{DeviceLease, Lease};
 use crate::state::{HOST, Intent, State};
 use crate::sync::MutexGuard;
 use crate::token::Span;
-use crate::{DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
+use crate::{Access, DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 
 /// The same memory, for borrows that wait: see [`SharedMem::within`].
 #[derive(Debug)]
@@ -88,8 +88,13 @@ impl<'a> Within<'a> {
         let entered = self.enter(&range, intent, |_| HOST)?;
         let (checked, borrow) = (entered.checked, entered.borrow);
         let mut lease = Lease::entered(Arc::clone(inner), borrow.map(|(_, id)| id));
-        let (ptr, _) = inner.act_held(entered.held, |state| state.host(&checked, intent))?;
-        lease.grant(ptr, range.len());
+        inner.act_held(entered.held, |state| {
+            let (ptr, _) = state.host(&checked, intent)?;
+            // An empty range is borrowed from nobody.
+            let access = if range.is_empty() { Access::Read } else { intent.access() };
+            lease.grant(state, ptr, range.len(), access);
+            Ok(())
+        })?;
         Ok(lease)
     }
 

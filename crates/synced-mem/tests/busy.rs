@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Arg, Device, Place, Queue, SharedMem};
+use synced_mem::{Arg, Device, DeviceRef, Error, Place, Queue, SharedMem};
 
 /// After so many kernels there are no more, so that the tests end.
 const MOST: usize = 1000;
@@ -22,14 +22,19 @@ impl Chain {
     }
 
     /// A kernel that does this when it runs.
-    fn launch(&self, queue: &Arc<dyn Queue>, arg: Arg<'_>, next: impl FnOnce() + Send + 'static) {
+    fn launch<'a>(
+        &self,
+        queue: &Arc<dyn Queue>,
+        arg: impl IntoIterator<Item = Arg<'a>>,
+        next: impl FnOnce() + Send + 'static,
+    ) {
         let Self(runs) = self.clone();
         let kernel = move || {
             if runs.fetch_add(1, Ordering::Relaxed) < MOST {
                 next();
             }
         };
-        launch(&**queue, [arg], |_| kernel()).unwrap();
+        launch(&**queue, arg, |_| kernel()).unwrap();
     }
 }
 
@@ -38,7 +43,7 @@ fn read(memory: SharedMem, device: Arc<Loopback>, chain: Chain) {
     let queue = device.queue().unwrap();
     let token = memory.device(&queue, 0..8).unwrap();
     let (next, shared) = (chain.clone(), memory.clone());
-    chain.launch(&queue, token.arg(), move || read(shared, device, next));
+    chain.launch(&queue, [token.arg()], move || read(shared, device, next));
 }
 
 #[test]
@@ -52,15 +57,22 @@ fn new_readers_of_a_crowded_memory_are_left_to_the_next_call() {
     assert!((1..100).contains(&runs), "{runs} kernels were waited for");
 }
 
-/// A few batches on a queue; the kernel of the last brings more.
-fn batches(memory: SharedMem, queue: Arc<dyn Queue>, chain: Chain) {
+/// A few batches on a queue.
+fn bring(memory: &SharedMem, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'static>, Error> {
     for _ in 0..3 {
-        memory.adopt_vec(vec![1; 100]).unwrap();
-        drop(memory.device(&queue, 0..100).unwrap());
+        memory.adopt_vec(vec![1; 100])?;
+        memory.prefetch(queue, 0..100)?;
     }
-    let token = memory.device(&queue, 0..100).unwrap();
+    memory.device(queue, 0..100)
+}
+
+/// A few batches on a queue; the kernel of the last brings more. In a kernel they may be in conflict with the borrow of the
+/// call that waits for it.
+fn batches(memory: SharedMem, queue: Arc<dyn Queue>, chain: Chain) {
+    let token = bring(&memory, &queue);
+    let arg = token.as_ref().map(DeviceRef::arg);
     let (next, shared, own) = (chain.clone(), memory.clone(), Arc::clone(&queue));
-    chain.launch(&queue, token.arg(), move || batches(shared, own, next));
+    chain.launch(&queue, arg, move || batches(shared, own, next));
 }
 
 #[test]
@@ -72,13 +84,14 @@ fn batches_retired_while_others_are_waited_for_are_left_to_the_next_call() {
     }
     let runs = chain.runs();
     assert!((1..100).contains(&runs), "{runs} kernels were waited for");
+    queue.synchronize().unwrap();
 }
 
 /// A write on a queue, whose kernel brings the next.
 fn write(memory: SharedMem, queue: Arc<dyn Queue>, chain: Chain) {
     let mut token = memory.device_mut(&queue, 0..10).unwrap();
     let (next, shared, own) = (chain.clone(), memory.clone(), Arc::clone(&queue));
-    chain.launch(&queue, token.arg_mut(), move || write(shared, own, next));
+    chain.launch(&queue, [token.arg_mut()], move || write(shared, own, next));
 }
 
 #[test]

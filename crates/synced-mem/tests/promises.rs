@@ -13,6 +13,8 @@ mod replaced;
 mod scattered;
 #[path = "promises/slices.rs"]
 mod slices;
+#[path = "promises/spread.rs"]
+mod spread;
 #[path = "promises/waits.rs"]
 mod waits;
 

@@ -71,7 +71,8 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
     queue.synchronize().unwrap();
     break_queue(&other);
     memory.prefetch(&other).unwrap();
-    assert!(memory.evict(Place::Device(device.id())).is_err());
+    // What the broken queue was to bring to the sibling is not taken for another copy: the bytes go to the host first.
+    memory.evict(Place::Device(device.id())).unwrap();
     assert_eq!(memory.host().unwrap(), [7; 8]);
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::machine::{Called, Entry, Machine, State};
 use super::memory::Piece;
+use super::run::Failure;
 use super::task::{HostSource, HostTarget, Task};
 use super::{Loopback, Operation};
 use crate::{Block, Device, DeviceId, Error, Queue, QueueId};
@@ -61,7 +62,7 @@ impl LoopQueue {
     fn append(&self, state: MutexGuard<'_, State>, called: Called, entry: Entry) -> Result<u64, Error> {
         let device = self.device.id;
         let position = self.device.machine.enqueue(state, self.id, entry);
-        let position = position.map_err(|message| Error::device(device, called.operation.name(), message))?;
+        let position = position.map_err(|_| Error::deadlock(self.id, called.operation.name()))?;
         called.end(device, position)
     }
 
@@ -100,9 +101,10 @@ impl LoopBlock {
 // 6: host bytes are named by tasks only, and a task is gone once it has run.
 // 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do, or
 //    it is given out again by that lane only, whose work on the new block comes later.
-// 8: an error returns before something is enqueued, or after all of it is.
+// 8: an error returns before something is enqueued, or after all of it is; a wait asks first whether the other has failed.
 // 9: nothing here names `SyncedMem` or `SharedMem`. A kernel may (`launch`), and is the caller's code.
 // 10: which machine a device belongs to is set once, and is all that is asked.
+// 11: `Turn` knows which thread runs which kernel and what each thread waits for.
 unsafe impl Queue for LoopQueue {
     fn id(&self) -> QueueId {
         self.id
@@ -205,6 +207,8 @@ unsafe impl Queue for LoopQueue {
             .downcast_ref::<LoopQueue>()
             .filter(|other| Arc::ptr_eq(&other.device.machine, &self.device.machine));
         if let Some(other) = sibling {
+            let lost = state.failure(other.id).map_err(Failure::Lost);
+            lost.map_err(|lost| lost.error(self.device.id, self.id, Operation::Wait))?;
             let wait = state.wait_for(other.id);
             return self.append(state, called, wait).map(drop);
         }
@@ -219,7 +223,7 @@ unsafe impl Queue for LoopQueue {
         let mut state = self.device.machine.state();
         let called = state.call(device, operation)?;
         let result = self.device.machine.synchronize(state, self.id);
-        result.map_err(|message| Error::device(device, operation.name(), message))?;
+        result.map_err(|failure| failure.error(device, self.id, operation))?;
         called.end(device, ())
     }
 }

@@ -5,10 +5,36 @@
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Mode;
+use super::Operation;
 use super::machine::{Entry, Machine, State};
 use super::task::Task;
 use super::turns::Turn;
-use crate::QueueId;
+use crate::{DeviceId, Error, QueueId};
+
+/// This thread would have to wait for a kernel that it runs itself.
+pub(super) struct Deadlock;
+
+/// Why a synchronisation fails.
+pub(super) enum Failure {
+    Deadlock,
+    /// Some work has failed.
+    Lost(String),
+}
+
+impl From<Deadlock> for Failure {
+    fn from(_: Deadlock) -> Self {
+        Failure::Deadlock
+    }
+}
+
+impl Failure {
+    pub(super) fn error(self, device: DeviceId, queue: QueueId, operation: Operation) -> Error {
+        match self {
+            Failure::Deadlock => Error::deadlock(queue, operation.name()),
+            Failure::Lost(message) => Error::device(device, operation.name(), message),
+        }
+    }
+}
 
 impl Machine {
     /// Appends to a queue and runs what the mode runs now; says which position it got. Fails where this thread would have
@@ -18,7 +44,7 @@ impl Machine {
         mut state: MutexGuard<'a, State>,
         queue: QueueId,
         entry: Entry,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, Deadlock> {
         let position = state.append(queue, entry);
         match self.mode() {
             Mode::Immediate => drop(self.run_until(state, queue, position + 1)?),
@@ -29,12 +55,12 @@ impl Machine {
     }
 
     /// Runs everything that the queue carries and waits for; fails, now and always, if some of it failed.
-    pub(super) fn synchronize<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId) -> Result<(), String> {
+    pub(super) fn synchronize<'a>(&'a self, mut state: MutexGuard<'a, State>, queue: QueueId) -> Result<(), Failure> {
         if let Mode::Random(_) = self.mode() {
             state = self.run_some(state);
         }
         let tail = state.lane(queue).tail();
-        self.run_until(state, queue, tail)?.failure(queue)
+        self.run_until(state, queue, tail)?.failure(queue).map_err(Failure::Lost)
     }
 
     /// Runs a queue up to a position, and before each wait what it waits for, and nothing else. An entry waits only for
@@ -44,7 +70,7 @@ impl Machine {
         mut state: MutexGuard<'a, State>,
         queue: QueueId,
         until: u64,
-    ) -> Result<MutexGuard<'a, State>, String> {
+    ) -> Result<MutexGuard<'a, State>, Deadlock> {
         let mut goals = vec![(queue, until)];
         while let Some(&(queue, until)) = goals.last() {
             if state.done(queue) >= until {
@@ -60,9 +86,9 @@ impl Machine {
         Ok(state)
     }
 
-    fn await_end<'a>(&'a self, state: MutexGuard<'a, State>, turn: Turn) -> Result<MutexGuard<'a, State>, String> {
+    fn await_end<'a>(&'a self, state: MutexGuard<'a, State>, turn: Turn) -> Result<MutexGuard<'a, State>, Deadlock> {
         if !turn.await_end() {
-            return Err("called from a kernel that it would have to wait for".to_owned());
+            return Err(Deadlock);
         }
         let state = self.ended.wait(state);
         Turn::awaited();

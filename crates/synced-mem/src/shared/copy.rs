@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::copies::{Line, order};
+use crate::copies::order;
 use crate::engine::Stop;
 use crate::ranges::Ranges;
 use crate::replicas::Slot;
@@ -153,7 +153,7 @@ impl State {
         let Some(index) = Self::device_index(slot) else {
             return Ok(false);
         };
-        self.devices[index].home = Line::new(queue);
+        self.bring_home(index, queue)?;
         self.make_device(index)?;
         if self.len == 0 {
             return Ok(false);

@@ -8,9 +8,11 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::Access;
 use crate::host::dangling;
 use crate::replicas::Slot;
 use crate::shared::Inner;
+use crate::state::State;
 
 /// Bytes borrowed for reading. Holds the memory alive and dereferences to the same place for its whole life.
 pub struct HostRef {
@@ -30,6 +32,8 @@ pub(crate) struct Lease {
     len: usize,
     /// Which entry of the table this is; an empty lease has none.
     borrow: Option<u64>,
+    /// Whether it was granted for writing.
+    writes: bool,
 }
 
 /// The dynamic borrow behind a device token.
@@ -48,18 +52,21 @@ unsafe impl Sync for Lease {}
 impl Lease {
     /// Of an entry of the table; an empty lease has none.
     pub(crate) fn entered(inner: Arc<Inner>, borrow: Option<u64>) -> Self {
-        Self { inner, ptr: dangling(), len: 0, borrow }
+        Self { inner, ptr: dangling(), len: 0, borrow, writes: false }
     }
 
-    /// `State::host` gave `ptr` for `len` bytes under this lease's entry.
-    pub(crate) fn grant(&mut self, ptr: NonNull<u8>, len: usize) {
+    /// `State::host` gave `ptr` for `len` bytes under this lease's entry, under the lock that still holds.
+    pub(crate) fn grant(&mut self, state: &mut State, ptr: NonNull<u8>, len: usize, access: Access) {
         (self.ptr, self.len) = (ptr, len);
+        self.writes = access == Access::Write;
+        state.host_writers += usize::from(self.writes);
     }
 
     fn bytes(&self) -> &[u8] {
         // SAFETY: `State::host` gave `ptr` for `len` valid, initialised bytes that no queue writes. Their buffer stays:
         // `inner` is held, and while this lease's entry is in the table nothing makes these bytes invalid in their copy
-        // (a writer conflicts, evicting and adopting ask the table), and only a copy without valid bytes is freed. No
+        // (a writer conflicts, evicting and adopting ask the table), and only a copy without valid bytes is freed; one
+        // that was replaced because of a broken queue is leaked, and not while a guard writes there (`renew_host`). No
         // writer overlaps them, so nobody has a `&mut` to them; for a write lease `&self` forbids `bytes_mut`.
         // Empty: dangling and aligned.
         unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
@@ -76,7 +83,10 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(borrow) = self.borrow {
-            self.inner.release(|state| state.borrows.remove(borrow));
+            self.inner.release(|state| {
+                state.borrows.remove(borrow);
+                state.host_writers -= usize::from(self.writes);
+            });
         }
     }
 }

@@ -112,3 +112,16 @@ fn blocks_are_given_out_again_in_the_order_of_their_queue() {
     drop((new, queue, other));
     assert_eq!((device.live_blocks(), device.misuses()), (0, vec![]));
 }
+
+#[test]
+fn a_queue_that_is_known_to_have_failed_fails_no_other() {
+    let device = Loopback::new(Mode::Deferred);
+    let ((queue, _), (early, _), (late, block)) = (ones(&device), ones(&device), ones(&device));
+    launch(&*queue, [], |_| std::panic::resume_unwind(Box::new("broken"))).unwrap();
+    // Nobody knows yet.
+    early.wait_for(&*queue).unwrap();
+    queue.synchronize().unwrap_err();
+    late.wait_for(&*queue).unwrap_err();
+    assert_eq!(bytes(&late, &*block), [1; 8]);
+    early.synchronize().unwrap_err();
+}

@@ -1,0 +1,326 @@
+//! A queue that has failed takes nothing with it but what it alone was to deliver: what is valid elsewhere stays
+//! usable, on every other queue, and what it may still touch is leaked within a bound.
+
+use std::panic::resume_unwind;
+use std::sync::{Arc, Weak};
+
+use synced_mem::loopback::{Loopback, Mode, Operation, launch};
+use synced_mem::{Device, DeviceMut, DeviceRef, Error, Place, Queue, SharedMem, SyncedMem};
+
+/// Launches a kernel that panics.
+fn break_queue(queue: &Arc<dyn Queue>) {
+    launch(&**queue, [], |_| resume_unwind(Box::new("told to panic"))).unwrap();
+}
+
+/// A device with a queue that will fail and one that will not.
+fn device() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
+    let device = Loopback::new(Mode::Deferred);
+    let (broken, healthy) = (device.queue().unwrap(), device.queue().unwrap());
+    (device, broken, healthy)
+}
+
+/// A memory of eight bytes of 1, valid on the host and, by way of a queue that has failed, on the device.
+fn shared(broken: &Arc<dyn Queue>) -> SharedMem {
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    memory.prefetch(broken, 0..8).unwrap();
+    break_queue(broken);
+    memory
+}
+
+fn expect(token: &DeviceRef<'_>, byte: u8) {
+    launch(&**token.queue(), [token.arg()], move |args| {
+        assert!(args[0].bytes().iter().all(|found| *found == byte));
+    })
+    .unwrap();
+}
+
+fn fill(token: &mut DeviceMut<'_>, byte: u8) {
+    let queue = Arc::clone(token.queue());
+    launch(&*queue, [token.arg_mut()], move |args| {
+        args[0].bytes_mut().fill(byte);
+    })
+    .unwrap();
+}
+
+/// The error names the queue.
+fn names<T>(result: Result<T, Error>, queue: &Arc<dyn Queue>) -> bool {
+    let name = queue.id().to_string();
+    match result {
+        Ok(_) => panic!("it works"),
+        Err(error) => error.to_string().contains(&name),
+    }
+}
+
+#[test]
+fn batches_behind_a_broken_queue_are_bounded() {
+    let (_device, broken, _) = device();
+    let memory = shared(&broken);
+    let batches: Vec<Weak<Vec<u8>>> = (0..1000)
+        .map(|_| {
+            let batch = Arc::new(vec![7_u8; 8]);
+            let (alive, owner) = (Arc::downgrade(&batch), Owner(batch));
+            memory.adopt_host(owner).unwrap();
+            let _ = memory.prefetch(&broken, 0..8);
+            alive
+        })
+        .collect();
+    let alive = batches.iter().filter(|batch| batch.strong_count() > 0);
+    let alive = alive.count();
+    assert!(alive <= 5, "{alive}");
+    let leaks = memory.stats().leaks();
+    assert!((1..=5).contains(&leaks.count()), "{leaks:?}");
+    assert_eq!(leaks.bytes(), 8 * leaks.count());
+}
+
+struct Owner(Arc<Vec<u8>>);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[test]
+fn a_healthy_queue_reads_what_the_host_holds() {
+    let (device, broken, healthy) = device();
+    let memory = shared(&broken);
+    // Here the failure becomes known to the memory.
+    memory.host_mut(0..8).unwrap().fill(2);
+    let token = memory.device(&healthy, 0..8).unwrap();
+    expect(&token, 2);
+    drop(token);
+    healthy.synchronize().unwrap();
+    assert!(memory.valid_on(Place::Device(device.id())));
+    assert_eq!(&*memory.host(0..8).unwrap(), [2; 8]);
+    drop(memory);
+    healthy.synchronize().unwrap();
+    assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn what_is_valid_on_the_host_is_written_again_and_its_readers_see_what_they_saw() {
+    let (_device, broken, healthy) = device();
+    let memory = shared(&broken);
+    let seen = memory.host(0..4).unwrap();
+    memory.host_mut(4..8).unwrap().fill(2);
+    assert_eq!(*seen, [1; 4]);
+    drop(seen);
+    memory.host_mut(0..4).unwrap().fill(3);
+    assert_eq!(&*memory.host(0..8).unwrap(), [3, 3, 3, 3, 2, 2, 2, 2]);
+    let mut token = memory.device_mut(&healthy, 0..8).unwrap();
+    fill(&mut token, 4);
+    drop(token);
+    assert_eq!(&*memory.host(0..8).unwrap(), [4; 8]);
+    assert_eq!(memory.stats().leaks().count(), 1, "{:?}", memory.stats());
+}
+
+#[test]
+fn the_one_owner_writes_again_too() {
+    let (_device, broken, healthy) = device();
+    let mut memory = SyncedMem::from_vec(vec![1; 8]);
+    memory.prefetch(&broken).unwrap();
+    break_queue(&broken);
+    memory.host_mut().unwrap()[0] = 2;
+    assert_eq!(memory.host().unwrap()[..2], [2, 1]);
+    fill(&mut memory.device_mut(&healthy).unwrap(), 3);
+    assert_eq!(memory.host().unwrap(), [3; 8]);
+    assert_eq!(memory.stats().leaks().count(), 1);
+}
+
+#[test]
+fn a_guard_that_writes_keeps_its_buffer() {
+    let (_device, broken, _) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    memory.prefetch(&broken, 0..4).unwrap();
+    let mut writer = memory.host_mut(4..8).unwrap();
+    break_queue(&broken);
+    assert!(names(memory.host_mut(0..4), &broken));
+    writer.fill(2);
+    drop(writer);
+    memory.host_mut(0..4).unwrap().fill(3);
+    assert_eq!(&*memory.host(0..8).unwrap(), [3, 3, 3, 3, 2, 2, 2, 2]);
+}
+
+#[test]
+fn a_fresh_queue_overwrites_what_a_broken_one_was_to_write() {
+    let (device, broken, healthy) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    fill(&mut memory.device_mut(&broken, 0..8).unwrap(), 2);
+    break_queue(&broken);
+    // Nobody else has these bytes, and the error says who was to deliver them.
+    assert!(names(memory.host(0..8), &broken));
+    assert!(names(memory.device(&healthy, 0..8), &broken));
+    assert!(names(memory.evict(Place::Device(device.id())), &broken));
+    assert!(names(memory.device_overwrite(&broken, 0..8), &broken));
+    let mut token = memory.device_overwrite(&healthy, 0..8).unwrap();
+    fill(&mut token, 3);
+    drop(token);
+    assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+    healthy.synchronize().unwrap();
+    assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn bytes_that_a_broken_queue_alone_has_outlive_the_overwriting_of_others() {
+    let (_device, broken, healthy) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    fill(&mut memory.device_mut(&broken, 0..8).unwrap(), 2);
+    break_queue(&broken);
+    assert!(memory.host(0..8).is_err());
+    assert!(names(memory.device_overwrite(&healthy, 0..4), &broken));
+    assert!(names(memory.host(0..8), &broken));
+    memory.host_overwrite(0..8).unwrap().fill(5);
+    expect(&memory.device(&healthy, 0..8).unwrap(), 5);
+    healthy.synchronize().unwrap();
+}
+
+#[test]
+fn work_under_a_token_goes_on_where_its_copy_was_given_up() {
+    let (device, broken, healthy) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    memory.prefetch(&broken, 0..8).unwrap();
+    let token = memory.device(&healthy, 0..4).unwrap();
+    break_queue(&broken);
+    memory.host_mut(4..8).unwrap().fill(2);
+    let fresh = device.queue().unwrap();
+    fill(&mut memory.device_mut(&fresh, 4..8).unwrap(), 3);
+    expect(&token, 1);
+    drop(token);
+    // What this queue frees it frees before the other has read it.
+    assert!(broken.synchronize().is_err());
+    healthy.synchronize().unwrap();
+    assert_eq!(&*memory.host(0..8).unwrap(), [1, 1, 1, 1, 3, 3, 3, 3]);
+    drop(memory);
+    fresh.synchronize().unwrap();
+    healthy.synchronize().unwrap();
+    assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn a_call_that_fails_once_breaks_nothing() {
+    let (device, queue, other) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    fill(&mut memory.device_mut(&queue, 0..8).unwrap(), 2);
+    device.fail(Operation::Synchronize, 1);
+    assert!(memory.host(0..8).is_err());
+    device.fail(Operation::Wait, 1);
+    assert!(memory.device(&other, 0..8).is_err());
+    assert_eq!(memory.stats().leaks().count(), 0);
+    // Two failures in a row do, until the queue works again: nothing is lost.
+    device.fail(Operation::Synchronize, 1);
+    device.fail(Operation::Synchronize, 2);
+    let _ = memory.host(0..8);
+    assert_eq!(&*memory.host(0..8).unwrap(), [2; 8]);
+    expect(&memory.device(&queue, 0..8).unwrap(), 2);
+    expect(&memory.device(&other, 0..8).unwrap(), 2);
+    assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
+    let (device, queue, other) = device();
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    let mut token = memory.device_mut(&queue, 0..4).unwrap();
+    let shared = memory.clone();
+    launch(&*queue, [token.arg_mut()], move |args| {
+        args[0].bytes_mut().fill(2);
+        for _ in 0..3 {
+            assert!(matches!(shared.host(0..4), Err(Error::Deadlock { .. })));
+        }
+        for batch in 0..20 {
+            let scratch = SharedMem::from_vec(vec![batch; 8]);
+            scratch.prefetch(&other, 0..8).unwrap();
+            assert_eq!(*scratch.host(0..8).unwrap(), [batch; 8]);
+        }
+    })
+    .unwrap();
+    drop(token);
+    assert_eq!(*memory.host(0..8).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
+    queue.synchronize().unwrap();
+    assert_eq!(memory.stats().leaks().count(), 0);
+    assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn what_an_owner_writes_is_not_left_behind_in_a_buffer_that_is_replaced() {
+    let (_device, _, healthy) = device();
+    let (_foreign, broken, _) = device();
+    let mut memory = SyncedMem::from_vec(vec![1; 1024]);
+    drop(memory.device_range(&broken, 540..550).unwrap());
+    fill(&mut memory.device_overwrite(&healthy).unwrap(), 2);
+    break_queue(&broken);
+    // Seventeen bytes, apart, are one range too many. The smallest gap is where the broken queue may still read.
+    let bytes = (0..17).map(|n| if n < 9 { 65 * n } else { 65 * n - 17 });
+    for byte in bytes.clone() {
+        memory.host_range_overwrite(byte..byte + 1).unwrap()[0] = 3;
+    }
+    for byte in bytes {
+        assert_eq!(memory.host_range(byte..byte + 1).unwrap(), [3], "byte {byte}");
+    }
+    assert_eq!(memory.host().unwrap().iter().filter(|byte| **byte == 2).count(), 1024 - 17);
+}
+
+#[test]
+fn bytes_come_from_where_no_broken_queue_was_to_bring_them() {
+    let (device, broken, _) = device();
+    let healthy = device.sibling().queue().unwrap();
+    let memory = SharedMem::new(8);
+    fill(&mut memory.device_overwrite(&broken, 0..8).unwrap(), 2);
+    memory.host_overwrite(0..4).unwrap().fill(3);
+    memory.prefetch(&broken, 0..4).unwrap();
+    break_queue(&broken);
+    assert!(names(memory.host(4..8), &broken));
+    expect(&memory.device(&healthy, 0..4).unwrap(), 3);
+    healthy.synchronize().unwrap();
+}
+
+#[test]
+fn what_is_evicted_from_the_host_goes_to_a_device_that_works() {
+    let (device, broken, _) = device();
+    let (other, _, healthy) = self::device();
+    let memory = shared(&broken);
+    memory.prefetch(&healthy, 0..8).unwrap();
+    memory.host_mut(0..8).unwrap().fill(4);
+    memory.evict(Place::Host).unwrap();
+    assert!(!memory.range_valid_on(Place::Device(device.id()), 0..1).unwrap());
+    assert!(memory.valid_on(Place::Device(other.id())));
+    assert_eq!(&*memory.host(0..8).unwrap(), [4; 8]);
+}
+
+#[test]
+fn a_memory_that_more_broken_queues_have_used_than_are_remembered_works_again() {
+    let (device, _, healthy) = device();
+    let devices = [device.sibling(), device];
+    let memory = SharedMem::new(100);
+    let mut queues = Vec::new();
+    for (half, device) in [0..50, 50..100].into_iter().zip(&devices) {
+        fill(&mut memory.device_overwrite(&device.queue().unwrap(), half.clone()).unwrap(), 1);
+        for byte in half {
+            let queue = device.queue().unwrap();
+            drop(memory.device(&queue, byte..byte + 1).unwrap());
+            memory.prefetch_host(byte..byte + 1).unwrap();
+            queues.push(queue);
+        }
+    }
+    queues.iter().for_each(break_queue);
+    memory.host_overwrite(0..100).unwrap().fill(2);
+    expect(&memory.device(&healthy, 0..100).unwrap(), 2);
+    let fresh = devices[1].queue().unwrap();
+    fill(&mut memory.device_overwrite(&fresh, 0..100).unwrap(), 3);
+    assert_eq!(&*memory.host(0..100).unwrap(), [3; 100]);
+    fresh.synchronize().unwrap();
+}
+
+#[test]
+fn bytes_that_the_broken_queue_only_read_are_read_by_others() {
+    let (device, broken, healthy) = device();
+    let memory = SharedMem::new(8);
+    fill(&mut memory.device_overwrite(&healthy, 0..8).unwrap(), 6);
+    expect(&memory.device(&broken, 0..8).unwrap(), 6);
+    break_queue(&broken);
+    assert!(broken.synchronize().is_err());
+    let _ = memory.host(0..8);
+    assert_eq!(&*memory.host(0..8).unwrap(), [6; 8]);
+    healthy.synchronize().unwrap();
+    assert_eq!(device.misuses(), [""; 0]);
+}
