@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use blob_core::{AnyBlob, DType, Parts, Shape};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, HostBuffer, SharedMem, SyncedMem};
 use table::{Row, median};
@@ -224,7 +224,7 @@ fn zeroed() -> Row {
 fn copies() -> Vec<Row> {
     let shape = || Shape::new([LARGE / 4]).expect("a shape");
     let mut source = AnyBlob::new(shape(), DType::F32).expect("a blob");
-    source.data_bytes_overwrite().expect("memory").fill(3);
+    source.data_mut().overwrite_bytes().expect("memory").fill(3);
     let mut target = AnyBlob::new(shape(), DType::F32).expect("a blob");
     let from = vec![3u8; LARGE];
     let mut to = vec![1u8; LARGE];
@@ -238,12 +238,12 @@ fn copies() -> Vec<Row> {
     for _ in 0..=ROUNDS {
         let memcpy = plain();
         let start = Instant::now();
-        target.copy_from(&source, Parts::Data).expect("a copy");
+        target.copy_from(&source, Part::Data).expect("a copy");
         warm.push(memcpy / start.elapsed().as_secs_f64());
         let memcpy = plain();
         let mut new = AnyBlob::new(shape(), DType::F32).expect("a blob");
         let start = Instant::now();
-        new.copy_from(&source, Parts::Data).expect("a copy");
+        new.copy_from(&source, Part::Data).expect("a copy");
         fresh.push(start.elapsed().as_secs_f64() / memcpy);
     }
     // The first round touched the memory for the first time.

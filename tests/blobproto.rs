@@ -129,10 +129,10 @@ fn fork_blobs_hold_the_values_that_their_writers_meant() {
         let expected = std::fs::read(data("caffe/blobproto").join(expected)).expect("readable");
         let got: Vec<u8> = match dtype {
             DType::F16 => {
-                let halves = blob.data::<half::f16>().expect("halves");
+                let halves = blob.data().elements::<half::f16>().expect("halves");
                 halves.iter().flat_map(|h| h.to_f32().to_le_bytes()).collect()
             }
-            _ => blob.data_bytes().expect("bytes").to_vec(),
+            _ => blob.data().bytes().expect("bytes").to_vec(),
         };
         assert_eq!(got, expected, "{name}");
     }

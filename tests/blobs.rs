@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use blob_core::{AnyBlob, Blob, DType, Error, Parts, Shape};
+use blob_core::{AnyBlob, Blob, DType, Error, Part, Shape};
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, Queue, SharedMem};
 
@@ -57,7 +57,7 @@ fn reshape_sequence(rows: &[Vec<String>]) {
     let mut before = None;
     for row in rows {
         blob.reshape(shape(&row[1])).expect("a small shape");
-        let memory = blob.data_memory().clone();
+        let memory = blob.memory(Part::Data).clone();
         assert_eq!(blob.count(), number::<usize>(&row[2]), "{row:?}");
         assert_eq!(memory.len(), number::<usize>(&row[3]), "{row:?}");
         if let Some(before) = before.replace(memory.clone()) {
@@ -80,9 +80,9 @@ fn outgrow_a_shared_memory(rows: &[Vec<String>]) {
     b.data_mut().expect("data").fill(5.0);
     let mut a = zeros(&[100]);
     a.reshape(shape("10")).expect("a shape");
-    a.share_data(&b).expect("equal counts");
+    a.share(&b, Part::Data).expect("equal counts");
     assert_eq!(a.count(), number::<usize>(&rows[0][2]));
-    assert_eq!(a.data_memory().len(), number::<usize>(&rows[0][3]));
+    assert_eq!(a.memory(Part::Data).len(), number::<usize>(&rows[0][3]));
     assert_eq!(first(&a), number::<f32>(&rows[0][5]));
     a.reshape(shape(&rows[1][1])).expect("a shape");
     assert_fresh(&a, &rows[1]);
@@ -93,9 +93,9 @@ fn outgrow_an_external_memory(rows: &[Vec<String>]) {
     let mut a = zeros(&[100]);
     a.reshape(shape("10")).expect("a shape");
     let memory = external(&[1.0; 10]);
-    a.replace_data(memory.clone()).expect("long enough");
+    a.replace_memory(memory.clone(), Part::Data).expect("long enough");
     assert_eq!(a.count(), number::<usize>(&rows[0][2]));
-    assert_eq!(a.data_memory().len(), number::<usize>(&rows[0][3]));
+    assert_eq!(a.memory(Part::Data).len(), number::<usize>(&rows[0][3]));
     assert_eq!(first(&a), number::<f32>(&rows[0][5]));
     let asum: f32 = a.diff().expect("diff").iter().sum();
     assert_eq!(asum, number::<f32>(&rows[0][7]));
@@ -108,30 +108,30 @@ fn outgrow_an_external_memory(rows: &[Vec<String>]) {
 fn assert_fresh(blob: &Blob<f32>, row: &[String]) {
     assert!(row[0].contains("UPSTREAM BUG") && number::<usize>(&row[3]) < 4 * number::<usize>(&row[2]));
     assert_eq!(blob.count(), number::<usize>(&row[2]));
-    assert!(blob.data_memory().len() >= blob.byte_len() && blob.diff_memory().len() >= blob.byte_len());
+    assert!(blob.memory(Part::Data).len() >= blob.byte_len() && blob.memory(Part::Diff).len() >= blob.byte_len());
     assert_eq!(*blob.data().expect("data"), vec![0.0; blob.count()]);
 }
 
 fn what_sharers_see(rows: &[Vec<String>]) {
     let (mut a, mut b) = (zeros(&[4]), zeros(&[2, 2]));
-    a.share_data(&b).expect("equal counts");
+    a.share(&b, Part::Data).expect("equal counts");
     b.data_mut().expect("data")[1] = 9.0;
     assert_eq!(a.data_at(&[1]).expect("an element"), number::<f32>(&rows[0][5]));
     let bytes = [7.0f32; 4].iter().flat_map(|x| x.to_ne_bytes()).collect();
-    a.data_memory().adopt_vec(bytes).expect("the length");
+    a.memory(Part::Data).adopt_vec(bytes).expect("the length");
     assert_eq!(first(&b), number::<f32>(&rows[1][5]));
 }
 
 fn what_is_refused(rows: &[Vec<String>]) {
     assert!(rows.iter().all(|row| row[1] == "DIE"));
     let b = zeros(&[2, 2]);
-    match zeros(&[5]).share_data(&b) {
+    match zeros(&[5]).share(&b, Part::Data) {
         Err(Error::CountMismatch { wanted, got, .. }) => {
             assert!(rows[0][2].contains(&format!("({} vs. {})", wanted.count(), got.count())));
         }
         other => panic!("{other:?}"),
     }
-    let refused = zeros(&[2, 2]).copy_from(&zeros(&[4]), Parts::Data);
+    let refused = zeros(&[2, 2]).copy_from(&zeros(&[4]), Part::Data);
     assert!(matches!(refused, Err(Error::ShapeMismatch { axis: 0, .. })));
 }
 
@@ -141,11 +141,11 @@ fn what_a_copy_takes_along(rows: &[Vec<String>]) {
     b.diff_mut().expect("diff").fill(4.0);
     let mut a = zeros(&[2, 2]);
     a.diff_mut().expect("diff").fill(8.0);
-    a.copy_from_reshaped(&b, Parts::Data).expect("a copy");
+    a.copy_from_reshaped(&b, Part::Data).expect("a copy");
     let told = |a: &Blob<f32>| format!("data0={} diff0={}", first(a), a.diff().expect("diff")[0]);
     let shape = a.shape().shape_string();
     assert!(rows[0][0].ends_with(&format!(": {} shape={shape}", told(&a))), "{rows:?}");
-    a.copy_from_reshaped(&b, Parts::Diff).expect("a copy");
+    a.copy_from_reshaped(&b, Part::Diff).expect("a copy");
     assert!(rows[1][0].ends_with(&format!(": {}", told(&a))), "{rows:?}");
 }
 
@@ -210,30 +210,30 @@ fn answered(result: &str) -> Option<&str> {
 fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) -> Answer {
     let caffe = answered(result);
     match op {
-        "cpu_data" => ordinary(caffe, blob.data::<f32>().map(|d| d.len()), blob.count()),
-        "cpu_diff" => ordinary(caffe, blob.diff::<f32>().map(|d| d.len()), blob.count()),
+        "cpu_data" => ordinary(caffe, blob.data().elements::<f32>().map(|d| d.len()), blob.count()),
+        "cpu_diff" => ordinary(caffe, blob.diff().elements::<f32>().map(|d| d.len()), blob.count()),
         "mutable_cpu_data" => {
             let count = blob.count();
-            ordinary(caffe, blob.data_mut::<f32>().map(|d| d.len()), count)
+            ordinary(caffe, blob.data_mut().elements::<f32>().map(|d| d.len()), count)
         }
-        "gpu_data" => ordinary(caffe, blob.data_device(queue).map(|d| d.len()), blob.byte_len()),
+        "gpu_data" => ordinary(caffe, blob.data().device(queue).map(|d| d.len()), blob.byte_len()),
         "CopyFrom(self)" => {
             let mut same = blob.clone_empty();
-            same.share_data(&blob).expect("equal counts");
-            ordinary(caffe, same.copy_from(&blob, Parts::Both), ())
+            same.share(&blob, Part::Data).expect("equal counts");
+            ordinary(caffe, same.copy_from(&blob, Part::BOTH), ())
         }
         "Blob().CopyFrom(b,reshape)" => {
             let mut fresh = AnyBlob::new(shape("0"), DType::F32).expect("a blob");
-            fresh.copy_from_reshaped(&blob, Parts::Data).expect("a copy");
+            fresh.copy_from_reshaped(&blob, Part::Data).expect("a copy");
             let told = format!("ok {}", fresh.shape().shape_string());
             assert!(caffe.is_none_or(|caffe| caffe.starts_with(&told)), "{told}");
             ordinary(caffe, Ok(fresh.shape().clone()), blob.shape().clone())
         }
         "like.ShareData(b)" => {
             let mut like = blob.clone_empty();
-            ordinary(caffe, like.share_data(&blob), ())
+            ordinary(caffe, like.share(&blob, Part::Data), ())
         }
-        "data_at({})" => element(caffe, blob.data_at::<f32>(&[]), blob.count()),
+        "data_at({})" => element(caffe, blob.data().at::<f32>(&[]), blob.count()),
         "set_cpu_data(NULL)" => Answer::Unsayable,
         "gpu_shape" => Answer::Elsewhere,
         _ if op.starts_with("asum") || op.starts_with("sumsq") || op.starts_with("scale") => Answer::Elsewhere,

@@ -26,13 +26,13 @@ fn crc(bytes: &[u8]) -> String {
 pub(crate) fn crc_as(checkpoint: &Checkpoint, entry: &Entry, read_as: &str) -> String {
     let blob = checkpoint.load(entry).expect("the entry loads");
     let bytes: Vec<u8> = match (blob.dtype(), read_as) {
-        (DType::F32, "f32") | (DType::F64, "f64") => blob.data_bytes().expect("bytes").to_vec(),
+        (DType::F32, "f32") | (DType::F64, "f64") => blob.data().bytes().expect("bytes").to_vec(),
         (DType::F32, _) => {
-            let values = blob.data::<f32>().expect("floats");
+            let values = blob.data().elements::<f32>().expect("floats");
             values.iter().flat_map(|v| f64::from(*v).to_le_bytes()).collect()
         }
         (DType::F64, _) => {
-            let values = blob.data::<f64>().expect("doubles");
+            let values = blob.data().elements::<f64>().expect("doubles");
             values.iter().flat_map(|v| (*v as f32).to_le_bytes()).collect()
         }
         (other, _) => panic!("{}: Caffe has no {other}", entry.name()),
@@ -61,7 +61,7 @@ fn check_row(checkpoint: &Checkpoint, entry: &Entry, row: &[String]) {
             assert_eq!(crc_as(checkpoint, diff, &row[5]), expected, "{at}: diff");
             let pair = checkpoint.load_pair(entry).expect("the pair loads");
             assert!(pair.has_diff());
-            assert_eq!(crc(&pair.diff_bytes().expect("bytes")), expected, "{at}: pair");
+            assert_eq!(crc(&pair.diff().bytes().expect("bytes")), expected, "{at}: pair");
         }
     }
 }
@@ -167,7 +167,7 @@ fn vectors_datums_and_solver_states_are_read() {
     assert_eq!((bytes.format(), bytes.entries()[0].dtype()), (Format::Datum, Some(DType::U8)));
     let floats = open("float.datum");
     let blob = floats.load(&floats.entries()[0]).expect("loads");
-    let values = blob.data::<f32>().expect("floats");
+    let values = blob.data().elements::<f32>().expect("floats");
     assert_eq!(*values, *floats_from(62, values.len()));
     assert_eq!(values.len(), 12);
     assert_eq!(open("encoded.datum").entries()[0].shape().num_axes(), 1);

@@ -12,7 +12,7 @@ fn show_prints_what_the_file_holds() {
     let path = "caffe/blobproto/f32_2x3x4x5.binaryproto";
     let file = Checkpoint::open(data(path)).unwrap();
     let blob_of = file.load(&file.entries()[0]).unwrap();
-    let values = blob_of.data::<f32>().unwrap();
+    let values = blob_of.data().elements::<f32>().unwrap();
     let json = &blob(&["show", path, "--json"]).json()[0];
     assert_eq!(json["schema"], "blob.show/1");
     for (i, expected) in values.iter().enumerate() {
@@ -47,7 +47,7 @@ fn stats_agree_with_a_naive_sum() {
     let path = "caffe/blobproto/f32_2x3x4x5.binaryproto";
     let file = Checkpoint::open(data(path)).unwrap();
     let blob_of = file.load(&file.entries()[0]).unwrap();
-    let values: Vec<f64> = blob_of.data::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect();
+    let values: Vec<f64> = blob_of.data().elements::<f32>().unwrap().iter().map(|v| f64::from(*v)).collect();
     let stats = &blob(&["stats", path, "--json", "--hist"]).json()[0];
     assert_eq!(stats["schema"], "blob.stats/1");
     let tensor = &stats["tensors"][0];

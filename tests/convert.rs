@@ -237,7 +237,7 @@ fn hostile_names_stay_within_the_target() {
     for file in found.iter().filter(|f| f.extension().is_some_and(|e| e == "npy")) {
         let back = Checkpoint::open(file).expect("an npy");
         let blob = back.load(&back.entries()[0]).expect("loads");
-        assert_eq!(*blob.data::<f32>().expect("floats"), [1.0]);
+        assert_eq!(*blob.data().elements::<f32>().expect("floats"), [1.0]);
     }
     let npz = inner.join("out.npz");
     convert(&checkpoint, Format::Npz, &npz).expect("converts");

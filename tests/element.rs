@@ -4,8 +4,8 @@
 
 use std::fmt::Debug;
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::{Part, Scalar};
+use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::Scalar;
 
 use crate::support::{data, report, rows};
 
@@ -60,13 +60,13 @@ fn random_blob(dtype: DType, seed: u64, count: usize) -> AnyBlob {
     match dtype {
         DType::F32 => {
             let mut next = |x: &mut f32| *x = random.f32();
-            blob.data_mut().expect("f32").iter_mut().for_each(&mut next);
-            blob.diff_mut().expect("f32").iter_mut().for_each(&mut next);
+            blob.data_mut().elements::<f32>().expect("f32").iter_mut().for_each(&mut next);
+            blob.diff_mut().elements::<f32>().expect("f32").iter_mut().for_each(&mut next);
         }
         _ => {
             let mut next = |x: &mut f64| *x = random.f64();
-            blob.data_mut().expect("f64").iter_mut().for_each(&mut next);
-            blob.diff_mut().expect("f64").iter_mut().for_each(&mut next);
+            blob.data_mut().elements::<f64>().expect("f64").iter_mut().for_each(&mut next);
+            blob.diff_mut().elements::<f64>().expect("f64").iter_mut().for_each(&mut next);
         }
     }
     blob
@@ -87,14 +87,7 @@ fn exact_sum(terms: impl Iterator<Item = f64>) -> f64 {
 fn values(blob: &AnyBlob, part: Part) -> Vec<f64> {
     macro_rules! read {
         ($t:ty) => {
-            match part {
-                Part::Data => blob.data::<$t>(),
-                _ => blob.diff::<$t>(),
-            }
-            .expect("the dtype")
-            .iter()
-            .map(|x| f64::from(*x))
-            .collect()
+            blob.part(part).elements::<$t>().expect("the dtype").iter().map(|x| f64::from(*x)).collect()
         };
     }
     match blob.dtype() {
@@ -123,7 +116,7 @@ fn check_sums(blob: &AnyBlob, part: Part, caffe: [&str; 2], row: &[String]) {
 
 /// The first words after `Update`, in hexadecimal.
 fn first_words(blob: &AnyBlob) -> String {
-    let bytes = blob.data_bytes().expect("data");
+    let bytes = blob.data().bytes().expect("data");
     let words = bytes.chunks(blob.dtype().size()).take(8);
     let word = |bytes: &[u8]| bytes.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
     match words.map(word).collect::<Vec<_>>().join(",") {
@@ -193,7 +186,7 @@ fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
 pub(crate) fn of_f32(values: &[f32]) -> AnyBlob {
     let shape = Shape::new([values.len()]).expect("a shape");
     let mut blob = AnyBlob::new(shape, DType::F32).expect("a blob");
-    blob.data_overwrite().expect("f32").copy_from_slice(values);
+    blob.data_mut().overwrite().expect("f32").copy_from_slice(values);
     blob
 }
 
@@ -265,7 +258,7 @@ fn check_counts(take: &mut impl FnMut(&str) -> String) -> usize {
     ones = of_f32(&vec![1.0; 1 << 20]);
     assert_eq!(take("sumsq_2^20ones"), "1048576.0");
     assert_eq!(squares(&ones), Scalar::F(1_048_576.0));
-    ones.data_mut::<f32>().expect("f32")[0] = 16_777_216.0;
+    ones.data_mut().elements::<f32>().expect("f32")[0] = 16_777_216.0;
     assert_eq!(take("asum_2^24+(2^20-1)ones (exact 17825791)"), "17825784.0");
     assert_eq!(sum(&ones), Scalar::F(17_825_791.0));
     2

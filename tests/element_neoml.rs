@@ -2,8 +2,8 @@
 //!
 //! Where NeoML goes wrong, our typed error is asserted, and that nothing has changed.
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::{Argument, Error, Mismatch, Part, Scalar};
+use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::{Argument, Error, Mismatch, Scalar};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -40,7 +40,7 @@ fn input(row: &Value, i: usize) -> AnyBlob {
 fn check_output(blob: &AnyBlob, row: &Value) {
     let out = &row["out"];
     assert_eq!(blob.shape().dims(), dims(&out["dims"]), "{row}");
-    let bytes = blob.data_bytes().expect("data");
+    let bytes = blob.data().bytes().expect("data");
     let words: Vec<u32> =
         bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes"))).collect();
     if let Some(cells) = out["cells"].as_str() {
@@ -120,13 +120,13 @@ fn flushed_sums_are_the_processors() {
             let of = |i: usize| of_f32(&vec![f32::from_bits(bits(i)); repeat]);
             let mut y = of(0);
             blob_ops::add_flush_subnormals(&mut y, &of(1), Part::Data).expect("two alike");
-            let got: Vec<u32> = y.data::<f32>().expect("f32").iter().map(|x| x.to_bits()).collect();
+            let got: Vec<u32> = y.data().elements::<f32>().expect("f32").iter().map(|x| x.to_bits()).collect();
             assert_eq!(got, vec![bits(2); repeat], "{row:?}");
         }
         let mut y = of_f32(&[f32::from_bits(bits(0))]);
         let x = of_f32(&[f32::from_bits(bits(1))]);
         blob_ops::add(&mut y, &x, Part::Data).expect("two alike");
-        differ += usize::from(y.data::<f32>().expect("f32")[0].to_bits() != bits(2));
+        differ += usize::from(y.data().elements::<f32>().expect("f32")[0].to_bits() != bits(2));
     }
     assert_eq!(rows.len(), 144);
     assert!(differ > 20, "IEEE 754 is another sum in {differ} rows only");
@@ -149,7 +149,7 @@ fn what_neoml_misuses_is_refused() {
             continue;
         };
         assert!(refused, "{row}");
-        assert_eq!(*y.data::<f32>().expect("f32"), [5.0; 6], "{row}");
+        assert_eq!(*y.data().elements::<f32>().expect("f32"), [5.0; 6], "{row}");
         checked += 1;
     }
     assert_eq!(checked, 7);
@@ -177,7 +177,7 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
         "fill<float> of an int blob" => {
             let mut ints = small(DType::I32);
             let result = blob_ops::fill(&mut ints, 0.5, Part::Data);
-            assert_eq!(*ints.data::<i32>().expect("i32"), [5; 6]);
+            assert_eq!(*ints.data().elements::<i32>().expect("i32"), [5; 6]);
             matches!(result, Err(Error::Value { dtype: DType::I32, value: Scalar::F(0.5), .. }))
         }
         "clear_object: num = object count" => {

@@ -203,6 +203,6 @@ fn an_order_may_be_missing_or_the_machine_s_own() {
     for descr in ["'f4'", "'=f4'", "u'<f4'", "'|f4'"] {
         let file = open("x.npy", &npy(descr, "(1,)", &1.5_f32.to_le_bytes())).unwrap();
         let blob = file.load(&file.entries()[0]).unwrap();
-        assert_eq!(*blob.data::<f32>().unwrap(), [1.5], "{descr}");
+        assert_eq!(*blob.data().elements::<f32>().unwrap(), [1.5], "{descr}");
     }
 }

@@ -7,7 +7,7 @@ mod neoml;
 
 use std::sync::Arc;
 
-use blob_core::{AnyBlob, DType, Parts, Shape};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{self, Loopback, Mode, Operation};
 use synced_mem::{Arg, Device, Queue, SharedMem, Stats, Traffic};
 
@@ -90,21 +90,21 @@ fn set(queue: &Arc<dyn Queue>, to: Arg<'_>, value: f32) {
 fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     let (device, queue) = machine();
     let (mut bottom, mut top) = (blob(&[4, 25]), blob(&[4, 25]));
-    let (mut bottom_watch, mut top_watch) = (Watch::on(bottom.data_memory()), Watch::on(top.data_memory()));
+    let (mut bottom_watch, mut top_watch) = (Watch::on(bottom.memory(Part::Data)), Watch::on(top.memory(Part::Data)));
     for batch in 1..=3 {
-        bottom.data_overwrite::<f32>().unwrap().fill(batch as f32);
+        bottom.data_mut().overwrite::<f32>().unwrap().fill(batch as f32);
         {
-            let from = bottom.data_device(&queue).unwrap();
-            let mut to = top.data_device_overwrite(&queue).unwrap();
+            let from = bottom.data().device(&queue).unwrap();
+            let mut to = top.data_mut().overwrite_device(&queue).unwrap();
             compute(&queue, from.arg(), to.arg_mut(), |from, _| from * 2.0);
         }
         assert_eq!((bottom_watch.moved(), top_watch.moved()), (up(400), NOTHING));
         // Another layer reads both; nothing is left to move.
-        drop((bottom.data_device(&queue).unwrap(), top.data_device(&queue).unwrap()));
-        assert_eq!(*top.data::<f32>().unwrap(), [2.0 * batch as f32; 100]);
-        assert_eq!(*bottom.data::<f32>().unwrap(), [batch as f32; 100]);
+        drop((bottom.data().device(&queue).unwrap(), top.data().device(&queue).unwrap()));
+        assert_eq!(*top.data().elements::<f32>().unwrap(), [2.0 * batch as f32; 100]);
+        assert_eq!(*bottom.data().elements::<f32>().unwrap(), [batch as f32; 100]);
         assert_eq!((bottom_watch.moved(), top_watch.moved()), (NOTHING, down(400)));
-        assert_eq!(top.data::<f32>().unwrap()[99], 2.0 * batch as f32);
+        assert_eq!(top.data().elements::<f32>().unwrap()[99], 2.0 * batch as f32);
         assert_eq!(top_watch.moved(), NOTHING);
     }
     assert!(!bottom.has_diff() && !top.has_diff());
@@ -119,17 +119,17 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
 fn an_update_on_the_device_moves_nothing() {
     let (_device, queue) = machine();
     let mut param = blob(&[10, 10]);
-    param.data_overwrite::<f32>().unwrap().fill(50.0);
-    let (mut data, mut diff) = (Watch::on(param.data_memory()), Watch::on(param.diff_memory()));
+    param.data_mut().overwrite::<f32>().unwrap().fill(50.0);
+    let (mut data, mut diff) = (Watch::on(param.memory(Part::Data)), Watch::on(param.memory(Part::Diff)));
     for iteration in 0..5 {
-        set(&queue, param.diff_device_overwrite(&queue).unwrap().arg_mut(), 3.0);
-        let gradient = param.diff_memory().device(&queue, 0..400).unwrap();
-        let mut values = param.data_device_mut(&queue).unwrap();
+        set(&queue, param.diff_mut().overwrite_device(&queue).unwrap().arg_mut(), 3.0);
+        let gradient = param.memory(Part::Diff).device(&queue, 0..400).unwrap();
+        let mut values = param.data_mut().device(&queue).unwrap();
         compute(&queue, gradient.arg(), values.arg_mut(), |diff, data| data - diff);
         let expected = if iteration == 0 { up(400) } else { NOTHING };
         assert_eq!((data.moved(), diff.moved()), (expected, NOTHING));
     }
-    assert_eq!(*param.data::<f32>().unwrap(), [35.0; 100]);
+    assert_eq!(*param.data().elements::<f32>().unwrap(), [35.0; 100]);
     assert_eq!((data.moved(), diff.moved()), (down(400), NOTHING));
 }
 
@@ -138,14 +138,14 @@ fn an_update_on_the_device_moves_nothing() {
 fn shared_parameters_move_once() {
     let (_device, queue) = machine();
     let (mut owner, mut sharer) = (blob(&[8, 5]), blob(&[40]));
-    owner.data_mut::<f32>().unwrap().fill(1.0);
-    sharer.share_data(&owner).unwrap();
-    let mut watch = Watch::on(owner.data_memory());
-    drop((owner.data_device(&queue).unwrap(), sharer.data_device(&queue).unwrap()));
+    owner.data_mut().elements::<f32>().unwrap().fill(1.0);
+    sharer.share(&owner, Part::Data).unwrap();
+    let mut watch = Watch::on(owner.memory(Part::Data));
+    drop((owner.data().device(&queue).unwrap(), sharer.data().device(&queue).unwrap()));
     assert_eq!(watch.moved(), up(160));
-    set(&queue, sharer.data_device_overwrite(&queue).unwrap().arg_mut(), 4.0);
-    assert_eq!(*owner.data::<f32>().unwrap(), [4.0; 40]);
-    assert_eq!(sharer.data::<f32>().unwrap()[39], 4.0);
+    set(&queue, sharer.data_mut().overwrite_device(&queue).unwrap().arg_mut(), 4.0);
+    assert_eq!(*owner.data().elements::<f32>().unwrap(), [4.0; 40]);
+    assert_eq!(sharer.data().elements::<f32>().unwrap()[39], 4.0);
     assert_eq!(watch.moved(), down(160));
 }
 
@@ -154,14 +154,14 @@ fn shared_parameters_move_once() {
 fn a_copy_moves_nothing_between_the_sides() {
     let (_device, queue) = machine();
     let (mut source, mut copy) = (blob(&[30]), blob(&[30]));
-    source.data_overwrite::<f32>().unwrap().fill(1.0);
-    let (mut from, mut to) = (Watch::on(source.data_memory()), Watch::on(copy.data_memory()));
-    copy.copy_from(&source, Parts::Data).unwrap();
+    source.data_mut().overwrite::<f32>().unwrap().fill(1.0);
+    let (mut from, mut to) = (Watch::on(source.memory(Part::Data)), Watch::on(copy.memory(Part::Data)));
+    copy.copy_from(&source, Part::Data).unwrap();
     assert_eq!((from.moved(), to.moved()), (NOTHING, NOTHING));
-    set(&queue, source.data_device_overwrite(&queue).unwrap().arg_mut(), 2.0);
-    copy.copy_from(&source, Parts::Data).unwrap();
+    set(&queue, source.data_mut().overwrite_device(&queue).unwrap().arg_mut(), 2.0);
+    copy.copy_from(&source, Part::Data).unwrap();
     assert_eq!((from.moved(), to.moved()), (NOTHING, [(0, 0), (0, 0), (1, 120)]));
-    assert_eq!(*copy.data::<f32>().unwrap(), [2.0; 30]);
+    assert_eq!(*copy.data().elements::<f32>().unwrap(), [2.0; 30]);
     assert_eq!((from.moved(), to.moved()), (NOTHING, down(120)));
 }
 
@@ -170,18 +170,18 @@ fn a_copy_moves_nothing_between_the_sides() {
 fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
     let (_device, queue) = machine();
     let mut batch = blob(&[1000]);
-    batch.data_overwrite::<f32>().unwrap().fill(7.0);
+    batch.data_mut().overwrite::<f32>().unwrap().fill(7.0);
     batch.reshape(Shape::new([10]).unwrap()).unwrap();
-    let mut watch = Watch::on(batch.data_memory());
-    drop(batch.data_device(&queue).unwrap());
+    let mut watch = Watch::on(batch.memory(Part::Data));
+    drop(batch.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(40));
-    set(&queue, batch.data_device_mut(&queue).unwrap().arg_mut(), 8.0);
-    assert_eq!(*batch.data::<f32>().unwrap(), [8.0; 10]);
+    set(&queue, batch.data_mut().device(&queue).unwrap().arg_mut(), 8.0);
+    assert_eq!(*batch.data().elements::<f32>().unwrap(), [8.0; 10]);
     assert_eq!(watch.moved(), down(40));
     // Grown back within the capacity: the tail is still there, and only it has to go up.
     batch.reshape(Shape::new([1000]).unwrap()).unwrap();
-    drop(batch.data_device(&queue).unwrap());
+    drop(batch.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(3960));
-    assert_eq!(batch.data::<f32>().unwrap()[999], 7.0);
+    assert_eq!(batch.data().elements::<f32>().unwrap()[999], 7.0);
     assert_eq!(watch.moved(), NOTHING);
 }

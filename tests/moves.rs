@@ -58,7 +58,7 @@ fn inputs(row: &Value) -> Vec<AnyBlob> {
 #[track_caller]
 fn expect(got: &AnyBlob, want: &Value, row: &Value) {
     assert_eq!(got.shape().dims(), extents(&want["dims"]), "{row}");
-    let bytes = got.data_bytes().expect("bytes");
+    let bytes = got.data().bytes().expect("bytes");
     let little: Vec<u8> = bytes.chunks(4).flat_map(little).collect();
     let hash: String = Sha256::digest(&little).iter().map(|b| format!("{b:02x}")).collect();
     assert_eq!(Some(hash.as_str()), want["sha256"].as_str(), "{row}");
@@ -129,7 +129,7 @@ fn check_split_objects(row: &Value, blob: &AnyBlob) {
     let size = |part: &AnyBlob| part.shape().dims()[3..].iter().product();
     let sizes: Vec<usize> = parts.iter().map(size).collect();
     for (flat, part) in blob_ops::split_objects(blob, &sizes).expect("split").iter().zip(&parts) {
-        assert_eq!(*flat.data_bytes().expect("bytes"), *part.data_bytes().expect("bytes"), "{row}");
+        assert_eq!(*flat.data().bytes().expect("bytes"), *part.data().bytes().expect("bytes"), "{row}");
     }
 }
 

@@ -78,7 +78,7 @@ fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Va
     let blob = file.load(entry).unwrap();
     assert_eq!((blob.shape(), blob.dtype()), (entry.shape(), entry.dtype().unwrap()), "{at}");
     if cfg!(target_endian = "little") {
-        assert!(*blob.data_bytes().unwrap() == *view, "{at}");
+        assert!(*blob.data().bytes().unwrap() == *view, "{at}");
     }
 }
 
@@ -112,7 +112,7 @@ fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -
         if let Some(dense) = truth["dense_sha256"].as_str() {
             let blob = file.load_dense(entry).unwrap();
             assert_eq!(blob.shape(), sparse.shape());
-            assert_eq!(sha256(&blob.data_bytes().unwrap()), dense, "{}: {name}", file.name());
+            assert_eq!(sha256(&blob.data().bytes().unwrap()), dense, "{}: {name}", file.name());
         }
     }
     parts

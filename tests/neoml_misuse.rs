@@ -3,7 +3,7 @@
 
 mod windows;
 
-use blob_core::{AnyBlob, Blob, DType, Error, Parts, Shape};
+use blob_core::{AnyBlob, Blob, DType, Error, Part, Shape};
 use synced_mem::Device;
 use synced_mem::loopback::{Loopback, Mode};
 
@@ -83,20 +83,20 @@ fn outcome(case: &str) -> Option<Outcome> {
 fn copies(case: &str) -> Option<Outcome> {
     Some(match case {
         "copy_from: different dims, same size" => Refused(
-            || counting(&[2, 3]).copy_from(&counting(&[3, 2]), Parts::Data).unwrap_err(),
+            || counting(&[2, 3]).copy_from(&counting(&[3, 2]), Part::Data).unwrap_err(),
             |e| matches!(e, Error::ShapeMismatch { axis: 0, wanted, got, .. } if wanted.dims() == [2, 3] && got.dims() == [3, 2]),
         ),
         "copy_from: types differ" => Refused(
-            || counting(&[2]).copy_from(&ints(&[2]), Parts::Data).unwrap_err(),
+            || counting(&[2]).copy_from(&ints(&[2]), Part::Data).unwrap_err(),
             |e| matches!(e, Error::WrongDType { wanted: DType::F32, got: DType::I32, .. }),
         ),
         "copy_from: null" | "copy_from a null pointer of data" => Impossible(REFERENCE),
         "copy_to<int> of a float blob" => Refused(
-            || counting(&[2]).data::<i32>().unwrap_err(),
+            || counting(&[2]).data().elements::<i32>().unwrap_err(),
             |e| matches!(e, Error::WrongDType { wanted: DType::I32, got: DType::F32, .. }),
         ),
         "copy_to with a size greater than the blob" => Refused(
-            || counting(&[2]).read::<f32>(0..3).unwrap_err(),
+            || counting(&[2]).data().range(0..3).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 2, .. } if *range == (0..3)),
         ),
         "copy_to with a negative size" => Impossible(UNSIGNED),
@@ -105,8 +105,11 @@ fn copies(case: &str) -> Option<Outcome> {
                 let blob = counting(&[10, 4]);
                 let (mut to, from) = (blob.make_window(8).unwrap(), blob.make_window(8).unwrap());
                 to.set_pos(1).unwrap();
-                let error = to.copy_from(from.view(), Parts::Data).unwrap_err();
-                assert_eq!(*blob.data::<f32>().unwrap(), *counting(&[10, 4]).data::<f32>().unwrap());
+                let error = to.copy_from(from.as_ref(), Part::Data).unwrap_err();
+                assert_eq!(
+                    *blob.data().elements::<f32>().unwrap(),
+                    *counting(&[10, 4]).data().elements::<f32>().unwrap()
+                );
                 error
             },
             is_conflict,
@@ -133,25 +136,25 @@ fn reinterpreting_and_moving(case: &str) -> Option<Outcome> {
 fn across_devices() {
     let queues = [Loopback::new(Mode::Deferred), Loopback::new(Mode::Immediate)].map(|device| device.queue().unwrap());
     let (mut source, mut copy) = (counting(&[5]), counting(&[5]));
-    drop(source.data_device_mut(&queues[0]).unwrap());
-    drop(copy.data_device_mut(&queues[1]).unwrap());
-    copy.copy_from(&source, Parts::Data).unwrap();
-    assert_eq!(*copy.data::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
+    drop(source.data_mut().device(&queues[0]).unwrap());
+    drop(copy.data_mut().device(&queues[1]).unwrap());
+    copy.copy_from(&source, Part::Data).unwrap();
+    assert_eq!(*copy.data().elements::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0, 4.0]);
 }
 
 fn indices(case: &str) -> Option<Outcome> {
     Some(match case {
         "get_data({0,5}) where BatchWidth is 3 but the flat offset is inside" => Refused(
-            || counting(&[2, 3, 4]).data_at::<f32>(&[0, 5]).unwrap_err(),
+            || counting(&[2, 3, 4]).data().at::<f32>(&[0, 5]).unwrap_err(),
             |e| matches!(e, Error::IndexOutOfRange { axis: 1, index: 5, extent: 3, .. }),
         ),
         "get_data({0,0,0,0,0,0,-5})" | "clear_object: num = -1" => Impossible(UNSIGNED),
         "get_data({2})" => Refused(
-            || counting(&[2, 3]).data_at::<f32>(&[2]).unwrap_err(),
+            || counting(&[2, 3]).data().at::<f32>(&[2]).unwrap_err(),
             |e| matches!(e, Error::IndexOutOfRange { axis: 0, index: 2, extent: 2, .. }),
         ),
         "get_data of eight positions" => Refused(
-            || counting(&[1; 7]).data_at::<f32>(&[0; 8]).unwrap_err(),
+            || counting(&[1; 7]).data().at::<f32>(&[0; 8]).unwrap_err(),
             |e| matches!(e, Error::TooManyIndices { got: 8, .. }),
         ),
         "dim_size(7)" => Refused(
@@ -163,7 +166,7 @@ fn indices(case: &str) -> Option<Outcome> {
                 let mut blob = counting(&[1, 2, 3, 1, 1, 1, 2]);
                 let objects = blob.shape().collapse(..3).unwrap();
                 blob.reinterpret(objects).unwrap();
-                assert_eq!(*blob.window(5..6).unwrap().data::<f32>().unwrap(), [10.0, 11.0]);
+                assert_eq!(*blob.window(5..6).unwrap().data().elements::<f32>().unwrap(), [10.0, 11.0]);
                 blob.window(6..7).unwrap_err()
             },
             |e| matches!(e, Error::StepsOutOfRange { start: 6, end: 7, extent: 6, .. }),
@@ -175,25 +178,25 @@ fn indices(case: &str) -> Option<Outcome> {
 fn refused_buffers(case: &str) -> Option<Outcome> {
     Some(match case {
         "get_buffer: pos + size over the blob" => Refused(
-            || counting(&[2]).update::<f32>(1..3).unwrap_err(),
+            || counting(&[2]).data_mut().range(1..3).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 2, .. } if *range == (1..3)),
         ),
         "get_buffer: pos = -1" => Impossible(UNSIGNED),
         #[expect(clippy::reversed_empty_ranges, reason = "the least that a range can be")]
         "get_buffer: negative size" => Refused(
-            || counting(&[9]).read::<f32>(5..4).unwrap_err(),
+            || counting(&[9]).data().range(5..4).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 9, .. } if *range == (5..4)),
         ),
         "get_buffer: pos + size overflows int" => Refused(
-            || counting(&[2]).write::<f32>(1..usize::MAX).unwrap_err(),
+            || counting(&[2]).data_mut().range(1..usize::MAX).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 2, .. } if range.end == usize::MAX),
         ),
         "get_buffer<double> of a float blob (no type check)" => Refused(
-            || counting(&[2]).read::<f64>(0..1).unwrap_err(),
+            || counting(&[2]).data().range(0..1).unwrap().elements::<f64>().unwrap_err(),
             |e| matches!(e, Error::WrongDType { wanted: DType::F64, got: DType::F32, .. }),
         ),
         "CDnnBlobBuffer: range outside the blob gives a null buffer, then destroyed" => Refused(
-            || counting(&[2]).read_diff::<f32>(3..4).unwrap_err(),
+            || counting(&[2]).diff().range(3..4).unwrap_err(),
             |e| matches!(e, Error::ElementsOutOfRange { range, count: 2, .. } if *range == (3..4)),
         ),
         "release_buffer of a pointer never given"
@@ -207,31 +210,35 @@ fn ordinary_buffers(case: &str) -> Option<Outcome> {
     Some(match case {
         "two buffers released in FIFO order (cpu)" => Ordinary(|| {
             let blob = counting(&[2, 2]);
-            let (first, second) = (blob.read::<f32>(0..3).unwrap(), blob.read::<f32>(2..4).unwrap());
+            let (first, second) = (
+                blob.data().range(0..3).unwrap().elements::<f32>().unwrap(),
+                blob.data().range(2..4).unwrap().elements::<f32>().unwrap(),
+            );
             drop(first);
             assert_eq!(*second, [2.0, 3.0]);
             let (mut a, mut b) = (blob.make_window(1).unwrap(), blob.make_window(1).unwrap());
             drop(second);
             b.set_pos(1).unwrap();
-            let (mut first, mut second) = (a.data_mut::<f32>().unwrap(), b.data_mut::<f32>().unwrap());
+            let (mut first, mut second) =
+                (a.data_mut().elements::<f32>().unwrap(), b.data_mut().elements::<f32>().unwrap());
             first[1] = 8.0;
             drop(first);
             second[0] = 9.0;
             drop(second);
-            assert_eq!(*blob.data::<f32>().unwrap(), [0.0, 8.0, 9.0, 3.0]);
+            assert_eq!(*blob.data().elements::<f32>().unwrap(), [0.0, 8.0, 9.0, 3.0]);
         }),
         "write-only buffer, exchange=false, released with exchange=false: are the writes kept? (cpu)" => {
             Ordinary(|| {
                 let mut blob = counting(&[2]);
-                blob.write::<f32>(0..2).unwrap().copy_from_slice(&[42.0, 43.0]);
+                blob.data_mut().range(0..2).unwrap().overwrite::<f32>().unwrap().copy_from_slice(&[42.0, 43.0]);
                 let queue = Loopback::new(Mode::Deferred).queue().unwrap();
-                drop(blob.data_device_mut(&queue).unwrap());
-                assert_eq!(*blob.data::<f32>().unwrap(), [42.0, 43.0]);
+                drop(blob.data_mut().device(&queue).unwrap());
+                assert_eq!(*blob.data().elements::<f32>().unwrap(), [42.0, 43.0]);
             })
         }
         "CDnnBlobBuffer: index past the end (release build)" => Ordinary(|| {
             let blob = counting(&[2]);
-            let buffer = blob.read::<f32>(0..2).unwrap();
+            let buffer = blob.data().range(0..2).unwrap().elements::<f32>().unwrap();
             assert_eq!((buffer.get(1), buffer.get(2)), (Some(&1.0), None));
         }),
         _ => return None,

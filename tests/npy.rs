@@ -86,7 +86,7 @@ fn what_npyz_writes_is_read_in_every_order() {
                     let entry = &file.entries()[0];
                     assert_eq!(entry.shape().dims(), [2, 3, 4]);
                     let blob = file.load(entry).unwrap();
-                    let found = blob.data::<$ty>().unwrap().to_vec();
+                    let found = blob.data().elements::<$ty>().unwrap().to_vec();
                     let expected: Vec<$ty> = match order {
                         C => values.clone(),
                         // The i-th stored value stands at (i % 2, i / 2 % 3, i / 6).

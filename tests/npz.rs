@@ -144,7 +144,7 @@ fn sparse_arrays_of_mxnet_are_their_parts() {
         assert!(warning.text().contains("format.npy is broken"), "{warning}");
     }
     assert_eq!(file.entries()[1].shape().dims(), [2, 3]);
-    assert_eq!(*file.load(&file.entries()[2]).unwrap().data::<i64>().unwrap(), [1, 4]);
+    assert_eq!(*file.load(&file.entries()[2]).unwrap().data().elements::<i64>().unwrap(), [1, 4]);
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn files_of_other_writers_hold_what_they_were_given() {
         assert!(file.warnings().is_empty(), "{name}");
         let blob = file.load(&file.entries()[0]).unwrap();
         assert_eq!(blob.shape().dims(), [2, 3]);
-        assert_eq!(*blob.data::<f32>().unwrap(), six, "{name}");
+        assert_eq!(*blob.data().elements::<f32>().unwrap(), six, "{name}");
         for entry in file.entries() {
             file.load(entry).unwrap();
         }
@@ -322,5 +322,5 @@ fn files_of_other_writers_hold_what_they_were_given() {
     assert_eq!((sparse.kind(), sparse.name()), (SparseKind::Csr, ""));
     assert_eq!(sparse.shape().dims(), [2, 3]);
     let indptr = csr.load(&csr.entries()[2]).unwrap();
-    assert_eq!(*indptr.data::<i32>().unwrap(), [0, 1, 2]);
+    assert_eq!(*indptr.data().elements::<i32>().unwrap(), [0, 1, 2]);
 }

@@ -81,7 +81,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     assert_eq!(offsets, planned);
     assert_eq!(file.entries()[1].byte_len(), 5 << 30);
     assert_eq!(file.entries()[2].byte_len(), 6 << 30);
-    assert_eq!(*file.load(&file.entries()[3]).unwrap().data::<f32>().unwrap(), [0.0; 3]);
+    assert_eq!(*file.load(&file.entries()[3]).unwrap().data().elements::<f32>().unwrap(), [0.0; 3]);
     assert_eq!(file.metadata(), metadata);
     let mut archive = ZipArchive::new(Stream(source(), 0)).unwrap();
     assert_eq!(archive.len(), 4);

@@ -111,7 +111,7 @@ fn empty_doubles_leave_room_for_raw_data() {
     let blob = [shape(&[2]), len(8, b""), var(10, 1), len(12, &raw)].concat();
     let checkpoint = open("a.binaryproto", blob).expect("opens");
     let loaded = checkpoint.load(&checkpoint.entries()[0]).expect("loads");
-    assert_eq!(*loaded.data::<f32>().expect("floats"), [1.0, 2.0]);
+    assert_eq!(*loaded.data().elements::<f32>().expect("floats"), [1.0, 2.0]);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn interleaved_doubles_are_two_runs() {
     }
     let checkpoint = open("a.binaryproto", blob).expect("opens");
     let pair = checkpoint.load_pair(&checkpoint.entries()[0]).expect("loads");
-    assert_eq!(pair.data::<f64>().expect("doubles")[69_999], 69_999.0);
-    assert_eq!(pair.diff::<f64>().expect("doubles")[69_999], -69_999.0);
+    assert_eq!(pair.data().elements::<f64>().expect("doubles")[69_999], 69_999.0);
+    assert_eq!(pair.diff().elements::<f64>().expect("doubles")[69_999], -69_999.0);
     assert_eq!(checkpoint.entries()[1].kind(), Kind::Diff);
     assert_eq!(checkpoint.entries()[0].segments().len(), 1);
 }

@@ -8,8 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::Part;
+use blob_core::{AnyBlob, DType, Part, Shape};
 
 use crate::support::{Ran, blob, command, data, ran, real, report};
 
@@ -70,7 +69,7 @@ fn results() -> String {
     blob_ops::axpy(&mut added, 3, &other[0], Part::Data).expect("added");
     let mut hash = blake3::Hasher::new();
     for blob in [&halves[0], &halves[1], &turned, &merged, &added] {
-        hash.update(&blob.data_bytes().expect("memory"));
+        hash.update(&blob.data().bytes().expect("memory"));
     }
     let sum = blob_ops::asum(&added, Part::Data).expect("a sum");
     let squares = blob_ops::sumsq(&merged, Part::Data).expect("a sum");

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use blob_core::{Blob, Parts, Shape};
+use blob_core::{Blob, Part, Shape};
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, Head, Queue, Stats};
 
@@ -113,28 +113,22 @@ fn blob() -> Blob<f32> {
 
 fn prepared(row: &Row, queue: &Arc<dyn Queue>) -> Blob<f32> {
     let mut blob = blob();
-    if row.data != Head::Uninitialized {
-        blob.data_mut().expect("data").copy_from_slice(&VALUES);
-    }
-    if row.diff != Head::Uninitialized {
-        blob.diff_mut().expect("diff").copy_from_slice(&VALUES);
-    }
-    match row.data {
-        Head::AtDevice => drop(blob.data_device_mut(queue).expect("a device")),
-        Head::Synced => drop(blob.data_device(queue).expect("a device")),
-        _ => {}
-    }
-    match row.diff {
-        Head::AtDevice => drop(blob.diff_device_mut(queue).expect("a device")),
-        Head::Synced => drop(blob.diff_device(queue).expect("a device")),
-        _ => {}
+    for (part, head) in [(Part::Data, row.data), (Part::Diff, row.diff)] {
+        if head != Head::Uninitialized {
+            blob.part_mut(part).elements().expect("elements").copy_from_slice(&VALUES);
+        }
+        match head {
+            Head::AtDevice => drop(blob.part_mut(part).device(queue).expect("a device")),
+            Head::Synced => drop(blob.part(part).device(queue).expect("a device")),
+            _ => {}
+        }
     }
     assert_eq!(heads(&blob), (row.data, row.diff), "{}", row.at);
     blob
 }
 
 fn heads(blob: &Blob<f32>) -> (Head, Head) {
-    (blob.data_memory().head(), blob.diff_memory().head())
+    (blob.memory(Part::Data).head(), blob.memory(Part::Diff).head())
 }
 
 fn costs(stats: Stats) -> [u64; 4] {
@@ -147,21 +141,21 @@ fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> 
     let mut other = None;
     match row.op.as_str() {
         "c.CopyFrom(b)" => {
-            c.copy_from(b, Parts::Data).expect("a copy");
-            other = Some(c.data_memory().head());
+            c.copy_from(b, Part::Data).expect("a copy");
+            other = Some(c.memory(Part::Data).head());
         }
         "c.CopyFrom(b,diff)" => {
-            c.copy_from(b, Parts::Diff).expect("a copy");
-            other = Some(c.diff_memory().head());
+            c.copy_from(b, Part::Diff).expect("a copy");
+            other = Some(c.memory(Part::Diff).head());
         }
-        "b.CopyFrom(c)" => b.copy_from(c, Parts::Data).expect("a copy"),
+        "b.CopyFrom(c)" => b.copy_from(c, Part::Data).expect("a copy"),
         "b.CopyFrom(b)" => {
-            c.share_data(b).expect("equal counts");
-            b.copy_from(c, Parts::Data).expect("a copy");
+            c.share(b, Part::Data).expect("equal counts");
+            b.copy_from(c, Part::Data).expect("a copy");
         }
         "c.ShareData(b)" => {
-            c.share_data(b).expect("equal counts");
-            assert!(c.data_memory().ptr_eq(b.data_memory()));
+            c.share(b, Part::Data).expect("equal counts");
+            assert!(c.memory(Part::Data).ptr_eq(b.memory(Part::Data)));
         }
         "data_at" => {
             let element = b.data_at(&[1]).expect("an element");

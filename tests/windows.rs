@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::Arc;
 
-use blob_core::{AnyBlob, DType, Error, Parts, Shape, Window};
+use blob_core::{AnyBlob, DType, Error, Part, Shape, Window};
 use synced_mem::loopback::{self, Loopback, Mode};
 use synced_mem::{Device, Queue};
 
@@ -31,18 +31,18 @@ fn counting(dims: &[usize]) -> AnyBlob {
 #[test]
 fn upstream_init_window_blob() {
     let blob = counting(&[5, 3, 2]);
-    let before = blob.data_memory().stats();
+    let before = blob.memory(Part::Data).stats();
     let whole = blob.make_window(5).unwrap();
-    assert_eq!(whole.data::<f32>().unwrap().as_ptr(), blob.data::<f32>().unwrap().as_ptr());
-    assert_eq!(*whole.data::<f32>().unwrap(), *blob.data::<f32>().unwrap());
+    assert_eq!(whole.data().elements::<f32>().unwrap().as_ptr(), blob.data().elements::<f32>().unwrap().as_ptr());
+    assert_eq!(*whole.data().elements::<f32>().unwrap(), *blob.data().elements::<f32>().unwrap());
     let mut window = blob.make_window(1).unwrap();
     for step in 0..5 {
         window.set_pos(step).unwrap();
-        let (data, all) = (window.data::<f32>().unwrap(), blob.data::<f32>().unwrap());
+        let (data, all) = (window.data().elements::<f32>().unwrap(), blob.data().elements::<f32>().unwrap());
         assert_eq!(data.as_ptr(), all[step * 6..].as_ptr());
         assert_eq!(*data, all[step * 6..][..6]);
     }
-    let after = blob.data_memory().stats();
+    let after = blob.memory(Part::Data).stats();
     assert_eq!((after.allocations(), after.host_copies()), (before.allocations(), before.host_copies()));
     assert!(!blob.has_diff() && !window.owner().has_diff());
 }
@@ -51,9 +51,9 @@ fn upstream_init_window_blob() {
 #[test]
 fn upstream_buffer_test() {
     let mut written = counting(&[3, 4]);
-    written.write::<f32>(0..12).unwrap().fill(0.0);
+    written.data_mut().range(0..12).unwrap().overwrite::<f32>().unwrap().fill(0.0);
     let cleared = AnyBlob::new(shape(&[3, 4]), DType::F32).unwrap();
-    assert_eq!(*written.data::<f32>().unwrap(), *cleared.data::<f32>().unwrap());
+    assert_eq!(*written.data().elements::<f32>().unwrap(), *cleared.data().elements::<f32>().unwrap());
 }
 
 /// `DnnCtcTest` and every recurrent layer: step t − 1 is read while step t is written, on either side.
@@ -63,26 +63,26 @@ fn a_step_is_read_while_the_next_is_written() {
         let queue = device.map(queue);
         let blob = AnyBlob::new(shape(&[6, 2]), DType::F32).unwrap();
         let (mut last, mut step) = (blob.make_window(1).unwrap(), blob.make_window(1).unwrap());
-        step.data_mut::<f32>().unwrap().copy_from_slice(&[1.0, 5.0]);
+        step.data_mut().elements::<f32>().unwrap().copy_from_slice(&[1.0, 5.0]);
         for t in 1..6 {
             last.set_pos(t - 1).unwrap();
             step.shift(1).unwrap();
             advance(&last, &mut step, queue.as_ref());
         }
         let expected: Vec<f32> = (0..6).flat_map(|t| [1.0 + t as f32, 5.0 + t as f32]).collect();
-        assert_eq!(*blob.data::<f32>().unwrap(), expected[..]);
+        assert_eq!(*blob.data().elements::<f32>().unwrap(), expected[..]);
     }
 }
 
 /// Writes the last step plus one, with both borrowed at once.
 fn advance(last: &Window, step: &mut Window, queue: Option<&Arc<dyn Queue>>) {
     let Some(queue) = queue else {
-        let (from, mut to) = (last.data::<f32>().unwrap(), step.data_overwrite::<f32>().unwrap());
+        let (from, mut to) = (last.data().elements::<f32>().unwrap(), step.data_mut().overwrite::<f32>().unwrap());
         to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from + 1.0);
         return;
     };
-    let from = last.data_device(queue).unwrap();
-    let mut to = step.data_device_overwrite(queue).unwrap();
+    let from = last.data().device(queue).unwrap();
+    let mut to = step.data_mut().overwrite_device(queue).unwrap();
     loopback::launch(&**queue, [from.arg(), to.arg_mut()], |args| {
         let (from, to) = args.split_at_mut(1);
         let cells = to[0].bytes_mut().chunks_mut(4).zip(from[0].bytes().chunks(4));
@@ -103,16 +103,17 @@ fn windows_that_overlap_conflict_and_others_do_not() {
         b.set_pos(pos_b).unwrap();
         let overlap = pos_a < pos_b + 2 && pos_b < pos_a + 3;
         {
-            let _reading = a.data::<i64>().unwrap();
-            assert!(b.data::<i64>().is_ok());
+            let _reading = a.data().elements::<i64>().unwrap();
+            assert!(b.data().elements::<i64>().is_ok());
             // The diff is another memory.
-            assert!(b.diff_mut::<i64>().is_ok());
-            let conflict = matches!(b.data_mut::<i64>(), Err(Error::Memory(synced_mem::Error::Conflict { .. })));
+            assert!(b.diff_mut().elements::<i64>().is_ok());
+            let conflict =
+                matches!(b.data_mut().elements::<i64>(), Err(Error::Memory(synced_mem::Error::Conflict { .. })));
             assert_eq!(conflict, overlap, "{pos_a} {pos_b}");
         }
-        let _writing = a.data_mut::<i64>().unwrap();
-        assert_eq!(b.data::<i64>().is_err(), overlap);
-        assert_eq!(b.data_overwrite::<i64>().is_err(), overlap);
+        let _writing = a.data_mut().elements::<i64>().unwrap();
+        assert_eq!(b.data().elements::<i64>().is_err(), overlap);
+        assert_eq!(b.data_mut().overwrite::<i64>().is_err(), overlap);
     }
 }
 
@@ -130,7 +131,7 @@ fn a_window_in_a_window_moves_along_at_any_depth() {
         chain[0].shift(by).unwrap();
         let innermost = chain.last().unwrap();
         assert_eq!(innermost.owner_pos(), chain[0].pos() + inside);
-        assert_eq!(innermost.data::<f32>().unwrap()[0] as usize, innermost.owner_pos());
+        assert_eq!(innermost.data().elements::<f32>().unwrap()[0] as usize, innermost.owner_pos());
     }
     // What moves in the middle moves what lies in it, and nothing around it.
     let before = chain[9].owner_pos();
@@ -155,7 +156,7 @@ fn a_moving_parent_never_takes_a_window_out_of_the_blob() {
         scope.spawn(move || (0..20_000).for_each(|i| outer.set_pos(i % 49).unwrap()));
         scope.spawn(move || {
             for _ in 0..2_000 {
-                let data = inner.data::<f32>().unwrap();
+                let data = inner.data().elements::<f32>().unwrap();
                 assert!((12.0..=60.0).contains(&data[0]) && data[3] == data[0] + 3.0);
             }
         });
@@ -199,7 +200,7 @@ fn scalars_have_no_windows_and_empty_blobs_have_ordinary_ones() {
     for dims in [&[0][..], &[0, 3], &[4, 0], &[3, 2]] {
         let blob = counting(dims);
         let mut window = blob.make_window(0).unwrap();
-        assert!(window.is_empty() && window.data_mut::<f32>().unwrap().is_empty());
+        assert!(window.is_empty() && window.data_mut().elements::<f32>().unwrap().is_empty());
         window.set_pos(dims[0]).unwrap();
         assert!(window.set_pos(dims[0] + 1).is_err());
         assert_eq!(window.to_blob().unwrap().count(), 0);
@@ -209,7 +210,7 @@ fn scalars_have_no_windows_and_empty_blobs_have_ordinary_ones() {
     }
     let queue = queue(Mode::Deferred);
     let empty = counting(&[4, 0]);
-    assert!(empty.window(1..3).unwrap().data_device(&queue).unwrap().is_empty());
+    assert!(empty.window(1..3).unwrap().data().device(&queue).unwrap().is_empty());
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn a_window_over_a_shrunk_blob_sees_its_steps_only() {
     blob.reshape(shape(&[3, 2])).unwrap();
     let mut window = blob.make_window(1).unwrap();
     window.set_pos(2).unwrap();
-    assert_eq!(*window.data::<f32>().unwrap(), [4.0, 5.0]);
+    assert_eq!(*window.data().elements::<f32>().unwrap(), [4.0, 5.0]);
     assert!(window.set_pos(3).is_err());
     assert_eq!(window.owner().shape(), blob.shape());
 }
@@ -240,19 +241,19 @@ fn a_window_over_a_shrunk_blob_sees_its_steps_only() {
 #[test]
 fn copies_between_windows_need_the_same_shape_and_dtype() {
     let (source, mut target) = (counting(&[4, 3]), counting(&[5, 3]));
-    target.window_mut(2..4).unwrap().copy_from(source.window(0..2).unwrap(), Parts::Data).unwrap();
+    target.window_mut(2..4).unwrap().copy_from(source.window(0..2).unwrap(), Part::Data).unwrap();
     let expected = [0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5., 12., 13., 14.];
-    assert_eq!(*target.data::<f32>().unwrap(), expected);
+    assert_eq!(*target.data().elements::<f32>().unwrap(), expected);
     assert!(!target.has_diff());
     let mut window = target.window_mut(0..2).unwrap();
-    let longer = window.copy_from(source.window(0..3).unwrap(), Parts::Both);
+    let longer = window.copy_from(source.window(0..3).unwrap(), Part::BOTH);
     assert!(matches!(longer, Err(Error::ShapeMismatch { axis: 0, .. })));
     let ints = AnyBlob::new(shape(&[4, 3]), DType::I32).unwrap();
-    let other = window.copy_from(ints.window(0..2).unwrap(), Parts::Both);
+    let other = window.copy_from(ints.window(0..2).unwrap(), Part::BOTH);
     assert!(matches!(other, Err(Error::WrongDType { .. })));
     let mut source = source;
-    source.diff_mut::<f32>().unwrap().fill(8.0);
-    window.copy_from(source.window(2..4).unwrap(), Parts::Diff).unwrap();
-    assert_eq!(*target.diff::<f32>().unwrap(), [[8.0; 6].as_slice(), &[0.0; 9]].concat());
-    assert_eq!(target.data::<f32>().unwrap()[..6], expected[..6]);
+    source.diff_mut().elements::<f32>().unwrap().fill(8.0);
+    window.copy_from(source.window(2..4).unwrap(), Part::Diff).unwrap();
+    assert_eq!(*target.diff().elements::<f32>().unwrap(), [[8.0; 6].as_slice(), &[0.0; 9]].concat());
+    assert_eq!(target.data().elements::<f32>().unwrap()[..6], expected[..6]);
 }

@@ -97,7 +97,7 @@ pub(crate) fn check_values(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -
         prop_assert_eq!(entry.shape().dims(), &tensor.dims[..]);
         prop_assert_eq!(&*file.view(entry).unwrap(), &tensor.bytes[..]);
         let blob = file.load(entry).unwrap();
-        prop_assert_eq!(&*blob.data_bytes().unwrap(), &tensor.bytes[..]);
+        prop_assert_eq!(&*blob.data().bytes().unwrap(), &tensor.bytes[..]);
     }
     Ok(())
 }

@@ -79,8 +79,8 @@ impl Bench {
     /// The rounds, and how many runs each of their times is. One more is made: it touches the memory for the first time.
     fn rounds(&self, whole: &AnyBlob, mut op: impl FnMut() + Send) -> (Vec<Round>, usize) {
         let mut copy = run::blob(whole.shape().dims(), whole.dtype());
-        let mut copy = copy.data_bytes_mut().expect("memory");
-        let bytes = whole.data_bytes().expect("nobody writes");
+        let mut copy = copy.data_mut().bytes().expect("memory");
+        let bytes = whole.data().bytes().expect("nobody writes");
         let runs = WORK.div_ceil(bytes.len().max(1));
         let mut round = || {
             let both = self.pools.each_ref().map(|pool| {

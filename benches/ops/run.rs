@@ -4,8 +4,8 @@
 
 use std::hint::black_box;
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::{Histogram, Part, Scalar, StatsAccumulator};
+use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::{Histogram, Scalar, StatsAccumulator};
 
 use crate::cases::Op;
 use crate::own::{Line, What};
@@ -14,7 +14,7 @@ use crate::own::{Line, What};
 pub(crate) fn blob(dims: &[usize], dtype: DType) -> AnyBlob {
     let shape = Shape::new(dims).expect("a shape");
     let mut small = AnyBlob::new(shape, DType::U8).expect("it fits");
-    let mut bytes = small.data_bytes_mut().expect("memory");
+    let mut bytes = small.data_mut().bytes().expect("memory");
     for (i, byte) in bytes.iter_mut().enumerate() {
         // Not in order, so that a histogram does not fill one bin after another.
         *byte = ((i as u32).wrapping_mul(0x9E37_79B9) >> 25) as u8;
@@ -32,7 +32,7 @@ pub(crate) fn prepare<'a>(line: &'a Line, whole: &'a AnyBlob) -> Box<dyn FnMut()
         }),
         What::Histogram => histogram(whole),
         What::NonFinite => Box::new(|| {
-            let bytes = whole.data_bytes().expect("nobody writes");
+            let bytes = whole.data().bytes().expect("nobody writes");
             black_box(blob_ops::count_nonfinite(whole.dtype(), &bytes));
         }),
         &What::Convert(to) => {
@@ -121,7 +121,7 @@ fn histogram(whole: &AnyBlob) -> Box<dyn FnMut() + Send + '_> {
     let end = |end: Option<Scalar>| end.map_or(0.0, Scalar::as_f64);
     let (low, high) = (end(found.min()), end(found.max()));
     Box::new(move || {
-        let bytes = whole.data_bytes().expect("nobody writes");
+        let bytes = whole.data().bytes().expect("nobody writes");
         let mut stats = StatsAccumulator::new(whole.dtype());
         let mut bins = Histogram::new(whole.dtype(), low, high, 64).expect("a range");
         for piece in bytes.chunks(1 << 20) {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use blob_core::{AnyBlob, DType, Error, Shape};
+use blob_core::{AnyBlob, DType, Error, Part, Shape};
 use proptest::prelude::*;
 use synced_mem::loopback::{self, Loopback, Mode};
 use synced_mem::{Device, Queue};
@@ -58,16 +58,16 @@ fn access(
     let mut window = blob.window_mut(steps.clone())?;
     let Some(queue) = queue else {
         match how {
-            How::Read => drop(window.view().data::<u32>()?),
-            How::Update => window.data_mut::<u32>()?.fill(value),
-            How::Overwrite => window.data_overwrite::<u32>()?.fill(value),
+            How::Read => drop(window.as_ref().data().elements::<u32>()?),
+            How::Update => window.data_mut().elements::<u32>()?.fill(value),
+            How::Overwrite => window.data_mut().overwrite::<u32>()?.fill(value),
         }
         return Ok(());
     };
     let mut token = match how {
-        How::Read => return window.view().data_device(queue).map(drop),
-        How::Update => window.data_device_mut(queue)?,
-        How::Overwrite => window.data_device_overwrite(queue)?,
+        How::Read => return window.as_ref().data().device(queue).map(drop),
+        How::Update => window.data_mut().device(queue)?,
+        How::Overwrite => window.data_mut().overwrite_device(queue)?,
     };
     let fill = move |bytes: &mut [u8]| {
         for cell in bytes.chunks_mut(4) {
@@ -94,7 +94,7 @@ proptest! {
         let queue = device.queue().unwrap();
         // No more than 32 elements: sixteen ranges a side, which is as many as are told apart.
         let mut blob = AnyBlob::new(Shape::new([steps, width]).unwrap(), DType::U32).unwrap();
-        let mut watch = Watch::on(blob.data_memory());
+        let mut watch = Watch::on(blob.memory(Part::Data));
         let count = steps * width;
         let mut model = Model { values: vec![0; count], valid: [vec![false; count], vec![false; count]] };
         for (number, (side, how, (a, b))) in (1u32..).zip(accesses) {
@@ -114,7 +114,7 @@ proptest! {
             prop_assert_eq!(watch.moved(), expected);
         }
         let needed = model.bring(0, &(0..count));
-        let data = blob.data::<u32>().unwrap();
+        let data = blob.data().elements::<u32>().unwrap();
         prop_assert_eq!(watch.moved(), [(0, 0), (needed.0, 4 * needed.1), (0, 0)]);
         prop_assert_eq!(&*data, &model.values[..]);
         prop_assert_eq!(device.misuses(), Vec::<String>::new());

@@ -3,7 +3,7 @@
 
 use super::{blob, input, long, seven, table};
 use crate::support::report;
-use blob_core::{AnyBlob, DType};
+use blob_core::{AnyBlob, DType, Part};
 use blob_ops::{Argument, Error, Mismatch};
 
 /// What the rows of `malformed_release.jsonl` do, and what is then wrong.
@@ -27,9 +27,9 @@ fn conflict(error: &Error) -> bool {
 
 /// Splits into `out` and another part, of which no byte changes either.
 fn split_in_two(blob: &AnyBlob, axis: usize, out: &mut AnyBlob, mut other: AnyBlob) -> Result<(), Error> {
-    let before = other.data_bytes().expect("bytes").to_vec();
+    let before = other.data().bytes().expect("bytes").to_vec();
     let refused = blob_ops::split_into(blob, axis, &mut [out, &mut other]);
-    assert_eq!(*other.data_bytes().expect("bytes"), before, "{refused:?}");
+    assert_eq!(*other.data().bytes().expect("bytes"), before, "{refused:?}");
     refused
 }
 
@@ -75,9 +75,9 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
         "merge: float part into int",
         |out| {
             let mut result = ints(4);
-            let before = result.data_bytes().expect("bytes").to_vec();
+            let before = result.data().bytes().expect("bytes").to_vec();
             let refused = blob_ops::merge_into(&[&*out], 0, &mut result);
-            assert_eq!(*result.data_bytes().expect("bytes"), before);
+            assert_eq!(*result.data().bytes().expect("bytes"), before);
             refused
         },
         mismatch!(Argument::Out, DType { wanted: DType::F32, got: DType::I32 }),
@@ -92,7 +92,7 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "merge: the result is also a part",
         |out| {
-            let memory = out.data_memory().clone();
+            let memory = out.memory(Part::Data).clone();
             let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None).expect("one memory");
             blob_ops::merge_into(&[&same], 0, out)
         },
@@ -144,7 +144,7 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
     (
         "transpose_from: itself",
         |out| {
-            let memory = out.data_memory().clone();
+            let memory = out.memory(Part::Data).clone();
             let same = AnyBlob::from_parts(out.shape().clone(), out.dtype(), memory, None).expect("one memory");
             blob_ops::transpose_into(&same, 1, 2, out)
         },
@@ -157,10 +157,10 @@ const MISUSES: &[(&str, Misuse, Refusal)] = &[
 fn misuse_is_an_error_before_a_byte_moves() {
     for (case, misuse, is_meant) in MISUSES {
         let mut out = long(4);
-        let before = out.data_bytes().expect("bytes").to_vec();
+        let before = out.data().bytes().expect("bytes").to_vec();
         let error = misuse(&mut out).expect_err(case);
         assert!(is_meant(&error), "{case}: {error}");
-        assert_eq!(*out.data_bytes().expect("bytes"), before, "{case}: {error}");
+        assert_eq!(*out.data().bytes().expect("bytes"), before, "{case}: {error}");
     }
     let many: Vec<AnyBlob> = (0..33).map(|_| long(1)).collect();
     let merged = blob_ops::merge(&many.iter().collect::<Vec<_>>(), 0).expect("33 parts");

@@ -1,6 +1,6 @@
 //! The rows about windows that are wrong, or wrong in NeoML alone.
 
-use blob_core::{Error, Window};
+use blob_core::{Error, Part, Window};
 
 use super::{METHOD, Outcome, REFERENCE, UNSIGNED, counting, ints, shape};
 use Outcome::{Impossible, Ordinary, Refused};
@@ -38,42 +38,42 @@ pub(super) fn ordinary(case: &str) -> Option<Outcome> {
         },
         "window: kept after the last pointer to the parent is gone" => || {
             let window = counting(&[3, 2]).make_window(2).unwrap();
-            assert_eq!(*window.data::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
+            assert_eq!(*window.data().elements::<f32>().unwrap(), [0.0, 1.0, 2.0, 3.0]);
         },
         "window: parent move-assigned from another blob (frees the parent's memory), then read through the window" => {
             || {
                 let mut blob = counting(&[3, 2]);
                 let window = blob.make_window(1).unwrap();
                 blob = ints(&[1]);
-                assert_eq!(blob.data::<i32>().unwrap().len(), 1);
-                assert_eq!(*window.data::<f32>().unwrap(), [0.0, 1.0]);
+                assert_eq!(blob.data().elements::<i32>().unwrap().len(), 1);
+                assert_eq!(*window.data().elements::<f32>().unwrap(), [0.0, 1.0]);
             }
         }
         "window: parent moved out, the new owner destroyed, then read through the window" => || {
             let blob = counting(&[3, 2]);
             let window = blob.make_window(1).unwrap();
             drop(Box::new(blob));
-            assert_eq!(*window.data::<f32>().unwrap(), [0.0, 1.0]);
+            assert_eq!(*window.data().elements::<f32>().unwrap(), [0.0, 1.0]);
         },
         "window of window: outer shifted after the inner was made, inner stays where it was" => || {
             let mut outer = counting(&[10]).make_window(4).unwrap();
             let inner = outer.make_window(1).unwrap();
             outer.shift(3).unwrap();
-            assert_eq!(*inner.data::<f32>().unwrap(), [3.0]);
+            assert_eq!(*inner.data().elements::<f32>().unwrap(), [3.0]);
         },
         "window: parent reinterpreted to one step, then the window moved" => || {
             let mut blob = counting(&[3, 2]);
             let mut window = blob.make_window(2).unwrap();
             blob.reinterpret(shape(&[1, 6])).unwrap();
             window.set_pos(1).unwrap();
-            assert_eq!(*window.data::<f32>().unwrap(), [2.0, 3.0, 4.0, 5.0]);
+            assert_eq!(*window.data().elements::<f32>().unwrap(), [2.0, 3.0, 4.0, 5.0]);
             assert!(window.set_pos(2).is_err());
         },
         "window: TransferDataToThisThread" => || {
             let mut window = counting(&[3, 2]).make_window(1).unwrap();
             let send = move || {
                 window.shift(2).unwrap();
-                window.data::<f32>().unwrap().to_vec()
+                window.data().elements::<f32>().unwrap().to_vec()
             };
             assert_eq!(std::thread::spawn(send).join().unwrap(), [4.0, 5.0]);
         },
@@ -82,9 +82,9 @@ pub(super) fn ordinary(case: &str) -> Option<Outcome> {
             let window: Window = blob.make_window(1).unwrap();
             let mut copy = window.to_blob().unwrap();
             copy.reinterpret(shape(&[2, 1])).unwrap();
-            copy.data_mut::<f32>().unwrap().fill(9.0);
-            assert!(!copy.data_memory().ptr_eq(blob.data_memory()));
-            assert_eq!(blob.data::<f32>().unwrap()[0], 0.0);
+            copy.data_mut().elements::<f32>().unwrap().fill(9.0);
+            assert!(!copy.memory(Part::Data).ptr_eq(blob.memory(Part::Data)));
+            assert_eq!(blob.data().elements::<f32>().unwrap()[0], 0.0);
         },
         _ => return None,
     }))

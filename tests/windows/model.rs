@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use blob_core::strategies::windows;
-use blob_core::{AnyBlob, Parts};
+use blob_core::{AnyBlob, Part};
 use proptest::prelude::*;
 use synced_mem::loopback::{self, Mode};
 
@@ -21,33 +21,33 @@ proptest! {
     /// Borrowed, owned and nested windows, and copies of them, are the same slice of the blob's bytes.
     #[test]
     fn a_window_is_a_slice_of_the_blob((blob, steps) in windows(4, 300), cut in any::<(u16, u16)>()) {
-        let all = blob.data_bytes().unwrap().to_vec();
-        let diff = blob.has_diff().then(|| blob.diff_bytes().unwrap().to_vec());
+        let all = blob.data().bytes().unwrap().to_vec();
+        let diff = blob.has_diff().then(|| blob.diff().bytes().unwrap().to_vec());
         let len = steps.len();
         let (a, b) = (usize::from(cut.0) % (len + 1), usize::from(cut.1) % (len + 1));
         let inside = a.min(b)..a.max(b);
         let nested = steps.start + inside.start..steps.start + inside.end;
 
         let window = blob.window(steps.clone()).unwrap();
-        prop_assert_eq!(window.byte_range(), bytes(&blob, &steps));
+        prop_assert_eq!(window.data().byte_range(), bytes(&blob, &steps));
         let mut owned = blob.make_window(len).unwrap();
         let mut inner = owned.make_window(inside.len()).unwrap();
         inner.set_pos(inside.start).unwrap();
         owned.set_pos(steps.start).unwrap();
         let views = [
             (window, &steps),
-            (owned.view(), &steps),
+            (owned.as_ref(), &steps),
             (window.window(inside).unwrap(), &nested),
-            (inner.view(), &nested),
+            (inner.as_ref(), &nested),
         ];
         for (view, steps) in views {
             prop_assert_eq!((view.pos(), view.len()), (steps.start, steps.len()));
             prop_assert_eq!(view.shape(), blob.shape().with_extent(0, steps.len()).unwrap());
             prop_assert_eq!(view.count(), view.shape().count());
             let copy = view.to_blob().unwrap();
-            prop_assert_eq!(&*copy.data_bytes().unwrap(), &all[bytes(&blob, steps)]);
+            prop_assert_eq!(&*copy.data().bytes().unwrap(), &all[bytes(&blob, steps)]);
             if let Some(diff) = &diff {
-                prop_assert_eq!(&*copy.diff_bytes().unwrap(), &diff[bytes(&blob, steps)]);
+                prop_assert_eq!(&*copy.diff().bytes().unwrap(), &diff[bytes(&blob, steps)]);
             }
             prop_assert!(copy.has_diff() <= diff.is_some());
         }
@@ -56,21 +56,21 @@ proptest! {
     /// What is written through a window, on the host or on a device, is there and nowhere else.
     #[test]
     fn a_write_through_a_window_stays_inside((mut blob, steps) in windows(3, 200), device in any::<bool>()) {
-        let mut expected = blob.data_bytes().unwrap().to_vec();
+        let mut expected = blob.data().bytes().unwrap().to_vec();
         let range = bytes(&blob, &steps);
         expected[range].fill(1);
         if device {
             let queue = queue(Mode::Deferred);
             let mut window = blob.window_mut(steps).unwrap();
-            let mut token = window.data_device_mut(&queue).unwrap();
+            let mut token = window.data_mut().device(&queue).unwrap();
             loopback::launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(1)).unwrap();
         } else {
             let mut ones = AnyBlob::new(blob.window(steps.clone()).unwrap().shape(), blob.dtype()).unwrap();
-            ones.data_bytes_mut().unwrap().fill(1);
+            ones.data_mut().bytes().unwrap().fill(1);
             let whole = 0..steps.len();
             let (mut window, ones) = (blob.window_mut(steps).unwrap(), ones);
-            window.copy_from(ones.window(whole).unwrap(), Parts::Data).unwrap();
+            window.copy_from(ones.window(whole).unwrap(), Part::Data).unwrap();
         }
-        prop_assert_eq!(&*blob.data_bytes().unwrap(), &expected[..]);
+        prop_assert_eq!(&*blob.data().bytes().unwrap(), &expected[..]);
     }
 }

@@ -1,7 +1,7 @@
 //! Windows against the table that the real NeoML wrote: reads at every position, a fill through a window, another through
 //! a window of it, and the blob after that. Bit for bit.
 
-use blob_core::{Element, Window};
+use blob_core::{Element, Part, Window};
 use serde_json::Value;
 
 use super::shape;
@@ -51,27 +51,27 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
         window.set_pos(number(&step["pos"])).unwrap();
         assert_eq!(window.shape().dims(), dims(&step["window"]["dims"]));
         let copy = window.to_blob().unwrap();
-        assert_eq!(sha256(&copy.data_bytes().unwrap()), step["window"]["sha256"], "{row}");
-        assert_eq!(window.data::<T>().unwrap()[..], copy.data::<T>().unwrap()[..]);
+        assert_eq!(sha256(&copy.data().bytes().unwrap()), step["window"]["sha256"], "{row}");
+        assert_eq!(window.data().elements::<T>().unwrap()[..], copy.data().elements::<T>().unwrap()[..]);
     }
     window.set_pos(number(&row["fill_pos"])).unwrap();
-    window.data_mut::<T>().unwrap().fill(T::FILLS[0]);
+    window.data_mut().elements::<T>().unwrap().fill(T::FILLS[0]);
     let nested = &row["nested"];
     if !nested.is_null() {
         fill_nested::<T>(&window, nested);
     }
     let after = &row["parent_after"];
     assert_eq!(blob.shape().dims(), dims(&after["dims"]));
-    assert_eq!(sha256(&blob.data_bytes().unwrap()), after["sha256"], "{row}");
+    assert_eq!(sha256(&blob.data().bytes().unwrap()), after["sha256"], "{row}");
     (steps.len(), usize::from(!nested.is_null()))
 }
 
 fn fill_nested<T: Cell>(window: &Window, row: &Value) {
     let mut inner = window.make_window(number(&row["size"])).unwrap();
     inner.set_pos(number(&row["pos"])).unwrap();
-    inner.data_overwrite::<T>().unwrap().fill(T::FILLS[1]);
+    inner.data_mut().overwrite::<T>().unwrap().fill(T::FILLS[1]);
     assert_eq!(inner.parent().is_some(), row["parent_is_window"].as_bool().unwrap());
     assert!(row["owner_is_root"].as_bool().unwrap() && window.parent().is_none());
-    assert!(inner.owner().data_memory().ptr_eq(window.owner().data_memory()));
+    assert!(inner.owner().memory(Part::Data).ptr_eq(window.owner().memory(Part::Data)));
     assert_eq!(inner.owner_pos(), window.pos() + inner.pos());
 }

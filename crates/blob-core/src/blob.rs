@@ -3,7 +3,7 @@
 
 use synced_mem::SharedMem;
 
-use crate::{DType, Dims7, Element, Error, Ref, RefMut, Shape};
+use crate::{DType, Dims7, Error, Part, Shape, View, ViewMut};
 
 /// A tensor whose dtype is known at run time, with a second memory of the same shape for its gradient.
 ///
@@ -14,19 +14,19 @@ use crate::{DType, Dims7, Element, Error, Ref, RefMut, Shape};
 /// is shared. Every access borrows, and every transfer moves, the first `count × size` bytes and no others.
 ///
 /// ```
-/// use blob_core::{AnyBlob, DType, Nchw, Parts, Shape};
+/// use blob_core::{AnyBlob, DType, Nchw, Part, Shape};
 ///
 /// let mut blob = AnyBlob::new(Shape::new([2, 3, 4, 4])?, DType::F32)?;
-/// blob.data_overwrite::<f32>()?.fill(0.5);
-/// blob.diff_mut::<f32>()?[0] = 1.0;
-/// assert_eq!((blob.shape().extent(Nchw::Channels)?, blob.data_at::<f32>(&[1, 2, 3, 3])?), (3, 0.5));
+/// blob.data_mut().overwrite::<f32>()?.fill(0.5);
+/// blob.diff_mut().elements::<f32>()?[0] = 1.0;
+/// assert_eq!((blob.shape().extent(Nchw::Channels)?, blob.data().at::<f32>(&[1, 2, 3, 3])?), (3, 0.5));
 /// let mut other = AnyBlob::new(blob.shape().clone(), DType::F32)?;
-/// other.share_data(&blob)?; // the same memory
-/// other.copy_from(&blob, Parts::Diff)?; // a copy
-/// other.data_mut::<f32>()?[0] = 2.0;
-/// assert_eq!((blob.data::<f32>()?[0], other.diff::<f32>()?[0]), (2.0, 1.0));
+/// other.share(&blob, Part::Data)?; // the same memory
+/// other.copy_from(&blob, Part::Diff)?; // a copy
+/// other.data_mut().elements::<f32>()?[0] = 2.0;
+/// assert_eq!((blob.data().at::<f32>(&[])?, other.diff().at::<f32>(&[])?), (2.0, 1.0));
 /// blob.reshape(Shape::new([3, 4])?)?; // within the capacity: what is there stays
-/// assert_eq!(blob.data::<f32>()?[0], 2.0);
+/// assert_eq!(blob.data().elements::<f32>()?[0], 2.0);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl AnyBlob {
     /// [`Error::WrongLength`] when a memory has less than `count × size` bytes; [`Error::BlobTooLarge`].
     pub fn from_parts(shape: Shape, dtype: DType, data: SharedMem, diff: Option<SharedMem>) -> Result<Self, Error> {
         let len = byte_len(&shape, dtype)?;
-        check_capacity("data", len, &data)?;
+        check_capacity(Part::Data, len, &data)?;
         let diff = diff.unwrap_or_else(|| SharedMem::new(data.len()));
-        check_capacity("diff", len, &diff)?;
+        check_capacity(Part::Diff, len, &diff)?;
         Ok(Self { shape, dtype, data, diff })
     }
 
@@ -68,7 +68,7 @@ impl AnyBlob {
     pub fn from_vec(shape: Shape, dtype: DType, bytes: Vec<u8>) -> Result<Self, Error> {
         let (wanted, got) = (byte_len(&shape, dtype)?, bytes.len());
         if got != wanted {
-            let part = "data";
+            let part = Part::Data;
             return Err(Error::WrongLength { part, wanted, got });
         }
         // No element type needs more alignment than its size.
@@ -80,7 +80,7 @@ impl AnyBlob {
 
     fn from_unaligned(shape: Shape, dtype: DType, bytes: &[u8]) -> Result<Self, Error> {
         let mut blob = Self::new(shape, dtype)?;
-        blob.data_bytes_overwrite()?.copy_from_slice(bytes);
+        blob.data_mut().overwrite_bytes()?.copy_from_slice(bytes);
         Ok(blob)
     }
 
@@ -136,120 +136,40 @@ impl AnyBlob {
         self.diff.is_initialized()
     }
 
-    /// The data's elements, for reading.
-    ///
-    /// # Errors
-    /// [`Error::WrongDType`]; [`Error::Misaligned`] over adopted memory; [`Error::InvalidBool`], which costs one pass
-    /// over a bool blob; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
-    pub fn data<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.read_all(&self.data)
+    /// The data, for reading.
+    #[inline]
+    pub fn data(&self) -> View<'_> {
+        self.part(Part::Data)
     }
 
-    /// The data's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.write_all(&self.data)
+    /// The data, for writing.
+    #[inline]
+    pub fn data_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Data)
     }
 
-    /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data), without `InvalidBool`.
-    pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.overwrite_all(&self.data)
+    /// The diff, for reading.
+    #[inline]
+    pub fn diff(&self) -> View<'_> {
+        self.part(Part::Diff)
     }
 
-    /// The diff's elements, for reading.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn diff<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.read_all(&self.diff)
+    /// The diff, for writing.
+    #[inline]
+    pub fn diff_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Diff)
     }
 
-    /// The diff's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.write_all(&self.diff)
+    /// The data or the diff, for reading.
+    #[inline]
+    pub fn part(&self, part: Part) -> View<'_> {
+        View::new(self, part)
     }
 
-    /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data), without `InvalidBool`.
-    pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.overwrite_all(&self.diff)
-    }
-
-    /// One element of the data. Indices that are not given are 0, as in Caffe; all are checked, each against its axis.
-    ///
-    /// It brings the whole data to the host once, not each element by itself; for many elements take [`data`](Self::data).
-    ///
-    /// # Errors
-    /// [`Error::IndexOutOfRange`], [`Error::TooManyIndices`]; [`Error::OffsetOutOfRange`] when there are no elements;
-    /// [`Error::WrongDType`]; [`Error::InvalidBool`] for that element; [`Error::Memory`] as [`data`](Self::data).
-    pub fn data_at<T: Element>(&self, index: &[usize]) -> Result<T, Error> {
-        self.at(&self.data, index)
-    }
-
-    /// One element of the diff. See [`data_at`](Self::data_at).
-    ///
-    /// # Errors
-    /// As [`data_at`](Self::data_at).
-    pub fn diff_at<T: Element>(&self, index: &[usize]) -> Result<T, Error> {
-        self.at(&self.diff, index)
-    }
-
-    /// The data's bytes in the machine's byte order, for reading, whatever the dtype.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
-    pub fn data_bytes(&self) -> Result<Ref<'_, [u8]>, Error> {
-        Ref::new(self.data.host(0..self.byte_len())?)
-    }
-
-    /// The data's bytes, for writing.
-    ///
-    /// # Errors
-    /// As [`data_bytes`](Self::data_bytes).
-    pub fn data_bytes_mut(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::write(&self.data, 0..self.byte_len())
-    }
-
-    /// The data's bytes, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data_bytes`](Self::data_bytes).
-    pub fn data_bytes_overwrite(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::overwrite(&self.data, 0..self.byte_len())
-    }
-
-    /// The diff's bytes, for reading.
-    ///
-    /// # Errors
-    /// As [`data_bytes`](Self::data_bytes).
-    pub fn diff_bytes(&self) -> Result<Ref<'_, [u8]>, Error> {
-        Ref::new(self.diff.host(0..self.byte_len())?)
-    }
-
-    /// The diff's bytes, for writing.
-    ///
-    /// # Errors
-    /// As [`data_bytes`](Self::data_bytes).
-    pub fn diff_bytes_mut(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::write(&self.diff, 0..self.byte_len())
-    }
-
-    /// The diff's bytes, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data_bytes`](Self::data_bytes).
-    pub fn diff_bytes_overwrite(&mut self) -> Result<RefMut<'_, [u8]>, Error> {
-        RefMut::overwrite(&self.diff, 0..self.byte_len())
+    /// The data or the diff, for writing.
+    #[inline]
+    pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
+        ViewMut::new(View::new(self, part))
     }
 
     /// A blob over the same memories, with the shape of now.
@@ -257,33 +177,30 @@ impl AnyBlob {
         Self { shape: self.shape.clone(), dtype: self.dtype, data: self.data.clone(), diff: self.diff.clone() }
     }
 
-    /// The memory of the data. Cloning the handle shares it.
-    pub fn data_memory(&self) -> &SharedMem {
-        &self.data
+    /// The memory of the data, or of the diff. Cloning the handle shares it.
+    #[inline]
+    pub fn memory(&self, part: Part) -> &SharedMem {
+        match part {
+            Part::Data => &self.data,
+            Part::Diff => &self.diff,
+        }
     }
 
-    /// The memory of the diff. Cloning the handle shares it.
-    pub fn diff_memory(&self) -> &SharedMem {
-        &self.diff
-    }
-
-    /// Puts another memory in the place of the data and returns the old one. What it has beyond
+    /// Puts another memory in the place of the data, or of the diff, and returns the old one. What it has beyond
     /// [`byte_len`](Self::byte_len) is capacity.
     ///
     /// # Errors
     /// [`Error::WrongLength`] when it is shorter than [`byte_len`](Self::byte_len).
-    pub fn replace_data(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        check_capacity("data", self.byte_len(), &memory)?;
-        Ok(std::mem::replace(&mut self.data, memory))
+    pub fn replace_memory(&mut self, memory: SharedMem, part: Part) -> Result<SharedMem, Error> {
+        check_capacity(part, self.byte_len(), &memory)?;
+        Ok(std::mem::replace(self.slot(part), memory))
     }
 
-    /// Puts another memory in the place of the diff and returns the old one. See [`replace_data`](Self::replace_data).
-    ///
-    /// # Errors
-    /// As [`replace_data`](Self::replace_data).
-    pub fn replace_diff(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        check_capacity("diff", self.byte_len(), &memory)?;
-        Ok(std::mem::replace(&mut self.diff, memory))
+    pub(crate) fn slot(&mut self, part: Part) -> &mut SharedMem {
+        match part {
+            Part::Data => &mut self.data,
+            Part::Diff => &mut self.diff,
+        }
     }
 
     pub(crate) fn expect_dtype(&self, wanted: DType) -> Result<(), Error> {
@@ -293,35 +210,6 @@ impl AnyBlob {
             false => Err(Error::WrongDType { wanted, got }),
         }
     }
-
-    fn read_all<T: Element>(&self, memory: &SharedMem) -> Result<Ref<'_, [T]>, Error> {
-        self.expect_dtype(T::DTYPE)?;
-        Ref::new(memory.host(0..self.byte_len())?)
-    }
-
-    fn write_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
-        self.expect_dtype(T::DTYPE)?;
-        RefMut::write(memory, 0..self.byte_len())
-    }
-
-    fn overwrite_all<T: Element>(&self, memory: &SharedMem) -> Result<RefMut<'_, [T]>, Error> {
-        self.expect_dtype(T::DTYPE)?;
-        RefMut::overwrite(memory, 0..self.byte_len())
-    }
-
-    fn at<T: Element>(&self, memory: &SharedMem, index: &[usize]) -> Result<T, Error> {
-        self.expect_dtype(T::DTYPE)?;
-        let offset = self.shape.offset(index)?;
-        if offset >= self.count() {
-            // No index need be out of range where there are no elements: none has to be given.
-            let shape = self.shape.clone();
-            return Err(Error::OffsetOutOfRange { offset, shape });
-        }
-        let bytes = memory.host(0..self.byte_len())?;
-        let bytes = &bytes[offset * size_of::<T>()..][..size_of::<T>()];
-        bytemuck::checked::try_pod_read_unaligned(bytes)
-            .map_err(|_| Error::InvalidBool { index: offset, byte: bytes[0] })
-    }
 }
 
 fn byte_len(shape: &Shape, dtype: DType) -> Result<usize, Error> {
@@ -329,7 +217,7 @@ fn byte_len(shape: &Shape, dtype: DType) -> Result<usize, Error> {
     len.filter(|&len| len <= isize::MAX as usize).ok_or_else(|| Error::BlobTooLarge { shape: shape.clone(), dtype })
 }
 
-fn check_capacity(part: &'static str, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
+fn check_capacity(part: Part, wanted: usize, memory: &SharedMem) -> Result<(), Error> {
     let got = memory.len();
     match got >= wanted {
         true => Ok(()),
@@ -339,7 +227,6 @@ fn check_capacity(part: &'static str, wanted: usize, memory: &SharedMem) -> Resu
 
 // Behind the blob's own functions, so that they come first on its page.
 pub(crate) mod copy;
-mod device;
 mod reshape;
 
 #[cfg(test)]
@@ -347,6 +234,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+    use crate::Element;
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = assert_send_sync::<AnyBlob>();
@@ -362,10 +250,10 @@ mod tests {
                 let blob = AnyBlob::new(shape(dims), dtype).unwrap();
                 assert_eq!((blob.shape().dims(), blob.dtype()), (dims, dtype));
                 assert_eq!(blob.byte_len(), blob.count() * dtype.size());
-                assert!(!blob.data_memory().is_initialized() && !blob.has_diff());
-                assert_eq!(*blob.data_bytes().unwrap(), vec![0; blob.byte_len()]);
-                assert!(blob.data_memory().is_initialized() && !blob.has_diff());
-                assert_eq!(*blob.diff_bytes().unwrap(), vec![0; blob.byte_len()]);
+                assert!(!blob.memory(Part::Data).is_initialized() && !blob.has_diff());
+                assert_eq!(*blob.data().bytes().unwrap(), vec![0; blob.byte_len()]);
+                assert!(blob.memory(Part::Data).is_initialized() && !blob.has_diff());
+                assert_eq!(*blob.diff().bytes().unwrap(), vec![0; blob.byte_len()]);
                 assert!(blob.has_diff());
             }
         }
@@ -390,27 +278,27 @@ mod tests {
     /// Writes and reads through every typed and untyped door, of data and of diff.
     fn round_trip<T: Element>(values: [T; 3]) {
         let mut blob = AnyBlob::new(shape(&[3]), T::DTYPE).unwrap();
-        assert_eq!(*blob.data::<T>().unwrap(), [T::default(); 3]);
-        blob.data_overwrite::<T>().unwrap().copy_from_slice(&values);
-        assert_eq!(*blob.data::<T>().unwrap(), values);
+        assert_eq!(*blob.data().elements::<T>().unwrap(), [T::default(); 3]);
+        blob.data_mut().overwrite::<T>().unwrap().copy_from_slice(&values);
+        assert_eq!(*blob.data().elements::<T>().unwrap(), values);
         assert!(!blob.has_diff());
-        blob.diff_mut::<T>().unwrap()[1] = values[1];
+        blob.diff_mut().elements::<T>().unwrap()[1] = values[1];
         assert!(blob.has_diff());
         let zero = T::default();
-        assert_eq!(*blob.diff::<T>().unwrap(), [zero, values[1], zero]);
-        blob.diff_overwrite::<T>().unwrap().copy_from_slice(&values);
-        assert_eq!(*blob.diff::<T>().unwrap(), values);
-        blob.data_mut::<T>().unwrap().reverse();
+        assert_eq!(*blob.diff().elements::<T>().unwrap(), [zero, values[1], zero]);
+        blob.diff_mut().overwrite::<T>().unwrap().copy_from_slice(&values);
+        assert_eq!(*blob.diff().elements::<T>().unwrap(), values);
+        blob.data_mut().elements::<T>().unwrap().reverse();
         let reversed = [values[2], values[1], values[0]];
-        assert_eq!(*blob.data_bytes().unwrap(), *bytemuck::cast_slice(&reversed));
-        blob.data_bytes_mut().unwrap().fill(0);
-        assert_eq!(*blob.data::<T>().unwrap(), [zero; 3]);
-        blob.data_bytes_overwrite().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
-        assert_eq!(*blob.data::<T>().unwrap(), values);
-        blob.diff_bytes_mut().unwrap().fill(0);
-        assert_eq!(*blob.diff::<T>().unwrap(), [zero; 3]);
-        blob.diff_bytes_overwrite().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
-        assert_eq!(*blob.diff_bytes().unwrap(), *bytemuck::cast_slice(&values));
+        assert_eq!(*blob.data().bytes().unwrap(), *bytemuck::cast_slice(&reversed));
+        blob.data_mut().bytes().unwrap().fill(0);
+        assert_eq!(*blob.data().elements::<T>().unwrap(), [zero; 3]);
+        blob.data_mut().overwrite_bytes().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
+        assert_eq!(*blob.data().elements::<T>().unwrap(), values);
+        blob.diff_mut().bytes().unwrap().fill(0);
+        assert_eq!(*blob.diff().elements::<T>().unwrap(), [zero; 3]);
+        blob.diff_mut().overwrite_bytes().unwrap().copy_from_slice(bytemuck::cast_slice(&values));
+        assert_eq!(*blob.diff().bytes().unwrap(), *bytemuck::cast_slice(&values));
     }
 
     #[test]
@@ -431,36 +319,16 @@ mod tests {
     }
 
     #[test]
-    fn another_dtype_is_an_error_that_touches_nothing() {
-        fn expect<T: std::fmt::Debug>(result: Result<T, Error>) {
-            match result {
-                Err(Error::WrongDType { wanted, got }) => {
-                    assert_eq!((wanted, got), (DType::U32, DType::F32));
-                }
-                other => panic!("{other:?}"),
-            }
-        }
-        let mut blob = AnyBlob::new(shape(&[2]), DType::F32).unwrap();
-        expect(blob.data::<u32>());
-        expect(blob.data_mut::<u32>());
-        expect(blob.data_overwrite::<u32>());
-        expect(blob.diff::<u32>());
-        expect(blob.diff_mut::<u32>());
-        expect(blob.diff_overwrite::<u32>());
-        assert!(!blob.data_memory().is_initialized() && !blob.has_diff());
-    }
-
-    #[test]
     fn parts_must_have_the_length_or_more() {
         let memory = SharedMem::new;
         let parts = |data, diff| AnyBlob::from_parts(shape(&[3]), DType::I16, data, diff);
         let bytes = |len| AnyBlob::from_vec(shape(&[3]), DType::I16, vec![0; len]);
         assert!(parts(memory(6), Some(memory(6))).is_ok());
         for (result, expected) in [
-            (parts(memory(5), None), ("data", 6, 5)),
-            (parts(memory(6), Some(memory(5))), ("diff", 6, 5)),
-            (bytes(3), ("data", 6, 3)),
-            (bytes(7), ("data", 6, 7)),
+            (parts(memory(5), None), (Part::Data, 6, 5)),
+            (parts(memory(6), Some(memory(5))), (Part::Diff, 6, 5)),
+            (bytes(3), (Part::Data, 6, 3)),
+            (bytes(7), (Part::Data, 6, 7)),
         ] {
             match result {
                 Err(Error::WrongLength { part, wanted, got }) => {
@@ -474,65 +342,41 @@ mod tests {
     #[test]
     fn replacing_a_memory_checks_and_returns_the_old() {
         let mut blob = AnyBlob::new(shape(&[2]), DType::U8).unwrap();
-        let (data, diff) = (blob.data_memory().clone(), blob.diff_memory().clone());
-        assert!(blob.replace_data(SharedMem::new(1)).is_err());
-        assert!(blob.replace_diff(SharedMem::new(1)).is_err());
-        assert!(blob.data_memory().ptr_eq(&data) && blob.diff_memory().ptr_eq(&diff));
-        let old = blob.replace_data(SharedMem::from_vec(vec![1, 2])).unwrap();
+        let (data, diff) = (blob.memory(Part::Data).clone(), blob.memory(Part::Diff).clone());
+        assert!(blob.replace_memory(SharedMem::new(1), Part::Data).is_err());
+        assert!(blob.replace_memory(SharedMem::new(1), Part::Diff).is_err());
+        assert!(blob.memory(Part::Data).ptr_eq(&data) && blob.memory(Part::Diff).ptr_eq(&diff));
+        let old = blob.replace_memory(SharedMem::from_vec(vec![1, 2]), Part::Data).unwrap();
         assert!(old.ptr_eq(&data));
-        let old = blob.replace_diff(SharedMem::from_vec(vec![3, 4])).unwrap();
+        let old = blob.replace_memory(SharedMem::from_vec(vec![3, 4]), Part::Diff).unwrap();
         assert!(old.ptr_eq(&diff) && blob.has_diff());
-        assert_eq!(*blob.data::<u8>().unwrap(), [1, 2]);
-        assert_eq!(*blob.diff::<u8>().unwrap(), [3, 4]);
+        assert_eq!(*blob.data().elements::<u8>().unwrap(), [1, 2]);
+        assert_eq!(*blob.diff().elements::<u8>().unwrap(), [3, 4]);
     }
 
     #[test]
     fn what_a_memory_has_beyond_the_shape_is_not_seen() {
         let data = SharedMem::from_vec(vec![1, 0, 2, 0, 3, 0, 9, 9, 9]);
         let mut blob = AnyBlob::from_parts(shape(&[3]), DType::I16, data, None).unwrap();
-        assert_eq!((blob.byte_len(), blob.data_memory().len()), (6, 9));
-        assert_eq!(blob.diff_memory().len(), 9, "an untouched diff grows with it");
-        assert_eq!(blob.data_bytes().unwrap().len(), 6);
-        assert_eq!(blob.data::<i16>().unwrap().len(), 3);
-        blob.data_overwrite::<i16>().unwrap().fill(-1);
-        blob.data_bytes_mut().unwrap()[0] = 4;
-        assert_eq!(*blob.data_memory().host(0..9).unwrap(), [4, 255, 255, 255, 255, 255, 9, 9, 9]);
+        assert_eq!((blob.byte_len(), blob.memory(Part::Data).len()), (6, 9));
+        assert_eq!(blob.memory(Part::Diff).len(), 9, "an untouched diff grows with it");
+        assert_eq!(blob.data().bytes().unwrap().len(), 6);
+        assert_eq!(blob.data().elements::<i16>().unwrap().len(), 3);
+        blob.data_mut().overwrite::<i16>().unwrap().fill(-1);
+        blob.data_mut().bytes().unwrap()[0] = 4;
+        assert_eq!(*blob.memory(Part::Data).host(0..9).unwrap(), [4, 255, 255, 255, 255, 255, 9, 9, 9]);
         // A byte that no bool could be, behind the last element.
         let data = SharedMem::from_vec(vec![0, 1, 7]);
         let blob = AnyBlob::from_parts(shape(&[2]), DType::Bool, data, None).unwrap();
-        assert_eq!(*blob.data::<bool>().unwrap(), [false, true]);
-    }
-
-    #[test]
-    fn elements_are_found_by_strict_indices() {
-        let elements: Vec<u8> = (0u16..6).flat_map(u16::to_ne_bytes).collect();
-        let blob = AnyBlob::from_vec(shape(&[2, 3]), DType::U16, elements).unwrap();
-        assert_eq!(blob.data_at::<u16>(&[1, 2]).unwrap(), 5);
-        assert_eq!(blob.data_at::<u16>(&[1]).unwrap(), 3);
-        assert_eq!(blob.data_at::<u16>(&[]).unwrap(), 0);
-        assert_eq!(blob.diff_at::<u16>(&[1, 2]).unwrap(), 0);
-        match blob.data_at::<u16>(&[0, 3]) {
-            Err(Error::IndexOutOfRange { axis, index, extent }) => assert_eq!((axis, index, extent), (1, 3, 3)),
-            other => panic!("{other:?}"),
-        }
-        let refused = blob.diff_at::<u16>(&[0, 0, 0]);
-        assert!(matches!(refused, Err(Error::TooManyIndices { got: 3, .. })));
-        let refused = blob.data_at::<i16>(&[0, 0]);
-        assert!(matches!(refused, Err(Error::WrongDType { .. })));
-        let scalar = AnyBlob::from_vec(Shape::scalar(), DType::U8, vec![7]).unwrap();
-        assert_eq!(scalar.data_at::<u8>(&[]).unwrap(), 7);
-        // Caffe reads a stale element here, or dies.
-        let empty = AnyBlob::new(shape(&[0, 5]), DType::U8).unwrap();
-        let refused = empty.data_at::<u8>(&[]);
-        assert!(matches!(refused, Err(Error::OffsetOutOfRange { .. })));
+        assert_eq!(*blob.data().elements::<bool>().unwrap(), [false, true]);
     }
 
     #[test]
     fn one_element_may_lie_anywhere_and_is_checked_alone() {
         let bytes = SharedMem::from_vec(vec![1, 2, 0]);
         let blob = AnyBlob::from_parts(shape(&[3]), DType::Bool, bytes, None).unwrap();
-        assert!(blob.data_at::<bool>(&[0]).unwrap() && !blob.data_at::<bool>(&[2]).unwrap());
-        let refused = blob.data_at::<bool>(&[1]);
+        assert!(blob.data().at::<bool>(&[0]).unwrap() && !blob.data().at::<bool>(&[2]).unwrap());
+        let refused = blob.data().at::<bool>(&[1]);
         assert!(matches!(refused, Err(Error::InvalidBool { index: 1, byte: 2 })));
         let values: Vec<u8> = [1.5f64, -2.5].iter().flat_map(|x| x.to_ne_bytes()).collect();
         for shift in 0..8 {
@@ -540,7 +384,7 @@ mod tests {
             let buffer = Shifted(owner, shift);
             let memory = SharedMem::from_owner(buffer);
             let blob = AnyBlob::from_parts(shape(&[2]), DType::F64, memory, None).unwrap();
-            assert_eq!(blob.data_at::<f64>(&[1]).unwrap(), -2.5);
+            assert_eq!(blob.data().at::<f64>(&[1]).unwrap(), -2.5);
         }
     }
 
@@ -571,30 +415,30 @@ mod tests {
         let bytes: Vec<u8> = [1.0f32, -2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
         let address = bytes.as_ptr();
         let blob = AnyBlob::from_vec(shape(&[2]), DType::F32, bytes.clone()).unwrap();
-        assert_eq!(*blob.data::<f32>().unwrap(), [1.0, -2.0]);
+        assert_eq!(*blob.data().elements::<f32>().unwrap(), [1.0, -2.0]);
         let copied = AnyBlob::from_unaligned(shape(&[2]), DType::F32, &bytes).unwrap();
-        assert_eq!(*copied.data::<f32>().unwrap(), [1.0, -2.0]);
+        assert_eq!(*copied.data().elements::<f32>().unwrap(), [1.0, -2.0]);
         if address.addr().is_multiple_of(4) {
             let blob = AnyBlob::from_vec(shape(&[2]), DType::F32, bytes).unwrap();
-            assert_eq!(blob.data_bytes().unwrap().as_ptr(), address);
+            assert_eq!(blob.data().bytes().unwrap().as_ptr(), address);
         }
         let empty = AnyBlob::from_vec(shape(&[0]), DType::F64, Vec::new()).unwrap();
-        assert_eq!(empty.data::<f64>().unwrap().len(), 0);
+        assert_eq!(empty.data().elements::<f64>().unwrap().len(), 0);
     }
 
     #[test]
     fn blobs_that_share_a_memory_see_each_other_and_conflict() {
         let mut a = AnyBlob::new(shape(&[2, 2]), DType::I32).unwrap();
-        let memory = a.data_memory().clone();
+        let memory = a.memory(Part::Data).clone();
         let mut b = AnyBlob::from_parts(shape(&[4]), DType::I32, memory, None).unwrap();
-        a.data_mut::<i32>().unwrap()[3] = 9;
-        let reading = b.data::<i32>().unwrap();
+        a.data_mut().elements::<i32>().unwrap()[3] = 9;
+        let reading = b.data().elements::<i32>().unwrap();
         assert_eq!(*reading, [0, 0, 0, 9]);
-        assert!(a.data::<i32>().is_ok());
-        let refused = a.data_mut::<i32>();
+        assert!(a.data().elements::<i32>().is_ok());
+        let refused = a.data_mut().elements::<i32>();
         assert!(matches!(refused, Err(Error::Memory(synced_mem::Error::Conflict { .. }))));
         drop((refused, reading));
-        b.data_mut::<i32>().unwrap()[0] = 5;
-        assert_eq!(a.data::<i32>().unwrap()[0], 5);
+        b.data_mut().elements::<i32>().unwrap()[0] = 5;
+        assert_eq!(a.data().elements::<i32>().unwrap()[0], 5);
     }
 }

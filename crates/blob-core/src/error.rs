@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{BlobDim, DType, MAX_AXES, Nchw, Shape};
+use crate::{BlobDim, DType, MAX_AXES, Nchw, Part, Shape};
 
 /// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may have
 /// been copied when the diff fails.
@@ -147,8 +147,8 @@ pub enum Error {
     /// A memory does not have the length that shape and dtype ask for.
     #[non_exhaustive]
     WrongLength {
-        /// `"data"` or `"diff"`.
-        part: &'static str,
+        /// The memory's part of the blob.
+        part: Part,
         /// The length that shape and dtype ask for, in bytes.
         wanted: usize,
         /// The length of the memory, in bytes.
@@ -426,7 +426,7 @@ mod tests {
             ),
             (Error::BlobTooLarge { shape, dtype }, "a blob of 2×3 elements of f32 fits in no memory"),
             (Error::WrongDType { wanted: DType::F64, got: dtype }, "wanted elements of f64, the blob holds f32"),
-            (Error::WrongLength { part: "diff", wanted: 24, got: 20 }, "the diff memory needs 24 bytes, got 20"),
+            (Error::WrongLength { part: Part::Diff, wanted: 24, got: 20 }, "the diff memory needs 24 bytes, got 20"),
             (Error::WrongCount { wanted: 6, got: 5 }, "the shape counts 6 elements, got 5"),
             (
                 Error::Misaligned { dtype, wanted: 4, address: 0x1001 },

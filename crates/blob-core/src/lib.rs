@@ -4,9 +4,9 @@
 //!
 //! * [`Shape`]: 0 to 32 extents, row-major, with a count that fits.
 //! * [`Axis`]: how an axis is named: by number, from the end, by Caffe's names ([`Nchw`]) or NeoML's ([`BlobDim`]).
-//! * [`Dims7`]: the seven extents of a NeoML blob.
-//! * [`DType`] and [`Element`]: what one element is, at run time and at compile time.
+//! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`] and [`Element`]: what one element is, at run time and at compile time.
 //! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
+//! * [`View`], [`ViewMut`]: the elements of any of these, of the data or the diff ([`Part`]), all or a range.
 //! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
 //!
 //! ```
@@ -18,14 +18,18 @@
 //! assert!(!blob.has_diff()); // not allocated before it is touched
 //! let any: AnyBlob = blob.into_any();
 //! assert_eq!((any.dtype(), any.shape().to_string()), (DType::F32, "2×3".to_string()));
-//! assert_eq!(any.data::<f32>()?[4], 50.0);
-//! assert!(any.data::<f64>().is_err());
+//! assert_eq!(any.data().elements::<f32>()?[4], 50.0);
+//! assert!(any.data().elements::<f64>().is_err());
 //! # Ok::<(), blob_core::Error>(())
 //! ```
 //!
-//! A [`Blob`] is an [`AnyBlob`] whose dtype is proven. Their elements are borrowed as [`Ref`] and [`RefMut`]; blobs can share
-//! memory, so borrowing can fail with a conflict. [`WindowRef`] and [`WindowMut`] are borrowed windows, [`Window`] is one that
-//! keeps its blob alive and moves.
+//! A [`Blob`] is an [`AnyBlob`] whose dtype is proven. [`WindowRef`] and [`WindowMut`] are borrowed windows, [`Window`] is
+//! one that keeps its blob alive and moves.
+//!
+//! Each of them gives [`View`]s of its data and diff to read and [`ViewMut`]s to write, and a view gives what is wanted of
+//! it: elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is written and
+//! nothing read, `overwrite` moves nothing. Blobs can share memory, so each of these can fail with a conflict. A `Blob`'s
+//! own [`data`](Blob::data), [`data_mut`](Blob::data_mut) and [`data_overwrite`](Blob::data_overwrite) are the elements.
 //!
 //! # For those who know Caffe's `Blob`
 //!
@@ -34,11 +38,12 @@
 //! | `Reshape`, `ReshapeLike` | [`AnyBlob::reshape`], [`AnyBlob::reshape_like`] |
 //! | `shape(i)`, `CanonicalAxisIndex`, `count(a, b)` | [`Shape::extent`], [`Shape::axis`], [`Shape::count_range`] |
 //! | `num()`, `channels()`, `LegacyShape`, `shape_string()` | [`Nchw`], [`Shape::legacy_extent`], [`Shape::shape_string`] |
-//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`AnyBlob::data_at`], [`AnyBlob::diff_at`]: strict |
-//! | `cpu_data`, `mutable_cpu_data` | [`AnyBlob::data`], [`AnyBlob::data_mut`], [`AnyBlob::data_overwrite`] |
-//! | `gpu_data`, `mutable_gpu_data` | [`AnyBlob::data_device`], [`AnyBlob::data_device_mut`] |
-//! | `set_cpu_data`, `set_gpu_data` | [`AnyBlob::replace_data`], which other sharers do not see; `adopt_*` of [`AnyBlob::data_memory`], which they do |
-//! | `CopyFrom`, `ShareData`, `ShareDiff` | [`AnyBlob::copy_from`], [`AnyBlob::share_data`], [`AnyBlob::share_diff`] |
+//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`Blob::data_at`], [`Blob::diff_at`], [`View::at`]: strict |
+//! | `cpu_data`, `mutable_cpu_data` | [`Blob::data`], [`Blob::data_mut`], [`Blob::data_overwrite`]; `elements` of [`AnyBlob::data`] and [`AnyBlob::data_mut`] |
+//! | `cpu_diff`, `mutable_cpu_diff` | [`Blob::diff`], [`Blob::diff_mut`], [`Blob::diff_overwrite`]; of [`AnyBlob::diff`] and [`AnyBlob::diff_mut`] |
+//! | `gpu_data`, `mutable_gpu_data` | [`View::device`], [`ViewMut::device`], [`ViewMut::overwrite_device`] |
+//! | `set_cpu_data`, `set_gpu_data` | [`AnyBlob::replace_memory`], which other sharers do not see; `adopt_*` of [`AnyBlob::memory`], which they do |
+//! | `CopyFrom`, `ShareData`, `ShareDiff` | [`AnyBlob::copy_from`], [`AnyBlob::share`] of a [`Part`] |
 //! | `Update`, `asum_*`, `sumsq_*`, `scale_*` | crate `blob-ops` |
 //!
 //! # For those who know NeoML's `CDnnBlob`
@@ -47,7 +52,7 @@
 //! |---|---|
 //! | `CBlobDesc`, `Create*Blob` | [`Dims7`] and [`AnyBlob::new`] |
 //! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | [`AnyBlob::object_count`], [`AnyBlob::object_size`], [`AnyBlob::geometric_size`] |
-//! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`AnyBlob::read`], [`AnyBlob::write`], [`AnyBlob::update`] |
+//! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`View::range`] and its [`elements`](View::elements); of [`ViewMut::range`] [`overwrite`](ViewMut::overwrite), [`elements`](ViewMut::elements) |
 //! | `CreateWindowBlob`, `SetParentPos`, `ShiftParentPos` | [`AnyBlob::make_window`], [`Window::set_pos`], [`Window::shift`] |
 //! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::clone_empty`], [`AnyBlob::like`], [`AnyBlob::reinterpret`] |
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
@@ -63,8 +68,7 @@ mod shape;
 mod blob;
 mod typed;
 
-mod buffer;
-mod part;
+mod view;
 mod window;
 
 #[cfg(any(test, feature = "proptest"))]
@@ -72,11 +76,11 @@ pub mod strategies;
 
 pub use axis::{Axis, BlobDim, Nchw};
 pub use blob::AnyBlob;
-pub use blob::copy::Parts;
 pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;
 pub use shape::{MAX_AXES, Shape};
 pub use typed::Blob;
 pub use typed::guards::{Ref, RefMut};
+pub use view::{Part, View, ViewMut};
 pub use window::{Window, WindowMut, WindowRef, Windows};

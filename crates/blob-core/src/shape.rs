@@ -114,7 +114,7 @@ impl Shape {
         if index.len() > self.num_axes() {
             return Err(Error::TooManyIndices { got: index.len(), shape: self.clone() });
         }
-        linear(&self.dims, index)
+        linear(self.dims.iter().copied(), index)
     }
 
     /// The index of the element at an offset, an entry for each axis: the inverse of [`offset`](Self::offset).
@@ -176,17 +176,7 @@ impl Shape {
 
     /// The axes of a range, all there.
     fn axes(&self, axes: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
-        // Where a bound cannot be counted it saturates, and is past the last axis all the same.
-        let start = match axes.start_bound() {
-            Bound::Included(&axis) => axis,
-            Bound::Excluded(&axis) => axis.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match axes.end_bound() {
-            Bound::Included(&axis) => axis.saturating_add(1),
-            Bound::Excluded(&axis) => axis,
-            Bound::Unbounded => self.num_axes(),
-        };
+        let Range { start, end } = bounds(axes, self.num_axes());
         if start <= end && end <= self.num_axes() {
             return Ok(start..end);
         }
@@ -206,11 +196,26 @@ pub(crate) fn checked_count(dims: &[usize]) -> Result<usize, Error> {
     Ok(if dims.contains(&0) { 0 } else { product })
 }
 
+/// The first of a range and the one behind its last, out of `count`. A bound past `usize::MAX` saturates.
+pub(crate) fn bounds(range: impl RangeBounds<usize>, count: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&first) => first,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&behind) => behind,
+        Bound::Unbounded => count,
+    };
+    start..end
+}
+
 /// The offset of an index, row-major; entries behind the index's last are 0. The extents are those of a shape, so that
 /// nothing overflows, and are no fewer than the indices.
-fn linear(dims: &[usize], index: &[usize]) -> Result<usize, Error> {
+pub(crate) fn linear(extents: impl Iterator<Item = usize>, index: &[usize]) -> Result<usize, Error> {
     let mut offset = 0;
-    for (axis, &extent) in dims.iter().enumerate() {
+    for (axis, extent) in extents.enumerate() {
         offset *= extent;
         match index.get(axis) {
             None => {}

@@ -7,11 +7,10 @@ pub(crate) mod guards;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::Arc;
 
-use synced_mem::{DeviceMut, Queue, SharedMem};
+use synced_mem::SharedMem;
 
-use crate::{AnyBlob, Element, Error, Parts, Ref, RefMut, Shape};
+use crate::{AnyBlob, Element, Error, Part, Ref, RefMut, Shape, ViewMut};
 
 /// A blob whose elements are known to be `T`. Everything that does not depend on the type is [`AnyBlob`]'s.
 ///
@@ -73,100 +72,73 @@ impl<T: Element> Blob<T> {
         self.any
     }
 
-    /// The data, for reading. See [`AnyBlob::data`].
+    /// The data's elements, for reading. See [`View::elements`](crate::View::elements).
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn data(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.any.data()
+        self.any.data().elements()
     }
 
-    /// The data, for writing.
+    /// The data's elements, for writing. See [`ViewMut::elements`].
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn data_mut(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.any.data_mut()
+        self.any.data_mut().elements()
     }
 
-    /// The data, for a caller who writes all of it; what it holds before that is unspecified.
+    /// The data's elements, for a caller who writes all of them. See [`ViewMut::overwrite`].
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn data_overwrite(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.any.data_overwrite()
+        self.any.data_mut().overwrite()
     }
 
-    /// The diff, for reading.
+    /// The diff's elements, for reading. See [`View::elements`](crate::View::elements).
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn diff(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.any.diff()
+        self.any.diff().elements()
     }
 
-    /// The diff, for writing.
+    /// The diff's elements, for writing. See [`ViewMut::elements`].
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn diff_mut(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.any.diff_mut()
+        self.any.diff_mut().elements()
     }
 
-    /// The diff, for a caller who writes all of it; what it holds before that is unspecified.
+    /// The diff's elements, for a caller who writes all of them. See [`ViewMut::overwrite`].
     ///
     /// # Errors
-    /// As [`AnyBlob::data`].
+    /// As [`View::elements`](crate::View::elements).
     pub fn diff_overwrite(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.any.diff_overwrite()
+        self.any.diff_mut().overwrite()
     }
 
-    /// One element of the data. See [`AnyBlob::data_at`].
+    /// One element of the data. See [`View::at`](crate::View::at).
     ///
     /// # Errors
-    /// As [`AnyBlob::data_at`].
+    /// As [`View::at`](crate::View::at).
     pub fn data_at(&self, index: &[usize]) -> Result<T, Error> {
-        self.any.data_at(index)
+        self.any.data().at(index)
     }
 
-    /// One element of the diff.
+    /// One element of the diff. See [`View::at`](crate::View::at).
     ///
     /// # Errors
-    /// As [`AnyBlob::data_at`].
+    /// As [`View::at`](crate::View::at).
     pub fn diff_at(&self, index: &[usize]) -> Result<T, Error> {
-        self.any.diff_at(index)
+        self.any.diff().at(index)
     }
 
-    /// The data on a device, to be written. See [`AnyBlob::data_device_mut`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_device`].
-    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.any.data_device_mut(queue)
-    }
-
-    /// The data on a device, all to be written. See [`AnyBlob::data_device_overwrite`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_device`].
-    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.any.data_device_overwrite(queue)
-    }
-
-    /// The diff on a device, to be written.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_device`].
-    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.any.diff_device_mut(queue)
-    }
-
-    /// The diff on a device, all to be written.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_device`].
-    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.any.diff_device_overwrite(queue)
+    /// The data or the diff, for writing; for reading it is [`AnyBlob::part`].
+    pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
+        self.any.part_mut(part)
     }
 
     /// Another shape. See [`AnyBlob::reshape`].
@@ -197,7 +169,7 @@ impl<T: Element> Blob<T> {
     ///
     /// # Errors
     /// As [`AnyBlob::copy_from`].
-    pub fn copy_from(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+    pub fn copy_from(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         self.any.copy_from(source, parts)
     }
 
@@ -205,40 +177,24 @@ impl<T: Element> Blob<T> {
     ///
     /// # Errors
     /// As [`AnyBlob::copy_from_reshaped`].
-    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         self.any.copy_from_reshaped(source, parts)
     }
 
-    /// Another memory in the place of the data. See [`AnyBlob::replace_data`].
+    /// Another memory in the place of the data or the diff. See [`AnyBlob::replace_memory`].
     ///
     /// # Errors
-    /// As [`AnyBlob::replace_data`].
-    pub fn replace_data(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        self.any.replace_data(memory)
+    /// As [`AnyBlob::replace_memory`].
+    pub fn replace_memory(&mut self, memory: SharedMem, part: Part) -> Result<SharedMem, Error> {
+        self.any.replace_memory(memory, part)
     }
 
-    /// Another memory in the place of the diff.
+    /// Shares another blob's data, diff or both. See [`AnyBlob::share`].
     ///
     /// # Errors
-    /// As [`AnyBlob::replace_data`].
-    pub fn replace_diff(&mut self, memory: SharedMem) -> Result<SharedMem, Error> {
-        self.any.replace_diff(memory)
-    }
-
-    /// Shares another blob's data. See [`AnyBlob::share_data`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::share_data`].
-    pub fn share_data(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.any.share_data(other)
-    }
-
-    /// Shares another blob's diff.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::share_data`].
-    pub fn share_diff(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.any.share_diff(other)
+    /// As [`AnyBlob::share`].
+    pub fn share(&mut self, other: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
+        self.any.share(other, parts)
     }
 
     /// A copy in memories of its own. See [`AnyBlob::try_clone`].
@@ -315,12 +271,12 @@ mod tests {
     #[test]
     fn typed_and_untyped_are_the_same_blob() {
         let mut blob = Blob::<f32>::new(shape(&[3])).unwrap();
-        assert!(!blob.data_memory().is_initialized());
+        assert!(!blob.memory(Part::Data).is_initialized());
         blob.data_mut().unwrap()[0] = 1.0;
         blob.diff_mut().unwrap()[1] = 2.0;
-        let memory = blob.data_memory().clone();
+        let memory = blob.memory(Part::Data).clone();
         let any = AnyBlob::from(blob);
-        assert!(any.data_memory().ptr_eq(&memory));
+        assert!(any.memory(Part::Data).ptr_eq(&memory));
         let mut blob = Blob::<f32>::try_from(any).unwrap();
         assert_eq!(*blob.data().unwrap(), [1.0, 0.0, 0.0]);
         assert_eq!(*blob.diff().unwrap(), [0.0, 2.0, 0.0]);

@@ -6,13 +6,11 @@ mod borrowed;
 mod frame;
 
 use std::fmt;
-use std::ops::Range;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use synced_mem::{DeviceMut, DeviceRef, Queue};
-
-use crate::{AnyBlob, Blob, DType, Element, Error, Parts, Ref, RefMut, Shape};
+use crate::{AnyBlob, Blob, DType, Element, Error, Part, Shape, View, ViewMut};
 
 use frame::{Frame, Outer};
 
@@ -27,9 +25,9 @@ pub use borrowed::{WindowMut, WindowRef, Windows};
 /// use blob_core::{AnyBlob, DType, Shape};
 ///
 /// let mut blob = AnyBlob::new(Shape::new([3, 2])?, DType::F32)?;
-/// blob.window_mut(1..2)?.data_mut::<f32>()?.fill(7.0);
-/// assert_eq!(*blob.data::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
-/// let sums = blob.windows(2)?.map(|pair| Ok(pair.data::<f32>()?.iter().sum()));
+/// blob.window_mut(1..2)?.data_mut().elements::<f32>()?.fill(7.0);
+/// assert_eq!(*blob.data().elements::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
+/// let sums = blob.windows(2)?.map(|pair| Ok(pair.data().elements::<f32>()?.iter().sum()));
 /// assert_eq!(sums.collect::<Result<Vec<f32>, blob_core::Error>>()?, [14.0, 14.0]);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -38,7 +36,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// [`Error::StepsOutOfRange`]; [`Error::AxisOutOfRange`] for a scalar, which has no axis.
-    pub fn window(&self, steps: Range<usize>) -> Result<WindowRef<'_>, Error> {
+    pub fn window(&self, steps: impl RangeBounds<usize>) -> Result<WindowRef<'_>, Error> {
         WindowRef::new(self, steps)
     }
 
@@ -46,7 +44,7 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`window`](Self::window).
-    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+    pub fn window_mut(&mut self, steps: impl RangeBounds<usize>) -> Result<WindowMut<'_>, Error> {
         WindowRef::new(self, steps).map(WindowMut::new)
     }
 
@@ -75,7 +73,7 @@ impl<T: Element> Blob<T> {
     ///
     /// # Errors
     /// As [`AnyBlob::window`].
-    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+    pub fn window_mut(&mut self, steps: impl RangeBounds<usize>) -> Result<WindowMut<'_>, Error> {
         WindowRef::new(self, steps).map(WindowMut::new)
     }
 }
@@ -90,14 +88,14 @@ impl<T: Element> Blob<T> {
 ///
 /// let blob = AnyBlob::new(Shape::new([4, 2])?, DType::F32)?;
 /// let (mut last, mut step) = (blob.make_window(1)?, blob.make_window(1)?);
-/// step.data_mut::<f32>()?.fill(1.0);
+/// step.data_mut().elements::<f32>()?.fill(1.0);
 /// for t in 1..4 {
 ///     last.set_pos(t - 1)?;
 ///     step.shift(1)?;
-///     let (from, mut to) = (last.data::<f32>()?, step.data_overwrite::<f32>()?);
+///     let (from, mut to) = (last.data().elements::<f32>()?, step.data_mut().overwrite::<f32>()?);
 ///     to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from * 2.0);
 /// }
-/// assert_eq!(*blob.data::<f32>()?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]);
+/// assert_eq!(*blob.data().elements::<f32>()?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
 pub struct Window {
@@ -113,7 +111,7 @@ impl Window {
 
     /// The extents: those of the owner, with the number of steps for the outermost.
     pub fn shape(&self) -> Shape {
-        self.view().shape()
+        self.as_ref().shape()
     }
 
     /// The type of the elements.
@@ -209,118 +207,52 @@ impl Window {
     }
 
     /// The window where it is now, for reading.
-    pub fn view(&self) -> WindowRef<'_> {
+    pub fn as_ref(&self) -> WindowRef<'_> {
         let (owner, pos) = self.frame.owner_and_pos();
         WindowRef::trusted(owner, pos, self.len())
     }
 
     /// The window where it is now, for writing.
-    pub fn view_mut(&mut self) -> WindowMut<'_> {
-        WindowMut::new(self.view())
+    pub fn as_mut(&mut self) -> WindowMut<'_> {
+        WindowMut::new(self.as_ref())
     }
 
-    /// The data's elements, for reading.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data`]; a conflict with a guard of another window, too.
-    pub fn data<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.view().data()
+    /// The data where the window is now, for reading.
+    pub fn data(&self) -> View<'_> {
+        self.part(Part::Data)
     }
 
-    /// The data's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.view().part_of_data().write()
+    /// The data where the window is now, for writing.
+    pub fn data_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Data)
     }
 
-    /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data), without `InvalidBool`.
-    pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.view().part_of_data().overwrite()
+    /// The diff where the window is now, for reading.
+    pub fn diff(&self) -> View<'_> {
+        self.part(Part::Diff)
     }
 
-    /// The diff's elements, for reading.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn diff<T: Element>(&self) -> Result<Ref<'_, [T]>, Error> {
-        self.view().diff()
+    /// The diff where the window is now, for writing.
+    pub fn diff_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Diff)
     }
 
-    /// The diff's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data).
-    pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.view().part_of_diff().write()
+    /// The data or the diff where the window is now, for reading.
+    pub fn part(&self, part: Part) -> View<'_> {
+        self.as_ref().part(part)
     }
 
-    /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`data`](Self::data), without `InvalidBool`.
-    pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.view().part_of_diff().overwrite()
-    }
-
-    /// The data's bytes on the queue's device, for work that reads them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
-        self.view().data_device(queue)
-    }
-
-    /// The data's bytes on the queue's device, for work that writes some of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.view().part_of_data().device_mut(queue)
-    }
-
-    /// The data's bytes on the queue's device, for work that writes all of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.view().part_of_data().device_overwrite(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that reads them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
-        self.view().diff_device(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that writes some of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.view().part_of_diff().device_mut(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that writes all of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.view().part_of_diff().device_overwrite(queue)
+    /// The data or the diff where the window is now, for writing.
+    pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
+        ViewMut::new(self.part(part))
     }
 
     /// Copies the data, the diff or both of a window of the same shape and dtype. See [`WindowMut::copy_from`].
     ///
     /// # Errors
     /// As [`AnyBlob::copy_from`].
-    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: Parts) -> Result<(), Error> {
-        self.view_mut().copy_from(source, parts)
+    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: impl AsRef<[Part]>) -> Result<(), Error> {
+        self.as_mut().copy_from(source, parts)
     }
 
     /// A blob of its own with a copy of the elements. See [`WindowRef::to_blob`].
@@ -328,7 +260,7 @@ impl Window {
     /// # Errors
     /// [`Error::Memory`].
     pub fn to_blob(&self) -> Result<AnyBlob, Error> {
-        self.view().to_blob()
+        self.as_ref().to_blob()
     }
 }
 
@@ -344,9 +276,6 @@ impl fmt::Debug for Window {
 
 #[cfg(test)]
 mod tests {
-    use synced_mem::Device;
-    use synced_mem::loopback::{Loopback, Mode, launch};
-
     use super::*;
 
     const fn assert_send_sync<T: Send + Sync>() {}
@@ -362,99 +291,19 @@ mod tests {
         let mut blob = Blob::new(Shape::new([4, 3]).unwrap()).unwrap();
         for t in 0..4 {
             let mut window = blob.window_mut(t..t + 1).unwrap();
-            window.data_mut::<u8>().unwrap().fill(t as u8 + 1);
-            window.diff_mut::<u8>().unwrap().fill(10 * t as u8 + 1);
+            window.data_mut().elements::<u8>().unwrap().fill(t as u8 + 1);
+            window.diff_mut().elements::<u8>().unwrap().fill(10 * t as u8 + 1);
         }
         blob
     }
 
-    fn queue() -> Arc<dyn Queue> {
-        Loopback::new(Mode::Deferred).queue().unwrap()
-    }
-
-    /// Puts 99 in every byte, on the device.
-    fn paint(mut token: DeviceMut<'_>) -> Result<(), Error> {
-        let queue = Arc::clone(token.queue());
-        let kernel = [token.arg_mut()];
-        Ok(launch(&*queue, kernel, |args| {
-            args[0].bytes_mut().fill(99);
-        })?)
-    }
-
-    /// A door through which bytes of the window are painted.
-    type Door<W> = fn(&mut W, &Arc<dyn Queue>) -> Result<(), Error>;
-
-    /// The doors in this order: of the data and of the diff, to write and to overwrite on the host, then on a device.
-    macro_rules! doors {
-        ($window:ty) => {{
-            let doors: [Door<$window>; 8] = [
-                |w, _| Ok(w.data_mut::<u8>()?.fill(99)),
-                |w, _| Ok(w.data_overwrite::<u8>()?.fill(99)),
-                |w, q| paint(w.data_device_mut(q)?),
-                |w, q| paint(w.data_device_overwrite(q)?),
-                |w, _| Ok(w.diff_mut::<u8>()?.fill(99)),
-                |w, _| Ok(w.diff_overwrite::<u8>()?.fill(99)),
-                |w, q| paint(w.diff_device_mut(q)?),
-                |w, q| paint(w.diff_device_overwrite(q)?),
-            ];
-            doors
-        }};
-    }
-
-    fn check_painted(blob: &Blob<u8>, door: usize) {
-        let mut data = [1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4];
-        let mut diff = [1, 1, 1, 11, 11, 11, 21, 21, 21, 31, 31, 31];
-        match door < 4 {
-            true => data[3..9].fill(99),
-            false => diff[3..9].fill(99),
-        }
-        assert_eq!(*blob.data().unwrap(), data, "door {door}");
-        assert_eq!(*blob.diff().unwrap(), diff, "door {door}");
-    }
-
     #[test]
-    fn every_door_leads_to_the_windows_own_bytes() {
-        let queue = queue();
-        for number in 0..8 {
-            let mut blob = steps();
-            let door = doors!(WindowMut<'_>)[number];
-            door(&mut blob.window_mut(1..3).unwrap(), &queue).unwrap();
-            check_painted(&blob, number);
-
-            let blob = steps();
-            let mut window = blob.make_window(2).unwrap();
-            window.set_pos(1).unwrap();
-            doors!(Window)[number](&mut window, &queue).unwrap();
-            check_painted(&blob, number);
-        }
-    }
-
-    #[test]
-    fn what_is_read_is_the_windows_own() {
-        let queue = queue();
+    fn debug_shows_where_a_window_lies() {
         let blob = steps();
         let mut owned = blob.make_window(1).unwrap();
         owned.set_pos(2).unwrap();
-        let borrowed = blob.window(2..3).unwrap();
-        assert_eq!(*borrowed.data::<u8>().unwrap(), [3; 3]);
-        assert_eq!(*owned.data::<u8>().unwrap(), [3; 3]);
-        assert_eq!(*borrowed.diff::<u8>().unwrap(), [21; 3]);
-        assert_eq!(*owned.diff::<u8>().unwrap(), [21; 3]);
-        let tokens = [
-            borrowed.data_device(&queue).unwrap(),
-            owned.data_device(&queue).unwrap(),
-            borrowed.diff_device(&queue).unwrap(),
-            owned.diff_device(&queue).unwrap(),
-        ];
-        for token in &tokens {
-            assert_eq!(token.arg().range(), 6..9);
-        }
-        for memory in [blob.data_memory(), blob.diff_memory()] {
-            let uploads = memory.stats().uploads();
-            assert_eq!((uploads.count(), uploads.bytes()), (1, 3));
-        }
         assert_eq!(format!("{owned:?}"), "Window { owner_pos: 2, shape: Shape(1×3), dtype: U8, .. }");
-        assert_eq!(format!("{borrowed:?}"), "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }");
+        assert_eq!(format!("{:?}", owned.as_ref()), "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }");
     }
 
     #[test]
@@ -463,12 +312,12 @@ mod tests {
         for mid in 0..=4 {
             let whole = blob.window_mut(0..4).unwrap();
             let (front, back) = whole.split_at_mut(mid).unwrap();
-            assert_eq!((front.view().pos(), front.view().len()), (0, mid));
-            assert_eq!((back.view().pos(), back.view().len()), (mid, 4 - mid));
+            assert_eq!((front.as_ref().pos(), front.as_ref().len()), (0, mid));
+            assert_eq!((back.as_ref().pos(), back.as_ref().len()), (mid, 4 - mid));
         }
         let mut part = blob.window_mut(1..4).unwrap();
         let mut inner = part.window_mut(1..3).unwrap();
-        assert_eq!(*inner.data_mut::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
+        assert_eq!(*inner.data_mut().elements::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
         assert!(matches!(part.split_at_mut(4), Err(Error::StepsOutOfRange { start: 4, end: 3, extent: 3 })));
     }
 

@@ -167,7 +167,7 @@ impl Checkpoint {
         let dtype = self.usable(entry)?;
         let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
         {
-            let mut bytes = blob.data_bytes_overwrite()?;
+            let mut bytes = blob.data_mut().overwrite_bytes()?;
             self.fill(entry, &mut bytes)?;
         }
         Ok(blob)
@@ -187,7 +187,7 @@ impl Checkpoint {
             if (dtype, &diff.shape) != (blob.dtype(), blob.shape()) {
                 return Err(self.request(diff, "is of another dtype than its data; load them one by one"));
             }
-            let mut bytes = blob.diff_bytes_overwrite()?;
+            let mut bytes = blob.diff_mut().overwrite_bytes()?;
             self.fill(diff, &mut bytes)?;
         }
         Ok(blob)

@@ -13,7 +13,7 @@
 //! assert_eq!(entry.name(), "@0");
 //! assert_eq!(entry.shape().dims(), [2]);
 //! let blob = checkpoint.load(entry)?;
-//! assert_eq!(*blob.data::<f32>()?, [1.0, 2.0]);
+//! assert_eq!(*blob.data().elements::<f32>()?, [1.0, 2.0]);
 //! # Ok::<(), blob_io::Error>(())
 //! ```
 

@@ -101,7 +101,7 @@ fn layout(
 
 /// Hands over a blob's bytes as a file has them.
 fn little_endian(blob: &AnyBlob, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-    let bytes = blob.data_bytes()?;
+    let bytes = blob.data().bytes()?;
     if !payload::BIG_ENDIAN {
         return sink(&bytes);
     }

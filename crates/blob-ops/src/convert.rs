@@ -3,8 +3,8 @@
 //! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
 
 use crate::cpu::{Isa, Store, convert as kernels};
-use crate::{Argument, Error, Part, clear, threads};
-use blob_core::{AnyBlob, DType};
+use crate::{Argument, Error, clear, place, threads};
+use blob_core::{AnyBlob, DType, Part};
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
 ///
@@ -19,7 +19,7 @@ use blob_core::{AnyBlob, DType};
 ///
 /// let blob = Blob::from_slice(Shape::new([3])?, &[1.5f32, -1e9, f32::NAN])?;
 /// let small = blob_ops::convert(&blob, DType::I8)?;
-/// assert_eq!(*small.data::<i8>()?, [1, -128, 0]);
+/// assert_eq!(*small.data().elements::<i8>()?, [1, -128, 0]);
 /// let error = blob_ops::convert_checked(&blob, DType::I8).unwrap_err();
 /// assert_eq!(error.to_string(), "convert checked: element 0 of the data is 1.5, which i8 does not hold");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -42,14 +42,14 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     // One guard for both passes: nobody writes between them.
-    let sources = touched(blob).map(|part| Ok((part, part.bytes(CHECKED, Argument::In, blob)?)));
+    let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
     let sources = sources.collect::<Result<Vec<_>, Error>>()?;
     for (part, source) in &sources {
         check_bytes(Isa::detect(), blob.dtype(), source, dtype, *part)?;
     }
     let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
     for (part, source) in &sources {
-        let mut target = part.bytes_overwrite(CHECKED, Argument::Out, &mut out)?;
+        let mut target = place::overwrite(CHECKED, Argument::Out, &mut out, *part)?;
         convert_bytes(Isa::detect(), blob.dtype(), source, dtype, &mut target);
     }
     Ok(out)
@@ -73,9 +73,9 @@ pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Re
     Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
     let (from, to) = (blob.dtype(), out.dtype());
     // One guard for both passes: nobody writes between them.
-    let source = part.bytes(CHECKED, Argument::In, blob)?;
+    let source = place::read(CHECKED, Argument::In, blob, part)?;
     check_bytes(Isa::detect(), from, &source, to, part)?;
-    let mut target = part.bytes_overwrite(CHECKED, Argument::Out, out)?;
+    let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;
     convert_bytes(Isa::detect(), from, &source, to, &mut target);
     Ok(())
 }
@@ -84,18 +84,17 @@ const CONVERT: &str = "convert";
 const CHECKED: &str = "convert checked";
 
 fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
-    let parts = [Part::Data, Part::Diff].into_iter();
-    parts.filter(|part| !part.is_untouched(blob))
+    Part::BOTH.into_iter().filter(|&part| !place::is_untouched(blob, part))
 }
 
 pub(crate) fn convert_on(isa: Isa, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
-    if part.is_untouched(blob) {
+    if place::is_untouched(blob, part) {
         return clear(out, part);
     }
     let (from, to) = (blob.dtype(), out.dtype());
-    let source = part.bytes(CONVERT, Argument::In, blob)?;
-    let mut target = part.bytes_overwrite(CONVERT, Argument::Out, out)?;
+    let source = place::read(CONVERT, Argument::In, blob, part)?;
+    let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
     convert_bytes(isa, from, &source, to, &mut target);
     Ok(())
 }

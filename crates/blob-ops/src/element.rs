@@ -5,8 +5,8 @@
 
 use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
 use crate::cpu::{Isa, convert};
-use crate::{Argument, Error, Part, Scalar, place, threads};
-use blob_core::{AnyBlob, DType};
+use crate::{Argument, Error, Scalar, place, threads};
+use blob_core::{AnyBlob, DType, Part};
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -92,12 +92,12 @@ pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, par
 ///
 /// ```
 /// use blob_core::{Blob, Shape};
-/// use blob_ops::{Part, Scalar};
+/// use blob_ops::Scalar;
 ///
 /// let mut weights = Blob::from_slice(Shape::new([2])?, &[1.0f32, -2.0])?.into_any();
 /// blob_ops::fill(&mut weights, 0.5, Part::Diff)?;
 /// blob_ops::update(&mut weights)?;
-/// assert_eq!(*weights.data::<f32>()?, [0.5, -2.5]);
+/// assert_eq!(*weights.data().elements::<f32>()?, [0.5, -2.5]);
 /// assert_eq!(blob_ops::asum(&weights, Part::Data)?, Scalar::F(3.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -135,7 +135,7 @@ pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result
 pub(crate) fn scale_on(isa: Isa, blob: &mut AnyBlob, alpha: Scalar, part: Part) -> Result<(), Error> {
     with_number!("scale", blob.dtype(), N => {
         let op = Scale(factor::<N>("scale", alpha)?);
-        map::<N, _>(isa, &mut part.bytes_mut("scale", blob)?, op);
+        map::<N, _>(isa, &mut place::write("scale", blob, part)?, op);
         Ok(())
     })
 }
@@ -162,8 +162,8 @@ fn zip<N: Number, O: Binary<N>>(
     part: Part,
     op: O,
 ) -> Result<(), Error> {
-    let x = part.bytes(name, Argument::In, x)?;
-    let mut y = part.bytes_mut(name, y)?;
+    let x = place::read(name, Argument::In, x, part)?;
+    let mut y = place::write(name, y, part)?;
     zip_bytes::<N, O>(isa, &mut y, &x, op);
     Ok(())
 }

@@ -2,9 +2,8 @@
 
 use crate::argument::{Argument, Mismatch};
 use crate::cpu::bins::MAX_BINS;
-use crate::part::Part;
 use crate::scalar::Scalar;
-use blob_core::{DType, Shape};
+use blob_core::{DType, Part, Shape};
 use std::fmt;
 
 /// An argument that an operation cannot work with.

@@ -5,8 +5,8 @@
 use crate::cpu::element::Fill;
 use crate::cpu::{Isa, Store, convert};
 use crate::element::piece_len;
-use crate::{Argument, Error, Part, Scalar, threads};
-use blob_core::AnyBlob;
+use crate::{Argument, Error, Scalar, place, threads};
+use blob_core::{AnyBlob, Part};
 use std::ops::Range;
 
 /// Sets all elements of one part to a value.
@@ -27,7 +27,7 @@ pub(crate) fn fill_on(isa: Isa, blob: &mut AnyBlob, value: Scalar, part: Part) -
 fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
     let element = element(op, blob, value)?;
     let size = blob.dtype().size();
-    let mut bytes = part.bytes_overwrite(op, Argument::Out, blob)?;
+    let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
     fill_bytes(isa, &mut bytes, &element[..size]);
     Ok(())
 }
@@ -63,8 +63,9 @@ fn set_object_on(
 ) -> Result<(), Error> {
     let range = object_range(op, blob, object)?;
     let element = element(op, blob, value)?;
-    let mut bytes = part.range_overwrite(op, blob, range)?;
-    fill_bytes(isa, &mut bytes, &element[..blob.dtype().size()]);
+    let size = blob.dtype().size();
+    let mut bytes = place::range_overwrite(op, blob, part, range)?;
+    fill_bytes(isa, &mut bytes, &element[..size]);
     Ok(())
 }
 
@@ -73,7 +74,7 @@ fn set_object_on(
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    if part.is_untouched(blob) {
+    if place::is_untouched(blob, part) {
         return Ok(());
     }
     set_on(Isa::detect(), "clear", blob, Scalar::U(0), part)
@@ -93,14 +94,14 @@ fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], E
     convert::single(value, dtype).ok_or(Error::Value { op, dtype, value })
 }
 
-/// The bytes of an object.
+/// The elements of an object.
 fn object_range(op: &'static str, blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
     let dims = Argument::Out.of(op).seven(blob)?;
     let objects = dims.object_count();
     if object >= objects {
         return Err(Error::ObjectOutOfRange { op, object, objects });
     }
-    let size = dims.object_size() * blob.dtype().size();
+    let size = dims.object_size();
     Ok(object * size..(object + 1) * size)
 }
 

@@ -3,16 +3,16 @@
 //! Knows shapes, dtypes and bytes. Does **not** know files, formats, names of tensors, or where the bytes come from.
 //!
 //! ```
-//! use blob_core::{Blob, Shape};
-//! use blob_ops::{Part, Scalar};
+//! use blob_core::{Blob, Part, Shape};
+//! use blob_ops::Scalar;
 //!
 //! let left = Blob::from_slice(Shape::new([2, 1])?, &[1.0f32, 2.0])?;
 //! let right = Blob::from_slice(Shape::new([2, 2])?, &[3.0f32, 4.0, 5.0, 6.0])?;
 //! let mut both = blob_ops::merge(&[&left, &right], 1)?;
-//! assert_eq!(*both.data::<f32>()?, [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
+//! assert_eq!(*both.data().elements::<f32>()?, [1.0, 3.0, 4.0, 2.0, 5.0, 6.0]);
 //! blob_ops::scale(&mut both, 2, Part::Data)?;
 //! let turned = blob_ops::transpose(&both, 0, 1)?;
-//! assert_eq!(*turned.data::<f32>()?, [2.0, 4.0, 6.0, 10.0, 8.0, 12.0]);
+//! assert_eq!(*turned.data().elements::<f32>()?, [2.0, 4.0, 6.0, 10.0, 8.0, 12.0]);
 //! assert_eq!(blob_ops::asum(&turned, Part::Data)?, Scalar::F(42.0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -62,7 +62,6 @@ mod fill;
 mod finite;
 mod histogram;
 mod merge;
-mod part;
 mod place;
 mod plan;
 mod scalar;
@@ -84,7 +83,6 @@ pub use histogram::Histogram;
 pub use merge::{
     merge, merge_into, merge_objects, merge_objects_into, split, split_into, split_objects, split_objects_into,
 };
-pub use part::Part;
 pub use scalar::Scalar;
 pub use stats::{Stats, StatsAccumulator};
 pub use sums::{asum, stats, sumsq};

@@ -9,10 +9,9 @@ use crate::check::Named;
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
 use crate::error::Error;
-use crate::part::Part;
-use crate::place::INLINE_GUARDS;
+use crate::place::{self, INLINE_GUARDS};
 use crate::plan::Split;
-use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES};
+use blob_core::{AnyBlob, Axis, DType, Dims7, MAX_AXES, Part};
 use smallvec::SmallVec;
 
 /// One blob of the parts' data, one behind the other along `axis`: `[2, 3]` and `[2, 4]` along axis 1 make `[2, 7]`.
@@ -236,8 +235,8 @@ fn check_sum(
 
 /// Takes all guards before the first byte moves.
 fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
-    let guards = DATA.all(op, parts)?;
-    let mut dst = DATA.bytes_overwrite(op, Argument::Out, out)?;
+    let guards = place::read_all(op, parts, DATA)?;
+    let mut dst = place::overwrite(op, Argument::Out, out, DATA)?;
     if dst.is_empty() {
         return Ok(());
     }
@@ -249,8 +248,8 @@ fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBl
 
 /// As [`merge_rows`].
 fn split_rows(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
-    let src = DATA.bytes(op, Argument::In, blob)?;
-    let mut guards = DATA.all_overwrite(op, parts)?;
+    let src = place::read(op, Argument::In, blob, DATA)?;
+    let mut guards = place::overwrite_all(op, parts, DATA)?;
     if src.is_empty() {
         return Ok(());
     }

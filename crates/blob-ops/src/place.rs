@@ -5,161 +5,140 @@
 //! moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes, which names the
 //! operation and its argument.
 
-use crate::{Argument, Error, Mismatch, Part};
-use blob_core::{AnyBlob, Ref, RefMut};
+use crate::argument::{Argument, Mismatch};
+use crate::error::Error;
+use blob_core::{AnyBlob, Part, Ref, RefMut};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, Range};
 
-/// The guards of up to so many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
+/// The guards of up to this many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
 pub(crate) const INLINE_GUARDS: usize = 16;
 
-/// The memory of a part of a blob.
-macro_rules! memory {
-    ($part:expr, $blob:expr) => {
-        match $part {
-            Part::Data => $blob.data_memory(),
-            Part::Diff => $blob.diff_memory(),
-        }
-    };
+/// To read. A part that was never touched is made: all zeros.
+#[inline(always)]
+pub(crate) fn read<'a>(
+    op: &'static str,
+    argument: Argument,
+    blob: &'a AnyBlob,
+    part: Part,
+) -> Result<Ref<'a, [u8]>, Error> {
+    match bytes(blob, part) {
+        Ok(guard) => Ok(guard),
+        Err(error) => Err(memory_error(op, argument, error)),
+    }
 }
 
-impl Part {
-    /// To read. A part that was never touched is made: all zeros.
-    #[inline(always)]
-    pub(crate) fn bytes<'a>(
-        self,
-        op: &'static str,
-        argument: Argument,
-        blob: &'a AnyBlob,
-    ) -> Result<Ref<'a, [u8]>, Error> {
-        match self.read(blob) {
-            Ok(guard) => Ok(guard),
-            Err(error) => Err(memory_error(op, argument, error)),
+/// To read and write: from here on the host's copy is the only one.
+#[inline(always)]
+pub(crate) fn write<'a>(op: &'static str, blob: &'a mut AnyBlob, part: Part) -> Result<RefMut<'a, [u8]>, Error> {
+    match blob.part_mut(part).bytes() {
+        Ok(guard) => Ok(guard),
+        Err(error) => Err(memory_error(op, Argument::Out, error)),
+    }
+}
+
+/// To write every byte: nothing is brought here.
+#[inline(always)]
+pub(crate) fn overwrite<'a>(
+    op: &'static str,
+    argument: Argument,
+    blob: &'a mut AnyBlob,
+    part: Part,
+) -> Result<RefMut<'a, [u8]>, Error> {
+    match overwrite_bytes(blob, part) {
+        Ok(guard) => Ok(guard),
+        Err(error) => Err(memory_error(op, argument, error)),
+    }
+}
+
+/// The guard of [`read`], and an error that names nothing.
+///
+/// Not inlined, nor is [`overwrite_bytes`]: a caller would move the guard through a copy for every layer of results, 40
+/// to 60 ns each guard (AMD EPYC Zen 4, merge of 16 parts of 64 bytes: 1.6 to 2.0 µs, 1.0 to 1.2 so). For the same reason
+/// the lists below name the argument themselves.
+#[inline(never)]
+fn bytes(blob: &AnyBlob, part: Part) -> Result<Ref<'_, [u8]>, blob_core::Error> {
+    blob.part(part).bytes()
+}
+
+#[inline(never)]
+fn overwrite_bytes(blob: &mut AnyBlob, part: Part) -> Result<RefMut<'_, [u8]>, blob_core::Error> {
+    blob.part_mut(part).overwrite_bytes()
+}
+
+/// To write every byte of some elements: nothing of them is brought here, and the others stay where they are.
+pub(crate) fn range_overwrite<'a>(
+    op: &'static str,
+    blob: &'a mut AnyBlob,
+    part: Part,
+    elements: Range<usize>,
+) -> Result<RefMut<'a, [u8]>, Error> {
+    let range = blob.part_mut(part).range(elements);
+    range.and_then(|view| view.overwrite_bytes()).map_err(|error| memory_error(op, Argument::Out, error))
+}
+
+/// As [`read`], of several inputs. More than [`INLINE_GUARDS`] take one list of the right length on the heap.
+pub(crate) fn read_all<'a>(
+    op: &'static str,
+    blobs: &[&'a AnyBlob],
+    part: Part,
+) -> Result<SmallVec<[Ref<'a, [u8]>; INLINE_GUARDS]>, Error> {
+    let mut guards = SmallVec::with_capacity(blobs.len());
+    for (index, blob) in blobs.iter().enumerate() {
+        match bytes(blob, part) {
+            Ok(guard) => guards.push(guard),
+            Err(error) => return Err(memory_error(op, Argument::Part(index), error)),
         }
     }
+    Ok(guards)
+}
 
-    /// To read and write: from here on the host's copy is the only one.
-    #[inline(always)]
-    pub(crate) fn bytes_mut<'a>(self, op: &'static str, blob: &'a mut AnyBlob) -> Result<RefMut<'a, [u8]>, Error> {
-        let guard = match self {
-            Part::Data => blob.data_bytes_mut(),
-            Part::Diff => blob.diff_bytes_mut(),
-        };
-        match guard {
-            Ok(guard) => Ok(guard),
-            Err(error) => Err(memory_error(op, Argument::Out, error)),
+/// As [`overwrite`], of several outputs: all of them, or an error and all as they were. More than [`INLINE_GUARDS`] take one list
+/// on the heap.
+///
+/// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
+/// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
+pub(crate) fn overwrite_all<'a>(
+    op: &'static str,
+    blobs: &'a mut [&mut AnyBlob],
+    part: Part,
+) -> Result<SmallVec<[RefMut<'a, [u8]>; INLINE_GUARDS]>, Error> {
+    for (index, blob) in blobs.iter().enumerate() {
+        let free = blob.memory(part).check_write(0..blob.byte_len());
+        free.map_err(|error| memory_error(op, Argument::Part(index), error))?;
+    }
+    check_apart(op, blobs, part)?;
+    let mut guards = SmallVec::with_capacity(blobs.len());
+    for (index, blob) in blobs.iter_mut().enumerate() {
+        match overwrite_bytes(blob, part) {
+            Ok(guard) => guards.push(guard),
+            Err(error) => return Err(memory_error(op, Argument::Part(index), error)),
         }
     }
+    Ok(guards)
+}
 
-    /// To write every byte: nothing is brought here.
-    #[inline(always)]
-    pub(crate) fn bytes_overwrite<'a>(
-        self,
-        op: &'static str,
-        argument: Argument,
-        blob: &'a mut AnyBlob,
-    ) -> Result<RefMut<'a, [u8]>, Error> {
-        match self.overwrite(blob) {
-            Ok(guard) => Ok(guard),
-            Err(error) => Err(memory_error(op, argument, error)),
-        }
+/// Whether no two have bytes in common. A memory that only one handle leads to is compared with none.
+fn check_apart(op: &'static str, blobs: &[&mut AnyBlob], part: Part) -> Result<(), Error> {
+    let shared = blobs.iter().enumerate().filter_map(|(index, blob)| {
+        let memory = blob.memory(part);
+        (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
+    });
+    let mut shared: SmallVec<[_; INLINE_GUARDS]> = shared.collect();
+    match first_twice(&mut shared, |one, other| one.ptr_cmp(other)) {
+        None => Ok(()),
+        Some((with, index)) => Err(Error::Mismatch {
+            op,
+            argument: Argument::Part(index),
+            mismatch: Mismatch::Shared { with: Argument::Part(with) },
+        }),
     }
+}
 
-    /// The guard of [`bytes`](Self::bytes), and an error that names nothing.
-    ///
-    /// Not inlined, nor is [`overwrite`](Self::overwrite): a caller would move the guard through a copy for every layer of
-    /// results, 40 to 60 ns each guard (AMD EPYC Zen 4, merge of 16 parts of 64 bytes: 1.6 to 2.0 µs, 1.0 to 1.2 so).
-    /// For the same reason the lists below name the argument themselves.
-    #[inline(never)]
-    fn read(self, blob: &AnyBlob) -> Result<Ref<'_, [u8]>, blob_core::Error> {
-        match self {
-            Part::Data => blob.data_bytes(),
-            Part::Diff => blob.diff_bytes(),
-        }
-    }
-
-    #[inline(never)]
-    fn overwrite(self, blob: &mut AnyBlob) -> Result<RefMut<'_, [u8]>, blob_core::Error> {
-        match self {
-            Part::Data => blob.data_bytes_overwrite(),
-            Part::Diff => blob.diff_bytes_overwrite(),
-        }
-    }
-
-    /// To write every byte of a range: nothing of it is brought here, and the others stay where they are.
-    pub(crate) fn range_overwrite(
-        self,
-        op: &'static str,
-        blob: &mut AnyBlob,
-        range: Range<usize>,
-    ) -> Result<impl DerefMut<Target = [u8]> + use<>, Error> {
-        let bytes = memory!(self, blob).host_overwrite(range);
-        bytes.map_err(|error| memory_error(op, Argument::Out, error))
-    }
-
-    /// As [`bytes`](Self::bytes), of several inputs. More than [`INLINE_GUARDS`] take one list of the right length on the heap.
-    pub(crate) fn all<'a>(
-        self,
-        op: &'static str,
-        blobs: &[&'a AnyBlob],
-    ) -> Result<SmallVec<[Ref<'a, [u8]>; INLINE_GUARDS]>, Error> {
-        let mut guards = SmallVec::with_capacity(blobs.len());
-        for (index, blob) in blobs.iter().enumerate() {
-            match self.read(blob) {
-                Ok(guard) => guards.push(guard),
-                Err(error) => return Err(memory_error(op, Argument::Part(index), error)),
-            }
-        }
-        Ok(guards)
-    }
-
-    /// As [`bytes_overwrite`](Self::bytes_overwrite), of several outputs: all of them, or an error and all as they were.
-    /// More than [`INLINE_GUARDS`] take one list on the heap.
-    ///
-    /// A guard to overwrite gives up what only a device has, so all are asked before the first is taken. Another thread
-    /// that borrows one between the two, or a host without room for its bytes, is an error with those before it lost.
-    pub(crate) fn all_overwrite<'a>(
-        self,
-        op: &'static str,
-        blobs: &'a mut [&mut AnyBlob],
-    ) -> Result<SmallVec<[RefMut<'a, [u8]>; INLINE_GUARDS]>, Error> {
-        for (index, blob) in blobs.iter().enumerate() {
-            let free = memory!(self, blob).check_write(0..blob.byte_len());
-            free.map_err(|error| memory_error(op, Argument::Part(index), error))?;
-        }
-        self.check_apart(op, blobs)?;
-        let mut guards = SmallVec::with_capacity(blobs.len());
-        for (index, blob) in blobs.iter_mut().enumerate() {
-            match self.overwrite(blob) {
-                Ok(guard) => guards.push(guard),
-                Err(error) => return Err(memory_error(op, Argument::Part(index), error)),
-            }
-        }
-        Ok(guards)
-    }
-
-    /// Whether no two have bytes in common. A memory that only one handle leads to is compared with none.
-    fn check_apart(self, op: &'static str, blobs: &[&mut AnyBlob]) -> Result<(), Error> {
-        let shared = blobs.iter().enumerate().filter_map(|(index, blob)| {
-            let memory = memory!(self, blob);
-            (memory.handles() > 1 && blob.byte_len() > 0).then_some((index, memory))
-        });
-        let mut shared: SmallVec<[_; INLINE_GUARDS]> = shared.collect();
-        match first_twice(&mut shared, |one, other| one.ptr_cmp(other)) {
-            None => Ok(()),
-            Some((with, index)) => Err(Error::Mismatch {
-                op,
-                argument: Argument::Part(index),
-                mismatch: Mismatch::Shared { with: Argument::Part(with) },
-            }),
-        }
-    }
-
-    /// Whether it was never touched: all zeros, and no memory taken.
-    pub(crate) fn is_untouched(self, blob: &AnyBlob) -> bool {
-        !memory!(self, blob).is_initialized()
-    }
+/// Whether it was never touched: all zeros, and no memory taken.
+pub(crate) fn is_untouched(blob: &AnyBlob, part: Part) -> bool {
+    !blob.memory(part).is_initialized()
 }
 
 /// The first place whose value stands at an earlier one too, after the earliest of these. The places are given in
@@ -180,9 +159,9 @@ pub(crate) fn data_mut_and_diff<'a>(
     blob: &'a mut AnyBlob,
 ) -> Result<(RefMut<'a, [u8]>, impl Deref<Target = [u8]> + use<>), Error> {
     // Its memory may be longer than the blob.
-    let diff = blob.diff_memory().host(0..blob.byte_len());
+    let diff = blob.memory(Part::Diff).host(0..blob.byte_len());
     let diff = diff.map_err(|error| memory_error(op, Argument::Diff, error))?;
-    Ok((Part::Data.bytes_mut(op, blob)?, diff))
+    Ok((write(op, blob, Part::Data)?, diff))
 }
 
 /// Apart from the way of those that succeed.

@@ -8,8 +8,8 @@ use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{self, Total};
 use crate::stats::Stats;
 use crate::tree::{Join, Tree};
-use crate::{Argument, Error, Part, Scalar, threads};
-use blob_core::{AnyBlob, DType};
+use crate::{Argument, Error, Scalar, place, threads};
+use blob_core::{AnyBlob, DType, Part};
 
 /// Blocks in a piece, a power of two: then a tree over pieces is the upper part of the tree over blocks. 64 are 1 MiB
 /// of f32, a few dozen microseconds.
@@ -73,7 +73,7 @@ pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
 
 pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     let dtype = blob.dtype();
-    let bytes = part.bytes("stats", Argument::In, blob)?;
+    let bytes = place::read("stats", Argument::In, blob, part)?;
     let total = in_pieces(&bytes, dtype, |block, ahead, scratch| isa.block(dtype, block, ahead, scratch));
     Ok(Stats::of_whole(total))
 }
@@ -83,10 +83,10 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
     if dtype == DType::Bool {
         return Err(Error::NoArithmetic { op: term.op(), dtype });
     }
-    let total = if part.is_untouched(blob) {
+    let total = if place::is_untouched(blob, part) {
         None
     } else {
-        let bytes = part.bytes(term.op(), Argument::In, blob)?;
+        let bytes = place::read(term.op(), Argument::In, blob, part)?;
         in_pieces(&bytes, dtype, |block, _, scratch| sums::block(isa, term, dtype, block, scratch))
     };
     match total {

@@ -7,10 +7,9 @@ use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::error::Error;
-use crate::part::Part;
 use crate::plan::{Permutation, Piece, Swap};
-use crate::threads;
-use blob_core::{AnyBlob, Axis, MAX_AXES, Shape};
+use crate::{place, threads};
+use blob_core::{AnyBlob, Axis, MAX_AXES, Part, Shape};
 use smallvec::SmallVec;
 
 /// A blob of `blob`'s data with two of its axes exchanged: `[2, 3, 5]` with axes 0 and 2 is `[5, 3, 2]`.
@@ -87,7 +86,7 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
         return Ok(());
     }
     let width = blob.dtype().size();
-    let mut bytes = Part::Data.bytes_mut("transpose in place", blob)?;
+    let mut bytes = place::write("transpose in place", blob, Part::Data)?;
     squares(Exec::of(bytes.len()), &mut bytes, rows, width);
     Ok(())
 }
@@ -138,8 +137,8 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 
 /// Takes both guards before the first byte moves.
 fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
-    let src = Part::Data.bytes(op, Argument::In, blob)?;
-    let mut dst = Part::Data.bytes_overwrite(op, Argument::Out, out)?;
+    let src = place::read(op, Argument::In, blob, Part::Data)?;
+    let mut dst = place::overwrite(op, Argument::Out, out, Part::Data)?;
     if let Some(plan) = plan {
         run(Exec::of(dst.len()), plan, &src, &mut dst);
     }

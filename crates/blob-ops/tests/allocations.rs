@@ -9,8 +9,7 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_ops::Part;
+use blob_core::{AnyBlob, DType, Part, Shape};
 
 thread_local! {
     static MARKED: Cell<bool> = const { Cell::new(false) };

@@ -4,22 +4,10 @@
 use synced_mem::SharedMem;
 
 use super::AnyBlob;
-use crate::{DType, Error, Shape};
-
-/// Which of a blob's two memories a copy takes along.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Parts {
-    /// The data alone.
-    Data,
-    /// The diff alone.
-    Diff,
-    /// The data and the diff.
-    Both,
-}
+use crate::{DType, Error, Part, Shape};
 
 impl AnyBlob {
-    /// Copies the data, the diff or both of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).
+    /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).
     ///
     /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not, or
     /// when this blob is there already. What is overwritten is not moved for it. A memory that nobody has touched copies
@@ -28,12 +16,12 @@ impl AnyBlob {
     /// # Errors
     /// [`Error::WrongDType`]; [`Error::ShapeMismatch`], which names the first axis that differs; [`Error::Memory`] for a
     /// conflict with a guard of another blob, out of memory, or a failed device. The blob is then as it was, but that of
-    /// [`Parts::Both`] the data may have been copied when the diff fails.
+    /// [`Part::BOTH`] the data may have been copied when the diff fails.
     #[doc(alias = "CopyFrom")]
-    pub fn copy_from(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+    pub fn copy_from(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         source.expect_dtype(self.dtype)?;
         expect_shape(&self.shape, &source.shape)?;
-        source.copy_to(&self.data, &self.diff, parts)
+        parts.as_ref().iter().try_for_each(|&part| self.part_mut(part).copy_from(source.part(part)))
     }
 
     /// As [`copy_from`](Self::copy_from), taking over the source's shape too, as [`reshape`](Self::reshape) does: where
@@ -41,41 +29,25 @@ impl AnyBlob {
     ///
     /// # Errors
     /// As [`copy_from`](Self::copy_from), without `ShapeMismatch`; the shape then stays as well.
-    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: Parts) -> Result<(), Error> {
+    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         source.expect_dtype(self.dtype)?;
         let (data, diff) = self.memories_for(&source.shape)?;
-        source.copy_to(&data, &diff, parts)?;
-        self.shape = source.shape.clone();
-        (self.data, self.diff) = (data, diff);
+        let mut target = Self { shape: source.shape.clone(), dtype: self.dtype, data, diff };
+        target.copy_from(source, parts)?;
+        *self = target;
         Ok(())
     }
 
-    /// Copies this blob's memories to others, which are as long or longer.
-    fn copy_to(&self, data: &SharedMem, diff: &SharedMem, parts: Parts) -> Result<(), Error> {
-        let pairs = [(data, &self.data), (diff, &self.diff)];
-        let wanted = match parts {
-            Parts::Data => &pairs[..1],
-            Parts::Diff => &pairs[1..],
-            Parts::Both => &pairs[..],
-        };
-        for (to, from) in wanted {
-            // Zeros to zeros: neither has to take memory for that.
-            if to.is_initialized() || from.is_initialized() {
-                to.copy_from(0, from, 0..self.byte_len())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the data the very memory of another blob's data, with its capacity (Caffe's `ShareData`): what either blob
-    /// writes, both read. The shapes may differ. Reshaping one of them beyond the capacity ends it.
+    /// Makes the data, the diff or both the very memory of another blob's, with its capacity (Caffe's `ShareData` and
+    /// `ShareDiff`): what either blob writes, both read. The shapes may differ. Reshaping one of them beyond the capacity
+    /// ends it.
     ///
     /// ```
-    /// use blob_core::{Blob, Shape};
+    /// use blob_core::{Blob, Part, Shape};
     ///
     /// let mut a = Blob::from_slice(Shape::new([2, 2])?, &[1u8, 2, 3, 4])?;
     /// let mut b = Blob::<u8>::new(Shape::new([4])?)?;
-    /// b.share_data(&a)?;
+    /// b.share(&a, Part::Data)?;
     /// b.data_mut()?[3] = 9;
     /// assert_eq!(a.data_at(&[1, 1])?, 9);
     /// let reading = a.data()?;
@@ -85,27 +57,14 @@ impl AnyBlob {
     ///
     /// # Errors
     /// [`Error::WrongDType`]; [`Error::CountMismatch`].
-    #[doc(alias = "ShareData")]
-    pub fn share_data(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.expect_sharable(other)?;
-        self.data = other.data.clone();
-        Ok(())
-    }
-
-    /// Makes the diff the very memory of another blob's diff (Caffe's `ShareDiff`). See [`share_data`](Self::share_data).
-    ///
-    /// # Errors
-    /// As [`share_data`](Self::share_data).
-    #[doc(alias = "ShareDiff")]
-    pub fn share_diff(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.expect_sharable(other)?;
-        self.diff = other.diff.clone();
-        Ok(())
-    }
-
-    fn expect_sharable(&self, other: &AnyBlob) -> Result<(), Error> {
+    #[doc(alias = "ShareData", alias = "ShareDiff")]
+    pub fn share(&mut self, other: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         other.expect_dtype(self.dtype)?;
-        self.expect_count(&other.shape)
+        self.expect_count(&other.shape)?;
+        for &part in parts.as_ref() {
+            *self.slot(part) = other.memory(part).clone();
+        }
+        Ok(())
     }
 
     /// A blob of the same shape, dtype and elements, in memories of its own, without spare capacity (NeoML's `GetCopy`).
@@ -116,7 +75,7 @@ impl AnyBlob {
     #[doc(alias = "GetCopy")]
     pub fn try_clone(&self) -> Result<Self, Error> {
         let mut clone = self.clone_empty();
-        clone.copy_from(self, Parts::Both)?;
+        clone.copy_from(self, Part::BOTH)?;
         Ok(clone)
     }
 
@@ -191,7 +150,7 @@ mod tests {
     #[test]
     fn each_part_is_copied_where_it_is_asked_for() {
         for (parts, expected) in
-            [(Parts::Data, ([1, 2], [9, 9])), (Parts::Diff, ([9, 9], [3, 4])), (Parts::Both, ([1, 2], [3, 4]))]
+            [(&[Part::Data][..], ([1, 2], [9, 9])), (&[Part::Diff], ([9, 9], [3, 4])), (&Part::BOTH, ([1, 2], [3, 4]))]
         {
             let mut to = Blob::from_slice(shape(&[2]), &[9, 9]).unwrap();
             to.diff_mut().unwrap().fill(9);
@@ -211,7 +170,7 @@ mod tests {
         ] {
             let mut to = Blob::<u8>::new(shape(wanted)).unwrap();
             let from = Blob::<u8>::new(shape(got)).unwrap();
-            match to.copy_from(&from, Parts::Both) {
+            match to.copy_from(&from, Part::BOTH) {
                 Err(Error::ShapeMismatch { axis, wanted, got }) => {
                     assert_eq!(axis, differ);
                     assert_eq!((&wanted, &got), (to.shape(), from.shape()));
@@ -222,10 +181,10 @@ mod tests {
         let mut to = pair();
         let from = AnyBlob::new(shape(&[2]), DType::I8).unwrap();
         for refused in [
-            to.copy_from(&from, Parts::Both),
-            to.copy_from_reshaped(&from, Parts::Both),
-            to.share_data(&from),
-            to.share_diff(&from),
+            to.copy_from(&from, Part::BOTH),
+            to.copy_from_reshaped(&from, Part::BOTH),
+            to.share(&from, Part::Data),
+            to.share(&from, Part::Diff),
         ] {
             match refused {
                 Err(Error::WrongDType { wanted, got }) => {
@@ -242,27 +201,27 @@ mod tests {
         let queue = queue();
         // On a device alone: between blocks, though the destination was on the host.
         let (mut from, mut to) = (pair(), pair());
-        fill(from.data_device_overwrite(&queue).unwrap(), 7);
-        to.copy_from(&from, Parts::Data).unwrap();
-        assert_eq!(to.data_memory().head(), Head::AtDevice);
-        assert_eq!(moves(to.data_memory()), [0, 0, 1]);
-        assert_eq!(moves(from.data_memory()), [0, 0, 0]);
+        fill(from.part_mut(Part::Data).overwrite_device(&queue).unwrap(), 7);
+        to.copy_from(&from, Part::Data).unwrap();
+        assert_eq!(to.memory(Part::Data).head(), Head::AtDevice);
+        assert_eq!(moves(to.memory(Part::Data)), [0, 0, 1]);
+        assert_eq!(moves(from.memory(Part::Data)), [0, 0, 0]);
         assert_eq!(elements(&to), (vec![7, 7], vec![3, 4]));
         // On the host alone: there, though the destination was on the device.
         let from = pair();
-        fill(to.data_device_overwrite(&queue).unwrap(), 8);
-        let before = moves(to.data_memory());
-        to.copy_from(&from, Parts::Data).unwrap();
-        assert_eq!(to.data_memory().head(), Head::AtHost);
-        assert_eq!(moves(to.data_memory()), before);
+        fill(to.part_mut(Part::Data).overwrite_device(&queue).unwrap(), 8);
+        let before = moves(to.memory(Part::Data));
+        to.copy_from(&from, Part::Data).unwrap();
+        assert_eq!(to.memory(Part::Data).head(), Head::AtHost);
+        assert_eq!(moves(to.memory(Part::Data)), before);
         assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
         // On both: where the destination is.
-        from.data_device(&queue).unwrap();
-        fill(to.data_device_overwrite(&queue).unwrap(), 9);
-        let before = moves(from.data_memory());
-        to.copy_from(&from, Parts::Data).unwrap();
-        assert_eq!(to.data_memory().head(), Head::AtDevice);
-        assert_eq!(moves(from.data_memory()), before);
+        from.part(Part::Data).device(&queue).unwrap();
+        fill(to.part_mut(Part::Data).overwrite_device(&queue).unwrap(), 9);
+        let before = moves(from.memory(Part::Data));
+        to.copy_from(&from, Part::Data).unwrap();
+        assert_eq!(to.memory(Part::Data).head(), Head::AtDevice);
+        assert_eq!(moves(from.memory(Part::Data)), before);
         assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
     }
 
@@ -270,22 +229,22 @@ mod tests {
     fn what_nobody_touched_copies_as_zeros_and_takes_no_memory() {
         let untouched = Blob::<u8>::new(shape(&[2])).unwrap();
         let mut to = untouched.clone_empty();
-        to.copy_from(&untouched, Parts::Both).unwrap();
-        assert!(!to.data_memory().is_initialized() && !to.has_diff());
+        to.copy_from(&untouched, Part::BOTH).unwrap();
+        assert!(!to.memory(Part::Data).is_initialized() && !to.has_diff());
         let mut to = pair();
-        to.copy_from(&untouched, Parts::Diff).unwrap();
+        to.copy_from(&untouched, Part::Diff).unwrap();
         assert_eq!(elements(&to), (vec![1, 2], vec![0, 0]));
-        assert!(!untouched.data_memory().is_initialized() && !untouched.has_diff());
+        assert!(!untouched.memory(Part::Data).is_initialized() && !untouched.has_diff());
     }
 
     #[test]
     fn a_memory_onto_itself_changes_nothing_even_while_it_is_read() {
         let mut to = pair();
         let mut from = Blob::<u8>::new(shape(&[2])).unwrap();
-        from.share_data(&to).unwrap();
-        from.share_diff(&to).unwrap();
-        let reading = from.data_memory().host(0..2).unwrap();
-        to.copy_from(&from, Parts::Both).unwrap();
+        from.share(&to, Part::Data).unwrap();
+        from.share(&to, Part::Diff).unwrap();
+        let reading = from.memory(Part::Data).host(0..2).unwrap();
+        to.copy_from(&from, Part::BOTH).unwrap();
         assert_eq!(*reading, [1, 2]);
         assert_eq!(elements(&to), (vec![1, 2], vec![3, 4]));
     }
@@ -294,14 +253,14 @@ mod tests {
     fn a_conflict_leaves_elements_and_shape() {
         let from = Blob::from_slice(shape(&[1, 1]), &[9u8]).unwrap();
         let mut to = pair();
-        let memory = to.data_memory().clone();
+        let memory = to.memory(Part::Data).clone();
         let reading = memory.host(1..2).unwrap();
-        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        to.copy_from_reshaped(&from, Part::Data).unwrap();
         assert_eq!(*to.data().unwrap(), [9], "what is read lies behind it");
         drop(reading);
         let reading = memory.host(0..1).unwrap();
         let other = pair();
-        let refused = to.copy_from_reshaped(&other, Parts::Data);
+        let refused = to.copy_from_reshaped(&other, Part::Data);
         assert!(matches!(refused, Err(Error::Memory(synced_mem::Error::Conflict { .. }))));
         assert_eq!(to.shape().dims(), [1, 1]);
         assert_eq!(*reading, [9]);
@@ -311,11 +270,11 @@ mod tests {
     fn copying_with_the_shape_keeps_the_rest_within_the_capacity_and_loses_it_beyond() {
         let mut to = pair();
         let from = Blob::from_slice(shape(&[1, 2]), &[5u8, 6]).unwrap();
-        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        to.copy_from_reshaped(&from, Part::Data).unwrap();
         assert_eq!(to.shape().dims(), [1, 2]);
         assert_eq!(elements(&to), (vec![5, 6], vec![3, 4]));
         let from = Blob::from_slice(shape(&[3]), &[7u8, 8, 9]).unwrap();
-        to.copy_from_reshaped(&from, Parts::Data).unwrap();
+        to.copy_from_reshaped(&from, Part::Data).unwrap();
         assert!(!to.has_diff());
         assert_eq!(elements(&to), (vec![7, 8, 9], vec![0, 0, 0]));
     }
@@ -324,15 +283,15 @@ mod tests {
     fn sharing_goes_both_ways_and_needs_the_count() {
         let mut a = pair();
         let mut b = Blob::<u8>::new(shape(&[2, 1])).unwrap();
-        b.share_data(&a).unwrap();
+        b.share(&a, Part::Data).unwrap();
         b.data_mut().unwrap()[0] = 8;
         a.diff_mut().unwrap()[0] = 7;
         assert_eq!(elements(&a), (vec![8, 2], vec![7, 4]));
         assert_eq!(elements(&b), (vec![8, 2], vec![0, 0]));
-        b.share_diff(&a).unwrap();
+        b.share(&a, Part::Diff).unwrap();
         assert_eq!(*b.diff().unwrap(), [7, 4]);
         let mut c = Blob::<u8>::new(shape(&[3])).unwrap();
-        for refused in [c.share_data(&a), c.share_diff(&a)] {
+        for refused in [c.share(&a, Part::Data), c.share(&a, Part::Diff)] {
             match refused {
                 Err(Error::CountMismatch { wanted, got }) => {
                     assert_eq!((wanted.count(), got.count()), (3, 2));
@@ -340,8 +299,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(!c.data_memory().ptr_eq(a.data_memory()));
-        assert!(!c.diff_memory().ptr_eq(a.diff_memory()));
+        assert!(!c.memory(Part::Data).ptr_eq(a.memory(Part::Data)));
+        assert!(!c.memory(Part::Diff).ptr_eq(a.memory(Part::Diff)));
     }
 
     #[test]
@@ -359,7 +318,7 @@ mod tests {
         assert_eq!(*blob.try_clone().unwrap().diff().unwrap(), [2; 4]);
         let empty = blob.clone_empty();
         assert_eq!((empty.shape(), empty.capacity()), (blob.shape(), 4));
-        assert!(!empty.data_memory().is_initialized() && !empty.has_diff());
+        assert!(!empty.memory(Part::Data).is_initialized() && !empty.has_diff());
         let like = blob.like(DType::F64).unwrap();
         assert_eq!((like.shape(), like.dtype()), (blob.shape(), DType::F64));
         assert_eq!((like.byte_len(), like.has_diff()), (32, false));

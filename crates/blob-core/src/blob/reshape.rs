@@ -78,7 +78,7 @@ impl AnyBlob {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Blob, DType};
+    use crate::{Blob, DType, Part};
 
     fn shape(dims: &[usize]) -> Shape {
         Shape::new(dims).unwrap()
@@ -93,14 +93,14 @@ mod tests {
     #[test]
     fn within_the_capacity_the_elements_stay() {
         let mut blob = six();
-        let (data, diff) = (blob.data_memory().clone(), blob.diff_memory().clone());
+        let (data, diff) = (blob.memory(Part::Data).clone(), blob.memory(Part::Diff).clone());
         for (dims, seen) in [(&[2][..], &[1, 2][..]), (&[0, 9], &[]), (&[], &[1]), (&[3, 1, 2], &[1, 2, 3, 4, 5, 6])] {
             blob.reshape(shape(dims)).unwrap();
             assert_eq!((blob.shape().dims(), blob.capacity()), (dims, 6));
             assert_eq!(*blob.data().unwrap(), *seen);
             assert_eq!(*blob.diff().unwrap(), vec![10; seen.len()]);
         }
-        assert!(blob.data_memory().ptr_eq(&data) && blob.diff_memory().ptr_eq(&diff));
+        assert!(blob.memory(Part::Data).ptr_eq(&data) && blob.memory(Part::Diff).ptr_eq(&diff));
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         let mut blob = six();
         blob.reshape(shape(&[7])).unwrap();
         assert_eq!((blob.count(), blob.byte_len(), blob.capacity()), (7, 14, 7));
-        assert!(!blob.data_memory().is_initialized() && !blob.has_diff());
+        assert!(!blob.memory(Part::Data).is_initialized() && !blob.has_diff());
         assert_eq!(*blob.data().unwrap(), [0; 7]);
         assert_eq!(*blob.diff().unwrap(), [0; 7]);
     }
@@ -122,8 +122,8 @@ mod tests {
             let mut blob = AnyBlob::from_parts(shape(&[1]), DType::U32, parts.0, parts.1).unwrap();
             assert_eq!(blob.capacity(), if stays { 2 } else { 1 });
             blob.reshape(shape(&[2])).unwrap();
-            assert_eq!(blob.data_memory().ptr_eq(&data), stays);
-            assert_eq!(blob.diff_memory().ptr_eq(&diff), stays);
+            assert_eq!(blob.memory(Part::Data).ptr_eq(&data), stays);
+            assert_eq!(blob.memory(Part::Diff).ptr_eq(&diff), stays);
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
         let lesser = six();
         let mut blob = Blob::<u16>::new(shape(&[100])).unwrap();
         blob.reshape(shape(&[6])).unwrap();
-        blob.share_data(&lesser).unwrap();
+        blob.share(&lesser, Part::Data).unwrap();
         assert_eq!(blob.capacity(), 6);
         blob.reshape(shape(&[50])).unwrap();
         blob.data_mut().unwrap().fill(7);

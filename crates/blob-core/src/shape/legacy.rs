@@ -60,7 +60,7 @@ impl Shape {
     /// # Errors
     /// [`Error::TooManyAxesForLegacy`]; [`Error::IndexOutOfRange`].
     pub fn legacy_offset(&self, n: usize, c: usize, h: usize, w: usize) -> Result<usize, Error> {
-        linear(&self.legacy_pad_right()?, &[n, c, h, w])
+        linear(self.legacy_pad_right()?.into_iter(), &[n, c, h, w])
     }
 
     fn legacy_dims(&self) -> Result<&[usize], Error> {

@@ -62,7 +62,7 @@ fn drawn(shapes: impl Strategy<Value = Shape>) -> impl Strategy<Value = AnyBlob>
         let mut blob = AnyBlob::from_vec(shape, dtype, bytes).expect("a blob of its length");
         if let Some(seed) = diff {
             let bytes = contents(blob.count(), dtype, seed);
-            let mut diff = blob.diff_bytes_overwrite().expect("nobody else has it");
+            let mut diff = blob.diff_mut().overwrite_bytes().expect("nobody else has it");
             diff.copy_from_slice(&bytes);
         }
         blob
@@ -106,9 +106,9 @@ mod tests {
         assert!((300..700).contains(&diffs), "{diffs}");
         assert!(blobs.iter().any(|blob| blob.shape().num_axes() == 0));
         let bools = blobs.iter().filter(|blob| blob.dtype() == DType::Bool);
-        let trues = bools.map(|blob| blob.data::<bool>().unwrap().iter().filter(|b| **b).count());
+        let trues = bools.map(|blob| blob.data().elements::<bool>().unwrap().iter().filter(|b| **b).count());
         assert!(trues.sum::<usize>() > 100);
-        let bytes: HashSet<u8> = blobs.iter().flat_map(|b| b.data_bytes().unwrap().to_vec()).collect();
+        let bytes: HashSet<u8> = blobs.iter().flat_map(|b| b.data().bytes().unwrap().to_vec()).collect();
         assert_eq!(bytes.len(), 256);
     }
 
@@ -130,6 +130,6 @@ mod tests {
         while tree.simplify() {}
         let (blob, steps) = tree.current();
         assert_eq!((blob.shape().dims(), steps), (&[1][..], 0..0));
-        assert!(!blob.has_diff() && blob.data_bytes().unwrap().iter().all(|byte| *byte == 0));
+        assert!(!blob.has_diff() && blob.data().bytes().unwrap().iter().all(|byte| *byte == 0));
     }
 }

@@ -133,7 +133,7 @@ mod tests {
     use synced_mem::{Access, Device, Queue, SharedMem, SyncedMem};
 
     use super::*;
-    use crate::{AnyBlob, Blob, DType, Shape};
+    use crate::{AnyBlob, Blob, DType, Part, Shape};
 
     const fn assert_send_sync<T: Send + Sync>() {}
     const _: () = {
@@ -153,32 +153,35 @@ mod tests {
     #[test]
     fn a_bool_is_a_byte_of_0_or_1() {
         let blob = bools(vec![0, 1, 1]);
-        assert_eq!(*blob.data::<bool>().unwrap(), [false, true, true]);
+        assert_eq!(*blob.data().elements::<bool>().unwrap(), [false, true, true]);
         for (bytes, index, byte) in
             [(vec![2], 0, 2), (vec![0, 1, 0xFF, 7], 2, 0xFF), (vec![1; 5000].into_iter().chain([3]).collect(), 5000, 3)]
         {
             let mut blob = bools(bytes);
-            for error in [blob.data::<bool>().map(drop).unwrap_err(), blob.data_mut::<bool>().map(drop).unwrap_err()] {
+            for error in [
+                blob.data().elements::<bool>().map(drop).unwrap_err(),
+                blob.data_mut().elements::<bool>().map(drop).unwrap_err(),
+            ] {
                 match error {
                     Error::InvalidBool { index: i, byte: b } => assert_eq!((i, b), (index, byte)),
                     other => panic!("{other}"),
                 }
             }
-            assert_eq!(blob.data_bytes().unwrap()[index], byte);
-            let mut data = blob.data_overwrite::<bool>().unwrap();
+            assert_eq!(blob.data().bytes().unwrap()[index], byte);
+            let mut data = blob.data_mut().overwrite::<bool>().unwrap();
             assert!(data.iter().all(|&value| !value), "no stale byte is seen");
             data.fill(true);
             drop(data);
-            assert!(blob.data::<bool>().unwrap().iter().all(|&value| value));
+            assert!(blob.data().elements::<bool>().unwrap().iter().all(|&value| value));
         }
     }
 
     #[test]
     fn bools_are_checked_at_each_access() {
         let mut blob = bools(vec![1, 1]);
-        assert!(blob.data::<bool>().is_ok());
-        blob.data_bytes_mut().unwrap()[1] = 9;
-        assert!(blob.data::<bool>().is_err());
+        assert!(blob.data().elements::<bool>().is_ok());
+        blob.data_mut().bytes().unwrap()[1] = 9;
+        assert!(blob.data().elements::<bool>().is_err());
     }
 
     /// The bytes of `words` from byte `skip` on.
@@ -205,8 +208,8 @@ mod tests {
                 _ => SharedMem::from_owner(memory.host(0..count * 4).unwrap()),
             };
             let mut blob = AnyBlob::from_parts(shape(&[count]), DType::U32, data, None).unwrap();
-            let (address, expected) = (blob.data_bytes().unwrap().as_ptr().addr(), 0x0101_0101);
-            match blob.data::<u32>() {
+            let (address, expected) = (blob.data().bytes().unwrap().as_ptr().addr(), 0x0101_0101);
+            match blob.data().elements::<u32>() {
                 Ok(data) => {
                     assert_eq!(skip % 4, 0);
                     assert_eq!(*data, vec![expected; count]);
@@ -217,8 +220,8 @@ mod tests {
                 }
                 Err(other) => panic!("{other}"),
             }
-            blob.data_mut::<u32>().unwrap()[0] = 7;
-            let data = blob.data::<u32>().unwrap();
+            blob.data_mut().elements::<u32>().unwrap()[0] = 7;
+            let data = blob.data().elements::<u32>().unwrap();
             assert_eq!((data[0], data[count - 1]), (7, expected));
         }
     }
@@ -241,7 +244,7 @@ mod tests {
     /// A queue that writes one value into all of a blob's data, which is then on the device alone.
     fn painted(blob: &mut AnyBlob, byte: u8) -> Arc<dyn Queue> {
         let queue = Loopback::new(Mode::Deferred).queue().unwrap();
-        let mut token = blob.data_device_overwrite(&queue).unwrap();
+        let mut token = blob.data_mut().overwrite_device(&queue).unwrap();
         let paint = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(byte);
         launch(&*queue, [token.arg_mut()], paint).unwrap();
         queue
@@ -259,10 +262,10 @@ mod tests {
         let shape = Shape::new([2]).unwrap();
         let mut blob = AnyBlob::from_parts(shape, DType::U32, memory, None).unwrap();
         painted(&mut blob, 7);
-        for result in [blob.data_overwrite::<u32>().map(drop), blob.data_mut::<u32>().map(drop)] {
+        for result in [blob.data_mut().overwrite::<u32>().map(drop), blob.data_mut().elements::<u32>().map(drop)] {
             assert!(matches!(result, Err(Error::Misaligned { .. })));
         }
-        assert_eq!(*blob.data_bytes().unwrap(), [7; 8]);
+        assert_eq!(*blob.data().bytes().unwrap(), [7; 8]);
         drop(blob);
         drop(words);
     }
@@ -271,8 +274,8 @@ mod tests {
     fn values_that_are_refused_leave_the_device_as_it_was() {
         let mut blob = AnyBlob::new(Shape::new([4]).unwrap(), DType::Bool).unwrap();
         let queue = painted(&mut blob, 2);
-        assert!(matches!(blob.data_mut::<bool>(), Err(Error::InvalidBool { .. })));
-        drop(blob.data_device(&queue).unwrap());
-        assert_eq!(blob.data_memory().stats().uploads().bytes(), 0);
+        assert!(matches!(blob.data_mut().elements::<bool>(), Err(Error::InvalidBool { .. })));
+        drop(blob.data().device(&queue).unwrap());
+        assert_eq!(blob.memory(Part::Data).stats().uploads().bytes(), 0);
     }
 }

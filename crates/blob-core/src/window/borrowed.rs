@@ -1,16 +1,13 @@
 //! Windows that borrow their blob: `WindowRef`, `WindowMut`, and the iterator over all windows of a size.
 //! They are a reference and two numbers; the compiler checks the borrow of the blob. What they read and write goes
-//! through `part`; windows that keep their blob alive, and move, are left to `window`.
+//! through `View`; windows that keep their blob alive, and move, are left to `window`.
 
 use std::fmt;
-use std::ops::Range;
-use std::sync::Arc;
-
-use synced_mem::{DeviceMut, DeviceRef, Queue};
+use std::ops::{Range, RangeBounds};
 
 use crate::blob::copy::expect_shape;
-use crate::part::Part;
-use crate::{AnyBlob, DType, Element, Error, MAX_AXES, Parts, Ref, RefMut, Shape};
+use crate::shape::bounds;
+use crate::{AnyBlob, DType, Error, Part, Shape, View, ViewMut};
 
 /// Some steps of a blob along its outermost axis, for reading. Made by [`AnyBlob::window`].
 #[derive(Clone, Copy)]
@@ -23,7 +20,7 @@ pub struct WindowRef<'a> {
 
 /// Some steps of a blob along its outermost axis, for writing. Made by [`AnyBlob::window_mut`].
 ///
-/// To read through it, or to ask for its shape, see [`view`](Self::view).
+/// To read through it, or to ask for its shape, see [`as_ref`](Self::as_ref).
 ///
 /// While it lives, nobody else has the blob, as the compiler sees to; [`split_at_mut`](Self::split_at_mut) makes two:
 ///
@@ -32,14 +29,14 @@ pub struct WindowRef<'a> {
 /// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
 /// let mut first = blob.window_mut(0..1)?;
 /// let mut second = blob.window_mut(1..2)?; // borrowed already
-/// first.data_mut::<f32>()?[0] = 1.0;
+/// first.data_mut().elements::<f32>()?[0] = 1.0;
 /// # Ok::<(), blob_core::Error>(())
 /// ```
 /// ```
 /// # let shape = blob_core::Shape::new([2])?;
 /// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
 /// let (mut first, mut second) = blob.window_mut(0..2)?.split_at_mut(1)?;
-/// let (mut a, mut b) = (first.data_mut::<f32>()?, second.data_mut::<f32>()?);
+/// let (mut a, mut b) = (first.data_mut().elements::<f32>()?, second.data_mut().elements::<f32>()?);
 /// (a[0], b[0]) = (1.0, 2.0);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -59,7 +56,7 @@ pub struct Windows<'a> {
 
 impl<'a> WindowRef<'a> {
     /// These steps, all there. The blob has an outermost axis.
-    pub(super) fn new(blob: &'a AnyBlob, steps: Range<usize>) -> Result<Self, Error> {
+    pub(super) fn new(blob: &'a AnyBlob, steps: impl RangeBounds<usize>) -> Result<Self, Error> {
         let extent = blob.shape().extent(0)?;
         let (pos, len) = check(steps, extent)?;
         Ok(Self { blob, pos, len })
@@ -93,11 +90,7 @@ impl<'a> WindowRef<'a> {
 
     /// The extents: those of the blob, with the number of steps for the outermost.
     pub fn shape(&self) -> Shape {
-        let owners = self.blob.shape().dims();
-        let mut dims = [0; MAX_AXES];
-        dims[..owners.len()].copy_from_slice(owners);
-        dims[0] = self.len;
-        Shape::new(&dims[..owners.len()]).expect("no extent is greater than the blob's")
+        self.data().shape()
     }
 
     /// The type of the elements.
@@ -107,54 +100,32 @@ impl<'a> WindowRef<'a> {
 
     /// The number of elements.
     pub fn count(&self) -> usize {
-        self.elements().len()
+        self.data().count()
     }
 
     /// Some steps of this window, counted from its first one.
     ///
     /// # Errors
     /// [`Error::StepsOutOfRange`].
-    pub fn window(&self, steps: Range<usize>) -> Result<WindowRef<'a>, Error> {
+    pub fn window(&self, steps: impl RangeBounds<usize>) -> Result<WindowRef<'a>, Error> {
         let (pos, len) = check(steps, self.len)?;
         let pos = self.pos + pos;
         Ok(Self { pos, len, ..*self })
     }
 
-    /// The data's elements, for reading.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data`].
-    pub fn data<T: Element>(&self) -> Result<Ref<'a, [T]>, Error> {
-        self.part_of_data().read()
+    /// The data of these steps, for reading.
+    pub fn data(&self) -> View<'a> {
+        self.part(Part::Data)
     }
 
-    /// The diff's elements, for reading.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data`].
-    pub fn diff<T: Element>(&self) -> Result<Ref<'a, [T]>, Error> {
-        self.part_of_diff().read()
+    /// The diff of these steps, for reading.
+    pub fn diff(&self) -> View<'a> {
+        self.part(Part::Diff)
     }
 
-    /// The data's bytes on the queue's device, for work that reads them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'a>, Error> {
-        self.part_of_data().device(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that reads them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'a>, Error> {
-        self.part_of_diff().device(queue)
-    }
-
-    /// Where the elements lie in the data's memory, and in the diff's, in bytes.
-    pub fn byte_range(&self) -> Range<usize> {
-        self.part_of_data().bytes()
+    /// The data or the diff of these steps, for reading.
+    pub fn part(&self, part: Part) -> View<'a> {
+        self.blob.part(part).steps(self.pos, self.len)
     }
 
     /// A blob of its own with a copy of the elements, each made where the newest ones are. Of a diff, or of data, that
@@ -163,24 +134,11 @@ impl<'a> WindowRef<'a> {
     /// # Errors
     /// [`Error::Memory`].
     pub fn to_blob(&self) -> Result<AnyBlob, Error> {
-        let copy = AnyBlob::new(self.shape(), self.dtype())?;
-        Part::of_data(&copy).copy_from(&self.part_of_data())?;
-        Part::of_diff(&copy).copy_from(&self.part_of_diff())?;
+        let mut copy = AnyBlob::new(self.shape(), self.dtype())?;
+        for part in Part::BOTH {
+            copy.part_mut(part).copy_from(self.part(part))?;
+        }
         Ok(copy)
-    }
-
-    pub(super) fn part_of_data(&self) -> Part<'a> {
-        Part::of_data(self.blob).trusted(self.elements())
-    }
-
-    pub(super) fn part_of_diff(&self) -> Part<'a> {
-        Part::of_diff(self.blob).trusted(self.elements())
-    }
-
-    /// Nothing overflows: the blob counts no fewer elements.
-    fn elements(&self) -> Range<usize> {
-        let step: usize = self.blob.shape().dims()[1..].iter().product();
-        self.pos * step..(self.pos + self.len) * step
     }
 }
 
@@ -191,7 +149,7 @@ impl<'a> WindowMut<'a> {
     }
 
     /// The same window, for reading, while this one is not written through.
-    pub fn view(&self) -> WindowRef<'_> {
+    pub fn as_ref(&self) -> WindowRef<'_> {
         self.window
     }
 
@@ -199,7 +157,7 @@ impl<'a> WindowMut<'a> {
     ///
     /// # Errors
     /// [`Error::StepsOutOfRange`].
-    pub fn window_mut(&mut self, steps: Range<usize>) -> Result<WindowMut<'_>, Error> {
+    pub fn window_mut(&mut self, steps: impl RangeBounds<usize>) -> Result<WindowMut<'_>, Error> {
         self.window.window(steps).map(WindowMut::new)
     }
 
@@ -218,82 +176,25 @@ impl<'a> WindowMut<'a> {
     ///
     /// # Errors
     /// As [`AnyBlob::copy_from`].
-    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: Parts) -> Result<(), Error> {
+    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: impl AsRef<[Part]>) -> Result<(), Error> {
         source.owner().expect_dtype(self.window.dtype())?;
         expect_shape(&self.window.shape(), &source.shape())?;
-        if parts != Parts::Diff {
-            let (to, from) = (self.window.part_of_data(), source.part_of_data());
-            to.copy_from(&from)?;
-        }
-        if parts != Parts::Data {
-            let (to, from) = (self.window.part_of_diff(), source.part_of_diff());
-            to.copy_from(&from)?;
-        }
-        Ok(())
+        parts.as_ref().iter().try_for_each(|&part| self.part_mut(part).copy_from(source.part(part)))
     }
 
-    /// The data's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_mut`].
-    pub fn data_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.window.part_of_data().write()
+    /// The data of these steps, for writing.
+    pub fn data_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Data)
     }
 
-    /// The data's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_overwrite`].
-    pub fn data_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.window.part_of_data().overwrite()
+    /// The diff of these steps, for writing.
+    pub fn diff_mut(&mut self) -> ViewMut<'_> {
+        self.part_mut(Part::Diff)
     }
 
-    /// The diff's elements, for writing.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_mut`].
-    pub fn diff_mut<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.window.part_of_diff().write()
-    }
-
-    /// The diff's elements, for a caller who writes all of them; what they hold before that is unspecified.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::data_overwrite`].
-    pub fn diff_overwrite<T: Element>(&mut self) -> Result<RefMut<'_, [T]>, Error> {
-        self.window.part_of_diff().overwrite()
-    }
-
-    /// The data's bytes on the queue's device, for work that writes some of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.window.part_of_data().device_mut(queue)
-    }
-
-    /// The data's bytes on the queue's device, for work that writes all of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn data_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.window.part_of_data().device_overwrite(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that writes some of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.window.part_of_diff().device_mut(queue)
-    }
-
-    /// The diff's bytes on the queue's device, for work that writes all of them.
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn diff_device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.window.part_of_diff().device_overwrite(queue)
+    /// The data or the diff of these steps, for writing.
+    pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
+        ViewMut::new(self.window.part(part))
     }
 }
 
@@ -357,7 +258,8 @@ impl fmt::Debug for WindowRef<'_> {
 }
 
 /// The first of some steps and their number, where an axis of this extent has them.
-pub(super) fn check(steps: Range<usize>, extent: usize) -> Result<(usize, usize), Error> {
+pub(super) fn check(steps: impl RangeBounds<usize>, extent: usize) -> Result<(usize, usize), Error> {
+    let steps = bounds(steps, extent);
     if steps.start <= steps.end && steps.end <= extent {
         return Ok((steps.start, steps.end - steps.start));
     }

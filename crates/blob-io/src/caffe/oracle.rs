@@ -101,14 +101,14 @@ fn check(net: &NetParameter, bytes: Vec<u8>) -> Result<(), TestCaseError> {
         prop_assert_eq!((entry.position, entry.index()), (position, index));
         let loaded = checkpoint.load(entry).expect("loads");
         if blob.double_data.is_empty() && loaded.dtype() == blob_core::DType::F32 {
-            prop_assert_eq!(&loaded.data::<f32>().expect("floats")[..], &blob.data[..]);
+            prop_assert_eq!(&loaded.data().elements::<f32>().expect("floats")[..], &blob.data[..]);
         } else {
-            prop_assert_eq!(&loaded.data::<f64>().expect("doubles")[..], &blob.double_data[..]);
+            prop_assert_eq!(&loaded.data().elements::<f64>().expect("doubles")[..], &blob.double_data[..]);
         }
         let diff = checkpoint.diff_of(entry).map(|e| checkpoint.load(e).expect("loads"));
         prop_assert_eq!(diff.is_some(), !blob.diff.is_empty());
         if let Some(diff) = diff {
-            prop_assert_eq!(&diff.data::<f32>().expect("floats")[..], &blob.diff[..]);
+            prop_assert_eq!(&diff.data().elements::<f32>().expect("floats")[..], &blob.diff[..]);
         }
     }
     Ok(())

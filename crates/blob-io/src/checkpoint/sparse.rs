@@ -25,7 +25,7 @@ impl Checkpoint {
         parts.byte_len(dtype)?;
         let mut blob = AnyBlob::new(parts.sparse.shape().clone(), dtype)?;
         {
-            let mut out = blob.data_bytes_overwrite()?;
+            let mut out = blob.data_mut().overwrite_bytes()?;
             let mut done = 0;
             parts.stream(payload::CHUNK, &mut |bytes| {
                 out[done..][..bytes.len()].copy_from_slice(bytes);

@@ -381,7 +381,7 @@ mod tests {
             let file = open(list(&[broken_scalar(value)], &[])).unwrap();
             assert_eq!(listing(&file), ["@0 f32 scalar!"], "{value}");
             let blob = file.load(&file.entries()[0]).unwrap();
-            assert_eq!(*blob.data::<f32>().unwrap(), [value]);
+            assert_eq!(*blob.data().elements::<f32>().unwrap(), [value]);
             let bare = open(broken_scalar(value)).unwrap();
             assert_eq!(listing(&bare), ["@0 f32 scalar!"]);
         }
@@ -415,7 +415,7 @@ mod tests {
         let sparse = file.entries()[2].sparse().unwrap();
         assert_eq!((sparse.name(), sparse.shape().dims()), ("w@1", &[3, 2][..]));
         let blob = file.load_dense(&file.entries()[2]).unwrap();
-        assert_eq!(*blob.data::<f32>().unwrap(), [0.0, 0.0, 1.0, 2.0, 0.0, 0.0]);
+        assert_eq!(*blob.data().elements::<f32>().unwrap(), [0.0, 0.0, 1.0, 2.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! Someone else writes the bytes behind meanwhile, so a borrow of one too many is a conflict.
 
-use crate::{Error, Part, Scalar};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Error, Scalar};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::SharedMem;
 
 const DIMS: [usize; 7] = [2, 1, 1, 1, 1, 2, 2];
@@ -86,7 +86,7 @@ const OPERATIONS: &[Operation] = &[
 ];
 
 fn bytes(blob: &AnyBlob) -> [Vec<u8>; 2] {
-    [blob.data_bytes(), blob.diff_bytes()].map(|bytes| bytes.unwrap().to_vec())
+    [blob.data().bytes(), blob.diff().bytes()].map(|bytes| bytes.unwrap().to_vec())
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn what_lies_behind_a_blob_is_not_borrowed() {
 
         let (mut y, x) = (roomy(1.0), roomy(50.0));
         let behind = y.byte_len()..y.byte_len() + BEHIND;
-        let memories = [&y, &x].map(|blob| [blob.data_memory(), blob.diff_memory()]);
+        let memories = [&y, &x].map(|blob| [blob.memory(Part::Data), blob.memory(Part::Diff)]);
         let writers = memories.as_flattened().iter();
         let writers: Vec<_> = writers.map(|memory| memory.host_mut(behind.clone()).unwrap()).collect();
         let made = operation(&mut y, &x).expect(name);

@@ -1,8 +1,8 @@
 //! A guard that is in the way: every operation names itself and the argument that it could not have, and changes nothing.
 
 use super::blob;
-use crate::{Argument, Error, Part, Scalar};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Argument, Error, Scalar};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use std::error::Error as _;
 use synced_mem::Device;
 use synced_mem::loopback::{Loopback, Mode};
@@ -84,20 +84,20 @@ fn a_guard_in_the_way_names_the_operation_and_the_argument() {
         run(&mut y, &x).expect(op);
         if !of_y.is_empty() {
             let [mut y, x] = pair();
-            let before = y.data_bytes().unwrap().to_vec();
-            let memory = y.data_memory().clone();
+            let before = y.data().bytes().unwrap().to_vec();
+            let memory = y.memory(Part::Data).clone();
             let reader = memory.host(0..4).unwrap();
             conflict(run(&mut y, &x), &format!("{op}: {of_y}"));
             drop(reader);
-            assert_eq!(*y.data_bytes().unwrap(), before, "{op}");
+            assert_eq!(*y.data().bytes().unwrap(), before, "{op}");
         }
         if !of_x.is_empty() {
             let [mut y, x] = pair();
-            let before = y.data_bytes().unwrap().to_vec();
-            let writer = x.data_memory().host_mut(0..4).unwrap();
+            let before = y.data().bytes().unwrap().to_vec();
+            let writer = x.memory(Part::Data).host_mut(0..4).unwrap();
             conflict(run(&mut y, &x), &format!("{op}: {of_x}"));
             drop(writer);
-            assert_eq!(*y.data_bytes().unwrap(), before, "{op}");
+            assert_eq!(*y.data().bytes().unwrap(), before, "{op}");
         }
     }
 }
@@ -105,7 +105,7 @@ fn a_guard_in_the_way_names_the_operation_and_the_argument() {
 #[test]
 fn a_diff_in_use_is_named() {
     let [mut y, _] = pair();
-    let diff = y.diff_memory().clone();
+    let diff = y.memory(Part::Diff).clone();
     let _writer = diff.host_mut(0..4).unwrap();
     let error = crate::update(&mut y).unwrap_err();
     assert_eq!(error.to_string(), "update: the diff: cannot read bytes 0..32: bytes 0..4 are borrowed to write");
@@ -116,13 +116,13 @@ fn a_diff_in_use_is_named() {
 fn shared_memory_is_a_conflict() {
     let mut y = blob(DType::F32, &[1; 24]);
     let mut x = blob(DType::F32, &[0; 24]);
-    x.replace_data(y.data_memory().clone()).unwrap();
+    x.replace_memory(y.memory(Part::Data).clone(), Part::Data).unwrap();
     conflict(crate::add(&mut y, &x, Part::Data), "add: the output");
     conflict(crate::axpy(&mut y, 2, &x, Part::Data), "axpy: the output");
-    y.replace_diff(x.data_memory().clone()).unwrap();
+    y.replace_memory(x.memory(Part::Data).clone(), Part::Diff).unwrap();
     conflict(crate::update(&mut y), "update: the output");
-    assert_eq!(*y.data_bytes().unwrap(), [1; 24]);
-    let guard = x.data_bytes().unwrap();
+    assert_eq!(*y.data().bytes().unwrap(), [1; 24]);
+    let guard = x.data().bytes().unwrap();
     conflict(crate::scale(&mut y, 2, Part::Data), "scale: the output");
     conflict(crate::fill(&mut y, 2, Part::Data), "fill: the output");
     assert_eq!(*guard, [1; 24]);

@@ -4,8 +4,8 @@
 use super::{Random, SIZES, blob, in_pool, isas, oracle, tensor};
 use crate::convert::{check_bytes, convert_on};
 use crate::cpu::Isa;
-use crate::{Error, Part, Scalar, convert_checked};
-use blob_core::{AnyBlob, DType};
+use crate::{Error, Scalar, convert_checked};
+use blob_core::{AnyBlob, DType, Part};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
@@ -105,7 +105,7 @@ pub(super) fn run(isa: Isa, from: DType, bytes: &[u8], to: DType) -> Vec<u8> {
     let source = blob(from, bytes);
     let mut out = AnyBlob::new(source.shape().clone(), to).unwrap();
     convert_on(isa, &source, &mut out, Part::Data).unwrap();
-    out.data_bytes().unwrap().to_vec()
+    out.data().bytes().unwrap().to_vec()
 }
 
 pub(super) fn check(from: DType, bytes: &[u8], to: DType, got: &[u8], what: &str) {
@@ -264,7 +264,7 @@ fn nan_of_bf16_becomes_quiet() {
     for isa in isas() {
         let mut y = empty(5);
         convert_on(isa, &blob(DType::BF16, &words), &mut y, Part::Data).unwrap();
-        let got = y.data::<f32>().unwrap().iter().map(|y| y.to_bits()).collect::<Vec<_>>();
+        let got = y.data().elements::<f32>().unwrap().iter().map(|y| y.to_bits()).collect::<Vec<_>>();
         let want = [0x7FC1_0000, 0xFFC1_0000, 0x7FC1_0000, 0x7F80_0000, 0x0001_0000];
         assert_eq!(got, want, "{isa:?}");
     }
@@ -274,10 +274,10 @@ fn nan_of_bf16_becomes_quiet() {
 fn an_untouched_diff_stays_so_and_the_target_becomes_zeros() {
     let source = blob(DType::F16, &[0, 0x3C]);
     let mut y = empty(1);
-    y.diff_mut::<f32>().unwrap()[0] = 1.0;
+    y.diff_mut().elements::<f32>().unwrap()[0] = 1.0;
     convert_on(Isa::detect(), &source, &mut y, Part::Diff).unwrap();
     assert!(!source.has_diff());
-    assert_eq!(*y.diff::<f32>().unwrap(), [0.0]);
+    assert_eq!(*y.diff().elements::<f32>().unwrap(), [0.0]);
 }
 
 fn empty(count: usize) -> AnyBlob {
@@ -301,7 +301,7 @@ fn large_conversions_and_fills_past_the_caches() {
                     DType::F16 => f16::from_bits(word).to_f32(),
                     _ => bf16::from_bits(word).to_f32(),
                 });
-                let got = y.data::<f32>().unwrap();
+                let got = y.data().elements::<f32>().unwrap();
                 let same =
                     |(got, want): (&f32, f32)| got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
                 assert!(got.iter().zip(want).all(same), "{dtype} {isa:?} {threads}");
@@ -310,7 +310,7 @@ fn large_conversions_and_fills_past_the_caches() {
     }
     let mut y = empty(count);
     crate::fill(&mut y, 1.25, Part::Data).unwrap();
-    assert!(y.data::<f32>().unwrap().iter().all(|y| *y == 1.25));
+    assert!(y.data().elements::<f32>().unwrap().iter().all(|y| *y == 1.25));
     crate::clear(&mut y, Part::Data).unwrap();
-    assert!(y.data_bytes().unwrap().iter().all(|byte| *byte == 0));
+    assert!(y.data().bytes().unwrap().iter().all(|byte| *byte == 0));
 }

@@ -3,8 +3,8 @@
 use super::convert::run;
 use super::{blob, isas};
 use crate::cpu::Isa;
-use crate::{Error, Part, Scalar, convert, convert_checked, convert_checked_into, convert_into, fill};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Error, Scalar, convert, convert_checked, convert_checked_into, convert_into, fill};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use half::{bf16, f16};
 
 /// Rounded to f32 on the way, these would be ties, and go to the even side.
@@ -59,13 +59,13 @@ fn nan_stays_nan() {
 fn both_parts_are_converted_and_untouched_ones_are_not() {
     let mut x = blob(DType::F32, bytemuck::cast_slice(&[1.5f32, -2.5]));
     let y = convert(&x, DType::I8).unwrap();
-    assert_eq!((&*y.data::<i8>().unwrap(), y.has_diff()), (&[1, -2][..], false));
+    assert_eq!((&*y.data().elements::<i8>().unwrap(), y.has_diff()), (&[1, -2][..], false));
     assert_eq!((y.shape(), y.dtype()), (x.shape(), DType::I8));
     fill(&mut x, 300, Part::Diff).unwrap();
     let y = convert(&x, DType::I8).unwrap();
-    assert_eq!(*y.diff::<i8>().unwrap(), [127, 127]);
+    assert_eq!(*y.diff().elements::<i8>().unwrap(), [127, 127]);
     let mut whole = blob(DType::F32, bytemuck::cast_slice(&[1.0f32]));
-    assert_eq!(*convert_checked(&whole, DType::I8).unwrap().data::<i8>().unwrap(), [1]);
+    assert_eq!(*convert_checked(&whole, DType::I8).unwrap().data().elements::<i8>().unwrap(), [1]);
     fill(&mut whole, 300, Part::Diff).unwrap();
     match convert_checked(&whole, DType::I8) {
         Err(Error::Lost { part, index, value, .. }) => {
@@ -75,7 +75,7 @@ fn both_parts_are_converted_and_untouched_ones_are_not() {
     }
     let new = AnyBlob::new(Shape::new([3]).unwrap(), DType::F32).unwrap();
     let y = convert(&new, DType::F64).unwrap();
-    assert!(!y.data_memory().is_initialized() && !new.data_memory().is_initialized());
+    assert!(!y.memory(Part::Data).is_initialized() && !new.memory(Part::Data).is_initialized());
 }
 
 #[test]
@@ -93,13 +93,13 @@ fn refusals_leave_the_output() {
             other => panic!("{other:?}"),
         }
     }
-    let shared = AnyBlob::from_parts(out.shape().clone(), DType::I8, out.data_memory().clone(), None);
+    let shared = AnyBlob::from_parts(out.shape().clone(), DType::I8, out.memory(Part::Data).clone(), None);
     let refused = convert_into(&shared.unwrap(), &mut out, Part::Data);
     assert_eq!(
         refused.unwrap_err().to_string(),
         "convert: the output: cannot write bytes 0..2: bytes 0..2 are borrowed to read"
     );
-    assert_eq!(*out.data_bytes().unwrap(), [9, 9]);
+    assert_eq!(*out.data().bytes().unwrap(), [9, 9]);
     convert_into(&x, &mut out, Part::Data).unwrap();
-    assert_eq!(*out.data_bytes().unwrap(), [1, 255]);
+    assert_eq!(*out.data().bytes().unwrap(), [1, 255]);
 }

@@ -10,8 +10,8 @@ use super::{bits, blob, isas, oracle, stats, tensor};
 use crate::convert::check_bytes;
 use crate::cpu::Isa;
 use crate::sums::stats_on;
-use crate::{Error, Part, clear};
-use blob_core::DType;
+use crate::{Error, clear};
+use blob_core::{DType, Part};
 use rayon::ThreadPool;
 
 /// Around registers and blocks.
@@ -76,7 +76,7 @@ fn zeros() {
             every_way(&pools, |_, way| {
                 let mut y = blob(dtype, &ones);
                 clear(&mut y, Part::Data).unwrap();
-                let zeros = y.data_bytes().unwrap().iter().all(|byte| *byte == 0);
+                let zeros = y.data().bytes().unwrap().iter().all(|byte| *byte == 0);
                 assert!(zeros, "{dtype:?} × {len} on {way}");
             });
         }

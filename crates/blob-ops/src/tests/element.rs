@@ -4,8 +4,8 @@ use super::{Random, SIZES, blob, in_pool, isas, tensor};
 use crate::cpu::Isa;
 use crate::element::{add_flush_subnormals_on, add_on, axpy_on, scale_on, update_on};
 use crate::fill::fill_on;
-use crate::{Part, Scalar, add, axpy, clear, fill, scale, update};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Scalar, add, axpy, clear, fill, scale, update};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use half::{bf16, f16};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,12 +34,12 @@ pub(super) fn run(isa: Isa, op: Op, dtype: DType, y: &[u8], x: &[u8]) -> Vec<u8>
         Op::Scale => scale_on(isa, &mut out, ALPHA, Part::Data),
         Op::Fill => fill_on(isa, &mut out, ALPHA, Part::Data),
         Op::Update => {
-            out.diff_bytes_mut().unwrap().copy_from_slice(x);
+            out.diff_mut().bytes().unwrap().copy_from_slice(x);
             update_on(isa, &mut out)
         }
     }
     .expect("numbers of one shape");
-    out.data_bytes().unwrap().to_vec()
+    out.data().bytes().unwrap().to_vec()
 }
 
 /// One float operation, in whatever type it is computed in.
@@ -259,7 +259,7 @@ fn axpy_is_not_contracted() {
         let mut out = blob(DType::F32, &y.to_ne_bytes().repeat(33));
         let other = blob(DType::F32, &x.to_ne_bytes().repeat(33));
         axpy_on(isa, &mut out, Scalar::from(x), &other, Part::Data).unwrap();
-        assert_eq!(*out.data::<f32>().unwrap(), [0.0; 33]);
+        assert_eq!(*out.data().elements::<f32>().unwrap(), [0.0; 33]);
     }
 }
 
@@ -271,13 +271,13 @@ fn the_diff_is_a_part_of_its_own() {
     add(&mut y, &x, Part::Diff).unwrap();
     axpy(&mut y, -2, &x, Part::Diff).unwrap();
     scale(&mut y, 3, Part::Diff).unwrap();
-    assert_eq!(*y.diff::<i32>().unwrap(), [-15, -15]);
-    assert_eq!(*y.data::<i32>().unwrap(), [1, 2]);
+    assert_eq!(*y.diff().elements::<i32>().unwrap(), [-15, -15]);
+    assert_eq!(*y.data().elements::<i32>().unwrap(), [1, 2]);
     update(&mut y).unwrap();
-    assert_eq!(*y.data::<i32>().unwrap(), [16, 17]);
+    assert_eq!(*y.data().elements::<i32>().unwrap(), [16, 17]);
     clear(&mut y, Part::Diff).unwrap();
-    assert_eq!(*y.diff::<i32>().unwrap(), [0, 0]);
-    assert_eq!(*y.data::<i32>().unwrap(), [16, 17]);
+    assert_eq!(*y.diff().elements::<i32>().unwrap(), [0, 0]);
+    assert_eq!(*y.data().elements::<i32>().unwrap(), [16, 17]);
 }
 
 #[test]
@@ -286,5 +286,5 @@ fn what_was_never_touched_stays_so() {
     clear(&mut new, Part::Data).unwrap();
     clear(&mut new, Part::Diff).unwrap();
     update(&mut new).unwrap();
-    assert!(!new.data_memory().is_initialized() && !new.has_diff());
+    assert!(!new.memory(Part::Data).is_initialized() && !new.has_diff());
 }

@@ -277,7 +277,7 @@ fn blob(dims: &[usize], dtype: DType) -> AnyBlob {
 }
 
 fn bytes(blob: &AnyBlob) -> Vec<u8> {
-    blob.data_bytes().unwrap().to_vec()
+    blob.data().bytes().unwrap().to_vec()
 }
 
 #[test]
@@ -340,10 +340,10 @@ fn tensors_without_elements() {
 #[test]
 fn the_diff_is_left_alone() {
     let mut a = blob(&[3, 4], DType::F32);
-    a.diff_mut::<f32>().unwrap().fill(7.0);
+    a.diff_mut().elements::<f32>().unwrap().fill(7.0);
     assert!(!transpose(&a, 0, 1).unwrap().has_diff());
     let mut out = blob(&[4, 3], DType::F32);
-    out.diff_mut::<f32>().unwrap().fill(2.0);
+    out.diff_mut().elements::<f32>().unwrap().fill(2.0);
     transpose_into(&a, 0, 1, &mut out).unwrap();
-    assert_eq!(*out.diff::<f32>().unwrap(), [2.0; 12]);
+    assert_eq!(*out.diff().elements::<f32>().unwrap(), [2.0; 12]);
 }

@@ -2,10 +2,8 @@
 
 use super::{Random, blob, isas};
 use crate::fill::fill_object_on;
-use crate::{
-    Argument, Error, Part, Scalar, add, add_flush_subnormals, axpy, clear_object, fill, fill_object, scale, update,
-};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Argument, Error, Scalar, add, add_flush_subnormals, axpy, clear_object, fill, fill_object, scale, update};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use half::f16;
 
 /// Every dtype that does not hold it, and no byte changed.
@@ -35,7 +33,7 @@ fn values_that_do_not_fit_are_refused() {
         let result = fill(&mut y, value, Part::Data);
         if fits {
             result.unwrap();
-            assert_ne!(*y.data_bytes().unwrap(), [1; 64], "{dtype:?} {value}");
+            assert_ne!(*y.data().bytes().unwrap(), [1; 64], "{dtype:?} {value}");
             continue;
         }
         let expect = |result: Result<(), Error>| match result {
@@ -50,24 +48,24 @@ fn values_that_do_not_fit_are_refused() {
             let x = blob(dtype, &[1; 64]);
             expect(axpy(&mut y, value, &x, Part::Data));
         }
-        assert_eq!(*y.data_bytes().unwrap(), [1; 64]);
+        assert_eq!(*y.data().bytes().unwrap(), [1; 64]);
     }
     let mut bools = blob(DType::Bool, &[0; 3]);
     fill(&mut bools, true, Part::Data).unwrap();
-    assert_eq!(*bools.data::<bool>().unwrap(), [true; 3]);
+    assert_eq!(*bools.data().elements::<bool>().unwrap(), [true; 3]);
 }
 
 #[test]
 fn factors_are_rounded_to_the_type_that_computes() {
     let mut y = blob(DType::F32, &1.0f32.to_ne_bytes());
     scale(&mut y, 0.1, Part::Data).unwrap();
-    assert_eq!(*y.data::<f32>().unwrap(), [0.1f32]);
+    assert_eq!(*y.data().elements::<f32>().unwrap(), [0.1f32]);
     let mut y = blob(DType::F16, &f16::from_f32(0.5).to_ne_bytes());
     scale(&mut y, 70_000, Part::Data).unwrap();
-    assert_eq!(y.data::<f16>().unwrap()[0].to_f32(), 35_008.0);
+    assert_eq!(y.data().elements::<f16>().unwrap()[0].to_f32(), 35_008.0);
     let mut y = blob(DType::I64, &1i64.to_ne_bytes());
     scale(&mut y, i64::MAX, Part::Data).unwrap();
-    assert_eq!(*y.data::<i64>().unwrap(), [i64::MAX]);
+    assert_eq!(*y.data().elements::<i64>().unwrap(), [i64::MAX]);
 }
 
 fn objects(dims: [usize; 7], dtype: DType) -> AnyBlob {
@@ -84,16 +82,16 @@ fn one_object_is_filled_and_no_other() {
         for object in 0..12 {
             for isa in isas() {
                 let mut y = objects(dims, dtype);
-                let mut want = y.data_bytes().unwrap().to_vec();
+                let mut want = y.data().bytes().unwrap().to_vec();
                 let size = 30 * dtype.size();
                 let mut threes = blob(dtype, &want[..size]);
                 fill(&mut threes, 3, Part::Data).unwrap();
-                want[object * size..][..size].copy_from_slice(&threes.data_bytes().unwrap());
+                want[object * size..][..size].copy_from_slice(&threes.data().bytes().unwrap());
                 fill_object_on(isa, &mut y, object, Scalar::U(3), Part::Data).unwrap();
-                assert_eq!(*y.data_bytes().unwrap(), want, "{dtype:?} {object}");
+                assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
                 want[object * size..][..size].fill(0);
                 clear_object(&mut y, object, Part::Data).unwrap();
-                assert_eq!(*y.data_bytes().unwrap(), want, "{dtype:?} {object}");
+                assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
             }
         }
     }
@@ -103,7 +101,7 @@ fn one_object_is_filled_and_no_other() {
 fn objects_that_are_not_there_are_refused() {
     for (dims, objects_wanted) in [([2, 3, 1, 1, 2, 1, 2], 6), ([2, 0, 1, 1, 2, 1, 2], 0)] {
         let mut y = objects(dims, DType::U8);
-        let before = y.data_bytes().unwrap().to_vec();
+        let before = y.data().bytes().unwrap().to_vec();
         for wrong in [objects_wanted, objects_wanted + 1, usize::MAX] {
             match fill_object(&mut y, wrong, 1, Part::Data) {
                 Err(Error::ObjectOutOfRange { object, objects, .. }) => {
@@ -112,7 +110,7 @@ fn objects_that_are_not_there_are_refused() {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!(*y.data_bytes().unwrap(), before);
+        assert_eq!(*y.data().bytes().unwrap(), before);
     }
     let mut flat = blob(DType::F32, &[0; 24]);
     match clear_object(&mut flat, 0, Part::Data) {
@@ -124,7 +122,7 @@ fn objects_that_are_not_there_are_refused() {
 #[test]
 fn unlike_blobs_are_refused() {
     let mut y = blob(DType::F32, &[1; 24]);
-    let before = y.data_bytes().unwrap().to_vec();
+    let before = y.data().bytes().unwrap().to_vec();
     let x = AnyBlob::new(Shape::new([2, 3]).unwrap(), DType::F32).unwrap();
     let refused = add(&mut y, &x, Part::Data).unwrap_err();
     assert_eq!(refused.to_string(), "add: the input has 2 axes (2×3), wanted 1");
@@ -132,7 +130,7 @@ fn unlike_blobs_are_refused() {
     assert_eq!(refused.to_string(), "add flushing subnormals: the input has extent 5 along axis 0, wanted 6");
     let refused = axpy(&mut y, 1, &blob(DType::I32, &[0; 24]), Part::Data).unwrap_err();
     assert_eq!(refused.to_string(), "axpy: the input holds i32, wanted f32");
-    assert_eq!(*y.data_bytes().unwrap(), before);
+    assert_eq!(*y.data().bytes().unwrap(), before);
     let mut bools = blob(DType::Bool, &[1; 4]);
     fill(&mut bools, 1, Part::Diff).unwrap();
     for result in

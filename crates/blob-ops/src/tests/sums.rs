@@ -3,8 +3,8 @@
 use super::{Random, SIZES, bits, blob, in_pool, isas, oracle, stats as whole_stats, tensor};
 use crate::cpu::Isa;
 use crate::sums::{Term, stats_on, sum_on};
-use crate::{Error, Part, Scalar, asum, stats, sumsq};
-use blob_core::{AnyBlob, DType, Shape};
+use crate::{Error, Scalar, asum, stats, sumsq};
+use blob_core::{AnyBlob, DType, Part, Shape};
 
 pub(super) const TERMS: [Term; 2] = [Term::Absolute, Term::Square];
 
@@ -198,7 +198,7 @@ fn nothing_is_zero_and_stays_untouched() {
                 assert_eq!(asum(&new, part).unwrap(), zero);
                 assert_eq!(sumsq(&new, part).unwrap(), zero);
             }
-            assert!(!new.data_memory().is_initialized() && !new.has_diff());
+            assert!(!new.memory(Part::Data).is_initialized() && !new.has_diff());
         }
     }
     let bools = blob(DType::Bool, &[1]);

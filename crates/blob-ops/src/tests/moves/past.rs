@@ -43,7 +43,7 @@ fn empty(dims: [usize; 3]) -> AnyBlob {
 /// Every element is its own index.
 fn numbered(dims: [usize; 3]) -> AnyBlob {
     let mut blob = empty(dims);
-    let mut data = blob.data_mut::<u32>().unwrap();
+    let mut data = blob.data_mut().elements::<u32>().unwrap();
     (0..).zip(&mut *data).for_each(|(index, x)| *x = index);
     drop(data);
     blob
@@ -55,7 +55,7 @@ fn check(blob: &AnyBlob, what: &str, at: impl Fn(usize, usize, usize) -> usize) 
     let &[a, b, c] = blob.shape().dims() else {
         panic!("three axes");
     };
-    let data = blob.data::<u32>().unwrap();
+    let data = blob.data().elements::<u32>().unwrap();
     let indices = (0..a).flat_map(|i| (0..b).map(move |j| (i, j)));
     for ((i, j), row) in indices.zip(data.chunks(c)) {
         let wrong = (0..c).find(|&k| row[k] as usize != at(i, j, k));

@@ -6,7 +6,7 @@ use crate::{
     Argument, Error, merge, merge_into, merge_objects, merge_objects_into, permute, permute_into, split, split_into,
     split_objects, split_objects_into, transpose_in_place, transpose_into,
 };
-use blob_core::{AnyBlob, DType, Shape};
+use blob_core::{AnyBlob, DType, Part, Shape};
 
 /// Runs a call that must fail, and looks whether the output is as it was.
 #[track_caller]
@@ -83,7 +83,7 @@ fn objects_that_do_not_fit_are_refused() {
 
 /// A blob that shares the data of another.
 fn sharing(other: &AnyBlob, dims: &[usize]) -> AnyBlob {
-    let memory = other.data_memory().clone();
+    let memory = other.memory(Part::Data).clone();
     AnyBlob::from_parts(Shape::new(dims).unwrap(), other.dtype(), memory, None).unwrap()
 }
 
