@@ -2,8 +2,11 @@
 //!
 //! The kernels are in `cpu/convert.rs`. Knows no names of tensors and no files: `blob-convert` decides what to convert.
 
-use crate::cpu::{Isa, Store, convert as kernels};
-use crate::{Argument, Error, clear, place, threads};
+use crate::argument::Argument;
+use crate::cpu::{Exec, Isa, convert as kernels};
+use crate::error::Error;
+use crate::fill::clear;
+use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
@@ -19,7 +22,7 @@ use blob_core::{AnyBlob, DType, Part};
 ///
 /// let blob = Blob::from_slice(Shape::new([3])?, &[1.5f32, -1e9, f32::NAN])?;
 /// let small = blob_ops::convert(&blob, DType::I8)?;
-/// assert_eq!(*small.data().elements::<i8>()?, [1, -128, 0]);
+/// assert_eq!(*small.data::<i8>()?, [1, -128, 0]);
 /// let error = blob_ops::convert_checked(&blob, DType::I8).unwrap_err();
 /// assert_eq!(error.to_string(), "convert checked: element 0 of the data is 1.5, which i8 does not hold");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -30,7 +33,7 @@ use blob_core::{AnyBlob, DType, Part};
 pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     let mut out = Argument::Out.of(CONVERT).create(blob.shape().dims(), dtype)?;
     for part in touched(blob) {
-        convert_on(Isa::detect(), blob, &mut out, part)?;
+        convert_into(blob, &mut out, part)?;
     }
     Ok(out)
 }
@@ -41,16 +44,16 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// # Errors
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
-    // One guard for both passes: nobody writes between them.
+    // One guard for both passes, so that no one writes between them.
     let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
     let sources = sources.collect::<Result<Vec<_>, Error>>()?;
     for (part, source) in &sources {
-        check_bytes(Isa::detect(), blob.dtype(), source, dtype, *part)?;
+        check_bytes(blob.dtype(), source, dtype, *part)?;
     }
     let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
     for (part, source) in &sources {
         let mut target = place::overwrite(CHECKED, Argument::Out, &mut out, *part)?;
-        convert_bytes(Isa::detect(), blob.dtype(), source, dtype, &mut target);
+        convert_bytes(blob.dtype(), source, dtype, &mut target);
     }
     Ok(out)
 }
@@ -62,7 +65,15 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// [`Error::Mismatch`] for another shape; [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `out` is as
 /// it was then.
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    convert_on(Isa::detect(), blob, out, part)
+    Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
+    if place::is_untouched(blob, part) {
+        return clear(out, part);
+    }
+    let (from, to) = (blob.dtype(), out.dtype());
+    let source = place::read(CONVERT, Argument::In, blob, part)?;
+    let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
+    convert_bytes(from, &source, to, &mut target);
+    Ok(())
 }
 
 /// As [`convert_into`], if every element survives, as [`convert_checked`] says.
@@ -72,11 +83,11 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
     let (from, to) = (blob.dtype(), out.dtype());
-    // One guard for both passes: nobody writes between them.
+    // One guard for both passes, so that no one writes between them.
     let source = place::read(CHECKED, Argument::In, blob, part)?;
-    check_bytes(Isa::detect(), from, &source, to, part)?;
+    check_bytes(from, &source, to, part)?;
     let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;
-    convert_bytes(Isa::detect(), from, &source, to, &mut target);
+    convert_bytes(from, &source, to, &mut target);
     Ok(())
 }
 
@@ -87,22 +98,10 @@ fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
     Part::BOTH.into_iter().filter(|&part| !place::is_untouched(blob, part))
 }
 
-pub(crate) fn convert_on(isa: Isa, blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
-    if place::is_untouched(blob, part) {
-        return clear(out, part);
-    }
-    let (from, to) = (blob.dtype(), out.dtype());
-    let source = place::read(CONVERT, Argument::In, blob, part)?;
-    let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
-    convert_bytes(isa, from, &source, to, &mut target);
-    Ok(())
-}
-
 /// Whole elements to as many.
-fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
+fn convert_bytes(from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     let piece = piece_count(source.len().max(target.len()), source.len() / from.size());
-    let store = Store::of(target.len());
+    let Exec { isa, store, .. } = Exec::of(target.len());
     threads::chunks(target, piece * to.size(), |index, target| {
         let count = target.len() / to.size();
         let source = &source[index * piece * from.size()..][..count * from.size()];
@@ -111,9 +110,9 @@ fn convert_bytes(isa: Isa, from: DType, source: &[u8], to: DType, target: &mut [
 }
 
 /// Whether every element survives.
-pub(crate) fn check_bytes(isa: Isa, from: DType, source: &[u8], to: DType, part: Part) -> Result<(), Error> {
+pub(crate) fn check_bytes(from: DType, source: &[u8], to: DType, part: Part) -> Result<(), Error> {
     let piece = piece_count(source.len(), source.len() / from.size());
-    let len = piece * from.size();
+    let (isa, len) = (Isa::detect(), piece * from.size());
     let first_lost = |index: usize| {
         let source = &source[index * len..];
         let found = kernels::first_lost(isa, from, &source[..len.min(source.len())], to);

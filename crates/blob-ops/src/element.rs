@@ -3,36 +3,21 @@
 //! A result depends on no other element, so neither the cut nor the instruction set changes a bit. The kernels are in
 //! `cpu/element.rs`. Nothing here fills: `fill.rs` does.
 
+use crate::argument::Argument;
 use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
+use crate::cpu::lanes::with_element;
 use crate::cpu::{Isa, convert};
-use crate::{Argument, Error, Scalar, place, threads};
+use crate::error::Error;
+use crate::scalar::Scalar;
+use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
-use half::{bf16, f16};
 use std::marker::PhantomData;
 
 /// Runs the body with a name for the number type of a dtype, or returns that it has no arithmetic.
 macro_rules! with_number {
     ($op:expr, $dtype:expr, $number:ident => $body:expr) => {
-        match $dtype {
-            DType::U8 => with_number!(@ u8, $number => $body),
-            DType::I8 => with_number!(@ i8, $number => $body),
-            DType::I16 => with_number!(@ i16, $number => $body),
-            DType::U16 => with_number!(@ u16, $number => $body),
-            DType::I32 => with_number!(@ i32, $number => $body),
-            DType::U32 => with_number!(@ u32, $number => $body),
-            DType::I64 => with_number!(@ i64, $number => $body),
-            DType::U64 => with_number!(@ u64, $number => $body),
-            DType::F16 => with_number!(@ f16, $number => $body),
-            DType::BF16 => with_number!(@ bf16, $number => $body),
-            DType::F32 => with_number!(@ f32, $number => $body),
-            DType::F64 => with_number!(@ f64, $number => $body),
-            dtype => Err(Error::NoArithmetic { op: $op, dtype }),
-        }
+        with_element!($dtype, $number => $body, Bool => Err(Error::NoArithmetic { op: $op, dtype: $dtype }))
     };
-    (@ $type:ty, $number:ident => $body:expr) => {{
-        type $number = $type;
-        $body
-    }};
 }
 
 /// y += x, on one part of each.
@@ -44,12 +29,8 @@ macro_rules! with_number {
 /// [`Error::Mismatch`] if `x` has another dtype or shape than `y`; [`Error::NoArithmetic`] for bools;
 /// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
 pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    add_on(Isa::detect(), y, x, part)
-}
-
-pub(crate) fn add_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike("add", y, x)?;
-    with_number!("add", y.dtype(), N => zip::<N, _>(isa, "add", y, x, part, Add))
+    with_number!("add", y.dtype(), N => pairs::<N, _>("add", y, x, part, Add))
 }
 
 /// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
@@ -60,12 +41,8 @@ pub(crate) fn add_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Resu
 /// # Errors
 /// As [`add`].
 pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    add_flush_subnormals_on(Isa::detect(), y, x, part)
-}
-
-pub(crate) fn add_flush_subnormals_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike(ADD_FLUSHING, y, x)?;
-    with_number!(ADD_FLUSHING, y.dtype(), N => zip::<N, _>(isa, ADD_FLUSHING, y, x, part, FlushedAdd))
+    with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(ADD_FLUSHING, y, x, part, FlushedAdd))
 }
 
 /// y += alpha·x, on one part of each: the product is rounded before it is added.
@@ -75,14 +52,10 @@ pub(crate) fn add_flush_subnormals_on(isa: Isa, y: &mut AnyBlob, x: &AnyBlob, pa
 /// # Errors
 /// As [`add`], and [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only as Inf.
 pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
-    axpy_on(Isa::detect(), y, alpha.into(), x, part)
-}
-
-pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike("axpy", y, x)?;
     with_number!("axpy", y.dtype(), N => {
-        let op = Axpy(factor::<N>("axpy", alpha)?);
-        zip::<N, _>(isa, "axpy", y, x, part, op)
+        let op = Axpy(factor::<N>("axpy", alpha.into())?);
+        pairs::<N, _>("axpy", y, x, part, op)
     })
 }
 
@@ -92,12 +65,12 @@ pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, par
 ///
 /// ```
 /// use blob_core::{Blob, Shape};
-/// use blob_ops::Scalar;
+/// use blob_ops::{Part, Scalar};
 ///
 /// let mut weights = Blob::from_slice(Shape::new([2])?, &[1.0f32, -2.0])?.into_any();
 /// blob_ops::fill(&mut weights, 0.5, Part::Diff)?;
 /// blob_ops::update(&mut weights)?;
-/// assert_eq!(*weights.data().elements::<f32>()?, [0.5, -2.5]);
+/// assert_eq!(*weights.data::<f32>()?, [0.5, -2.5]);
 /// assert_eq!(blob_ops::asum(&weights, Part::Data)?, Scalar::F(3.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -106,16 +79,12 @@ pub(crate) fn axpy_on(isa: Isa, y: &mut AnyBlob, alpha: Scalar, x: &AnyBlob, par
 /// [`Error::NoArithmetic`] for bools; [`Error::Memory`] for a conflict, as when data and diff are one memory, or out of
 /// memory. The data are as they were then.
 pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
-    update_on(Isa::detect(), blob)
-}
-
-pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
     with_number!("update", blob.dtype(), N => {
         if !blob.has_diff() {
             return Ok(());
         }
         let (mut y, x) = place::data_mut_and_diff("update", blob)?;
-        zip_bytes::<N, _>(isa, &mut y, &x, Subtract);
+        map_pairs::<N, _>(&mut y, &x, Subtract);
         Ok(())
     })
 }
@@ -129,13 +98,9 @@ pub(crate) fn update_on(isa: Isa, blob: &mut AnyBlob) -> Result<(), Error> {
 /// [`Error::NoArithmetic`] for bools; [`Error::Value`] if an integer dtype does not hold `alpha`, or a float dtype only
 /// as Inf; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    scale_on(Isa::detect(), blob, alpha.into(), part)
-}
-
-pub(crate) fn scale_on(isa: Isa, blob: &mut AnyBlob, alpha: Scalar, part: Part) -> Result<(), Error> {
     with_number!("scale", blob.dtype(), N => {
-        let op = Scale(factor::<N>("scale", alpha)?);
-        map::<N, _>(isa, &mut place::write("scale", blob, part)?, op);
+        let op = Scale(factor::<N>("scale", alpha.into())?);
+        map::<N, _>(&mut place::write("scale", blob, part)?, op);
         Ok(())
     })
 }
@@ -154,8 +119,7 @@ fn factor<N: Number>(op: &'static str, value: Scalar) -> Result<N::Value, Error>
 }
 
 /// Borrows `x` first, so that a conflict is seen before `y` is made writable.
-fn zip<N: Number, O: Binary<N>>(
-    isa: Isa,
+fn pairs<N: Number, O: Binary<N>>(
     name: &'static str,
     y: &mut AnyBlob,
     x: &AnyBlob,
@@ -164,27 +128,22 @@ fn zip<N: Number, O: Binary<N>>(
 ) -> Result<(), Error> {
     let x = place::read(name, Argument::In, x, part)?;
     let mut y = place::write(name, y, part)?;
-    zip_bytes::<N, O>(isa, &mut y, &x, op);
+    map_pairs::<N, O>(&mut y, &x, op);
     Ok(())
 }
 
-fn zip_bytes<N: Number, O: Binary<N>>(isa: Isa, y: &mut [u8], x: &[u8], op: O) {
+fn map_pairs<N: Number, O: Binary<N>>(y: &mut [u8], x: &[u8], op: O) {
     debug_assert_eq!(y.len(), x.len());
-    let piece = piece_len(y.len());
+    let (isa, piece) = (Isa::detect(), threads::piece_len(y.len()));
     threads::chunks(y, piece, |index, y| {
         let x = &x[index * piece..][..y.len()];
         isa.run(MapPairs::<N, O> { y, x, op, number: PhantomData });
     });
 }
 
-fn map<N: Number, O: Unary<N>>(isa: Isa, y: &mut [u8], op: O) {
-    let piece = piece_len(y.len());
+fn map<N: Number, O: Unary<N>>(y: &mut [u8], op: O) {
+    let (isa, piece) = (Isa::detect(), threads::piece_len(y.len()));
     threads::chunks(y, piece, |_, y| {
         isa.run(Map::<N, O> { y, op, number: PhantomData });
     });
-}
-
-/// The length of a piece of so many bytes: whole pages, and so whole elements.
-pub(crate) fn piece_len(bytes: usize) -> usize {
-    bytes.div_ceil(threads::pieces(bytes)).next_multiple_of(4096).max(4096)
 }

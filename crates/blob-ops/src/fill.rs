@@ -2,10 +2,13 @@
 //!
 //! Relies on `cpu/convert.rs` for the value's bytes; does not read what it fills.
 
+use crate::argument::Argument;
 use crate::cpu::element::Fill;
-use crate::cpu::{Isa, Store, convert};
-use crate::element::piece_len;
-use crate::{Argument, Error, Scalar, place, threads};
+use crate::cpu::machine::Store;
+use crate::cpu::{Exec, convert};
+use crate::error::Error;
+use crate::scalar::Scalar;
+use crate::{place, threads};
 use blob_core::{AnyBlob, Part};
 use std::ops::Range;
 
@@ -17,18 +20,14 @@ use std::ops::Range;
 /// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    fill_on(Isa::detect(), blob, value.into(), part)
+    set("fill", blob, value.into(), part)
 }
 
-pub(crate) fn fill_on(isa: Isa, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
-    set_on(isa, "fill", blob, value, part)
-}
-
-fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
+fn set(op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
     let element = element(op, blob, value)?;
     let size = blob.dtype().size();
     let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
-    fill_bytes(isa, &mut bytes, &element[..size]);
+    fill_bytes(&mut bytes, &element[..size]);
     Ok(())
 }
 
@@ -40,32 +39,15 @@ fn set_on(isa: Isa, op: &'static str, blob: &mut AnyBlob, value: Scalar, part: P
 /// # Errors
 /// As [`fill`]; [`Error::Mismatch`] if there are not seven axes; [`Error::ObjectOutOfRange`].
 pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    fill_object_on(Isa::detect(), blob, object, value.into(), part)
+    set_object("fill object", blob, object, value.into(), part)
 }
 
-pub(crate) fn fill_object_on(
-    isa: Isa,
-    blob: &mut AnyBlob,
-    object: usize,
-    value: Scalar,
-    part: Part,
-) -> Result<(), Error> {
-    set_object_on(isa, "fill object", blob, object, value, part)
-}
-
-fn set_object_on(
-    isa: Isa,
-    op: &'static str,
-    blob: &mut AnyBlob,
-    object: usize,
-    value: Scalar,
-    part: Part,
-) -> Result<(), Error> {
+fn set_object(op: &'static str, blob: &mut AnyBlob, object: usize, value: Scalar, part: Part) -> Result<(), Error> {
     let range = object_range(op, blob, object)?;
     let element = element(op, blob, value)?;
     let size = blob.dtype().size();
     let mut bytes = place::range_overwrite(op, blob, part, range)?;
-    fill_bytes(isa, &mut bytes, &element[..size]);
+    fill_bytes(&mut bytes, &element[..size]);
     Ok(())
 }
 
@@ -77,7 +59,7 @@ pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
     if place::is_untouched(blob, part) {
         return Ok(());
     }
-    set_on(Isa::detect(), "clear", blob, Scalar::U(0), part)
+    set("clear", blob, Scalar::U(0), part)
 }
 
 /// Sets one object of a blob of seven axes to zeros, NeoML's `ClearObject`. See [`fill_object`].
@@ -85,8 +67,7 @@ pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
 /// # Errors
 /// As [`fill_object`].
 pub fn clear_object(blob: &mut AnyBlob, object: usize, part: Part) -> Result<(), Error> {
-    let (isa, zero) = (Isa::detect(), Scalar::U(0));
-    set_object_on(isa, "clear object", blob, object, zero, part)
+    set_object("clear object", blob, object, Scalar::U(0), part)
 }
 
 fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {
@@ -94,34 +75,34 @@ fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], E
     convert::single(value, dtype).ok_or(Error::Value { op, dtype, value })
 }
 
-/// The elements of an object.
+/// The bytes of an object.
 fn object_range(op: &'static str, blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
     let dims = Argument::Out.of(op).seven(blob)?;
     let objects = dims.object_count();
     if object >= objects {
         return Err(Error::ObjectOutOfRange { op, object, objects });
     }
-    let size = dims.object_size();
+    let size = dims.object_size() * blob.dtype().size();
     Ok(object * size..(object + 1) * size)
 }
 
 /// `element` is 1, 2, 4 or 8 bytes long.
-fn fill_bytes(isa: Isa, bytes: &mut [u8], element: &[u8]) {
-    let (piece, store) = (piece_len(bytes.len()), Store::of(bytes.len()));
+fn fill_bytes(bytes: &mut [u8], element: &[u8]) {
+    let (exec, piece) = (Exec::of(bytes.len()), threads::piece_len(bytes.len()));
     threads::chunks(bytes, piece, |_, y| {
-        if store == Store::Cached && element.iter().all(|byte| *byte == element[0]) {
+        if exec.store == Store::Cached && element.iter().all(|byte| *byte == element[0]) {
             return y.fill(element[0]);
         }
         match *element {
-            [value] => fill_with(isa, store, y, [value]),
-            [a, b] => fill_with(isa, store, y, [a, b]),
-            [a, b, c, d] => fill_with(isa, store, y, [a, b, c, d]),
-            [a, b, c, d, e, f, g, h] => fill_with(isa, store, y, [a, b, c, d, e, f, g, h]),
+            [value] => fill_with(exec, y, [value]),
+            [a, b] => fill_with(exec, y, [a, b]),
+            [a, b, c, d] => fill_with(exec, y, [a, b, c, d]),
+            [a, b, c, d, e, f, g, h] => fill_with(exec, y, [a, b, c, d, e, f, g, h]),
             _ => unreachable!("no dtype has {} bytes", element.len()),
         }
     });
 }
 
-fn fill_with<const W: usize>(isa: Isa, store: Store, y: &mut [u8], value: [u8; W]) {
-    isa.run(Fill { y, value, store });
+fn fill_with<const W: usize>(exec: Exec, y: &mut [u8], value: [u8; W]) {
+    exec.isa.run(Fill { y, value, store: exec.store });
 }

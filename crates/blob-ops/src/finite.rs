@@ -1,7 +1,7 @@
 //! Whether a piece of a tensor holds NaN or Inf, and where first. The search itself is `cpu/finite.rs`.
 
 use crate::cpu::Isa;
-use crate::cpu::finite::Found;
+use crate::cpu::finite::{Found, find};
 use blob_core::DType;
 
 /// What [`count_nonfinite`] found.
@@ -32,5 +32,5 @@ impl NonFinite {
 /// `bytes` hold whole elements at any alignment; a cut last element is not looked at. Integers and bools are always
 /// finite, and then no byte is read.
 pub fn count_nonfinite(dtype: DType, bytes: &[u8]) -> NonFinite {
-    NonFinite { found: Isa::detect().find(dtype, bytes) }
+    NonFinite { found: find(Isa::detect(), dtype, bytes) }
 }

@@ -37,10 +37,6 @@ impl Histogram {
     /// [`Error::Bins`] if `bins` is 0 or above [`MAX_BINS`](Self::MAX_BINS); [`Error::Range`] if `min` or `max` is not
     /// finite or `min` is above `max`.
     pub fn new(dtype: DType, min: f64, max: f64, bins: usize) -> Result<Self, Error> {
-        Self::on(Isa::detect(), dtype, min, max, bins)
-    }
-
-    pub(crate) fn on(isa: Isa, dtype: DType, min: f64, max: f64, bins: usize) -> Result<Self, Error> {
         if bins == 0 || bins > Self::MAX_BINS {
             return Err(Error::Bins { bins });
         }
@@ -49,7 +45,7 @@ impl Histogram {
         }
         Ok(Histogram {
             dtype,
-            isa,
+            isa: Isa::detect(),
             tables: Tables::new(grid(min, max, bins)),
             scratch: Box::default(),
             pending: Vec::new(),
@@ -67,11 +63,11 @@ impl Histogram {
             if self.pending.len() < size {
                 return;
             }
-            self.isa.count(self.dtype, &self.pending, &mut self.scratch, &mut self.tables);
+            self.tables.count(self.isa, self.dtype, &self.pending, &mut self.scratch);
             self.pending.clear();
         }
         let (whole, tail) = rest.split_at(rest.len() - rest.len() % size);
-        self.isa.count(self.dtype, whole, &mut self.scratch, &mut self.tables);
+        self.tables.count(self.isa, self.dtype, whole, &mut self.scratch);
         self.pending.extend_from_slice(tail);
     }
 

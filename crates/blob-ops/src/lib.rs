@@ -95,5 +95,5 @@ pub fn instruction_set() -> &'static str {
 
 /// How this process writes results that no cache holds: `streaming`, past the caches, or `ordinary`.
 pub fn stores() -> &'static str {
-    cpu::Stores::here().name()
+    cpu::stores().name()
 }

@@ -4,6 +4,7 @@
 
 use crate::cpu::Isa;
 use crate::cpu::lanes::{BLOCK, Scratch};
+use crate::cpu::reduce;
 use crate::scalar::Scalar;
 use crate::tree::{Partial, Tree};
 use blob_core::DType;
@@ -28,11 +29,13 @@ pub struct StatsAccumulator {
 impl StatsAccumulator {
     /// An accumulator for a tensor of this dtype.
     pub fn new(dtype: DType) -> Self {
-        Self::on(Isa::detect(), dtype)
-    }
-
-    pub(crate) fn on(isa: Isa, dtype: DType) -> Self {
-        StatsAccumulator { dtype, isa, pending: Vec::new(), scratch: Box::default(), tree: Tree::default() }
+        StatsAccumulator {
+            dtype,
+            isa: Isa::detect(),
+            pending: Vec::new(),
+            scratch: Box::default(),
+            tree: Tree::default(),
+        }
     }
 
     /// Takes the next bytes of the tensor. A piece may end anywhere, even inside an element.
@@ -75,7 +78,7 @@ impl StatsAccumulator {
     }
 
     fn push(&mut self, block: &[u8], ahead: &[u8]) {
-        let partial = self.isa.block(self.dtype, block, ahead, &mut self.scratch);
+        let partial = reduce::block(self.isa, self.dtype, block, ahead, &mut self.scratch);
         self.tree.push(partial);
     }
 }

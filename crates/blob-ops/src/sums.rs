@@ -3,34 +3,20 @@
 //! Cuts a tensor into pieces of equal length and joins what is known of them as a tree, so that the number of threads
 //! changes no bit. The arithmetic is in `cpu/sums.rs` and `stats.rs`.
 
-use crate::cpu::Isa;
+use crate::argument::Argument;
 use crate::cpu::lanes::{BLOCK, Scratch};
-use crate::cpu::sums::{self, Total};
+use crate::cpu::sums::{Term, Total};
+use crate::cpu::{self, Isa, reduce};
+use crate::error::Error;
+use crate::scalar::Scalar;
 use crate::stats::Stats;
 use crate::tree::{Join, Tree};
-use crate::{Argument, Error, Scalar, place, threads};
+use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
 
 /// Blocks in a piece, a power of two: then a tree over pieces is the upper part of the tree over blocks. 64 are 1 MiB
 /// of f32, a few dozen microseconds.
 const PIECE_BLOCKS: usize = 64;
-
-/// What is added up.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Term {
-    Absolute,
-    Square,
-}
-
-impl Term {
-    /// The public function.
-    fn op(self) -> &'static str {
-        match self {
-            Term::Absolute => "asum",
-            Term::Square => "sumsq",
-        }
-    }
-}
 
 /// Σ|x| over one part of a blob, Caffe's `asum_data` and `asum_diff`.
 ///
@@ -47,7 +33,7 @@ impl Term {
 /// [`Error::NoArithmetic`] for bools; [`Error::Overflow`] if an integer sum is no u64; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory.
 pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
-    sum_on(Isa::detect(), Term::Absolute, blob, part)
+    sum("asum", Term::Absolute, blob, part)
 }
 
 /// Σx² over one part of a blob, Caffe's `sumsq_data` and `sumsq_diff`.
@@ -58,7 +44,7 @@ pub fn asum(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// # Errors
 /// As [`asum`].
 pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
-    sum_on(Isa::detect(), Term::Square, blob, part)
+    sum("sumsq", Term::Square, blob, part)
 }
 
 /// Minimum, maximum, mean, deviation, norms and the counts of zeros, NaN and Inf of one part of a blob, in one pass.
@@ -68,26 +54,22 @@ pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
-    stats_on(Isa::detect(), blob, part)
-}
-
-pub(crate) fn stats_on(isa: Isa, blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
-    let dtype = blob.dtype();
+    let (isa, dtype) = (Isa::detect(), blob.dtype());
     let bytes = place::read("stats", Argument::In, blob, part)?;
-    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| isa.block(dtype, block, ahead, scratch));
+    let total = in_pieces(&bytes, dtype, |block, ahead, scratch| reduce::block(isa, dtype, block, ahead, scratch));
     Ok(Stats::of_whole(total))
 }
 
-pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
-    let dtype = blob.dtype();
+fn sum(op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
+    let (isa, dtype) = (Isa::detect(), blob.dtype());
     if dtype == DType::Bool {
-        return Err(Error::NoArithmetic { op: term.op(), dtype });
+        return Err(Error::NoArithmetic { op, dtype });
     }
     let total = if place::is_untouched(blob, part) {
         None
     } else {
-        let bytes = place::read(term.op(), Argument::In, blob, part)?;
-        in_pieces(&bytes, dtype, |block, _, scratch| sums::block(isa, term, dtype, block, scratch))
+        let bytes = place::read(op, Argument::In, blob, part)?;
+        in_pieces(&bytes, dtype, |block, _, scratch| cpu::sums::block(isa, term, dtype, block, scratch))
     };
     match total {
         None if dtype.is_float() => Ok(Scalar::F(0.0)),
@@ -97,7 +79,7 @@ pub(crate) fn sum_on(isa: Isa, term: Term, blob: &AnyBlob, part: Part) -> Result
         Some(Total::Float(sum)) => Ok(Scalar::F(sum)),
         Some(Total::Whole(sum)) => match u64::try_from(sum) {
             Ok(sum) => Ok(Scalar::U(sum)),
-            Err(_) => Err(Error::Overflow { op: term.op(), dtype }),
+            Err(_) => Err(Error::Overflow { op, dtype }),
         },
     }
 }

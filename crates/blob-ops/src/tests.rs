@@ -15,8 +15,9 @@ mod refusals;
 mod stats;
 mod sums;
 
+use crate::cpu::forced::with_isa;
 use crate::cpu::{Isa, NAMES};
-use crate::{Histogram, Scalar, Stats, StatsAccumulator};
+use crate::{Histogram, Scalar, Stats, StatsAccumulator, count_nonfinite};
 use blob_core::{AnyBlob, DType, Shape};
 use proptest::prelude::*;
 use std::io::Write;
@@ -97,7 +98,7 @@ fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
 
 /// In pieces whose lengths repeat.
 fn stats(isa: Isa, dtype: DType, bytes: &[u8], pieces: &[usize]) -> Stats {
-    let mut stats = StatsAccumulator::on(isa, dtype);
+    let mut stats = with_isa(isa, || StatsAccumulator::new(dtype));
     let mut rest = bytes;
     for piece in pieces.iter().cycle() {
         let (head, tail) = rest.split_at(rest.len().min(*piece));
@@ -159,8 +160,8 @@ proptest! {
             let (got, out) = histogram(isa, dtype, bytes, &pieces, (low, high, bins));
             prop_assert_eq!(&got, &want);
             prop_assert_eq!(out, want_out);
-            let found = isa.find(dtype, bytes);
-            prop_assert_eq!((found.nan, found.inf), (whole.nan(), whole.inf()));
+            let found = with_isa(isa, || count_nonfinite(dtype, bytes));
+            prop_assert_eq!((found.nan(), found.inf()), (whole.nan(), whole.inf()));
         }
     }
 }
@@ -173,7 +174,7 @@ fn histogram(
     pieces: &[usize],
     (min, max, bins): (f64, f64, usize),
 ) -> (Vec<u64>, u64) {
-    let mut histogram = Histogram::on(isa, dtype, min, max, bins).expect("a range");
+    let mut histogram = with_isa(isa, || Histogram::new(dtype, min, max, bins)).expect("a range");
     let mut rest = bytes;
     for piece in pieces.iter().cycle() {
         let (head, tail) = rest.split_at(rest.len().min(*piece));
@@ -184,6 +185,13 @@ fn histogram(
         }
     }
     (histogram.counts(), histogram.left_out())
+}
+
+#[test]
+fn every_instruction_set_can_be_forced() {
+    for isa in isas() {
+        assert_eq!(with_isa(isa, crate::instruction_set), isa.name());
+    }
 }
 
 #[test]

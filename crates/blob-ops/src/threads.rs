@@ -20,7 +20,7 @@ const PIECE: usize = 256 << 10;
 /// Pieces for each thread, so that a thread that was held up does not keep the others waiting.
 const PER_THREAD: usize = 4;
 
-/// How many pieces work on so many bytes is worth on the current pool: 1 when it is small or the pool has one thread.
+/// How many pieces work on this many bytes is worth on the current pool: 1 when it is small or the pool has one thread.
 ///
 /// It depends on the pool. Where the cut changes a result, as in sums, cut by length and run those pieces instead.
 pub(crate) fn pieces(bytes: usize) -> usize {
@@ -31,6 +31,11 @@ pub(crate) fn pieces(bytes: usize) -> usize {
         1 => 1,
         threads => (bytes / PIECE).clamp(1, threads * PER_THREAD),
     }
+}
+
+/// The length of a piece of this many bytes: whole pages, and so whole elements.
+pub(crate) fn piece_len(bytes: usize) -> usize {
+    bytes.div_ceil(pieces(bytes)).next_multiple_of(4096).max(4096)
 }
 
 /// The threads of the current pool; 1 where there is no pool, because its threads cannot be started.

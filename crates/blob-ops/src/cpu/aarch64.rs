@@ -7,9 +7,8 @@
 
 #![allow(unsafe_code)]
 
+use super::machine::{Block, Kernel, Machine};
 use super::tiles::tiles;
-use super::transpose::Block;
-use super::{Kernel, Machine};
 use std::arch::{aarch64::*, asm};
 
 /// Proof that this machine runs NEON.

@@ -2,8 +2,10 @@
 //!
 //! Four tables take turns, so that equal neighbours do not wait for each other's store.
 
-use super::lanes::{BLOCK, Element, Lane, Scratch};
-use super::{Kernel, Machine};
+use super::Isa;
+use super::lanes::{BLOCK, Element, Lane, Scratch, with_element};
+use super::machine::{Kernel, Machine};
+use blob_core::DType;
 use std::marker::PhantomData;
 
 /// Places worked out at a time.
@@ -56,6 +58,11 @@ impl Tables {
         Tables { grid, tables: [(); 4].map(|()| vec![0; places]) }
     }
 
+    /// Counts whole elements.
+    pub(crate) fn count(&mut self, isa: Isa, dtype: DType, bytes: &[u8], scratch: &mut Scratch) {
+        with_element!(dtype, E => isa.run(Count::<E> { bytes, scratch, tables: self, element: PhantomData }))
+    }
+
     /// The counts of the bins, then of what is in none.
     pub(crate) fn counts(&self) -> (Vec<u64>, u64) {
         let place = |place: usize| self.tables.iter().map(|table| table[place]).sum::<u64>();
@@ -66,12 +73,11 @@ impl Tables {
     }
 }
 
-/// Counts whole elements.
-pub(crate) struct Count<'a, E> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) scratch: &'a mut Scratch,
-    pub(crate) tables: &'a mut Tables,
-    pub(crate) element: PhantomData<E>,
+struct Count<'a, E> {
+    bytes: &'a [u8],
+    scratch: &'a mut Scratch,
+    tables: &'a mut Tables,
+    element: PhantomData<E>,
 }
 
 impl<E: Element> Kernel for Count<'_, E> {
@@ -86,14 +92,14 @@ impl<E: Element> Kernel for Count<'_, E> {
                 for (place, x) in places.iter_mut().zip(lanes) {
                     *place = grid.place(x.wide());
                 }
-                count(&mut tables, &places[..lanes.len()]);
+                increment(&mut tables, &places[..lanes.len()]);
             }
         }
     }
 }
 
 #[inline(always)]
-fn count(tables: &mut [&mut [u64]; 4], places: &[u64]) {
+fn increment(tables: &mut [&mut [u64]; 4], places: &[u64]) {
     // Few bins, the usual case: a place is a byte and every table long enough, so nothing is checked.
     if let [Ok(a), Ok(b), Ok(c), Ok(d)] = tables.each_mut().map(|table| <&mut [u64; 256]>::try_from(&mut **table)) {
         let (fours, rest) = places.as_chunks();

@@ -2,16 +2,17 @@
 //!
 //! Relies on `lanes.rs` for reading and on `narrow.rs` for the 16-bit floats. Knows no blobs and no threads.
 
-use super::lanes::{BLOCK, Bool, Element, Lane, Scratch};
+use super::Isa;
+use super::lanes::{BLOCK, Bool, Element, Lane, Scratch, no_kernel, with_element};
+use super::machine::{Kernel, Machine, Store};
 use super::narrow::{Odd, to_bf16, to_f16};
-use super::{Isa, Kernel, Machine, Store, no_kernel};
 use crate::scalar::Scalar;
 use blob_core::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
-/// Elements looked at before anyone asks whether one was lost.
+/// Elements tested before it is asked whether one was lost.
 const STEP: usize = 512;
 
 /// A dtype that a lane can become.
@@ -116,32 +117,6 @@ const fn clamped(x: i128, low: i128, high: i128) -> i128 {
     } else {
         x
     }
-}
-
-/// Runs the body with a name for the type that stands for the dtype.
-macro_rules! with_element {
-    ($dtype:expr, $element:ident => $body:expr) => {
-        match $dtype {
-            DType::U8 => with_element!(@ u8, $element => $body),
-            DType::I8 => with_element!(@ i8, $element => $body),
-            DType::I16 => with_element!(@ i16, $element => $body),
-            DType::U16 => with_element!(@ u16, $element => $body),
-            DType::I32 => with_element!(@ i32, $element => $body),
-            DType::U32 => with_element!(@ u32, $element => $body),
-            DType::I64 => with_element!(@ i64, $element => $body),
-            DType::U64 => with_element!(@ u64, $element => $body),
-            DType::F16 => with_element!(@ f16, $element => $body),
-            DType::BF16 => with_element!(@ bf16, $element => $body),
-            DType::F32 => with_element!(@ f32, $element => $body),
-            DType::F64 => with_element!(@ f64, $element => $body),
-            DType::Bool => with_element!(@ Bool, $element => $body),
-            other => no_kernel(other),
-        }
-    };
-    (@ $type:ty, $element:ident => $body:expr) => {{
-        type $element = $type;
-        $body
-    }};
 }
 
 /// Converts whole elements of one dtype to as many of another.

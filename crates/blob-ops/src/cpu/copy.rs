@@ -3,8 +3,9 @@
 //! Long runs are copied where they belong. Short ones go through a buffer in the first-level cache, a block of rows at
 //! a time, so that source and destination are touched line by line. Knows no axes, no threads.
 
+use super::Isa;
+use super::machine::{Kernel, MIN_STREAMED_RUN, Machine, Store};
 use super::zip::{unzip, zip};
-use super::{Isa, Kernel, MIN_STREAMED_RUN, Machine, Store};
 use crate::plan::LINE;
 
 /// Bytes that go through the cache at a time.

@@ -4,7 +4,8 @@
 //! decided here and not by the order of an instruction's operands, so every instruction set gives the same bits.
 
 use super::lanes::widen_f16;
-use super::{Kernel, Machine, Store, narrow};
+use super::machine::{Kernel, Machine, Store};
+use super::narrow;
 use blob_core::{DType, Element};
 use bytemuck::Pod;
 use half::{bf16, f16};

@@ -1,26 +1,42 @@
 //! NaN and Inf by their exponent bits alone: no conversion, so it runs as fast as memory.
 
-use super::{Kernel, Machine};
+use super::Isa;
+use super::lanes::no_kernel;
+use super::machine::{Kernel, Machine};
+use blob_core::DType;
 use bytemuck::Pod;
+use half::{bf16, f16};
 use std::ops::BitAnd;
 
-/// Words tested before anyone looks at the answer.
+/// Words tested before the answer is looked at.
 const STEP: usize = 1024;
 
+/// Looks for NaN and Inf among whole elements.
+pub(crate) fn find(isa: Isa, dtype: DType, bytes: &[u8]) -> Found {
+    match dtype {
+        DType::F16 => isa.run(Find { bytes, exponent: f16::INFINITY.to_bits(), fraction: 0x03FF }),
+        DType::BF16 => isa.run(Find { bytes, exponent: bf16::INFINITY.to_bits(), fraction: 0x007F }),
+        DType::F32 => isa.run(Find { bytes, exponent: f32::INFINITY.to_bits(), fraction: 0x007F_FFFF }),
+        DType::F64 => isa.run(Find { bytes, exponent: f64::INFINITY.to_bits(), fraction: (1 << 52) - 1 }),
+        other if other.is_float() => no_kernel(other),
+        _ => Found::default(),
+    }
+}
+
 /// A float as an unsigned word.
-pub(crate) trait Word: Pod + BitAnd<Output = Self> + Eq + Default {}
+trait Word: Pod + BitAnd<Output = Self> + Eq + Default {}
 impl Word for u16 {}
 impl Word for u32 {}
 impl Word for u64 {}
 
 /// Which elements are not finite.
-pub(crate) struct Find<'a, W> {
+struct Find<'a, W> {
     /// Whole elements.
-    pub(crate) bytes: &'a [u8],
+    bytes: &'a [u8],
     /// All exponent bits.
-    pub(crate) exponent: W,
+    exponent: W,
     /// All fraction bits: none of them set means Inf.
-    pub(crate) fraction: W,
+    fraction: W,
 }
 
 /// How many, and the index of the first.

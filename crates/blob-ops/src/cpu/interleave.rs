@@ -8,8 +8,8 @@
 //! within a line at every step. 256 MiB of f32 over memcpy's time, one thread of an AMD EPYC Zen 4: B (0, 6), four entries
 //! each, 4.4 in tiles and 1.5 here; B (5, 6), 16 × 4 again and again, 1.9 a matrix at a time and 1.3 here.
 
+use super::machine::{MIN_STREAMED_RUN, Machine, Store};
 use super::zip::{unzip, zip};
-use super::{MIN_STREAMED_RUN, Machine, Store};
 use crate::plan::{Blocks, LINE, ONE, Stride, Strides, Walk};
 use std::ops::Range;
 

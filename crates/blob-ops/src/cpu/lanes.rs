@@ -3,8 +3,8 @@
 //! A lane holds its element exactly; only i64 and u64 are rounded, when they become f64.
 //! Bytes may lie at any alignment. Nothing here knows instruction sets: the vectoriser sees slices and arrays.
 
-use super::order::{self, Order};
 use crate::scalar::Scalar;
+use blob_core::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::ops::AddAssign;
@@ -41,6 +41,45 @@ fn cleared() -> [u64; BLOCK] {
     [0; BLOCK]
 }
 
+/// Runs the body with a name for the type that stands for the dtype; for bools another body where one is given.
+macro_rules! with_element {
+    ($dtype:expr, $element:ident => $body:expr) => {
+        with_element!($dtype, $element => $body, Bool => {
+            type $element = $crate::cpu::lanes::Bool;
+            $body
+        })
+    };
+    ($dtype:expr, $element:ident => $body:expr, Bool => $bool:expr) => {
+        match $dtype {
+            DType::U8 => with_element!(@ u8, $element => $body),
+            DType::I8 => with_element!(@ i8, $element => $body),
+            DType::I16 => with_element!(@ i16, $element => $body),
+            DType::U16 => with_element!(@ u16, $element => $body),
+            DType::I32 => with_element!(@ i32, $element => $body),
+            DType::U32 => with_element!(@ u32, $element => $body),
+            DType::I64 => with_element!(@ i64, $element => $body),
+            DType::U64 => with_element!(@ u64, $element => $body),
+            DType::F16 => with_element!(@ half::f16, $element => $body),
+            DType::BF16 => with_element!(@ half::bf16, $element => $body),
+            DType::F32 => with_element!(@ f32, $element => $body),
+            DType::F64 => with_element!(@ f64, $element => $body),
+            DType::Bool => $bool,
+            other => $crate::cpu::lanes::no_kernel(other),
+        }
+    };
+    (@ $type:ty, $element:ident => $body:expr) => {{
+        type $element = $type;
+        $body
+    }};
+}
+
+pub(crate) use with_element;
+
+/// A dtype that `blob-core` knows and this crate forgot: our own mistake, found by the test over all dtypes.
+pub(crate) fn no_kernel(dtype: DType) -> ! {
+    panic!("blob-ops has no kernel for {dtype:?}")
+}
+
 /// How the bytes of one dtype become lanes.
 pub(crate) trait Element {
     /// What kernels compute in.
@@ -67,8 +106,6 @@ pub(crate) trait Lane: Pod + PartialOrd {
     fn wide(self) -> f64;
     fn is_finite(self) -> bool;
     fn scalar(self) -> Scalar;
-    /// The extremes and the zeros among `lanes`, NaN left out.
-    fn order(lanes: &[Self]) -> Order<Self>;
     /// How many NaN and how many ±Inf.
     fn not_finite(lanes: &[Self]) -> (u64, u64);
 }
@@ -92,10 +129,6 @@ macro_rules! float_lane {
             #[inline(always)]
             fn scalar(self) -> Scalar {
                 Scalar::F(self.into())
-            }
-            #[inline(always)]
-            fn order(lanes: &[Self]) -> Order<Self> {
-                order::of_floats(lanes)
             }
             #[inline(always)]
             fn not_finite(lanes: &[Self]) -> (u64, u64) {
@@ -131,10 +164,6 @@ macro_rules! integer_lane {
             #[inline(always)]
             fn scalar(self) -> Scalar {
                 Scalar::$scalar(self.into())
-            }
-            #[inline(always)]
-            fn order(lanes: &[Self]) -> Order<Self> {
-                order::of_integers(lanes)
             }
             #[inline(always)]
             fn not_finite(_: &[Self]) -> (u64, u64) {

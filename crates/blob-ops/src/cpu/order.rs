@@ -16,9 +16,27 @@ pub(crate) struct Order<L> {
     pub(crate) zeros: u64,
 }
 
-/// Of integers.
+/// A lane whose extremes and zeros are known of a block.
+pub(crate) trait Ordered: Lane {
+    /// The extremes and the zeros among `lanes`, NaN left out.
+    fn order(lanes: &[Self]) -> Order<Self>;
+}
+
+macro_rules! ordered {
+    ($order:ident: $($lane:ty)*) => { $(
+        impl Ordered for $lane {
+            #[inline(always)]
+            fn order(lanes: &[Self]) -> Order<Self> {
+                $order(lanes)
+            }
+        }
+    )* };
+}
+ordered!(of_floats: f32 f64);
+ordered!(of_integers: i8 u8 i16 u16 i32 u32 i64 u64);
+
 #[inline(always)]
-pub(crate) fn of_integers<L: Lane + Ord>(lanes: &[L]) -> Order<L> {
+fn of_integers<L: Lane + Ord>(lanes: &[L]) -> Order<L> {
     let (mut min, mut max) = (L::HIGHEST, L::LOWEST);
     let mut zeros = L::Tally::default();
     for &x in lanes {
@@ -29,9 +47,8 @@ pub(crate) fn of_integers<L: Lane + Ord>(lanes: &[L]) -> Order<L> {
     Order { min, max, zeros: zeros.into() }
 }
 
-/// Of floats, NaN left out.
 #[inline(always)]
-pub(crate) fn of_floats<L: Lane>(lanes: &[L]) -> Order<L> {
+fn of_floats<L: Lane>(lanes: &[L]) -> Order<L> {
     let (groups, last) = lanes.as_chunks::<GROUP>();
     let mut min = [L::HIGHEST; LANES];
     let mut max = [L::LOWEST; LANES];

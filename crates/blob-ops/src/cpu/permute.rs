@@ -2,10 +2,10 @@
 //!
 //! Relies on the plan for every place; knows no threads.
 
+use super::Isa;
 use super::copy::CopyBytes;
 use super::interleave::Interleave;
-use super::transpose::Block;
-use super::{Isa, Kernel, Machine, Store};
+use super::machine::{Block, Kernel, Machine, Store};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
 /// Entries of a block along each side, at most: two tables of 2 KiB.

@@ -12,43 +12,72 @@
 // Lanes are indexed because several arrays walk together.
 #![allow(clippy::needless_range_loop)]
 
-use super::lanes::{BLOCK, Element, GROUP, LANES, Lane, ROWS, Scratch};
-use super::{Kernel, Machine};
+use super::Isa;
+use super::lanes::{BLOCK, Element, GROUP, LANES, Lane, ROWS, Scratch, with_element};
+use super::machine::{Kernel, Machine};
+use super::order::Ordered;
 use crate::tree::Partial;
+use blob_core::DType;
 use std::marker::PhantomData;
 
-/// The statistics of at least one and at most [`BLOCK`] elements of a float, 32- or 64-bit dtype.
-pub(crate) struct Wide<'a, E> {
-    pub(crate) bytes: &'a [u8],
-    /// What will be read next: asked for while this block is in the cache and memory would idle.
-    pub(crate) ahead: &'a [u8],
-    pub(crate) scratch: &'a mut Scratch,
-    pub(crate) element: PhantomData<E>,
+/// The statistics of a block of whole elements, at least one. `ahead` is what will be read next: it is asked for while
+/// this block is in the cache and memory would idle.
+pub(crate) fn block(isa: Isa, dtype: DType, bytes: &[u8], ahead: &[u8], scratch: &mut Scratch) -> Partial {
+    with_element!(dtype, E => isa.run(Describe::<E> { bytes, ahead, scratch, element: PhantomData }))
 }
 
-impl<E: Element> Kernel for Wide<'_, E> {
+struct Describe<'a, E> {
+    bytes: &'a [u8],
+    ahead: &'a [u8],
+    scratch: &'a mut Scratch,
+    element: PhantomData<E>,
+}
+
+impl<E: Element<Lane: Described>> Kernel for Describe<'_, E> {
     type Out = Partial;
     #[inline(always)]
     fn run<M: Machine>(self) -> Partial {
         // 8-byte elements wait for memory anyway, and 2-byte ones for the arithmetic: no gain.
         let ahead = if E::SIZE == 4 { self.ahead } else { &[] };
-        let lanes = E::lanes(self.bytes, self.scratch);
-        let (groups, last) = lanes.as_chunks();
-        let sums = if last.is_empty() { Sums::of_full::<M, _>(groups, ahead) } else { None };
-        let sums = sums.unwrap_or_else(|| Sums::with_holes::<M, _>(lanes));
-        let order = E::Lane::order(lanes);
-        Partial {
-            count: lanes.len() as u64,
-            nan: sums.nan,
-            inf: sums.inf,
-            zeros: order.zeros,
-            sum: sums.sum,
-            abs: sums.abs,
-            squares: sums.squares,
-            m2: sums.m2,
-            min: order.min.scalar(),
-            max: order.max.scalar(),
+        E::Lane::describe::<M>(E::lanes(self.bytes, self.scratch), ahead)
+    }
+}
+
+/// A lane that has statistics: those of a float, 32- or 64-bit integer are here, the others in `exact.rs`.
+pub(crate) trait Described: Ordered {
+    /// Of at least one and at most [`BLOCK`] lanes.
+    fn describe<M: Machine>(lanes: &[Self], ahead: &[u8]) -> Partial;
+}
+
+macro_rules! wide {
+    ($($lane:ty)*) => { $(
+        impl Described for $lane {
+            #[inline(always)]
+            fn describe<M: Machine>(lanes: &[Self], ahead: &[u8]) -> Partial {
+                of_lanes::<M, _>(lanes, ahead)
+            }
         }
+    )* };
+}
+wide!(f32 f64 i32 u32 i64 u64);
+
+#[inline(always)]
+fn of_lanes<M: Machine, L: Ordered>(lanes: &[L], ahead: &[u8]) -> Partial {
+    let (groups, last) = lanes.as_chunks();
+    let sums = if last.is_empty() { Sums::of_full::<M, _>(groups, ahead) } else { None };
+    let sums = sums.unwrap_or_else(|| Sums::with_holes::<M, _>(lanes));
+    let order = L::order(lanes);
+    Partial {
+        count: lanes.len() as u64,
+        nan: sums.nan,
+        inf: sums.inf,
+        zeros: order.zeros,
+        sum: sums.sum,
+        abs: sums.abs,
+        squares: sums.squares,
+        m2: sums.m2,
+        min: order.min.scalar(),
+        max: order.max.scalar(),
     }
 }
 

@@ -1,13 +1,6 @@
 //! Past the caches or through them: which stores large results take on the processor at hand.
 //!
-//! The rule is pure, over what a processor says of itself; `x86.rs` asks it. Either choice gives the same bits.
-
-use super::say_unknown;
-use super::x86;
-use std::sync::OnceLock;
-
-/// The environment variable that names the choice: `streaming` or `ordinary`.
-const SWITCH: &str = "BLOB_OPS_STORES";
+//! A pure rule over what a processor says of itself, which `cpu.rs` asks. Either choice gives the same bits.
 
 /// How results that no cache holds are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,25 +21,7 @@ pub(crate) struct Processor {
 }
 
 impl Stores {
-    const ALL: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
-
-    /// The choice of this process: what [`SWITCH`] names, else what suits the processor. Read once.
-    pub(crate) fn here() -> Stores {
-        static CHOSEN: OnceLock<Stores> = OnceLock::new();
-        *CHOSEN.get_or_init(|| {
-            let suited = Stores::suiting(x86::processor());
-            let Some(wanted) = std::env::var_os(SWITCH) else {
-                return suited;
-            };
-            let wanted = wanted.to_string_lossy();
-            let named = Stores::ALL.into_iter().find(|s| s.name() == wanted);
-            named.unwrap_or_else(|| {
-                let names = Stores::ALL.map(Stores::name);
-                say_unknown(SWITCH, &wanted, &names.join(", "), suited.name());
-                suited
-            })
-        })
-    }
+    pub(crate) const ALL: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
 
     /// Streaming where a gain was measured, ordinary elsewhere. 256 MiB of f32, one thread, time over memcpy's:
     /// AMD EPYC (Zen 4): fill 0.50, merges 0.67; Intel Cascade Lake: fill 0.73 where ordinary stores take 0.53, merges

@@ -13,13 +13,19 @@
 // Lanes are indexed because several arrays walk together.
 #![allow(clippy::needless_range_loop)]
 
-use super::lanes::{Element, GROUP, LANES, Lane, ROWS, Scratch};
-use super::{Isa, Kernel, Machine, no_kernel};
-use crate::sums::Term;
+use super::Isa;
+use super::lanes::{Element, GROUP, LANES, Lane, ROWS, Scratch, with_element};
+use super::machine::{Kernel, Machine};
 use crate::tree::Join;
 use blob_core::DType;
-use half::{bf16, f16};
 use std::marker::PhantomData;
+
+/// What is added up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Term {
+    Absolute,
+    Square,
+}
 
 /// The sum of a run of elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,48 +55,45 @@ pub(crate) fn block(isa: Isa, term: Term, dtype: DType, bytes: &[u8], scratch: &
         Term::Square => isa.narrower(),
         Term::Absolute => isa,
     };
-    macro_rules! run {
-        ($kernel:ident, $element:ty) => {
-            isa.run($kernel::<$element> { term, bytes, scratch, element: PhantomData })
-        };
-    }
-    match dtype {
-        DType::F32 => run!(Floats, f32),
-        DType::F64 => run!(Floats, f64),
-        DType::F16 => run!(Floats, f16),
-        DType::BF16 => run!(Floats, bf16),
-        DType::I8 => run!(Integers, i8),
-        DType::U8 => run!(Integers, u8),
-        DType::I16 => run!(Integers, i16),
-        DType::U16 => run!(Integers, u16),
-        DType::I32 => run!(Integers, i32),
-        DType::U32 => run!(Integers, u32),
-        DType::I64 => run!(Integers, i64),
-        DType::U64 => run!(Integers, u64),
-        other => no_kernel(other),
-    }
+    with_element!(dtype, E => isa.run(Sum::<E> { term, bytes, scratch, element: PhantomData }))
 }
 
-struct Floats<'a, E> {
+struct Sum<'a, E> {
     term: Term,
     bytes: &'a [u8],
     scratch: &'a mut Scratch,
     element: PhantomData<E>,
 }
 
-impl<E: Element> Kernel for Floats<'_, E> {
+impl<E: Element<Lane: Summed>> Kernel for Sum<'_, E> {
     type Out = Total;
     #[inline(always)]
     fn run<M: Machine>(self) -> Total {
-        let lanes = E::lanes(self.bytes, self.scratch);
-        Total::Float(match self.term {
-            Term::Absolute => sum(lanes, |sum, v| sum + v.abs()),
-            // The same bits, as the product is exact.
-            Term::Square if M::FUSED && E::Lane::EXACT_SQUARE => sum(lanes, |sum, v| v.mul_add(v, sum)),
-            Term::Square => sum(lanes, |sum, v| sum + v * v),
-        })
+        E::Lane::total::<M>(self.term, E::lanes(self.bytes, self.scratch))
     }
 }
+
+/// A lane whose magnitudes and squares can be summed.
+trait Summed: Lane {
+    fn total<M: Machine>(term: Term, lanes: &[Self]) -> Total;
+}
+
+macro_rules! float {
+    ($($lane:ty)*) => { $(
+        impl Summed for $lane {
+            #[inline(always)]
+            fn total<M: Machine>(term: Term, lanes: &[Self]) -> Total {
+                Total::Float(match term {
+                    Term::Absolute => sum(lanes, |sum, v| sum + v.abs()),
+                    // The same bits, as the product is exact.
+                    Term::Square if M::FUSED && Self::EXACT_SQUARE => sum(lanes, |sum, v| v.mul_add(v, sum)),
+                    Term::Square => sum(lanes, |sum, v| sum + v * v),
+                })
+            }
+        }
+    )* };
+}
+float!(f32 f64);
 
 #[inline(always)]
 fn sum<L: Lane>(lanes: &[L], add: impl Fn(f64, f64) -> f64) -> f64 {
@@ -123,46 +126,25 @@ fn add_group<L: Lane>(sums: &mut [f64; LANES], group: &[L; GROUP], add: &impl Fn
     }
 }
 
-struct Integers<'a, E> {
-    term: Term,
-    bytes: &'a [u8],
-    scratch: &'a mut Scratch,
-    element: PhantomData<E>,
-}
-
-/// An integer's distance from zero.
-trait Magnitude: Lane {
-    fn magnitude(self) -> u64;
-}
-
-macro_rules! magnitude {
+macro_rules! integer {
     ($($lane:ty)*) => { $(
-        impl Magnitude for $lane {
+        impl Summed for $lane {
             #[inline(always)]
-            fn magnitude(self) -> u64 {
-                self.abs_diff(0).into()
+            fn total<M: Machine>(term: Term, lanes: &[Self]) -> Total {
+                let magnitudes = lanes.iter().map(|x| u64::from(x.abs_diff(0)));
+                if term == Term::Absolute {
+                    return Total::Whole(halves(magnitudes));
+                }
+                // A square of 2⁶⁴ or more: the total is no u64.
+                if magnitudes.clone().fold(0, |all, x| all | x) >> 32 != 0 {
+                    return Total::Whole(u128::MAX);
+                }
+                Total::Whole(halves(magnitudes.map(|x| x * x)))
             }
         }
     )* };
 }
-magnitude!(i8 u8 i16 u16 i32 u32 i64 u64);
-
-impl<E: Element<Lane: Magnitude>> Kernel for Integers<'_, E> {
-    type Out = Total;
-    #[inline(always)]
-    fn run<M: Machine>(self) -> Total {
-        let lanes = E::lanes(self.bytes, self.scratch);
-        let magnitudes = lanes.iter().map(|x| x.magnitude());
-        if self.term == Term::Absolute {
-            return Total::Whole(halves(magnitudes));
-        }
-        // A square of 2⁶⁴ or more: the total is no u64.
-        if magnitudes.clone().fold(0, |all, x| all | x) >> 32 != 0 {
-            return Total::Whole(u128::MAX);
-        }
-        Total::Whole(halves(magnitudes.map(|x| x * x)))
-    }
-}
+integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
 /// The sum of at most 2³² numbers, their halves added apart, so that nothing overflows.
 #[inline(always)]

@@ -24,9 +24,8 @@ macro_rules! tiles {
     ) => {
         pub(in $crate::cpu) mod $module {
             use super::*;
-            use $crate::cpu::Store;
+            use $crate::cpu::machine::{Block, Store};
             use $crate::cpu::tiles::{MAX_PARTIAL_LINES, PREFETCHED_TILES, check, is_alone, starts};
-            use $crate::cpu::transpose::Block;
             use $crate::plan::LINE;
 
             /// Bytes of a register.

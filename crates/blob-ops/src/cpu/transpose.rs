@@ -3,20 +3,8 @@
 //! Tile by tile: a tile is one cache line of entries each way, turned in registers or in a buffer in the first-level
 //! cache, so that each line of source and destination is touched once. Plain Rust; `x86` has faster tiles.
 
-use super::{Kernel, Machine, Store};
+use super::machine::{Block, Kernel, Machine, Store};
 use crate::plan::LINE;
-
-/// Entry `(x, y)`, of `W` bytes, is at `from[y] + x · W` in the source and at `to[x] + y · W` in the destination.
-///
-/// The lines that begin at `to` do not overlap: where they are stored past the caches no byte is written twice before the
-/// fence. They are those of a plan, whose strides keep them apart.
-pub(crate) struct Block<'a> {
-    pub(crate) src: &'a [u8],
-    pub(crate) dst: &'a mut [u8],
-    pub(crate) from: &'a [usize],
-    pub(crate) to: &'a [usize],
-    pub(crate) store: Store,
-}
 
 /// Entries of two bytes or one make tiles of 32 × 32: a buffer of 2 KiB at most.
 const TILE_SIDE: usize = 32;

@@ -9,9 +9,8 @@
 
 mod moves;
 
+use super::machine::{Block, Kernel, Machine};
 use super::stores::Processor;
-use super::transpose::Block;
-use super::{Kernel, Machine};
 use std::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
 
 /// Proof that this machine runs AVX2, and FMA, which came with it.
@@ -176,10 +175,11 @@ fn prefetch(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Isa;
     use super::super::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
     use super::super::element::Fill;
+    use super::super::machine::Store;
     use super::super::permute::Permute;
-    use super::super::{Isa, Store};
     use super::moves::watch;
     use crate::plan::Permutation;
 

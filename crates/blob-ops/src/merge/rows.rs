@@ -3,7 +3,8 @@
 //! Relies on parts whose runs make up the row; `cpu/copy.rs` moves what is in a piece. Nothing here allocates.
 
 use crate::cpu::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
-use crate::cpu::{Exec, Isa, Kernel, Machine, Store};
+use crate::cpu::machine::{Kernel, Machine, Store};
+use crate::cpu::{Exec, Isa};
 use crate::place::INLINE_GUARDS;
 use crate::plan::LINE;
 use crate::threads;

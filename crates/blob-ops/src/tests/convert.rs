@@ -2,9 +2,10 @@
 //! element.
 
 use super::{Random, SIZES, blob, in_pool, isas, oracle, tensor};
-use crate::convert::{check_bytes, convert_on};
+use crate::convert::check_bytes;
 use crate::cpu::Isa;
-use crate::{Error, Scalar, convert_checked};
+use crate::cpu::forced::with_isa;
+use crate::{Error, Scalar, convert_checked, convert_into};
 use blob_core::{AnyBlob, DType, Part};
 use half::{bf16, f16};
 use std::cmp::Ordering;
@@ -104,7 +105,7 @@ fn as_i128(x: Scalar) -> i128 {
 pub(super) fn run(isa: Isa, from: DType, bytes: &[u8], to: DType) -> Vec<u8> {
     let source = blob(from, bytes);
     let mut out = AnyBlob::new(source.shape().clone(), to).unwrap();
-    convert_on(isa, &source, &mut out, Part::Data).unwrap();
+    with_isa(isa, || convert_into(&source, &mut out, Part::Data)).unwrap();
     out.data().bytes().unwrap().to_vec()
 }
 
@@ -127,7 +128,7 @@ fn first_lost(from: DType, bytes: &[u8], to: DType) -> Option<(usize, Scalar)> {
 
 fn check_lost(isa: Isa, from: DType, bytes: &[u8], to: DType) {
     let want = first_lost(from, bytes, to);
-    match (check_bytes(isa, from, bytes, to, Part::Data), want) {
+    match (with_isa(isa, || check_bytes(from, bytes, to, Part::Data)), want) {
         (Ok(()), None) => {}
         (Err(Error::Lost { part, index, value, dtype }), Some((at, x))) => {
             assert_eq!((part, index, dtype), (Part::Data, at, to), "{from:?}");
@@ -263,7 +264,7 @@ fn nan_of_bf16_becomes_quiet() {
     let words: Vec<u8> = [0x7F81u16, 0xFF81, 0x7FC1, 0x7F80, 0x0001].map(u16::to_ne_bytes).concat();
     for isa in isas() {
         let mut y = empty(5);
-        convert_on(isa, &blob(DType::BF16, &words), &mut y, Part::Data).unwrap();
+        with_isa(isa, || convert_into(&blob(DType::BF16, &words), &mut y, Part::Data)).unwrap();
         let got = y.data().elements::<f32>().unwrap().iter().map(|y| y.to_bits()).collect::<Vec<_>>();
         let want = [0x7FC1_0000, 0xFFC1_0000, 0x7FC1_0000, 0x7F80_0000, 0x0001_0000];
         assert_eq!(got, want, "{isa:?}");
@@ -275,7 +276,7 @@ fn an_untouched_diff_stays_so_and_the_target_becomes_zeros() {
     let source = blob(DType::F16, &[0, 0x3C]);
     let mut y = empty(1);
     y.diff_mut().elements::<f32>().unwrap()[0] = 1.0;
-    convert_on(Isa::detect(), &source, &mut y, Part::Diff).unwrap();
+    convert_into(&source, &mut y, Part::Diff).unwrap();
     assert!(!source.has_diff());
     assert_eq!(*y.diff().elements::<f32>().unwrap(), [0.0]);
 }
@@ -295,7 +296,7 @@ fn large_conversions_and_fills_past_the_caches() {
         for isa in isas() {
             for threads in [1, 2] {
                 let mut y = empty(count);
-                in_pool(threads, || convert_on(isa, &x, &mut y, Part::Data).unwrap());
+                in_pool(threads, || with_isa(isa, || convert_into(&x, &mut y, Part::Data).unwrap()));
                 let words = source.as_chunks::<2>().0.iter().map(|raw| u16::from_ne_bytes(*raw));
                 let want = words.map(|word| match dtype {
                     DType::F16 => f16::from_bits(word).to_f32(),

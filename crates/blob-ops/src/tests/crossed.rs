@@ -9,7 +9,7 @@ use super::sums::{self, TERMS};
 use super::{bits, blob, isas, oracle, stats, tensor};
 use crate::convert::check_bytes;
 use crate::cpu::Isa;
-use crate::sums::stats_on;
+use crate::cpu::forced::with_isa;
 use crate::{Error, clear};
 use blob_core::{DType, Part};
 use rayon::ThreadPool;
@@ -110,7 +110,7 @@ fn statistics_as_one_portable_thread_finds_them() {
             let bytes = tensor(dtype, len, 24, true);
             let want = bits(&stats(Isa::Portable, dtype, &bytes, &[usize::MAX]));
             every_way(&pools, |isa, way| {
-                let got = stats_on(isa, &blob(dtype, &bytes), Part::Data).unwrap();
+                let got = with_isa(isa, || crate::stats(&blob(dtype, &bytes), Part::Data)).unwrap();
                 assert_eq!(bits(&got), want, "{dtype:?} × {len} on {way}");
             });
         }
@@ -153,7 +153,7 @@ fn checked_conversions() {
         for len in RAGGED.into_iter().chain([large(size)]) {
             let mut bytes = repeated(&kept, len * size);
             every_way(&pools, |isa, way| {
-                let found = check_bytes(isa, from, &bytes, to, Part::Data);
+                let found = with_isa(isa, || check_bytes(from, &bytes, to, Part::Data));
                 assert!(found.is_ok(), "{from:?} to {to:?} × {len} on {way}");
             });
             let (Some((element, (value, _))), true) = (lost.first(), len > 0) else {
@@ -164,7 +164,7 @@ fn checked_conversions() {
                 bytes[at * size..][..size].copy_from_slice(element);
             }
             every_way(&pools, |isa, way| {
-                let named = match check_bytes(isa, from, &bytes, to, Part::Data) {
+                let named = match with_isa(isa, || check_bytes(from, &bytes, to, Part::Data)) {
                     Err(Error::Lost { index, value, .. }) => Some((index, value.to_string())),
                     _ => None,
                 };

@@ -2,9 +2,8 @@
 
 use super::{Random, SIZES, blob, in_pool, isas, tensor};
 use crate::cpu::Isa;
-use crate::element::{add_flush_subnormals_on, add_on, axpy_on, scale_on, update_on};
-use crate::fill::fill_on;
-use crate::{Scalar, add, axpy, clear, fill, scale, update};
+use crate::cpu::forced::with_isa;
+use crate::{Scalar, add, add_flush_subnormals, axpy, clear, fill, scale, update};
 use blob_core::{AnyBlob, DType, Part, Shape};
 use half::{bf16, f16};
 
@@ -27,17 +26,17 @@ const ALPHA: Scalar = Scalar::U(3);
 pub(super) fn run(isa: Isa, op: Op, dtype: DType, y: &[u8], x: &[u8]) -> Vec<u8> {
     let mut out = blob(dtype, y);
     let other = blob(dtype, x);
-    match op {
-        Op::Add => add_on(isa, &mut out, &other, Part::Data),
-        Op::AddFlushed => add_flush_subnormals_on(isa, &mut out, &other, Part::Data),
-        Op::Axpy => axpy_on(isa, &mut out, ALPHA, &other, Part::Data),
-        Op::Scale => scale_on(isa, &mut out, ALPHA, Part::Data),
-        Op::Fill => fill_on(isa, &mut out, ALPHA, Part::Data),
+    with_isa(isa, || match op {
+        Op::Add => add(&mut out, &other, Part::Data),
+        Op::AddFlushed => add_flush_subnormals(&mut out, &other, Part::Data),
+        Op::Axpy => axpy(&mut out, ALPHA, &other, Part::Data),
+        Op::Scale => scale(&mut out, ALPHA, Part::Data),
+        Op::Fill => fill(&mut out, ALPHA, Part::Data),
         Op::Update => {
             out.diff_mut().bytes().unwrap().copy_from_slice(x);
-            update_on(isa, &mut out)
+            update(&mut out)
         }
-    }
+    })
     .expect("numbers of one shape");
     out.data().bytes().unwrap().to_vec()
 }
@@ -258,7 +257,7 @@ fn axpy_is_not_contracted() {
     for isa in isas() {
         let mut out = blob(DType::F32, &y.to_ne_bytes().repeat(33));
         let other = blob(DType::F32, &x.to_ne_bytes().repeat(33));
-        axpy_on(isa, &mut out, Scalar::from(x), &other, Part::Data).unwrap();
+        with_isa(isa, || axpy(&mut out, x, &other, Part::Data)).unwrap();
         assert_eq!(*out.data().elements::<f32>().unwrap(), [0.0; 33]);
     }
 }

@@ -9,7 +9,8 @@ mod refused;
 
 use super::isas;
 use crate::cpu::copy::{Rows, RowsMut};
-use crate::cpu::{Exec, Isa, Store};
+use crate::cpu::machine::Store;
+use crate::cpu::{Exec, Isa};
 use crate::merge::rows;
 use crate::plan::Permutation;
 use crate::{

@@ -1,6 +1,7 @@
 //! Where values are: histograms, and the search for what is not finite.
 
 use super::{SIZES, histogram, isas, oracle, tensor};
+use crate::cpu::finite::find;
 use crate::{Error, Histogram, count_nonfinite};
 use blob_core::DType;
 
@@ -63,7 +64,7 @@ fn what_is_not_finite_is_found_where_it_is() {
             for len in SIZES {
                 let bytes = tensor(dtype, len, 11, true);
                 let values = oracle::elements(dtype, &bytes);
-                let found = isa.find(dtype, &bytes);
+                let found = find(isa, dtype, &bytes);
                 let first = values.iter().position(|e| !e.1.is_finite());
                 assert_eq!(found.first, first.map(|i| i as u64), "{dtype:?} × {len}");
                 assert_eq!(found.nan, values.iter().filter(|e| e.1.is_nan()).count() as u64);

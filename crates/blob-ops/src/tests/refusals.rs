@@ -1,7 +1,7 @@
 //! Values, objects and blobs that fit, and those that must be refused before a byte changes.
 
 use super::{Random, blob, isas};
-use crate::fill::fill_object_on;
+use crate::cpu::forced::with_isa;
 use crate::{Argument, Error, Scalar, add, add_flush_subnormals, axpy, clear_object, fill, fill_object, scale, update};
 use blob_core::{AnyBlob, DType, Part, Shape};
 use half::f16;
@@ -87,10 +87,10 @@ fn one_object_is_filled_and_no_other() {
                 let mut threes = blob(dtype, &want[..size]);
                 fill(&mut threes, 3, Part::Data).unwrap();
                 want[object * size..][..size].copy_from_slice(&threes.data().bytes().unwrap());
-                fill_object_on(isa, &mut y, object, Scalar::U(3), Part::Data).unwrap();
+                with_isa(isa, || fill_object(&mut y, object, 3, Part::Data)).unwrap();
                 assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
                 want[object * size..][..size].fill(0);
-                clear_object(&mut y, object, Part::Data).unwrap();
+                with_isa(isa, || clear_object(&mut y, object, Part::Data)).unwrap();
                 assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
             }
         }

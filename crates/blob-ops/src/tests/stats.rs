@@ -1,8 +1,9 @@
 //! Statistics: against the oracle, then the cases that have a name.
 
 use super::{Random, SIZES, bits, isas, oracle, stats, tensor};
+use crate::cpu::Isa;
 use crate::cpu::lanes::{BLOCK, Element, Scratch};
-use crate::cpu::{Isa, Kernel, Machine};
+use crate::cpu::machine::{Kernel, Machine};
 use crate::{Scalar, Stats, StatsAccumulator};
 use blob_core::DType;
 use half::{bf16, f16};

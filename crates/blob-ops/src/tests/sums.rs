@@ -2,11 +2,19 @@
 
 use super::{Random, SIZES, bits, blob, in_pool, isas, oracle, stats as whole_stats, tensor};
 use crate::cpu::Isa;
-use crate::sums::{Term, stats_on, sum_on};
+use crate::cpu::forced::with_isa;
+use crate::cpu::sums::Term;
 use crate::{Error, Scalar, asum, stats, sumsq};
 use blob_core::{AnyBlob, DType, Part, Shape};
 
 pub(super) const TERMS: [Term; 2] = [Term::Absolute, Term::Square];
+
+fn sum_on(isa: Isa, term: Term, blob: &AnyBlob) -> Result<Scalar, Error> {
+    with_isa(isa, || match term {
+        Term::Absolute => asum(blob, Part::Data),
+        Term::Square => sumsq(blob, Part::Data),
+    })
+}
 
 fn term(term: Term, x: f64) -> f64 {
     match term {
@@ -76,7 +84,7 @@ fn same(got: Scalar, want: Scalar) -> bool {
 
 pub(super) fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Option<Scalar>) {
     let case = format!("{what:?} {} {dtype:?} × {}", isa.name(), bytes.len() / dtype.size());
-    match (sum_on(isa, what, &blob(dtype, bytes), Part::Data), want) {
+    match (sum_on(isa, what, &blob(dtype, bytes)), want) {
         (Ok(got), Some(want)) => assert!(same(got, want), "{case}: {got:?}, want {want:?}"),
         (Err(Error::Overflow { dtype: named, .. }), None) => assert_eq!(named, dtype),
         (got, want) => panic!("{case}: {got:?}, want {want:?}"),
@@ -127,7 +135,7 @@ fn sums_of_floats_are_near_the_truth() {
             let bytes = tensor(dtype, len, seed as u64 + 40, false);
             let want = oracle::expected(dtype, &bytes);
             for isa in isas() {
-                let got = |what| sum_on(isa, what, &blob(dtype, &bytes), Part::Data).unwrap();
+                let got = |what| sum_on(isa, what, &blob(dtype, &bytes)).unwrap();
                 let near = |got: Scalar, want: f64| {
                     let off = (got.as_f64() - want).abs();
                     assert!(off <= 1e-15 * want, "{dtype:?} × {len}: {got} {want:e} {off:e}");
@@ -159,7 +167,7 @@ fn nan_and_inf_take_part() {
                 data[at] = hole;
                 let blob = blob(DType::F32, bytemuck::cast_slice(&data));
                 for what in TERMS {
-                    let got = sum_on(isa, what, &blob, Part::Data).unwrap().as_f64();
+                    let got = sum_on(isa, what, &blob).unwrap().as_f64();
                     assert_eq!(got.to_bits(), want.to_bits(), "{hole} at {at}");
                 }
             }
@@ -225,7 +233,7 @@ fn statistics_of_blobs_are_those_of_their_bytes() {
             let bytes = tensor(dtype, len, 9, true);
             let want = bits(&whole_stats(Isa::Portable, dtype, &bytes, &[usize::MAX]));
             for threads in [1, 2, 7] {
-                let got = in_pool(threads, || stats_on(Isa::detect(), &blob(dtype, &bytes), Part::Data).unwrap());
+                let got = in_pool(threads, || stats(&blob(dtype, &bytes), Part::Data).unwrap());
                 assert_eq!(bits(&got), want, "{dtype:?} × {len}, {threads} threads");
             }
         }
@@ -241,7 +249,7 @@ fn squares_of_f64_are_rounded_on_every_instruction_set() {
         let bytes = values.map(f64::to_ne_bytes).concat();
         let want = Scalar::F(values[0] * values[0] + values[16] * values[16]);
         for isa in isas() {
-            let got = sum_on(isa, Term::Square, &blob(DType::F64, &bytes), Part::Data).unwrap();
+            let got = sum_on(isa, Term::Square, &blob(DType::F64, &bytes)).unwrap();
             assert_eq!(got, want, "{start} {isa:?}");
         }
     }

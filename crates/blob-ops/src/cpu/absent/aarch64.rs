@@ -1,6 +1,6 @@
 //! The token of `aarch64.rs` where there is no aarch64: it never exists, so nothing asks which machine this is.
 
-use super::Kernel;
+use super::machine::Kernel;
 
 /// Never exists here.
 #[derive(Clone, Copy, Debug, PartialEq)]

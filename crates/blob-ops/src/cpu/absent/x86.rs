@@ -1,6 +1,6 @@
 //! The tokens of `x86.rs` where there is no x86-64: they never exist, so nothing asks which machine this is.
 
-use super::Kernel;
+use super::machine::Kernel;
 use super::stores::Processor;
 
 /// Never exists here.

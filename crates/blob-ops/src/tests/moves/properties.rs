@@ -1,7 +1,8 @@
 //! What holds of any shape: a permutation and its inverse, split and merge, two transpositions.
 
 use super::{all_execs, blob, bytes, check_permutation, pattern, permuted};
-use crate::cpu::{Exec, Store};
+use crate::cpu::Exec;
+use crate::cpu::machine::Store;
 use crate::plan::{Permutation, Swap};
 use crate::tests::isas;
 use crate::{merge, permute, split, transpose};

@@ -1,0 +1,89 @@
+//! What a kernel is, and what an instruction set offers it: the words that kernels and instruction sets have in common.
+//!
+//! ```text
+//! isa.run(kernel)  →  with the set's registers: kernel.run::<M>()  →  M::prefetch, M::stream, M::tiles
+//! ```
+//! Kernels are plain Rust; each set compiles them again. Knows no dtypes, and not which sets there are.
+
+use crate::plan::LINE;
+
+/// Work that any machine can do. `run` is `#[inline(always)]`, or wider registers would not reach it.
+pub(crate) trait Kernel {
+    type Out;
+    fn run<M: Machine>(self) -> Self::Out;
+}
+
+/// What an instruction set offers besides wider registers.
+pub(crate) trait Machine {
+    /// Whether a product and a sum are one instruction.
+    const FUSED: bool = false;
+
+    /// Asks for the cache line in which `bytes` start.
+    fn prefetch(bytes: &[u8]);
+
+    /// Copies between slices of one length, past the caches where it can.
+    #[inline(always)]
+    fn stream(dst: &mut [u8], src: &[u8]) {
+        dst.copy_from_slice(src);
+    }
+
+    /// Moves a block in tiles; `false`, and nothing is moved, where there is no kernel for it.
+    #[inline(always)]
+    fn tiles<const W: usize>(_: &mut Block<'_>) -> bool {
+        false
+    }
+}
+
+/// Any machine.
+pub(crate) struct Portable;
+
+impl Machine for Portable {
+    #[inline(always)]
+    fn prefetch(_: &[u8]) {}
+}
+
+/// A block of a permutation. Entry `(x, y)`, of `W` bytes, is at `from[y] + x · W` in the source and at `to[x] + y · W` in
+/// the destination.
+///
+/// The lines that begin at `to` do not overlap: where they are stored past the caches no byte is written twice before the
+/// fence. They are those of a plan, whose strides keep them apart.
+pub(crate) struct Block<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) from: &'a [usize],
+    pub(crate) to: &'a [usize],
+    pub(crate) store: Store,
+}
+
+/// How a destination is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Store {
+    /// Through the caches.
+    Cached,
+    /// Past them: whole lines, or runs so long that their ends do not matter.
+    Past,
+}
+
+/// Runs of at least as many bytes are written past the caches whatever their alignment: they have few ends.
+pub(crate) const MIN_STREAMED_RUN: usize = 1 << 10;
+
+impl Store {
+    /// For runs of this many bytes, shorter than a page, one behind the other from the start of `dst`. A line that is
+    /// written past the caches in two parts is read and written twice.
+    pub(crate) fn of_runs(self, run: usize, dst: &[u8]) -> Self {
+        let lines = run.is_multiple_of(LINE) && dst.as_ptr().addr().is_multiple_of(LINE);
+        match lines {
+            true => self,
+            false => Store::Cached,
+        }
+    }
+
+    /// Writes `src` over `dst`, which is as long.
+    #[inline(always)]
+    pub(crate) fn write<M: Machine>(self, dst: &mut [u8], src: &[u8]) {
+        match self {
+            Store::Cached => dst.copy_from_slice(src),
+            Store::Past => M::stream(dst, src),
+        }
+    }
+}
