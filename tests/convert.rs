@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use blob_convert::{Options, Silent, Target, Watch, plan, plan_folder, run, verify};
+use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, write_tensors};
 
@@ -56,9 +56,9 @@ fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> 
 }
 
 pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Result<(), Error> {
-    let plan = plan(checkpoint, &Options::new(to))?;
     let target = Target::File { path, overwrite: false };
-    let summary = run(checkpoint, &plan, &target, &Silent)?;
+    let plan = plan(checkpoint, &Options::new(to), &target)?;
+    let summary = plan.run(&Silent)?;
     let len = path.metadata().expect("written").len();
     assert_eq!((summary.bytes_out(), plan.output_len()), (len, len));
     Ok(())
@@ -102,9 +102,9 @@ fn the_receipt_names_source_and_digests() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.safetensors");
     let checkpoint = lenet();
-    let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true)).expect("a plan");
     let target = Target::File { path: &path, overwrite: false };
-    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true), &target).expect("a plan");
+    plan.run(&Silent).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
     let metadata = header.metadata().as_ref().expect("metadata");
@@ -137,9 +137,9 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
             move || std::fs::read(pipe).expect("the pipe reads")
         });
         let checkpoint = lenet();
-        let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
         let target = Target::File { path: &pipe, overwrite: true };
-        run(&checkpoint, &plan, &target, &Silent).expect("converts");
+        let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
+        plan.run(&Silent).expect("converts");
         let through = reader.join().expect("the reader ends");
         assert!(through == std::fs::read(&file).expect("readable"), "{}", to.name());
     }
@@ -175,10 +175,10 @@ fn a_stopped_conversion_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.npz");
     let checkpoint = lenet();
-    let plan = plan(&checkpoint, &Options::new(Format::Npz)).expect("a plan");
     let target = Target::File { path: &path, overwrite: false };
+    let plan = plan(&checkpoint, &Options::new(Format::Npz), &target).expect("a plan");
     let stop = StopAfter(AtomicU64::new(0));
-    let error = run(&checkpoint, &plan, &target, &stop).expect_err("stopped");
+    let error = plan.run(&stop).expect_err("stopped");
     assert!(matches!(error, Error::Interrupted), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
@@ -219,9 +219,9 @@ fn hostile_names_stay_within_the_target() {
     let inner = outer.path().join("a/b/c");
     std::fs::create_dir_all(&inner).expect("a folder");
     let path = inner.join("out");
-    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
     let target = Target::Folder { path: &path, overwrite: false };
-    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
+    plan.run(&Silent).expect("converts");
     let mut found = Vec::new();
     let mut todo = vec![outer.path().to_owned()];
     while let Some(path) = todo.pop() {
@@ -251,9 +251,9 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
     let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
     let outer = tempfile::tempdir().expect("a folder");
     let path = outer.path().join("out");
-    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
     let target = Target::Folder { path: &path, overwrite: false };
-    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
+    plan.run(&Silent).expect("converts");
     assert!(path.join("blob.receipt.json").is_file());
     assert_eq!(std::fs::read_dir(&path).expect("a folder").count(), 4);
     for folder in ["%62lob.receipt.json", "%42lob.Receipt.JSON", ".blob-lock"] {

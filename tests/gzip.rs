@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use blob_convert::{Options, Silent, Target, plan, run, verify};
+use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
 use sha2::Digest;
@@ -99,9 +99,9 @@ fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
     for to in [Format::Safetensors, Format::Npz] {
         let target = folder.path().join(format!("net.{}", to.name()));
         let file = Checkpoint::open(&source).expect("opens");
-        let plan = plan(&file, &Options::new(to).sha256(true)).expect("a plan");
         let path = Target::File { path: &target, overwrite: false };
-        run(&file, &plan, &path, &Silent).expect("converts");
+        let plan = plan(&file, &Options::new(to).sha256(true), &path).expect("a plan");
+        plan.run(&Silent).expect("converts");
         let written = Checkpoint::open(&target).expect("opens");
         let receipt = written.metadata().iter().find(|(key, _)| key == "blob.receipt");
         let receipt: serde_json::Value = serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");

@@ -162,7 +162,7 @@ fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
         assert!(error.to_string().contains(dtype), "{error}");
     }
     let options = blob_convert::Options::new(Format::Npz);
-    let refused = blob_convert::plan(&file, &options).expect_err("not converted");
+    let refused = blob_convert::plan(&file, &options, &blob_convert::Target::Stdout).expect_err("not converted");
     assert_eq!(refused.reason(), Reason::Unsupported, "{refused}");
 }
 

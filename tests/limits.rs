@@ -1,6 +1,6 @@
 //! What Caffe's reader takes silently and should not: the table of caffe.md §3.7, and models of many pieces.
 
-use blob_convert::{Options, Silent, Target, plan, plan_folder, run};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format};
 
 use crate::support::data;
@@ -123,9 +123,9 @@ fn a_model_of_many_pieces_converts() {
     let folder = tempfile::tempdir().expect("a folder");
     for to in [Format::Safetensors, Format::Npz] {
         let path = folder.path().join("out");
-        let plan = plan(&checkpoint, &Options::new(to)).expect("a plan");
         let target = Target::File { path: &path, overwrite: true };
-        run(&checkpoint, &plan, &target, &Silent).expect("converts");
+        let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
+        plan.run(&Silent).expect("converts");
         assert_eq!(contents(&Checkpoint::open(&path).expect("opens")), expected);
         if to == Format::Npz {
             // The zip crate checks every member's CRC-32.
@@ -138,9 +138,9 @@ fn a_model_of_many_pieces_converts() {
         }
     }
     let path = folder.path().join("dir");
-    let plan = plan_folder(&checkpoint, &Options::new(Format::Npy)).expect("a plan");
     let target = Target::Folder { path: &path, overwrite: false };
-    run(&checkpoint, &plan, &target, &Silent).expect("converts");
+    let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
+    plan.run(&Silent).expect("converts");
     for (name, bytes) in expected {
         let npy = Checkpoint::open(path.join(format!("{name}.npy"))).expect("opens");
         assert_eq!(npy.view(&npy.entries()[0]).expect("views"), bytes, "{name}");

@@ -1,6 +1,6 @@
 //! An npz with a bit that is wrong: whoever takes an array's bytes hears of it, in whichever way they are taken.
 
-use blob_convert::{Options, Silent, Target, plan, run};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, OpenOptions, Reason, Source};
 use zip::CompressionMethod::{Deflated, Stored};
 
@@ -42,9 +42,8 @@ fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let (dir, options) = (tempfile::tempdir().unwrap(), Options::new(Format::Safetensors));
     let path = dir.path().join("out.safetensors");
     let converted = || {
-        let plan = plan(file, &options)?;
         let (path, overwrite) = (&path, false);
-        run(file, &plan, &Target::File { path, overwrite }, &Silent).map(drop)
+        plan(file, &options, &Target::File { path, overwrite })?.run(&Silent).map(drop)
     };
     let reason = |outcome: Result<(), Error>| outcome.err().map(|e| e.reason());
     let found = [

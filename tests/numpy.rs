@@ -85,10 +85,9 @@ fn numpy_reads_every_npz_that_we_write() {
             }
             let npz = folder.path().join(format!("{}.npz", paths.len()));
             let npz = npz.to_str().expect("UTF-8").to_owned();
-            let plan = blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz));
             let target = blob_convert::Target::File { path: npz.as_ref(), overwrite: false };
-            let plan = plan.expect("a plan");
-            blob_convert::run(&source, &plan, &target, &blob_convert::Silent).expect("converts");
+            let plan = blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz), &target);
+            plan.expect("a plan").run(&blob_convert::Silent).expect("converts");
             wanted.push(expected(&source));
             paths.push(npz);
         }

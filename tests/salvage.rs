@@ -1,6 +1,6 @@
 //! Files that break off: what stands before the break can be listed, the error names the layer, and none passes for whole.
 
-use blob_convert::{Options, Silent, plan, verify};
+use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
 use crate::support::{blob, data};
@@ -53,7 +53,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
         assert_eq!(arrays(&file, n, has_names), arrays(&whole, n, has_names), "{len}");
         let broken = file.whole().expect_err("cut");
         assert_eq!(broken.to_string(), expected.to_string());
-        let planned = plan(&file, &Options::new(Format::Npz)).expect_err("not whole");
+        let planned = plan(&file, &Options::new(Format::Npz), &Target::Stdout).expect_err("not whole");
         assert_eq!(planned.to_string(), expected.to_string());
         let mut findings = 0;
         verify::arrays(&file, &Silent, &mut |remark| {

@@ -270,9 +270,6 @@ pub(crate) struct Convert {
     /// The output's format; without it, OUT's extension says it
     #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
     pub(crate) to: Option<Format>,
-    /// Names of the tensors: `raw` keeps the file's own
-    #[arg(long, value_name = "NAMES", default_value = "raw")]
-    pub(crate) names: Names,
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
@@ -285,13 +282,6 @@ pub(crate) struct Convert {
     /// Put the input's SHA-256 into the receipt, beside its BLAKE3
     #[arg(long)]
     pub(crate) sha256: bool,
-}
-
-/// How tensors are named in the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Names {
-    /// The file's own names
-    Raw,
 }
 
 /// Write one tensor to a file

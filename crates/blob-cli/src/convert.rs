@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use blob_convert::{Options, Plan, Silent, Target, plan, plan_folder, run as carry_out};
+use blob_convert::{Options, Plan, Silent, Target, plan};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
 use crate::Context;
-use crate::args::{Convert, Names};
+use crate::args::Convert;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::warnings;
@@ -25,29 +25,20 @@ const TOLD: usize = 20;
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let begun = Instant::now();
-    let Names::Raw = args.names;
-    let place = Place::of(args)?;
-    if context.global.json && matches!(place, Place::Stdout) && !args.dry_run {
+    let target = target(args)?;
+    if context.global.json && matches!(target, Target::Stdout) && !args.dry_run {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     let checkpoint = open(&args.input, &context.global)?;
-    let options = Options::new(place.format(args)?).dense(args.dense).sha256(args.sha256);
-    let plan = match place {
-        Place::Folder => plan_folder(&checkpoint, &options)?,
-        _ => plan(&checkpoint, &options)?,
-    };
+    let options = Options::new(format_of(args, &target)?).dense(args.dense).sha256(args.sha256);
+    let plan = plan(&checkpoint, &options, &target)?;
     tell(&checkpoint, &plan, context);
-    let target = match place {
-        Place::Stdout => Target::Stdout,
-        Place::Folder => Target::Folder { path: &args.output, overwrite: args.force },
-        Place::File => Target::File { path: &args.output, overwrite: args.force },
-    };
     if args.dry_run {
-        target.check(&Silent)?;
+        plan.check(&Silent)?;
         return dry_run(args, &checkpoint, &plan, context);
     }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
-    let done = carry_out(&checkpoint, &plan, &target, &progress)?;
+    let done = plan.run(&progress)?;
     progress.end();
     // Listing and planning too: a million arrays take their time.
     let seconds = begun.elapsed().as_secs_f64();
@@ -70,49 +61,44 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         units::bytes(done.bytes_out()),
         units::seconds(seconds)
     ));
-    prove_it(args, &place, context);
+    prove_it(args, &target, context);
     Ok(Status::Yes)
 }
 
 /// Where the output goes.
-enum Place {
-    Stdout,
-    Folder,
-    File,
+fn target(args: &Convert) -> Result<Target<'_>, Failure> {
+    let (path, overwrite) = (&*args.output, args.force);
+    let text = path.to_string_lossy();
+    if text == "-" {
+        return Ok(Target::Stdout);
+    }
+    if !text.ends_with(std::path::is_separator) && !path.is_dir() {
+        return Ok(Target::File { path, overwrite });
+    }
+    match args.to {
+        None | Some(Format::Npy) => Ok(Target::Folder { path, overwrite }),
+        Some(other) => Err(Failure::new(format!("{text} is a folder, and holds npy files, not {}", other.name()))),
+    }
 }
 
-impl Place {
-    fn of(args: &Convert) -> Result<Self, Failure> {
-        let text = args.output.to_string_lossy();
-        if text == "-" {
-            return Ok(Self::Stdout);
-        }
-        let ends_in_slash = text.ends_with(['/', std::path::MAIN_SEPARATOR]);
-        if !ends_in_slash && !args.output.is_dir() {
-            return Ok(Self::File);
-        }
-        match args.to {
-            None | Some(Format::Npy) => Ok(Self::Folder),
-            Some(other) => Err(Failure::new(format!("{text} is a folder, and holds npy files, not {}", other.name()))),
-        }
+fn format_of(args: &Convert, target: &Target<'_>) -> Result<Format, Failure> {
+    if let Some(format) = args.to {
+        return Ok(format);
     }
-
-    fn format(&self, args: &Convert) -> Result<Format, Failure> {
-        if let Some(format) = args.to {
-            return Ok(format);
-        }
-        let written = || {
-            let names: Vec<&str> = Format::ALL.iter().filter(|f| f.is_written()).map(|f| f.name()).collect();
-            names.join(", ")
-        };
-        match self {
-            Self::Folder => Ok(Format::Npy),
-            Self::Stdout => Err(Failure::new("-o - needs --to, because standard output has no extension")
-                .help(format!("formats: {}", written()))),
-            Self::File => extension(&args.output).and_then(Format::from_extension).ok_or_else(|| {
+    let written = || {
+        let names: Vec<&str> = Format::ALL.iter().filter(|f| f.is_written()).map(|f| f.name()).collect();
+        names.join(", ")
+    };
+    match target {
+        Target::Folder { .. } => Ok(Format::Npy),
+        Target::Stdout => Err(Failure::new("-o - needs --to, because standard output has no extension")
+            .help(format!("formats: {}", written()))),
+        _ => {
+            let extension = args.output.extension().and_then(|e| e.to_str());
+            extension.and_then(Format::from_extension).ok_or_else(|| {
                 Failure::new(no_format(&args.output))
                     .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
-            }),
+            })
         }
     }
 }
@@ -126,12 +112,8 @@ pub(crate) fn no_format(path: &Path) -> String {
     }
 }
 
-fn extension(path: &Path) -> Option<&str> {
-    path.extension()?.to_str()
-}
-
 /// Tells what is odd about the source and what will be left out, before the work begins.
-fn tell(checkpoint: &Checkpoint, plan: &Plan, context: &Context) {
+fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let lines: Vec<String> = warnings(checkpoint).into_iter().chain(left_out).collect();
     for line in lines.iter().take(TOLD) {
@@ -142,7 +124,7 @@ fn tell(checkpoint: &Checkpoint, plan: &Plan, context: &Context) {
     }
 }
 
-fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan, context: &Context) -> Result<Status, Failure> {
+fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     if context.global.json {
         let facts = facts(args, checkpoint, plan).with("bytes_out", plan.output_len());
@@ -187,7 +169,7 @@ fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan, context: &Conte
 }
 
 /// `blob.convert/1`, as far as it is known before the work.
-fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
+fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>) -> Object {
     let left_out = plan.left_out().iter().map(|(name, reason)| json!({"name": name, "reason": reason}));
     let changed = plan.tensors().iter().filter(|t| !t.changes().is_empty());
     let changed = changed.map(|t| json!({"name": t.name(), "changes": t.changes()}));
@@ -205,10 +187,10 @@ fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan) -> Object {
 }
 
 /// The command that proves the conversion, where there are two sides that can be read again.
-fn prove_it(args: &Convert, place: &Place, context: &Context) {
+fn prove_it(args: &Convert, target: &Target<'_>, context: &Context) {
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     let real = |path: &Path| fs::canonicalize(path).ok();
-    if matches!(place, Place::Stdout)
+    if matches!(target, Target::Stdout)
         || args.dense
         || !(stays(&args.input) && stays(&args.output))
         || real(&args.input) == real(&args.output)

@@ -117,10 +117,7 @@ fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> 
 
 fn raw(checkpoint: &Checkpoint, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {
     checkpoint.stream(entry, PIECE, &mut |bytes| {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
-        watch.advanced(bytes.len() as u64);
+        watch.step(bytes.len() as u64)?;
         output.write_all(bytes)
     })
 }
@@ -130,17 +127,14 @@ fn csv(mut elements: Elements<'_>, entry: &Entry, output: &mut Output, watch: &d
     let (mut bytes, mut text) = (Vec::new(), String::new());
     for row in view.rows() {
         for (part, is_last) in row.parts(PIECE / elements.dtype().size()) {
-            if watch.cancelled() {
-                return Err(Error::Interrupted);
-            }
             bytes.clear();
             elements.fetch(part, &mut bytes)?;
+            watch.step(bytes.len() as u64)?;
             csv_line(elements.dtype(), &bytes, view.dims.len() > 1, &mut text);
             if view.dims.len() > 1 && !is_last {
                 text.pop();
                 text.push(',');
             }
-            watch.advanced(bytes.len() as u64);
             if text.len() >= PIECE {
                 output.write_all(text.as_bytes())?;
                 text.clear();

@@ -1,21 +1,21 @@
 //! What a conversion of one tensor file to another changes, and the receipt that proves it.
 //!
-//! First [`plan`] decides, from headers alone, what goes where; then [`run`] does it in one pass over the source's bytes,
-//! hashing each of them. This crate does not know arguments or terminals.
+//! First [`plan`] decides, from headers alone, what goes where; then [`Plan::run`] does it in one pass over the source's
+//! bytes, hashing each of them. This crate does not know arguments or terminals.
 //!
 //! ```
-//! use blob_convert::{Options, Silent, Target, plan, run};
+//! use blob_convert::{Options, Silent, Target, plan};
 //! use blob_io::{Bytes, Checkpoint, Format};
 //!
 //! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 //! let source = Checkpoint::from_source("two.binaryproto", Box::new(Bytes::new(&file[..])))?;
-//! let plan = plan(&source, &Options::new(Format::Safetensors))?;
-//! assert_eq!(plan.tensors()[0].name(), "@0");
 //! # let folder = std::env::temp_dir().join(format!("blob-convert-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder).unwrap();
 //! # let path = folder.join("two.safetensors");
 //! let target = Target::File { path: &path, overwrite: true };
-//! let summary = run(&source, &plan, &target, &Silent)?;
+//! let plan = plan(&source, &Options::new(Format::Safetensors), &target)?;
+//! assert_eq!(plan.tensors()[0].name(), "@0");
+//! let summary = plan.run(&Silent)?;
 //! assert_eq!(summary.bytes_in(), 15);
 //! # std::fs::remove_dir_all(&folder).unwrap();
 //! # Ok::<(), blob_io::Error>(())
@@ -27,14 +27,17 @@ mod hash;
 mod moves;
 mod pass;
 mod plan;
+mod planned;
 mod receipt;
 mod sink;
 pub mod stats;
 mod target;
 mod threads;
 pub mod verify;
+mod watch;
 
-pub use pass::{Silent, Summary, Watch, run};
-pub use plan::{Options, Plan, Planned, plan, plan_folder};
+pub use pass::Summary;
+pub use plan::{Options, Plan, Target, plan};
+pub use planned::Planned;
 pub use receipt::{KEY as RECEIPT_KEY, Origin};
-pub use target::Target;
+pub use watch::{Silent, Watch};

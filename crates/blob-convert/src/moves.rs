@@ -1,8 +1,7 @@
 //! Which bytes of the source go where, in the source's order. Pure; it reads headers only.
 
-use blob_io::Checkpoint;
-
-use crate::plan::{How, Plan};
+use crate::plan::Plan;
+use crate::planned::How;
 
 /// Runs shorter than this on average cost more to write one by one than to gather.
 const SCATTERED: u64 = 4096;
@@ -17,11 +16,11 @@ pub(crate) struct Move {
 }
 
 /// The plain tensors' moves in the source's order, and the tensors that are read apart.
-pub(crate) fn moves(checkpoint: &Checkpoint, plan: &Plan) -> (Vec<Move>, Vec<usize>) {
+pub(crate) fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
     let mut moves: Vec<Move> = Vec::new();
     let mut apart = Vec::new();
     for (tensor, planned) in plan.tensors.iter().enumerate() {
-        let entry = &checkpoint.entries()[planned.entry];
+        let entry = &plan.checkpoint.entries()[planned.entry];
         // Checksums run along a tensor, so its runs must come in their order.
         let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
         // Many small runs: gathered into larger writes elsewhere.

@@ -12,34 +12,15 @@ use blob_io::{Checkpoint, Error, Layout, Output, Source};
 
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::moves::moves;
-use crate::plan::{How, Plan, Planned};
+use crate::plan::{Destination, Plan};
+use crate::planned::{How, Planned};
 use crate::sink::Sink;
-use crate::target::{self, Target};
+use crate::target;
 use crate::threads::{join, spawn};
+use crate::watch::Watch;
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
-
-/// Follows a conversion, and may stop it.
-pub trait Watch: Sync {
-    /// So many more bytes of the source have been dealt with.
-    fn advanced(&self, bytes: u64);
-
-    /// Whether to stop: the conversion then returns [`Error::Interrupted`] and leaves nothing behind.
-    fn cancelled(&self) -> bool;
-}
-
-/// A [`Watch`] that looks away.
-#[derive(Clone, Copy, Debug)]
-pub struct Silent;
-
-impl Watch for Silent {
-    fn advanced(&self, _bytes: u64) {}
-
-    fn cancelled(&self) -> bool {
-        false
-    }
-}
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
@@ -75,35 +56,37 @@ impl Summary {
     }
 }
 
-/// Carries out a plan. The output appears whole or not at all; a source that changes meanwhile is not noticed.
-///
-/// Memory stays at a few MiB beside the plan, which takes some 600 bytes a tensor, and but for arrays that must be reordered, inflated or expanded as a whole.
-///
-/// # Errors
-/// What reading and writing return; [`Error::Interrupted`] where `watch` says so.
-pub fn run(checkpoint: &Checkpoint, plan: &Plan, target: &Target<'_>, watch: &dyn Watch) -> Result<Summary, Error> {
-    let job = Job { checkpoint, plan, watch };
-    let (digests, bytes_out) = match target {
-        Target::Folder { path, overwrite } => job.folder(path, *overwrite)?,
-        Target::File { path, overwrite } => {
-            let output = Output::create(path, *overwrite)?;
-            if output.is_positioned() { job.file(output)? } else { job.pipe(output)? }
-        }
-        Target::Stdout => job.pipe(Output::stdout())?,
-    };
-    Ok(Summary { bytes_in: checkpoint.stored().len(), bytes_out, digests })
+impl Plan<'_> {
+    /// Carries out the plan. The output appears whole or not at all; a source that changes meanwhile is not noticed.
+    ///
+    /// Memory stays at a few MiB beside the plan, which takes some 600 bytes a tensor, and but for arrays that must be
+    /// reordered, inflated or expanded as a whole.
+    ///
+    /// # Errors
+    /// What reading and writing return; [`Error::Interrupted`] where `watch` says so.
+    pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
+        let job = Job { checkpoint: self.checkpoint, plan: self, watch };
+        let (digests, bytes_out) = match &self.output {
+            Destination::Folder { path, overwrite, files } => job.folder(path, *overwrite, files)?,
+            Destination::File { path, overwrite, layout } => {
+                let output = Output::create(path, *overwrite)?;
+                if output.is_positioned() { job.file(layout, output)? } else { job.pipe(layout, output)? }
+            }
+            Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
+        };
+        Ok(Summary { bytes_in: self.checkpoint.stored().len(), bytes_out, digests })
+    }
 }
 
 #[derive(Clone, Copy)]
 struct Job<'a> {
     checkpoint: &'a Checkpoint,
-    plan: &'a Plan,
+    plan: &'a Plan<'a>,
     watch: &'a dyn Watch,
 }
 
 impl Job<'_> {
-    fn file(self, mut output: Output) -> Result<(Digests, u64), Error> {
-        let layout = self.layout()?;
+    fn file(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
         output.set_len(layout.len())?;
         let sink = Sink::file(&output, layout.places(), layout.wants_crc());
         let digests = self.fill(&sink)?;
@@ -116,10 +99,10 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    fn folder(self, path: &Path, overwrite: bool) -> Result<(Digests, u64), Error> {
+    fn folder(self, path: &Path, overwrite: bool, files: &[String]) -> Result<(Digests, u64), Error> {
         let folder = target::folder(path, overwrite, self.watch)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
-        let sink = Sink::folder(&folder, &specs, &self.plan.files);
+        let sink = Sink::folder(&folder, &specs, files);
         let digests = self.fill(&sink)?;
         let written = sink.complete_folder()?;
         let (key, receipt) = self.plan.receipt.finished(&digests);
@@ -131,8 +114,7 @@ impl Job<'_> {
     }
 
     /// Everything in the order of the output; the digests and checksums come from a pass of their own before.
-    fn pipe(self, mut output: Output) -> Result<(Digests, u64), Error> {
-        let layout = self.layout()?;
+    fn pipe(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
         let sink = Sink::nowhere(layout.wants_crc());
         let digests = self.fill(&sink)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
@@ -154,16 +136,9 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    fn layout(&self) -> Result<&Layout, Error> {
-        self.plan.layout.as_ref().ok_or_else(|| Error::Request {
-            file: self.checkpoint.name().to_owned(),
-            message: "was planned for a folder, not for one file".to_owned(),
-        })
-    }
-
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
     fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
-        let (moves, apart) = moves(self.checkpoint, self.plan);
+        let (moves, apart) = moves(self.plan);
         let tensors = Streams::new(self.plan.tensors.iter().map(Planned::byte_len).collect());
         let (blake3, sha256) = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
             let end = at + bytes.len() as u64;
@@ -194,13 +169,8 @@ impl Job<'_> {
     fn stream(self, tensor: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let planned = &self.plan.tensors[tensor];
         let entry = &self.checkpoint.entries()[planned.entry];
-        let watch = self.watch;
-        let mut watched = |bytes: &[u8]| {
-            if watch.cancelled() {
-                return Err(Error::Interrupted);
-            }
-            sink(bytes)
-        };
+        // Its bytes have been counted by the pass.
+        let mut watched = |bytes: &[u8]| self.watch.step(0).and_then(|()| sink(bytes));
         if planned.how == How::Dense {
             return self.checkpoint.stream_dense(entry, PIECE, &mut watched);
         }
@@ -279,9 +249,7 @@ impl Job<'_> {
     }
 
     fn read(self, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
-        if self.watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
+        self.watch.step(0)?;
         source.read_at(at, buf).map_err(|e| Error::Io {
             file: self.checkpoint.name().to_owned(),
             action: format!("read {} bytes at byte {at}", buf.len()),

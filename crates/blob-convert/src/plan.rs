@@ -1,15 +1,13 @@
 //! What a conversion will do, decided from headers alone: which tensors, under which names, with which changes.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
+use std::path::Path;
 
-use blob_core::{DType, Shape};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names, member_names};
 
+use crate::planned::{How, Planned};
 use crate::receipt::Receipt;
-
-/// What a change says first where bf16 is kept as the bits of a u16; verification looks for it.
-pub(crate) const BF16: &str = "bf16 bits stored as u2";
 
 /// What to convert to, and how.
 #[derive(Clone, Debug)]
@@ -41,78 +39,59 @@ impl Options {
     }
 }
 
-/// One tensor of the output.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    pub(crate) spec: TensorSpec,
-    pub(crate) entry: usize,
-    pub(crate) how: How,
-    pub(crate) changes: Vec<Cow<'static, str>>,
+/// Where the output goes.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Target<'a> {
+    /// A file: made beside its place and put there when it is complete.
+    File {
+        /// The file.
+        path: &'a Path,
+        /// Whether an existing file may be replaced.
+        overwrite: bool,
+    },
+    /// Standard output.
+    Stdout,
+    /// A folder of `.npy` files; whatever format the options name.
+    Folder {
+        /// The folder.
+        path: &'a Path,
+        /// Whether an existing folder may be replaced: one that holds only what an earlier conversion wrote.
+        overwrite: bool,
+    },
 }
 
-impl Planned {
-    /// The name in the output.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.spec.name()
-    }
-
-    /// The element type.
-    #[must_use]
-    pub fn dtype(&self) -> DType {
-        self.spec.dtype()
-    }
-
-    /// The shape, row-major.
-    #[must_use]
-    pub fn shape(&self) -> &Shape {
-        self.spec.shape()
-    }
-
-    /// Bytes of data in the output.
-    #[must_use]
-    pub fn byte_len(&self) -> u64 {
-        self.spec.byte_len()
-    }
-
-    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`].
-    #[must_use]
-    pub fn entry(&self) -> usize {
-        self.entry
-    }
-
-    /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
-    #[must_use]
-    pub fn changes(&self) -> &[Cow<'static, str>] {
-        &self.changes
-    }
-}
-
-/// How a tensor's bytes are had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
-    /// Copied from the source's segments while the pass goes over them.
-    Copy,
-    /// Read on their own after the pass: unpacked, inflated, reordered.
-    Stream,
-    /// A sparse array, expanded.
-    Dense,
-}
-
-/// What a conversion will do.
+/// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Plan<'a> {
+    pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) to: Format,
     pub(crate) tensors: Vec<Planned>,
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) receipt: Receipt,
-    pub(crate) layout: Option<Layout>,
-    /// A folder's file for each tensor; empty for one file.
-    pub(crate) files: Vec<String>,
-    output_len: u64,
+    pub(crate) output: Destination<'a>,
 }
 
-impl Plan {
+/// Where the output goes, with what only that kind of output needs.
+#[derive(Debug)]
+pub(crate) enum Destination<'a> {
+    File {
+        path: &'a Path,
+        overwrite: bool,
+        layout: Layout,
+    },
+    Stdout {
+        layout: Layout,
+    },
+    /// `files` has the path of each tensor's file.
+    Folder {
+        path: &'a Path,
+        overwrite: bool,
+        files: Vec<String>,
+    },
+}
+
+impl Plan<'_> {
     /// The output's tensors, in the source's order.
     #[must_use]
     pub fn tensors(&self) -> &[Planned] {
@@ -128,7 +107,10 @@ impl Plan {
     /// The output's size in bytes; for a folder the sum of its arrays' sizes.
     #[must_use]
     pub fn output_len(&self) -> u64 {
-        self.output_len
+        match &self.output {
+            Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
+            Destination::Folder { .. } => self.tensors.iter().map(Planned::byte_len).sum(),
+        }
     }
 
     /// The format that will be written.
@@ -138,24 +120,14 @@ impl Plan {
     }
 }
 
-/// Decides what a conversion of `checkpoint` will do. Nothing is read or written.
+/// Decides what a conversion of `checkpoint` to `target` will do. Nothing is read or written.
 ///
 /// # Errors
 /// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
-pub fn plan(checkpoint: &Checkpoint, options: &Options) -> Result<Plan, Error> {
-    plan_for(checkpoint, options, false)
-}
-
-/// As [`plan`], for a folder with one `.npy` file a tensor.
-///
-/// # Errors
-/// As [`plan`].
-pub fn plan_folder(checkpoint: &Checkpoint, options: &Options) -> Result<Plan, Error> {
-    plan_for(checkpoint, options, true)
-}
-
-fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<Plan, Error> {
+pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     checkpoint.whole()?;
+    let is_folder = matches!(target, Target::Folder { .. });
+    let to = if is_folder { Format::Npy } else { options.to };
     let mut tensors = Vec::new();
     let mut left_out = Vec::new();
     let mut taken = HashSet::new();
@@ -174,44 +146,36 @@ fn plan_for(checkpoint: &Checkpoint, options: &Options, folder: bool) -> Result<
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
             continue;
         }
-        tensors.push(planned(index, entry, dtype, options, &mut taken));
+        tensors.push(planned(index, entry, dtype, to, options.dense, &mut taken));
     }
-    let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
-    let files = stored(&mut tensors, options.to, folder);
-    let written = (options.to, &files[..]);
-    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, written)?;
-    let (layout, output_len) = if folder {
-        (None, specs.iter().map(TensorSpec::byte_len).sum())
-    } else {
-        let layout = layout(checkpoint, options.to, &specs, &receipt)?;
-        let len = layout.len();
-        (Some(layout), len)
-    };
-    Ok(Plan { to: options.to, tensors, left_out, receipt, layout, files, output_len })
-}
-
-/// A folder's file for each tensor, and none otherwise. Says of each tensor where it is stored under another name.
-fn stored(tensors: &mut [Planned], to: Format, folder: bool) -> Vec<String> {
     let names: Vec<&str> = tensors.iter().map(Planned::name).collect();
     let stored = match to {
-        _ if folder => file_names(&names),
+        _ if is_folder => file_names(&names),
         Format::Npz => member_names(&names),
-        _ => return Vec::new(),
+        _ => Vec::new(),
     };
     for (tensor, stored) in tensors.iter_mut().zip(&stored) {
         if stored != tensor.name() {
             tensor.changes.push(format!("stored as {stored:?}").into());
         }
     }
-    match folder {
+    let files: Vec<String> = match is_folder {
         true => stored.into_iter().map(|path| path + ".npy").collect(),
         false => Vec::new(),
-    }
+    };
+    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files)?;
+    let layout = || layout(checkpoint, to, &tensors, &receipt);
+    let output = match *target {
+        Target::File { path, overwrite } => Destination::File { path, overwrite, layout: layout()? },
+        Target::Stdout => Destination::Stdout { layout: layout()? },
+        Target::Folder { path, overwrite } => Destination::Folder { path, overwrite, files },
+    };
+    Ok(Plan { checkpoint, to, tensors, left_out, receipt, output })
 }
 
-fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: &mut HashSet<String>) -> Planned {
+fn planned(index: usize, entry: &Entry, dtype: DType, to: Format, dense: bool, taken: &mut HashSet<String>) -> Planned {
     let (mut name, shape, how) = match entry.sparse() {
-        Some(sparse) if options.dense => (sparse.name().to_owned(), sparse.shape().clone(), How::Dense),
+        Some(sparse) if dense => (sparse.name().to_owned(), sparse.shape().clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
         _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
     };
@@ -225,17 +189,19 @@ fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: 
         How::Stream => changes.push("unpacked to row-major little-endian".into()),
         How::Dense => changes.push("expanded from sparse to dense".into()),
     }
-    if dtype == DType::BF16 && options.to != Format::Safetensors {
-        changes.push(format!("{BF16}: NumPy has no bfloat16").into());
+    let keeps_bf16 = dtype == DType::BF16 && to != Format::Safetensors;
+    if keeps_bf16 {
+        changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
     }
-    Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, changes }
+    Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, changes, keeps_bf16 }
 }
 
-fn layout(checkpoint: &Checkpoint, to: Format, specs: &[TensorSpec], receipt: &Receipt) -> Result<Layout, Error> {
+fn layout(checkpoint: &Checkpoint, to: Format, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
+    let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match to {
-        Format::Safetensors => Layout::safetensors(specs, &[receipt.placeholder()]),
-        Format::Npz => Layout::npz(specs, &[receipt.placeholder()]),
-        Format::Npy => match specs {
+        Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
+        Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
+        Format::Npy => match &specs[..] {
             [one] => Layout::npy(one),
             _ => Err(refuse(
                 checkpoint,

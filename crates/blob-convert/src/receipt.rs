@@ -8,13 +8,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-use blob_io::{Checkpoint, Error, Format};
+use blob_core::DType;
+use blob_io::{Checkpoint, Error};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
-use crate::plan::{BF16, How, Planned};
+use crate::planned::{How, Planned};
 use contents::Contents;
 pub(crate) use contents::of_all;
 
@@ -45,7 +46,7 @@ impl Receipt {
         sha256: bool,
         tensors: &[Planned],
         left_out: &[(String, String)],
-        (to, files): (Format, &[String]),
+        files: &[String],
     ) -> Result<Self, Error> {
         let name = std::path::Path::new(checkpoint.name())
             .file_name()
@@ -79,12 +80,7 @@ impl Receipt {
             "history": history(checkpoint),
         })
         .to_string();
-        Ok(Self {
-            source: Value::Object(source).to_string(),
-            rest,
-            contents: Contents::new(tensors, files, to)?,
-            sha256,
-        })
+        Ok(Self { source: Value::Object(source).to_string(), rest, contents: Contents::new(tensors, files)?, sha256 })
     }
 
     /// Key and text with digests of the right width that are not the real ones.
@@ -205,7 +201,7 @@ struct Bf16(HashSet<String>);
 impl<'de> Deserialize<'de> for Bf16 {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
         each(text, Self::default(), |names, change: Change| {
-            if change.changes.0 {
+            if change.bits_of.as_deref() == Some(DType::BF16.name()) {
                 names.0.insert(change.name);
             }
         })
@@ -215,18 +211,8 @@ impl<'de> Deserialize<'de> for Bf16 {
 #[derive(Deserialize)]
 struct Change {
     name: String,
-    changes: SaysBf16,
-}
-
-/// Whether one of the changes speaks of bf16.
-struct SaysBf16(bool);
-
-impl<'de> Deserialize<'de> for SaysBf16 {
-    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self(false), |says, change: String| {
-            says.0 |= change.starts_with(BF16);
-        })
-    }
+    #[serde(default)]
+    bits_of: Option<String>,
 }
 
 /// Reads a list item by item, so that no more of it is in memory than `take` keeps.
@@ -282,7 +268,15 @@ fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {
-    tensors.iter().filter(|t| !t.changes.is_empty()).map(|t| json!({"name": t.name(), "changes": t.changes})).collect()
+    let changed = tensors.iter().filter(|t| !t.changes.is_empty());
+    let change = |tensor: &Planned| {
+        let mut change = json!({"name": tensor.name(), "changes": tensor.changes});
+        if tensor.keeps_bf16 {
+            change["bits_of"] = json!(DType::BF16.name());
+        }
+        change
+    };
+    changed.map(change).collect()
 }
 
 /// The sparse arrays that were written as their parts: what they are, for whoever puts them together again.
@@ -349,7 +343,8 @@ mod tests {
 
     #[test]
     fn bf16_is_found_among_the_changes() {
-        let text = r#"{"changes":[{"name":"a","changes":["bf16 bits stored as u2: x","x"]},{"name":"b","changes":["stored as \"bf16\""],"y":1}]}"#;
+        let text =
+            r#"{"changes":[{"name":"a","bits_of":"bf16","changes":["x"]},{"name":"b","changes":["bf16"],"y":1}]}"#;
         let kept = read::<KeptBits>(text).expect("a receipt").changes.0;
         assert_eq!(kept, HashSet::from(["a".to_owned()]));
     }

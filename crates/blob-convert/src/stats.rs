@@ -14,8 +14,8 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
 use blob_ops::{Histogram, Stats, StatsAccumulator};
 
-use crate::Watch;
 use crate::threads::spawn;
+use crate::watch::Watch;
 pub use bins::Binned;
 use bins::{Finite, range};
 
@@ -307,11 +307,8 @@ impl Router {
 
 fn pieces(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
     checkpoint.stream(entry, PIECE, &mut |bytes| {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
+        watch.step(bytes.len() as u64)?;
         take(bytes);
-        watch.advanced(bytes.len() as u64);
         Ok(())
     })
 }
@@ -338,7 +335,7 @@ mod tests {
     use blob_io::Bytes;
 
     use super::*;
-    use crate::Silent;
+    use crate::watch::Silent;
 
     /// A BlobProto with these dims and the values 0, 1, 2, ….
     fn counting(dims: &[u8]) -> Checkpoint {

@@ -1,49 +1,28 @@
-//! Where a conversion's output goes, and what must hold there before the work begins.
+//! What must hold where a conversion's output goes, before the work begins.
 
 use std::path::Path;
 
 use blob_io::{Checkpoint, Error, Output, OutputDir};
 
-use crate::Watch;
+use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
+use crate::watch::Watch;
 
 /// How many changed arrays are named.
 const NAMED: usize = 3;
 
-/// Where the output goes.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Target<'a> {
-    /// A file: made beside its place and put there when it is complete.
-    File {
-        /// The file.
-        path: &'a Path,
-        /// Whether an existing file may be replaced.
-        overwrite: bool,
-    },
-    /// Standard output.
-    Stdout,
-    /// A folder of `.npy` files; the plan must come from [`plan_folder`](crate::plan_folder).
-    Folder {
-        /// The folder.
-        path: &'a Path,
-        /// Whether an existing folder may be replaced: one that holds only what an earlier conversion wrote.
-        overwrite: bool,
-    },
-}
-
-impl Target<'_> {
-    /// Checks what [`run`](crate::run) would fail at before it writes: a file that exists, a folder that is missing or
+impl Plan<'_> {
+    /// Checks what [`run`](Plan::run) would fail at before it writes: a file that exists, a folder that is missing or
     /// cannot be written, files that would be lost. What is made for that is removed.
     ///
     /// # Errors
-    /// As [`run`](crate::run).
+    /// As [`run`](Plan::run).
     pub fn check(&self, watch: &dyn Watch) -> Result<(), Error> {
-        match *self {
-            Self::Stdout => Ok(()),
-            Self::File { path, overwrite } => Output::check(path, overwrite),
-            Self::Folder { path, overwrite } => {
-                let replaces = OutputDir::check(path, overwrite)?;
+        match &self.output {
+            Destination::Stdout { .. } => Ok(()),
+            Destination::File { path, overwrite, .. } => Output::check(path, *overwrite),
+            Destination::Folder { path, overwrite, .. } => {
+                let replaces = OutputDir::check(path, *overwrite)?;
                 unchanged(path, replaces, watch)
             }
         }
@@ -57,7 +36,7 @@ pub(crate) fn folder(path: &Path, overwrite: bool, watch: &dyn Watch) -> Result<
     Ok(folder)
 }
 
-/// Errors where arrays of a folder that shall be replaced are not what a conversion wrote: they are somebody's work.
+/// Errors where arrays of a folder that shall be replaced are not what a conversion wrote: they are the user's own work.
 fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error> {
     if !replaces {
         return Ok(());

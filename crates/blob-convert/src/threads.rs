@@ -40,8 +40,9 @@ pub(crate) mod tests {
 
     use blob_io::{Bytes, Checkpoint, Error, Format};
 
+    use crate::plan::{Options, Target, plan};
     use crate::stats::{Measured, measure_all};
-    use crate::{Options, Silent, Target, plan, run};
+    use crate::watch::Silent;
 
     thread_local! {
         /// Set by tests: the system has no thread left.
@@ -81,11 +82,11 @@ pub(crate) mod tests {
         let folder = std::env::temp_dir().join(format!("blob-alone-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let source = blob(1 << 20);
-        let plan = plan(&source, &Options::new(Format::Safetensors).sha256(true)).unwrap();
         let convert = |name: &str| {
             let path = folder.join(name);
             let target = Target::File { path: &path, overwrite: true };
-            let done = run(&source, &plan, &target, &Silent).unwrap();
+            let options = Options::new(Format::Safetensors).sha256(true);
+            let done = plan(&source, &options, &target).unwrap().run(&Silent).unwrap();
             assert_eq!(done.sha256().map(str::len), Some(64));
             std::fs::read(path).unwrap()
         };

@@ -8,8 +8,8 @@ mod receipt;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
-use crate::Watch;
 use crate::hash::{self, PIECE};
+use crate::watch::Watch;
 pub use against::against;
 pub use receipt::receipt;
 
@@ -102,13 +102,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             tell(Remark::Note(format!("{:?} is not read: dtype {dtype}", entry.name())));
         }
         let mut found = |finding| tell(Remark::Finding(finding));
-        let checked = checkpoint.check(entry, &mut |len| {
-            if watch.cancelled() {
-                return Err(Error::Interrupted);
-            }
-            watch.advanced(len);
-            Ok(())
-        });
+        let checked = checkpoint.check(entry, &mut |len| watch.step(len));
         broken(checked, entry.name(), &mut found)?;
         if entry.dtype() == Some(DType::Bool) && entry.fault().is_none() {
             broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut |_| {})?;
@@ -137,7 +131,7 @@ fn bools(
         Ok(())
     })?;
     if let Some((at, byte)) = first {
-        let index = coordinates(entry.shape(), at);
+        let index = index_of(entry.shape(), at);
         let message = format!("{wrong} of {before} bools are neither 0 nor 1, the first at [{index}]: {byte}");
         found(Finding::new(entry.name(), "not-bool", message));
     }
@@ -185,7 +179,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             read => read?,
         }
         if let Some(first) = first {
-            let index = coordinates(entry.shape(), first);
+            let index = index_of(entry.shape(), first);
             let count = entry.shape().count();
             let message = format!("{nan} NaN and {inf} Inf among {count} values, the first at [{index}]");
             tell(Remark::Finding(Finding::new(entry.name(), "not-finite", message)));
@@ -211,10 +205,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
 /// As [`arrays`].
 pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     hash::sha256(checkpoint.stored(), |source, offset, buf| {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
-        watch.advanced(buf.len() as u64);
+        watch.step(buf.len() as u64)?;
         source.read_at(offset, buf).map_err(|e| Error::Io {
             file: checkpoint.name().to_owned(),
             action: format!("read {} bytes at byte {offset}", buf.len()),
@@ -230,23 +221,15 @@ fn stream(
     take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     checkpoint.stream(entry, PIECE, &mut |bytes| {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
-        watch.advanced(bytes.len() as u64);
+        watch.step(bytes.len() as u64)?;
         take(bytes)
     })
 }
 
-/// The index of an element on each axis: `2,0,17`.
-fn coordinates(shape: &Shape, mut element: u64) -> String {
-    let mut index: Vec<String> = Vec::new();
-    for extent in shape.dims().iter().rev() {
-        index.push((element % *extent as u64).to_string());
-        element /= *extent as u64;
-    }
-    index.reverse();
-    index.join(",")
+/// The index of an element of the shape, in words: `2,0,17`.
+fn index_of(shape: &Shape, element: u64) -> String {
+    let index = usize::try_from(element).ok().and_then(|at| shape.index(at).ok()).unwrap_or_default();
+    index.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -254,8 +237,8 @@ mod tests {
     use blob_io::Bytes;
 
     use super::*;
-    use crate::Silent;
     use crate::threads::tests::without_threads;
+    use crate::watch::Silent;
 
     /// A BlobProto of shape {2, n/2} with these values.
     fn blob(values: &[f32]) -> Checkpoint {

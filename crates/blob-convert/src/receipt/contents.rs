@@ -5,11 +5,10 @@
 use std::fmt::Write;
 
 use blake3::Hash;
-use blob_core::DType;
-use blob_io::{Error, Format, Layout};
+use blob_io::{Error, Layout};
 use serde_json::json;
 
-use crate::plan::Planned;
+use crate::planned::Planned;
 
 /// A longer list is left out of a file: our readers keep 4 MiB of metadata. The digest over all tensors stays. A folder's
 /// receipt is a file of its own and always has the list, for it says which file is whose.
@@ -30,14 +29,14 @@ pub(crate) struct Contents {
 
 impl Contents {
     /// `files` has a folder's file for each tensor, and is empty otherwise.
-    pub(crate) fn new(tensors: &[Planned], files: &[String], to: Format) -> Result<Self, Error> {
+    pub(crate) fn new(tensors: &[Planned], files: &[String]) -> Result<Self, Error> {
         let (mut text, mut places) = (String::new(), Vec::with_capacity(tensors.len()));
         for (i, tensor) in tensors.iter().enumerate() {
             if i > 0 {
                 text.push(',');
             }
             let (name, dims) = (json!(tensor.name()), json!(tensor.shape().dims()));
-            let dtype = stored_dtype(tensor.dtype(), to);
+            let dtype = tensor.stored_dtype();
             text += &format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#);
             if let Some(file) = files.get(i) {
                 let bytes = Layout::npy(&tensor.spec)?.len();
@@ -88,12 +87,4 @@ pub(crate) fn of_all<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
         hasher.update(digest.as_bytes());
     }
     hasher.finalize()
-}
-
-/// The dtype that a reader of the output finds: NumPy has no bf16.
-fn stored_dtype(dtype: DType, to: Format) -> DType {
-    match dtype {
-        DType::BF16 if to != Format::Safetensors => DType::U16,
-        other => other,
-    }
 }

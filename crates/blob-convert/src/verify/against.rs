@@ -12,10 +12,10 @@ use std::thread;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
-use super::{Finding, PIECE, Remark, coordinates};
-use crate::Watch;
+use super::{Finding, PIECE, Remark, index_of};
 use crate::receipt::kept_bits;
 use crate::threads::{join, spawn};
+use crate::watch::Watch;
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
 ///
@@ -197,7 +197,7 @@ impl Compare<'_> {
         let Some(at) = first_difference(a, b, self.watch)? else {
             return Ok(None);
         };
-        let index = coordinates(a.shape(), at / left.size() as u64);
+        let index = index_of(a.shape(), at / left.size() as u64);
         Ok(Some(("differs", format!("differs, first at [{index}]"))))
     }
 }
@@ -259,10 +259,7 @@ impl<'a> Side<'a> {
 
     fn stream(&self, watch: &dyn Watch, take: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let mut watched = |bytes: &[u8]| {
-            if watch.cancelled() {
-                return Err(Error::Interrupted);
-            }
-            watch.advanced(bytes.len() as u64);
+            watch.step(bytes.len() as u64)?;
             take(bytes)
         };
         match self.dense {
@@ -274,7 +271,7 @@ impl<'a> Side<'a> {
     /// All bytes; for tensors of at most a piece, where there is a choice.
     fn bytes(&self, watch: &dyn Watch) -> Result<Cow<'a, [u8]>, Error> {
         if !self.dense {
-            watch.advanced(self.byte_len());
+            watch.step(self.byte_len())?;
             return self.file.view(self.entry);
         }
         let mut all = Vec::new();
@@ -289,9 +286,6 @@ impl<'a> Side<'a> {
 /// The first byte in which two arrays of one length differ.
 fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Option<u64>, Error> {
     if a.byte_len() <= PIECE as u64 {
-        if watch.cancelled() {
-            return Err(Error::Interrupted);
-        }
         return Ok(mismatch(&a.bytes(watch)?, &b.bytes(watch)?));
     }
     // Both streams push; a thread turns one of them around. Two pieces wait at most, and come back for reuse.

@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::{Finding, stream};
-use crate::Watch;
 use crate::receipt::{each, of_all, own, read};
+use crate::watch::Watch;
 
 /// What a receipt says of the tensors that were written.
 #[derive(Deserialize)]
