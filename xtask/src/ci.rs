@@ -139,6 +139,7 @@ fn steps(machine: &Machine) -> Vec<Step> {
         step("tests", tests(machine)),
         step("loom", loom(machine)),
         step("soak", soak(machine)),
+        step("downstream", apart(machine, "downstream", "test --manifest-path tests/downstream/Cargo.toml")),
     ];
     for (name, arguments) in [
         ("documentation", "doc --workspace --no-deps"),
@@ -178,10 +179,17 @@ fn tests(machine: &Machine) -> Command {
     command
 }
 
-/// Every interleaving of a few threads. In a target folder of its own: its flags are not the other steps'.
+/// Every interleaving of a few threads.
 fn loom(machine: &Machine) -> Command {
-    let mut command = cargo("test -p synced-mem --test loom --release");
-    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", machine.target.join("loom"));
+    let mut command = apart(machine, "loom", "test -p synced-mem --test loom --release");
+    command.env("RUSTFLAGS", "--cfg loom");
+    command
+}
+
+/// In a target folder of its own, for what is built otherwise than in the other steps.
+fn apart(machine: &Machine, folder: &str, arguments: &str) -> Command {
+    let mut command = cargo(arguments);
+    command.env("CARGO_TARGET_DIR", machine.target.join(folder));
     command
 }
 

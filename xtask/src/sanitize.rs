@@ -27,9 +27,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         println!("not run: the thread sanitizer (the component rust-src of the nightly is not installed)");
         return Ok(());
     }
-    let mut thread = tests(&host, "thread")?;
-    thread.arg("-Zbuild-std");
-    shell::run(&mut thread)?;
+    shell::run(tests(&host, "thread")?.arg("-Zbuild-std"))?;
     println!("thread sanitizer: clean");
     Ok(())
 }

@@ -1,0 +1,180 @@
+//! A backend of a user's own: a device whose memory is a part of the host's, and whose work is done within the call.
+//! It relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order and waiting
+//! come by themselves.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use synced_mem::{Block, Device, DeviceId, Error, Meter, Queue, QueueId};
+
+/// The device.
+#[derive(Debug)]
+pub struct Ram {
+    id: DeviceId,
+    meter: Meter,
+}
+
+impl Ram {
+    /// A device that shares nothing with any other.
+    #[expect(clippy::new_ret_no_self, reason = "devices are shared")]
+    pub fn new() -> Arc<dyn Device> {
+        Arc::new(Handle(Arc::new(Self { id: DeviceId::new(), meter: Meter::default() })))
+    }
+}
+
+/// The device as its queues keep it.
+#[derive(Debug, Clone)]
+struct Handle(Arc<Ram>);
+
+// SAFETY: the identity is drawn once, and the queues keep their promises, as is said there.
+unsafe impl Device for Handle {
+    fn id(&self) -> DeviceId {
+        self.0.id
+    }
+
+    fn name(&self) -> String {
+        "the host's own memory".to_owned()
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        let queue = RamQueue {
+            id: QueueId::new(),
+            device: self.clone(),
+            one_call: Mutex::new(()),
+            lost: AtomicBool::new(false),
+        };
+        Ok(Arc::new(queue))
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.0.meter
+    }
+}
+
+#[derive(Debug)]
+struct RamQueue {
+    id: QueueId,
+    device: Handle,
+    /// Work of one queue is ordered, also where two threads call.
+    one_call: Mutex<()>,
+    /// Whether work was lost of a queue that this one waits for.
+    lost: AtomicBool,
+}
+
+/// Bytes of the device: of its own, or of somebody else.
+#[derive(Debug)]
+struct RamBlock {
+    device: DeviceId,
+    address: usize,
+    len: usize,
+    _own: Option<Box<[UnsafeCell<u8>]>>,
+}
+
+// SAFETY: the bytes are touched through queues only, whose callers order what touches the same ones.
+unsafe impl Send for RamBlock {}
+// SAFETY: as above.
+unsafe impl Sync for RamBlock {}
+
+// SAFETY: the address and the length never change.
+unsafe impl Block for RamBlock {
+    fn address(&self) -> u64 {
+        self.address as u64
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl RamQueue {
+    fn one_call(&self) -> MutexGuard<'_, ()> {
+        self.one_call.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Where the block's byte `at` lies.
+    fn at(&self, block: &dyn Block, at: usize) -> Result<*mut u8, Error> {
+        let block = (block as &dyn Any).downcast_ref::<RamBlock>().filter(|block| block.device == self.device.id());
+        let block = block.ok_or_else(|| Error::device(self.device.id(), "find a block", "another device's"))?;
+        Ok(std::ptr::with_exposed_provenance_mut(block.address + at))
+    }
+}
+
+// SAFETY: each call does its work before it returns, under a lock, on exactly the bytes that are named; so the work of a
+// queue is ordered, nothing is left to synchronise, and host bytes are touched during the call only. What waits for a
+// queue of another backend synchronises it, and remembers where that failed.
+unsafe impl Queue for RamQueue {
+    fn id(&self) -> QueueId {
+        self.id
+    }
+
+    fn device(&self) -> &dyn Device {
+        &self.device
+    }
+
+    fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
+        let mut bytes = Vec::new();
+        let device = self.device.id();
+        bytes.try_reserve_exact(len).map_err(|_| Error::device_out_of_memory(device, len))?;
+        bytes.resize_with(len, || UnsafeCell::new(0));
+        let own: Box<[UnsafeCell<u8>]> = bytes.into_boxed_slice();
+        let address = own.as_ptr().expose_provenance();
+        Ok(Box::new(RamBlock { device, address, len, _own: Some(own) }))
+    }
+
+    unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
+        Ok(Box::new(RamBlock { device: self.device.id(), address: address as usize, len, _own: None }))
+    }
+
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
+        let (_one_call, to) = (self.one_call(), self.at(to, at)?);
+        // SAFETY: the caller promises both ranges.
+        unsafe { std::ptr::copy(from.as_ptr(), to, len) };
+        Ok(())
+    }
+
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+        let (_one_call, from) = (self.one_call(), self.at(from, at)?);
+        // SAFETY: the caller promises both ranges.
+        unsafe { std::ptr::copy(from, to.as_ptr(), len) };
+        Ok(())
+    }
+
+    fn reaches(&self, other: &dyn Device) -> bool {
+        other.id() == self.device.id()
+    }
+
+    unsafe fn copy(
+        &self,
+        to: &dyn Block,
+        to_at: usize,
+        from: &dyn Block,
+        from_at: usize,
+        len: usize,
+    ) -> Result<(), Error> {
+        let (_one_call, to, from) = (self.one_call(), self.at(to, to_at)?, self.at(from, from_at)?);
+        // SAFETY: the caller promises both ranges.
+        unsafe { std::ptr::copy(from, to, len) };
+        Ok(())
+    }
+
+    unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
+        let (_one_call, to) = (self.one_call(), self.at(block, at)?);
+        // SAFETY: the caller promises the range.
+        unsafe { std::ptr::write_bytes(to, 0, len) };
+        Ok(())
+    }
+
+    fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
+        other.synchronize().inspect_err(|_| self.lost.store(true, Ordering::SeqCst))
+    }
+
+    fn synchronize(&self) -> Result<(), Error> {
+        match self.lost.load(Ordering::SeqCst) {
+            true => Err(Error::device(self.device.id(), "synchronise", "work was lost that this queue waits for")),
+            false => Ok(()),
+        }
+    }
+}
