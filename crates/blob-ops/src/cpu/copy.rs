@@ -1,7 +1,12 @@
 //! Merge and split on one thread: rows that are put together from a run of each part, or taken apart.
 //!
-//! Long runs are copied where they belong. Short ones go through a buffer in the first-level cache, a block of rows at
-//! a time, so that source and destination are touched line by line. Knows no axes, no threads.
+//! ```text
+//! 2 to 4 runs of a register's width:  row = zip of the runs, or runs = unzip of the row
+//! long runs:   for each row: for each part: copy its run
+//! others:      for each block of rows: for each part: copy its run of each row
+//! ```
+//! The last touch source and destination line by line; past the caches they go by way of a buffer in the first-level
+//! cache. Knows no axes, no threads.
 
 use super::Isa;
 use super::machine::{Kernel, MIN_STREAMED_RUN, Machine, Store};
@@ -19,7 +24,7 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// A part of so many rows.
+    /// A part of `rows` rows.
     pub(crate) fn new(bytes: &'a [u8], rows: usize) -> Self {
         let run = bytes.len() / rows;
         Rows { bytes, run }
@@ -34,13 +39,13 @@ pub(crate) struct RowsMut<'a> {
 }
 
 impl<'a> RowsMut<'a> {
-    /// A part of so many rows.
+    /// A part of `rows` rows.
     pub(crate) fn new(bytes: &'a mut [u8], rows: usize) -> Self {
         let run = bytes.len() / rows;
         RowsMut { bytes, run }
     }
 
-    /// Its first rows, which it has then no longer.
+    /// Splits off the first `rows` rows.
     pub(crate) fn take(&mut self, rows: usize) -> Self {
         let bytes = std::mem::take(&mut self.bytes);
         let (bytes, rest) = bytes.split_at_mut(rows * self.run);
@@ -66,7 +71,7 @@ pub(crate) struct SplitRows<'a, 'b> {
     pub(crate) store: Store,
 }
 
-/// A copy of its own.
+/// A plain copy.
 pub(crate) struct CopyBytes<'a> {
     pub(crate) src: &'a [u8],
     pub(crate) dst: &'a mut [u8],
@@ -115,38 +120,72 @@ impl CopyKind {
     }
 }
 
-/// Runs a kernel that has the width and the count as constants.
-macro_rules! constant {
-    ($width:expr, $count:expr, $isa:ident.run($kernel:ident($work:ident))) => {
-        constant!(@ $width, $count, $isa, $kernel($work), (1 2 3 4) (2 2 3 4) (4 2 3 4) (8 2 3 4) (16 2 3 4))
-    };
-    (@ $width:expr, $count:expr, $isa:ident, $kernel:ident($work:ident), $(($w:literal $($n:literal)*))*) => {
-        match ($width, $count) {
-            $($(($w, $n) => $isa.run($kernel::<$w, $n>($work)),)*)*
-            (width, count) => unreachable!("{count} runs of {width} bytes are no zip"),
+/// Rows that move one way or the other. Each kind of copy is a kernel of its own: in one, the buffers of all would be on
+/// the stack together where nothing is optimised, a megabyte of them.
+trait MoveRows {
+    fn interleave<M: Machine, const W: usize, const N: usize>(self);
+    fn direct<M: Machine>(self, short: Store);
+    fn buffered<M: Machine>(self);
+}
+
+struct Interleaved<R, const W: usize, const N: usize>(R);
+struct Direct<R>(R, Store);
+struct Buffered<R>(R);
+
+impl<R: MoveRows, const W: usize, const N: usize> Kernel for Interleaved<R, W, N> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        self.0.interleave::<M, W, N>();
+    }
+}
+
+impl<R: MoveRows> Kernel for Direct<R> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        self.0.direct::<M>(self.1);
+    }
+}
+
+impl<R: MoveRows> Kernel for Buffered<R> {
+    type Out = ();
+    #[inline(always)]
+    fn run<M: Machine>(self) {
+        self.0.buffered::<M>();
+    }
+}
+
+fn run<R: MoveRows>(isa: Isa, kind: CopyKind, rows: R) {
+    macro_rules! interleaved {
+        ($width:expr, $count:expr, $(($w:literal: $($n:literal)*))*) => {
+            match ($width, $count) {
+                $($(($w, $n) => isa.run(Interleaved::<R, $w, $n>(rows)),)*)*
+                (width, count) => unreachable!("{count} runs of {width} bytes are not interleaved"),
+            }
+        };
+    }
+    match kind {
+        CopyKind::Interleave { count, width } => {
+            interleaved!(width, count, (1: 2 3 4) (2: 2 3 4) (4: 2 3 4) (8: 2 3 4) (16: 2 3 4))
         }
-    };
+        CopyKind::Direct(short) => isa.run(Direct(rows, short)),
+        CopyKind::Buffered => isa.run(Buffered(rows)),
+    }
 }
 
 impl MergeRows<'_> {
     pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
-        match CopyKind::of(runs, self.dst.as_ptr().addr(), self.store) {
-            CopyKind::Interleave { count, width } => constant!(width, count, isa.run(Zip(self))),
-            CopyKind::Direct(short) => isa.run(MergeRuns(self, short)),
-            CopyKind::Buffered => isa.run(MergeBlocks(self)),
-        }
+        let kind = CopyKind::of(runs, self.dst.as_ptr().addr(), self.store);
+        run(isa, kind, self);
     }
 }
 
-impl MergeRows<'_> {
-    fn row(&self) -> usize {
-        self.parts.iter().map(|part| part.run).sum()
-    }
-
+impl MoveRows for MergeRows<'_> {
     #[inline(always)]
-    fn runs<M: Machine>(&mut self, short: Store) {
-        let mut rest = &mut *self.dst;
+    fn direct<M: Machine>(self, short: Store) {
+        let mut rest = self.dst;
         let mut row = self.start;
         while !rest.is_empty() {
             for part in self.parts {
@@ -160,8 +199,8 @@ impl MergeRows<'_> {
     }
 
     #[inline(always)]
-    fn blocks<M: Machine>(&mut self) {
-        let row = self.row();
+    fn buffered<M: Machine>(self) {
+        let row: usize = self.parts.iter().map(|part| part.run).sum();
         let rows = BUFFER / row;
         let blocks = self.dst.chunks_mut(rows * row).enumerate();
         let blocks = blocks.map(|(block, dst)| (self.start + block * rows, dst));
@@ -178,7 +217,7 @@ impl MergeRows<'_> {
     }
 
     #[inline(always)]
-    fn zip<M: Machine, const W: usize, const N: usize>(&mut self) {
+    fn interleave<M: Machine, const W: usize, const N: usize>(self) {
         let parts: [&[u8]; N] = std::array::from_fn(|k| &self.parts[k].bytes[self.start * W..]);
         if self.store == Store::Cached {
             // As above.
@@ -211,49 +250,18 @@ impl SplitRows<'_, '_> {
     pub(crate) fn run(self, isa: Isa) {
         let runs = self.parts.iter().map(|part| part.run);
         let base = self.parts.iter().fold(0, |all, part| all | part.bytes.as_ptr().addr());
-        match CopyKind::of(runs, base, self.store) {
-            CopyKind::Interleave { .. } if self.runs_of_a_row() < self.row => isa.run(SplitBlocks(self)),
-            CopyKind::Interleave { count, width } => constant!(width, count, isa.run(Unzip(self))),
-            CopyKind::Direct(short) => isa.run(SplitRuns(self, short)),
-            CopyKind::Buffered => isa.run(SplitBlocks(self)),
-        }
+        let kind = match CopyKind::of(runs, base, self.store) {
+            CopyKind::Interleave { .. } if self.runs_of_a_row() < self.row => CopyKind::Buffered,
+            kind => kind,
+        };
+        run(isa, kind, self);
     }
-}
 
-impl SplitRows<'_, '_> {
     fn runs_of_a_row(&self) -> usize {
         self.parts.iter().map(|part| part.run).sum()
     }
 
-    #[inline(always)]
-    fn runs<M: Machine>(&mut self, short: Store) {
-        for (row, src) in self.src.chunks(self.row).enumerate() {
-            let mut rest = src;
-            for part in &mut *self.parts {
-                let (src, after) = rest.split_at(part.run);
-                let store = if part.run < MIN_STREAMED_RUN { short } else { self.store };
-                store.write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
-                rest = after;
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn blocks<M: Machine>(&mut self) {
-        let rows = BUFFER / self.runs_of_a_row();
-        if self.store == Store::Cached {
-            // Without the buffer, as in a merge.
-            return self.block_of_rows(rows, |src, run, dst| copy_rows(src, dst, run, run));
-        }
-        let mut buffer = [0; BUFFER];
-        self.block_of_rows(rows, |src, run, dst| {
-            let buffer = &mut buffer[..dst.len()];
-            copy_rows(src, buffer, run, run);
-            M::stream(dst, buffer);
-        });
-    }
-
-    /// So many rows at a time: the runs of each part, their length and where they go.
+    /// `rows` rows at a time: the runs of each part, their length and where they go.
     #[inline(always)]
     fn block_of_rows(&mut self, rows: usize, mut each: impl FnMut(Strided<'_>, usize, &mut [u8])) {
         let row = self.row;
@@ -268,9 +276,39 @@ impl SplitRows<'_, '_> {
             }
         }
     }
+}
+
+impl MoveRows for SplitRows<'_, '_> {
+    #[inline(always)]
+    fn direct<M: Machine>(self, short: Store) {
+        for (row, src) in self.src.chunks(self.row).enumerate() {
+            let mut rest = src;
+            for part in &mut *self.parts {
+                let (src, after) = rest.split_at(part.run);
+                let store = if part.run < MIN_STREAMED_RUN { short } else { self.store };
+                store.write::<M>(&mut part.bytes[row * part.run..][..part.run], src);
+                rest = after;
+            }
+        }
+    }
 
     #[inline(always)]
-    fn unzip<M: Machine, const W: usize, const N: usize>(&mut self) {
+    fn buffered<M: Machine>(mut self) {
+        let rows = BUFFER / self.runs_of_a_row();
+        if self.store == Store::Cached {
+            // Without the buffer, as in a merge.
+            return self.block_of_rows(rows, |src, run, dst| copy_rows(src, dst, run, run));
+        }
+        let mut buffer = [0; BUFFER];
+        self.block_of_rows(rows, |src, run, dst| {
+            let buffer = &mut buffer[..dst.len()];
+            copy_rows(src, buffer, run, run);
+            M::stream(dst, buffer);
+        });
+    }
+
+    #[inline(always)]
+    fn interleave<M: Machine, const W: usize, const N: usize>(self) {
         if let (Store::Cached, Some(parts)) = (self.store, self.parts.first_chunk_mut::<N>()) {
             let len = self.src.len() / N;
             return unzip::<W, N>(self.src, parts.each_mut().map(|part| &mut part.bytes[..len]));
@@ -284,63 +322,6 @@ impl SplitRows<'_, '_> {
                 M::stream(&mut part.bytes[start..][..len], &buffer[..len]);
             }
         }
-    }
-}
-
-// Each way is a kernel of its own: in one, the buffers of all would be on the stack together where nothing is optimised, a
-// megabyte of them.
-struct Zip<'a, const W: usize, const N: usize>(MergeRows<'a>);
-struct MergeRuns<'a>(MergeRows<'a>, Store);
-struct MergeBlocks<'a>(MergeRows<'a>);
-struct Unzip<'a, 'b, const W: usize, const N: usize>(SplitRows<'a, 'b>);
-struct SplitRuns<'a, 'b>(SplitRows<'a, 'b>, Store);
-struct SplitBlocks<'a, 'b>(SplitRows<'a, 'b>);
-
-impl<const W: usize, const N: usize> Kernel for Zip<'_, W, N> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.zip::<M, W, N>();
-    }
-}
-
-impl Kernel for MergeRuns<'_> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.runs::<M>(self.1);
-    }
-}
-
-impl Kernel for MergeBlocks<'_> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.blocks::<M>();
-    }
-}
-
-impl<const W: usize, const N: usize> Kernel for Unzip<'_, '_, W, N> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.unzip::<M, W, N>();
-    }
-}
-
-impl Kernel for SplitRuns<'_, '_> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.runs::<M>(self.1);
-    }
-}
-
-impl Kernel for SplitBlocks<'_, '_> {
-    type Out = ();
-    #[inline(always)]
-    fn run<M: Machine>(mut self) {
-        self.0.blocks::<M>();
     }
 }
 
@@ -358,13 +339,7 @@ fn copy_rows(src: Strided<'_>, dst: &mut [u8], step: usize, run: usize) {
             match run {
                 0 => {}
                 $($len => copy_constant::<$len>(src, dst, step),)*
-                _ => {
-                    for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
-                        if src.len() >= run && dst.len() >= run {
-                            dst[..run].copy_from_slice(&src[..run]);
-                        }
-                    }
-                }
+                _ => copy_variable(src, dst, step, run),
             }
         };
     }
@@ -376,6 +351,15 @@ fn copy_constant<const LEN: usize>(src: Strided<'_>, dst: &mut [u8], step: usize
     for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
         if let (Some(src), Some(dst)) = (src.first_chunk::<LEN>(), dst.first_chunk_mut::<LEN>()) {
             *dst = *src;
+        }
+    }
+}
+
+#[inline(always)]
+fn copy_variable(src: Strided<'_>, dst: &mut [u8], step: usize, run: usize) {
+    for (src, dst) in src.bytes.chunks(src.step).zip(dst.chunks_mut(step)) {
+        if src.len() >= run && dst.len() >= run {
+            dst[..run].copy_from_slice(&src[..run]);
         }
     }
 }

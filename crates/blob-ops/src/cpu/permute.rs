@@ -1,5 +1,12 @@
 //! A permutation on one thread: its blocks in the destination's order, each by the kernel that fits its sides.
 //!
+//! ```text
+//! one run in all:               copy
+//! runs of 1 KiB and more:       for each run of the destination: copy it, and ask for one that comes later
+//! others: for each entry of the outer axes: for each block of 256 × 256 entries:
+//!     entries of a register:    tiles (transpose.rs), or where a side is short rows zipped and unzipped (interleave.rs)
+//!     others:                   for each y: for each x: copy src[from[y] + x · run] to dst[to[x] + y · run]
+//! ```
 //! Relies on the plan for every place; knows no threads.
 
 use super::Isa;
@@ -98,15 +105,7 @@ impl Moves<'_> {
             run if run >= MIN_ORDERED_RUN => self.in_order::<M>(),
             run => {
                 self.store = self.store.of_runs(run, self.dst);
-                self.blocks::<M>(|block| {
-                    for (y, from) in block.from.iter().enumerate() {
-                        for (x, to) in block.to.iter().enumerate() {
-                            let src = &block.src[from + x * run..][..run];
-                            let dst = &mut block.dst[to + y * run..][..run];
-                            block.store.write::<M>(dst, src);
-                        }
-                    }
-                })
+                self.blocks::<M>(|block| long_runs::<M>(block, run));
             }
         }
     }
@@ -161,6 +160,17 @@ fn short_runs<const RUN: usize>(block: Block<'_>) {
         let line = &mut block.dst[*to..][..block.from.len() * RUN];
         for (dst, from) in line.as_chunks_mut::<RUN>().0.iter_mut().zip(block.from) {
             dst.copy_from_slice(&block.src[from + x * RUN..][..RUN]);
+        }
+    }
+}
+
+/// Runs of any length, in the source's order.
+#[inline(always)]
+fn long_runs<M: Machine>(block: Block<'_>, run: usize) {
+    for (y, from) in block.from.iter().enumerate() {
+        for (x, to) in block.to.iter().enumerate() {
+            let src = &block.src[from + x * run..][..run];
+            block.store.write::<M>(&mut block.dst[to + y * run..][..run], src);
         }
     }
 }
