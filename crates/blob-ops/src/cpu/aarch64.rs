@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::machine::{Block, Kernel, Machine};
-use super::tiles::tiles;
+use super::tiles::{Vector, tiles};
 use std::arch::{aarch64::*, asm};
 
 /// Proof that this machine runs NEON.
@@ -49,57 +49,65 @@ impl Machine for OnNeon {
         // SAFETY: safe but for its need of NEON, which this machine has: only the token's `run` names this type.
         unsafe {
             match W {
-                1 => neon::tiles::<1, 16>(block),
-                2 => neon::tiles::<2, 8>(block),
-                4 => neon::tiles::<4, 4>(block),
-                8 => neon::tiles::<8, 2>(block),
-                16 => neon::tiles::<16, 1>(block),
+                1 => tiles_neon::<1, 16>(block),
+                2 => tiles_neon::<2, 8>(block),
+                4 => tiles_neon::<4, 4>(block),
+                8 => tiles_neon::<8, 2>(block),
+                16 => tiles_neon::<16, 1>(block),
                 _ => false,
             }
         }
     }
 }
 
-tiles!(
-    neon, "neon", uint8x16_t, 16, 1,
-    vld1q_u8, vst1q_u8, vst1q_u8, begin, prefetch,
-    vzip1q_u8 vzip2q_u8 lo16 hi16 lo32 hi32 lo64 hi64,
-    lanes_of_one
-);
-
-/// Nothing to fence later: the stores of a tile go through the caches.
-#[inline(always)]
-fn begin() {}
-
-/// Asks for a cache line, which need not exist.
-#[inline(always)]
-fn prefetch(place: *const u8) {
-    // SAFETY: as for the machine's prefetch.
-    unsafe {
-        asm!("prfm pldl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
-    }
-}
-
 /// Interleaves halves of two registers, taken as entries of another width.
 macro_rules! zip {
-    ($name:ident, $zip:ident, $of:ident, $to:ident) => {
-        #[target_feature(enable = "neon")]
-        #[inline]
-        fn $name(a: uint8x16_t, b: uint8x16_t) -> uint8x16_t {
-            $to($zip($of(a), $of(b)))
-        }
+    ($a:expr, $b:expr, $low:ident, $high:ident, $of:ident, $to:ident) => {
+        ($to($low($of($a), $of($b))), $to($high($of($a), $of($b))))
     };
 }
 
-zip!(lo16, vzip1q_u16, vreinterpretq_u16_u8, vreinterpretq_u8_u16);
-zip!(hi16, vzip2q_u16, vreinterpretq_u16_u8, vreinterpretq_u8_u16);
-zip!(lo32, vzip1q_u32, vreinterpretq_u32_u8, vreinterpretq_u8_u32);
-zip!(hi32, vzip2q_u32, vreinterpretq_u32_u8, vreinterpretq_u8_u32);
-zip!(lo64, vzip1q_u64, vreinterpretq_u64_u8, vreinterpretq_u8_u64);
-zip!(hi64, vzip2q_u64, vreinterpretq_u64_u8, vreinterpretq_u8_u64);
+/// See [`tiles`].
+#[target_feature(enable = "neon")]
+fn tiles_neon<const W: usize, const N: usize>(block: &mut Block<'_>) -> bool {
+    // SAFETY: this function runs only where NEON is.
+    unsafe { tiles::<uint8x16_t, W, N>(block) }
+}
 
-/// Nothing to exchange.
-#[inline(always)]
-fn lanes_of_one<const N: usize>(rows: [uint8x16_t; N]) -> [uint8x16_t; N] {
-    rows
+impl Vector for uint8x16_t {
+    #[inline(always)]
+    unsafe fn load(place: *const u8) -> Self {
+        // SAFETY: the caller's promise, here as in all below.
+        unsafe { vld1q_u8(place) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, place: *mut u8) {
+        // SAFETY: as above.
+        unsafe { vst1q_u8(place, self) }
+    }
+    /// Through the caches: there is nothing to fence later.
+    #[inline(always)]
+    unsafe fn stream(self, place: *mut u8) {
+        // SAFETY: as above.
+        unsafe { vst1q_u8(place, self) }
+    }
+    #[inline(always)]
+    fn prefetch(place: *const u8) {
+        // SAFETY: as for the machine's prefetch.
+        unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) place.addr(), options(nomem, nostack, preserves_flags));
+        }
+    }
+    #[inline(always)]
+    unsafe fn unpack<const W: usize>(self, other: Self) -> (Self, Self) {
+        // SAFETY: as above.
+        unsafe {
+            match W {
+                1 => (vzip1q_u8(self, other), vzip2q_u8(self, other)),
+                2 => zip!(self, other, vzip1q_u16, vzip2q_u16, vreinterpretq_u16_u8, vreinterpretq_u8_u16),
+                4 => zip!(self, other, vzip1q_u32, vzip2q_u32, vreinterpretq_u32_u8, vreinterpretq_u8_u32),
+                _ => zip!(self, other, vzip1q_u64, vzip2q_u64, vreinterpretq_u64_u8, vreinterpretq_u8_u64),
+            }
+        }
+    }
 }

@@ -106,11 +106,11 @@ impl Machine for OnAvx2 {
         // SAFETY: as for `stream`, and every x86-64 has SSE2.
         unsafe {
             match W {
-                1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),
-                2 => moves::avx2::tiles::<2, 16>(block) || moves::sse2::tiles::<2, 8>(block),
-                4 => moves::avx2::tiles::<4, 8>(block) || moves::sse2::tiles::<4, 4>(block),
-                8 => moves::avx2::tiles::<8, 4>(block) || moves::sse2::tiles::<8, 2>(block),
-                16 => moves::avx2::tiles::<16, 2>(block) || moves::sse2::tiles::<16, 1>(block),
+                1 => moves::tiles_avx2::<1, 32>(block) || moves::tiles_sse2::<1, 16>(block),
+                2 => moves::tiles_avx2::<2, 16>(block) || moves::tiles_sse2::<2, 8>(block),
+                4 => moves::tiles_avx2::<4, 8>(block) || moves::tiles_sse2::<4, 4>(block),
+                8 => moves::tiles_avx2::<8, 4>(block) || moves::tiles_sse2::<8, 2>(block),
+                16 => moves::tiles_avx2::<16, 2>(block) || moves::tiles_sse2::<16, 1>(block),
                 _ => false,
             }
         }
@@ -139,26 +139,26 @@ impl Machine for OnAvx512 {
         // SAFETY: as for `stream`: `Avx512::detect` has asked for AVX2 too, and every x86-64 has SSE2.
         unsafe {
             match W {
-                1 => moves::avx2::tiles::<1, 32>(block) || moves::sse2::tiles::<1, 16>(block),
+                1 => moves::tiles_avx2::<1, 32>(block) || moves::tiles_sse2::<1, 16>(block),
                 2 => {
-                    moves::avx512::tiles::<2, 32>(block)
-                        || moves::avx2::tiles::<2, 16>(block)
-                        || moves::sse2::tiles::<2, 8>(block)
+                    moves::tiles_avx512::<2, 32>(block)
+                        || moves::tiles_avx2::<2, 16>(block)
+                        || moves::tiles_sse2::<2, 8>(block)
                 }
                 4 => {
-                    moves::avx512::tiles::<4, 16>(block)
-                        || moves::avx2::tiles::<4, 8>(block)
-                        || moves::sse2::tiles::<4, 4>(block)
+                    moves::tiles_avx512::<4, 16>(block)
+                        || moves::tiles_avx2::<4, 8>(block)
+                        || moves::tiles_sse2::<4, 4>(block)
                 }
                 8 => {
-                    moves::avx512::tiles::<8, 8>(block)
-                        || moves::avx2::tiles::<8, 4>(block)
-                        || moves::sse2::tiles::<8, 2>(block)
+                    moves::tiles_avx512::<8, 8>(block)
+                        || moves::tiles_avx2::<8, 4>(block)
+                        || moves::tiles_sse2::<8, 2>(block)
                 }
                 16 => {
-                    moves::avx512::tiles::<16, 4>(block)
-                        || moves::avx2::tiles::<16, 2>(block)
-                        || moves::sse2::tiles::<16, 1>(block)
+                    moves::tiles_avx512::<16, 4>(block)
+                        || moves::tiles_avx2::<16, 2>(block)
+                        || moves::tiles_sse2::<16, 1>(block)
                 }
                 _ => false,
             }
