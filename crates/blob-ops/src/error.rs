@@ -45,7 +45,7 @@ pub enum Error {
     /// An element that does not survive a checked conversion.
     #[non_exhaustive]
     Lost {
-        /// Where it is.
+        /// The part that it is in.
         part: Part,
         /// The index of the first such element.
         index: usize,
@@ -114,7 +114,7 @@ pub enum Error {
         /// The shape.
         shape: Shape,
     },
-    /// The memory of an argument could not be borrowed: someone holds a guard of it (a conflict, as where an output shares
+    /// The memory of an argument could not be borrowed: another guard of it is held (a conflict, as where an output shares
     /// memory with an input), there is no room for its bytes, or a device failed.
     #[non_exhaustive]
     Memory {

@@ -50,7 +50,7 @@
 //!
 //! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
 //! there; an output is written here and nothing of it is moved.
-#![deny(unsafe_code)] // but in `cpu/x86.rs`, `cpu/x86/moves.rs` and `cpu/aarch64.rs`, whose tiles are in `cpu/tiles.rs`
+#![deny(unsafe_code)] // except in `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;
 mod check;

@@ -54,7 +54,7 @@ impl Swap {
     }
 }
 
-/// One axis of a move: how often, and how far apart in the source and in the destination, in bytes.
+/// One axis of a move: its extent, and how far apart its entries are in the source and in the destination, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stride {
     pub(crate) len: usize,
@@ -82,7 +82,7 @@ impl Strides {
         &self.all[..self.len]
     }
 
-    /// How often all axes together.
+    /// The number of entries of all axes together.
     pub(crate) fn count(&self) -> usize {
         self.as_slice().iter().map(|s| s.len).product()
     }
@@ -137,7 +137,7 @@ impl Permutation {
         self.run * self.axes.count()
     }
 
-    /// The axis to cut for so many pieces. Neighbours in the source stay together for a [`PAGE`]: pieces that read
+    /// Where to cut for about `pieces` pieces. Neighbours in the source stay together for a [`PAGE`]: pieces that read
     /// less in a row fetch each other's lines, and two threads were two to four times slower than one.
     fn cut(&self, pieces: usize) -> Cut {
         let mut outer = 1;
@@ -194,8 +194,8 @@ const PAGE: usize = 4 << 10;
 const SIDE: usize = 1024;
 
 impl Blocks {
-    /// Takes the axes that continue the source's run for `x`, those that continue the destination's for `y`, the
-    /// shorter side first, until both are long enough or out of axes.
+    /// `x` takes the axes that continue the source's run, `y` those that continue the destination's, the shorter side
+    /// first, until both are long enough or out of axes.
     pub(crate) fn new(plan: &Permutation) -> Self {
         let axes = plan.axes.as_slice();
         let mut taken = [false; MAX_AXES];
@@ -247,7 +247,7 @@ impl Side {
     }
 }
 
-/// The entries of some axes, the first of them running fastest: where each is read and written, from the first on.
+/// The places where the entries of some axes are read and written, in order, the first axis running fastest.
 #[derive(Clone, Debug)]
 pub(crate) struct Walk<'a> {
     axes: &'a [Stride],
@@ -256,7 +256,7 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// From the entry `start` on, which is one of them.
+    /// From entry `start` on.
     pub(crate) fn new(axes: &'a Strides, start: usize) -> Self {
         let axes = axes.as_slice();
         let (mut index, mut rest) = ([0; MAX_AXES], start);

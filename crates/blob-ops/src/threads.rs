@@ -2,8 +2,8 @@
 //! calling thread alone where no pool can be started.
 //!
 //! The only place that names rayon; kernels below know no threads. Work is cut in two until one piece is left, so there
-//! is no list of pieces and nothing here allocates. Nobody calls it while holding a memory's lock (guards are no locks):
-//! a thread that waits for its half may take up any other work meanwhile.
+//! is no list of pieces and nothing here allocates. It must not be called with a
+//! memory's lock held (guards are no locks): a thread that waits for its half may take up any other work meanwhile.
 
 use std::error::Error;
 use std::ops::Range;
@@ -59,7 +59,7 @@ fn global_pool_runs() -> bool {
     })
 }
 
-/// Runs both: on two threads of the current pool where it has them, else here and in order.
+/// Runs both: on two threads of the current pool where it has them, else one after the other on this one.
 pub(crate) fn both<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: impl FnOnce() -> R + Send) -> (L, R) {
     match threads() {
         1 => (left(), right()),
@@ -67,14 +67,13 @@ pub(crate) fn both<L: Send, R: Send>(left: impl FnOnce() -> L + Send, right: imp
     }
 }
 
-/// Runs `work` on every chunk of `len` bytes, of which the last may be shorter, with its place among them.
+/// Runs `work` on every chunk of `len` bytes with its index; the last may be shorter.
 pub(crate) fn chunks(bytes: &mut [u8], len: usize, work: impl Fn(usize, &mut [u8]) + Sync) {
     let count = bytes.len().div_ceil(len);
     slices(bytes, count, |chunk| chunk * len, work);
 }
 
-/// Runs `work` on `count` slices that lie one behind the other in `bytes`, each from its `start` on, with its place among
-/// them.
+/// Runs `work` on `count` consecutive slices of `bytes` with the index of each; `start` says where a slice begins.
 pub(crate) fn slices(
     bytes: &mut [u8],
     count: usize,
@@ -87,8 +86,8 @@ pub(crate) fn slices(
     }
 }
 
-/// What `work` makes of each of `count` pieces, joined in the order and in the tree of [`Tree`](crate::tree::Tree);
-/// `None` of no pieces.
+/// The results of `work` on `count` pieces, joined in the order and shape of a [`Tree`](crate::tree::Tree); `None` where
+/// there are no pieces.
 pub(crate) fn fold<T: Send>(
     count: usize,
     work: impl Fn(usize) -> T + Sync,
@@ -98,8 +97,8 @@ pub(crate) fn fold<T: Send>(
     (count > 0).then(|| halve(0..count, (), &|(), _, _| ((), ()), &work, &join))
 }
 
-/// Runs `work` on each of some pieces, at least one, with its share of what they work on. `cut` gives a share, which
-/// begins at one piece, to the pieces before another and to those from that one on.
+/// Runs `work` on each of at least one piece with its share of the data. `cut(share, first, middle)` divides a share that
+/// begins at piece `first` into what lies before piece `middle` and the rest.
 ///
 /// The left half has the greatest power of two of pieces that is not all of them. So the halves are those of a binary
 /// counter, however many threads there are.

@@ -1,5 +1,8 @@
 //! The counting loop of a histogram: places for a run of elements, then an increment for each.
 //!
+//! ```text
+//! for each run of 256: place[i] = ⌊(x[i]·factor − start)·scale⌋; then for each i: table[i mod 4][place[i]] += 1
+//! ```
 //! Four tables take turns, so that equal neighbours do not wait for each other's store.
 
 use super::Isa;

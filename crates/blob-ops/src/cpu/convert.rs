@@ -1,5 +1,9 @@
 //! Elements of one dtype to another, block by block, and the search for what another dtype cannot hold.
 //!
+//! ```text
+//! for each block of 4096 elements: lanes = E::lanes(block); for each lane x: target = T::saturate(x)
+//! search, for each step of 512:    held = all lanes x with low ≤ x ≤ high (floats: below a limit, or whole)
+//! ```
 //! Relies on `lanes.rs` for reading and on `narrow.rs` for the 16-bit floats. Knows no blobs and no threads.
 
 use super::Isa;

@@ -1,5 +1,9 @@
 //! Element-wise arithmetic of one run of elements, in place, at any alignment.
 //!
+//! ```text
+//! one operand:  for each group of 64: out = op(y); if any is NaN: out = op(y) with the NaN settled; y = out
+//! two operands: for each i: y[i] = op(y[i], x[i])
+//! ```
 //! Every number is computed in its own type, f16 and bf16 in f32. Nothing is contracted, and which NaN comes out is
 //! decided here and not by the order of an instruction's operands, so every instruction set gives the same bits.
 
@@ -76,8 +80,8 @@ macro_rules! integer {
 }
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// Which NaN an operation gives: its first operand that is one, made quiet, else the one that x86 makes, a negative one.
-/// It is what x86 does as long as the compiler leaves the operands in their order.
+/// Which NaN an operation gives: the first operand that is NaN, made quiet, else x86's own, which is negative. x86 does so
+/// by itself as long as the compiler leaves the operands in their order.
 trait Settle {
     fn settle(self, a: Self, b: Self) -> Self;
 }

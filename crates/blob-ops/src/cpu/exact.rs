@@ -1,4 +1,8 @@
 //! Statistics of one block of 8- or 16-bit integers: every sum is exact, so any order gives the same bits.
+//!
+//! ```text
+//! for each lane x: sum += x, abs += |x|, squares += x²; m2 = (n·squares − sum²) / n
+//! ```
 
 use super::machine::Machine;
 use super::order::Ordered;

@@ -1,4 +1,8 @@
 //! NaN and Inf by their exponent bits alone: no conversion, so it runs as fast as memory.
+//!
+//! ```text
+//! for each step of 1024 words: any = some word has all exponent bits set; only then count them one by one
+//! ```
 
 use super::Isa;
 use super::lanes::no_kernel;

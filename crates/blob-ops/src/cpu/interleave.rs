@@ -19,7 +19,7 @@ const MAX_SIDE: usize = 4;
 /// Bytes of a plane: 16 of them, and a row of four, stay in the first-level cache.
 const PLANE_BYTES: usize = 512;
 
-/// Bytes of a row that is made or taken at a time where no planes are needed, in the first-level cache.
+/// Bytes of a row that are handled at a time where no planes are needed, in the first-level cache.
 const ROW_BYTES: usize = 8 << 10;
 
 /// `ins` rows of the source become `outs` rows of the destination.
@@ -28,12 +28,12 @@ pub(super) struct Interleave {
     outs: Stride,
     /// The axis along the rows: a step takes `outs` entries of a source's row, and `ins` of a destination's.
     along: Stride,
-    /// An axis whose entries continue the rows of one side at least.
+    /// An axis whose entries continue the rows on at least one side.
     again: Stride,
     outer: Strides,
 }
 
-/// What the planes hold at a time: some entries of `again`, and the same entries along each.
+/// What the planes hold at a time: some entries of `again`, and for each the same range along the rows.
 struct Chunk {
     again: Range<usize>,
     along: Range<usize>,
@@ -81,7 +81,7 @@ impl Interleave {
         }
     }
 
-    /// Long rows into one, from where they are.
+    /// Long rows into one, without planes.
     #[inline(always)]
     fn zip<M: Machine, const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
         if store == Store::Cached {
@@ -100,7 +100,7 @@ impl Interleave {
         }
     }
 
-    /// A row into long ones.
+    /// One row into long ones, without planes.
     #[inline(always)]
     fn unzip<M: Machine, const W: usize, const N: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
         if store == Store::Cached {
@@ -172,7 +172,7 @@ impl Interleave {
         }
     }
 
-    /// All entries, at most so many at a time.
+    /// All entries, at most `most` at a time.
     #[inline(always)]
     fn chunks(&self, most: usize) -> impl Iterator<Item = Chunk> {
         let (all, len) = (self.again.len, self.along.len);
@@ -240,7 +240,7 @@ impl Interleave {
 }
 
 impl Chunk {
-    /// Where the entries are on one side, which `stride` names: one run where `again` continues it, else one for each.
+    /// Where the entries lie on the side that `stride` selects: one run where `again` continues it, else one for each.
     #[inline(always)]
     fn runs(&self, again: &Stride, along: &Stride, stride: fn(&Stride) -> usize) -> impl Iterator<Item = Range<usize>> {
         let (step, entry) = (stride(again), stride(along));

@@ -1,5 +1,8 @@
 //! Raw bytes to lanes: one [`Element`] for each dtype, one [`Lane`] for each type that kernels compute in.
 //!
+//! ```text
+//! stored as lanes, aligned:  the bytes themselves          f16, bf16, bool:  lane[i] = widened element i, in scratch
+//! ```
 //! A lane holds its element exactly; only i64 and u64 are rounded, when they become f64.
 //! Bytes may lie at any alignment. Nothing here knows instruction sets: the vectoriser sees slices and arrays.
 
@@ -22,7 +25,7 @@ pub(crate) const GROUP: usize = ROWS * LANES;
 /// Elements in a block: 16 KiB of f32, which stays in the first-level cache for the second pass.
 pub(crate) const BLOCK: usize = 4096;
 
-/// Room for the lanes of one block, of any type: 32 KiB, for the stack of whoever works on a piece. Cleared when a dtype
+/// Room for the lanes of one block, of any type: 32 KiB, kept on the stack by each worker. Cleared only when a dtype
 /// is not stored as its lanes: clearing it for a sum of 64 KiB of f32, which has no need of it, took a fifth of the time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch(Option<[u64; BLOCK]>);

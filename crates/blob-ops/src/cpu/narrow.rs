@@ -4,6 +4,11 @@
 //! values of the narrow type unless it is exact, so that the second rounding sees the truth (Boldo and Melquiond,
 //! *Emulation of FMA and correctly rounded sums*, IEEE TC 57, 2008). An f32 has at least two bits more than either
 //! type, among subnormal numbers too.
+//!
+//! ```text
+//! f16:  bits = (magnitude + half a last place, less one, plus the last bit) >> 13, exponent moved by 112
+//! bf16: bits = (bits + half a last place, less one, plus the last bit) >> 16
+//! ```
 
 /// All bits but the sign.
 const MAGNITUDE: u32 = 0x7FFF_FFFF;

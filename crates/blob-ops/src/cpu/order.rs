@@ -1,5 +1,8 @@
 //! Minimum, maximum and zeros of a block: exact in any order, in the lane's own type.
 //!
+//! ```text
+//! for each lane x: min = lesser of (x, min), max = greater of (x, max), zeros += (x == 0)
+//! ```
 //! Integers go through one accumulator, which the compiler may split as it likes. It may not with floats, for which
 //! 16 lanes are kept.
 

@@ -146,7 +146,7 @@ macro_rules! integer {
 }
 integer!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// The sum of at most 2³² numbers, their halves added apart, so that nothing overflows.
+/// The sum of at most 2³² numbers; their upper and lower halves are added separately, so that nothing overflows.
 #[inline(always)]
 fn halves(terms: impl Iterator<Item = u64>) -> u128 {
     let (mut low, mut high) = (0u64, 0u64);

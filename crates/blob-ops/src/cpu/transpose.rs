@@ -1,7 +1,12 @@
 //! Blocks of a permutation: entries that are neighbours along one axis in the source, along another in the destination.
 //!
-//! Tile by tile: a tile is one cache line of entries each way, turned in registers or in a buffer in the first-level
-//! cache, so that each line of source and destination is touched once. Plain Rust; `x86` has faster tiles.
+//! ```text
+//! for each tile of one cache line of entries each way:
+//!     for each of its rows y:  tile[x][y] = src[from[y] + x]       a buffer in the first-level cache
+//!     for each of its lines x: dst[to[x] + y] = tile[x]
+//! in place: each tile below the diagonal changes places with its mirror image, both transposed
+//! ```
+//! So each line of source and destination is touched once. Plain Rust; `tiles.rs` does the same in registers.
 
 use super::machine::{Block, Kernel, Machine, Store};
 use crate::plan::LINE;
@@ -80,8 +85,8 @@ const TILE_ROW: usize = 2 * LINE;
 /// A tile in the first-level cache, row by row.
 type Tile = [[u8; TILE_ROW]; TILE_SIDE];
 
-/// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied first, and turned
-/// on their way back.
+/// Tiles change places with their mirror images, those on the diagonal with themselves. Both are copied into buffers first
+/// and transposed on the way back.
 #[inline(always)]
 fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
     let (step, stride) = ((TILE_ROW / W).min(TILE_SIDE), side * W);
@@ -103,7 +108,7 @@ fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize) {
     }
 }
 
-/// Asks for the rows of a tile, which may reach past the matrix.
+/// Prefetches the rows of a tile, which may reach past the matrix.
 #[inline(always)]
 fn ask<M: Machine>(matrix: &[u8], place: usize, stride: usize, rows: usize, len: usize) {
     for row in 0..rows {
@@ -128,7 +133,7 @@ fn take(matrix: &[u8], stride: usize, tile: &mut [[u8; TILE_ROW]], len: usize) {
     }
 }
 
-/// Writes a tile of so many rows and columns, turned.
+/// Writes a tile transposed; `sides` are its rows and columns.
 #[inline(always)]
 fn put<M: Machine, const W: usize>(tile: &Tile, sides: [usize; 2], dst: &mut [u8], stride: usize) {
     let [rows, columns] = sides;

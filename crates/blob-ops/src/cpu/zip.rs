@@ -1,5 +1,8 @@
 //! Interleaving: from N rows of entries to one row of N-tuples, and back. Small merges, splits, and NCHW to NHWC are these.
 //!
+//! ```text
+//! zip:   row[i] = (part0[i], part1[i], …)            unzip: (part0[i], part1[i], …) = row[i]
+//! ```
 //! Written for the vectoriser, which makes shuffles of loops whose N and width it knows.
 
 /// `row[i][k] = parts[k][i]`, as many as `row` holds.

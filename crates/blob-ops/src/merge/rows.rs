@@ -68,7 +68,7 @@ pub(crate) fn split(exec: Exec, src: &[u8], parts: &mut [RowsMut<'_>]) {
     divide(isa, pieces, work);
 }
 
-/// Cuts the work in two, and the halves again, until there are so many pieces: between rows where there are enough of
+/// Cuts the work in two, and the halves again, until there are `pieces` pieces: between rows where there are enough of
 /// them and few parts, else between parts. A part that is left alone is cut wherever it can be.
 fn divide(isa: Isa, pieces: usize, work: SplitRows<'_, '_>) {
     let (parts, rows) = (work.parts.len(), work.src.len().div_ceil(work.row));

@@ -1,11 +1,11 @@
-//! The pieces of a permutation, each of which is a number: where it lies and what it moves, without a list of them.
+//! The pieces of a permutation by their index: where each lies and what it moves, without a list of them.
 //!
 //! Relies on `plan.rs` for where a permutation is cut.
 
 use super::{Cut, ONE, Permutation, Stride, Strides};
 use std::ops::Range;
 
-/// A permutation in pieces, each of which is a number: the parts of the axis that is cut, for each entry of those before.
+/// A permutation in pieces: for each entry of the axes before the cut, the parts of the axis that is cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pieces {
     plan: Permutation,
