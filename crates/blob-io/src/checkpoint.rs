@@ -11,7 +11,7 @@ use std::path::Path;
 use blob_core::AnyBlob;
 
 use crate::entry::{Entry, Kind, subject};
-use crate::error::{Error, Fault, Stop};
+use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::payload::{self, member};
@@ -164,13 +164,7 @@ impl Checkpoint {
     /// # Errors
     /// [`Entry::fault`] as an error; bytes without the checksum that the file has of them; an entry without elements; what reading and allocating return.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
-        let dtype = self.usable(entry)?;
-        let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
-        {
-            let mut bytes = blob.data_mut().overwrite_bytes()?;
-            self.fill(entry, &mut bytes)?;
-        }
-        Ok(blob)
+        payload::load(&self.input, &self.name, (entry, None), &self.limits)
     }
 
     /// Loads a Caffe blob's data together with its diff, where one is stored.
@@ -179,18 +173,9 @@ impl Checkpoint {
     /// As [`Checkpoint::load`]; a diff of another dtype than the data; an entry that is not data.
     pub fn load_pair(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         if entry.kind != Kind::Data {
-            return Err(self.request(entry, "is not a blob's data"));
+            return Err(entry.request(&self.name, "is not a blob's data"));
         }
-        let mut blob = self.load(entry)?;
-        if let Some(diff) = self.diff_of(entry) {
-            let dtype = self.usable(diff)?;
-            if (dtype, &diff.shape) != (blob.dtype(), blob.shape()) {
-                return Err(self.request(diff, "is of another dtype than its data; load them one by one"));
-            }
-            let mut bytes = blob.diff_mut().overwrite_bytes()?;
-            self.fill(diff, &mut bytes)?;
-        }
-        Ok(blob)
+        payload::load(&self.input, &self.name, (entry, self.diff_of(entry)), &self.limits)
     }
 
     /// The entry of the diff that belongs to a data entry, where one is stored.
@@ -208,12 +193,12 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::load`].
     pub fn view(&self, entry: &Entry) -> Result<Cow<'_, [u8]>, Error> {
-        self.usable(entry)?;
+        entry.loadable(&self.name)?;
         if let (true, [run], Some(bytes)) = (entry.is_plain(), entry.segments(), self.input.bytes()) {
             let at = usize::try_from(run.offset).ok();
             let end = at.and_then(|at| at.checked_add(usize::try_from(entry.byte_len()).ok()?));
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
-            let foreign = || self.request(entry, "is not of this file");
+            let foreign = || entry.request(&self.name, "is not of this file");
             if let Some(checksum) = entry.checksum.as_deref() {
                 member::check(bytes, checksum).map_err(|e| e.into_error(&self.name, entry))?;
             }
@@ -246,7 +231,7 @@ impl Checkpoint {
         chunk: usize,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        self.usable(entry)?;
+        entry.loadable(&self.name)?;
         payload::stream(&self.input, entry, &self.limits, chunk, sink).map_err(|e| e.into_error(&self.name, entry))
     }
 
@@ -263,29 +248,7 @@ impl Checkpoint {
         let Some(checksum) = entry.checksum.as_deref() else {
             return Ok(());
         };
-        crate::npz::read::check(&self.input, checksum, self.limits.max_alloc, step)
+        crate::npz::archive::check(&self.input, checksum, self.limits.max_alloc, step)
             .map_err(|e| e.into_error(&self.name, entry))
-    }
-
-    fn fill(&self, entry: &Entry, out: &mut [u8]) -> Result<(), Error> {
-        payload::fill(&self.input, entry, &self.limits, out).map_err(|e| e.into_error(&self.name, entry))
-    }
-
-    /// The dtype of an entry that can be loaded.
-    pub(crate) fn usable(&self, entry: &Entry) -> Result<blob_core::DType, Error> {
-        if let Some(fault) = entry.fault() {
-            return Err(Stop::Fault(fault.clone()).into_error(&self.name, Some(subject(entry))));
-        }
-        if let Some(name) = entry.foreign_dtype() {
-            return Err(Error::Unsupported {
-                file: self.name.clone(),
-                message: format!("{} is of dtype {name}, which blob lists but does not load", subject(entry)),
-            });
-        }
-        entry.dtype.ok_or_else(|| self.request(entry, "holds no array"))
-    }
-
-    pub(crate) fn request(&self, entry: &Entry, message: &str) -> Error {
-        Error::Request { file: self.name.clone(), message: format!("{} {message}", subject(entry)) }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::error::{Fault, What};
+use crate::error::{Error, Fault, Stop, What};
 use crate::warning::{Flags, Warning};
 
 /// One array stored in a file, known from its header alone.
@@ -161,6 +161,23 @@ impl Entry {
     pub fn fault(&self) -> Option<&Fault> {
         let fault = self.fault.as_deref();
         fault.filter(|fault| !matches!(fault.what, What::Foreign { .. }))
+    }
+
+    /// The dtype, where the array can be loaded; `file` is what the error calls the file.
+    pub(crate) fn loadable(&self, file: &str) -> Result<DType, Error> {
+        if let Some(fault) = self.fault() {
+            return Err(Stop::Fault(fault.clone()).into_error(file, Some(subject(self))));
+        }
+        if let Some(name) = self.foreign_dtype() {
+            let message = format!("{} is of dtype {name}, which blob lists but does not load", subject(self));
+            return Err(Error::Unsupported { file: file.to_owned(), message });
+        }
+        self.dtype.ok_or_else(|| self.request(file, "holds no array"))
+    }
+
+    /// The request cannot be done with this entry.
+    pub(crate) fn request(&self, file: &str, message: &str) -> Error {
+        Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 
     /// How many bytes the array's checksum covers, its header included; `None` where the file has no checksum of it.

@@ -28,6 +28,7 @@ mod folder;
 mod format;
 mod layout;
 mod limits;
+mod metadata;
 mod mxnet;
 mod names;
 mod npy;

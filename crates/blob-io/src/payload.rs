@@ -7,6 +7,8 @@ pub(crate) mod member;
 
 use std::io::{self, Read};
 
+use blob_core::AnyBlob;
+
 use crate::entry::{Deflated, Entry, Order, Payload, Segment, subject};
 use crate::error::{Error, Fault, Stop, What};
 use crate::limits::Limits;
@@ -66,8 +68,27 @@ pub(crate) fn bytes(source: &dyn Source, entry: &Entry) -> Result<Vec<u8>, Stop>
     Ok(out)
 }
 
+/// Loads an array into a blob of its shape and dtype, and its diff, where one is given.
+pub(crate) fn load(
+    source: &dyn Source,
+    file: &str,
+    (entry, diff): (&Entry, Option<&Entry>),
+    limits: &Limits,
+) -> Result<AnyBlob, Error> {
+    let dtype = entry.loadable(file)?;
+    let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
+    fill(source, entry, limits, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| e.into_error(file, entry))?;
+    if let Some(diff) = diff {
+        if (diff.loadable(file)?, &diff.shape) != (dtype, &entry.shape) {
+            return Err(diff.request(file, "is of another dtype than its data; load them one by one"));
+        }
+        fill(source, diff, limits, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| e.into_error(file, diff))?;
+    }
+    Ok(blob)
+}
+
 /// Fills `out`, which has the entry's byte length, in the machine's byte order.
-pub(crate) fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), Trouble> {
+fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), Trouble> {
     let width = width(entry);
     if entry.order == Order::RowMajor && !entry.swapped && !out.is_empty() {
         let mut stored = Stored::open(source, entry, limits)?;

@@ -2,14 +2,13 @@
 
 use blob_core::{AnyBlob, Shape};
 
-use crate::caffe::blob;
+use crate::caffe::blob::{self, Fields};
 use crate::caffe::protobuf::Span;
-use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Stop};
 use crate::limits::Limits;
+use crate::payload;
 use crate::wire::cursor::Cursor;
-use crate::wire::source::Bytes;
-use crate::{Format, OpenOptions};
+use crate::wire::source::{Bytes, Source};
 
 /// How errors call bytes that came without a file.
 const NAME: &str = "BlobProto";
@@ -33,10 +32,14 @@ const NAME: &str = "BlobProto";
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
-    // A source outlives its checkpoint, so it owns its bytes: one copy of the message.
-    let source = Box::new(Bytes::new(bytes.to_vec()));
-    let checkpoint: Checkpoint = OpenOptions::new().from(Format::BlobProto).open_source(NAME, source)?;
-    checkpoint.load_pair(&checkpoint.entries()[0])
+    let source = Bytes::new(bytes);
+    let limits = Limits::default();
+    let (mut data, mut diff) = fields(&source, &limits)?.into_entries(0, 0);
+    data.name = "@0".into();
+    if let Some(diff) = &mut diff {
+        diff.name = "@0.diff".into();
+    }
+    payload::load(&source, NAME, (&data, diff.as_ref()), &limits)
 }
 
 /// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when it loads weights.
@@ -47,11 +50,8 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
 /// # Errors
 /// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).
 pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
-    let fail = |stop: Stop| stop.into_error(NAME, None);
-    let source = Bytes::new(bytes);
-    let span = Span { start: 0, end: bytes.len() as u64 };
-    let fields = blob::walk(&mut Cursor::new(&source), span, &Limits::default()).map_err(fail)?;
-    let stored = fields.stored_shape().map_err(|f| fail(f.into()))?;
+    let fields = fields(&Bytes::new(bytes), &Limits::default())?;
+    let stored = fields.stored_shape().map_err(|fault| Stop::Fault(fault).into_error(NAME, None))?;
     if !fields.is_legacy() {
         return Ok(stored == *shape);
     }
@@ -62,4 +62,10 @@ pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     let mut padded = [1; 4];
     padded[4 - dims.len()..].copy_from_slice(dims);
     Ok(stored.dims() == padded)
+}
+
+/// The fields of the whole message.
+fn fields(source: &dyn Source, limits: &Limits) -> Result<Fields, Error> {
+    let span = Span { start: 0, end: source.len() };
+    blob::walk(&mut Cursor::new(source), span, limits).map_err(|stop| stop.into_error(NAME, None))
 }

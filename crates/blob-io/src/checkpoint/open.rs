@@ -185,8 +185,12 @@ impl OpenOptions {
 
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
         // Where the caller says what it is, its beginning does not say otherwise.
-        let hint = self.from.is_none().then_some(hint);
-        Spool::new(name, hint, self.limits.max_spool)
+        let judged = self.from.is_none();
+        let refuse = move |begin: &[u8]| {
+            let refusal = judged.then(|| sniff::hopeless(begin, hint)).flatten();
+            refusal.map(|refusal| refusal.into_error(name))
+        };
+        Spool::new(name, refuse, self.limits.max_spool)
     }
 }
 

@@ -20,7 +20,7 @@ impl Checkpoint {
     /// indices out of range or not ascending. The error names the element and its value.
     pub fn load_dense(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         let parts = Parts::of(self, entry)?;
-        let dtype = self.usable(parts.values)?;
+        let dtype = parts.values.loadable(self.name())?;
         // Before anything is allocated.
         parts.byte_len(dtype)?;
         let mut blob = AnyBlob::new(parts.sparse.shape().clone(), dtype)?;
@@ -79,7 +79,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(file: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let sparse = entry.sparse().ok_or_else(|| file.request(entry, "is not a part of a sparse array"))?;
+        let sparse = entry.sparse().ok_or_else(|| entry.request(file.name(), "is not a part of a sparse array"))?;
         let position = entry.position();
         let entries = file.entries();
         let from = entries.partition_point(|e| e.position() < position);
@@ -91,7 +91,7 @@ impl<'a> Parts<'a> {
         };
         match (part(Kind::Values), part(Kind::Indices)) {
             (Some(values), Some(indices)) => Ok(Self { file, sparse, values, indices, indptr: part(Kind::Indptr) }),
-            _ => Err(file.request(entry, "is part of a sparse array that lacks another part")),
+            _ => Err(entry.request(file.name(), "is part of a sparse array that lacks another part")),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Parts<'a> {
     }
 
     fn stream(&self, chunk: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-        let dtype = self.file.usable(self.values)?;
+        let dtype = self.values.loadable(self.file.name())?;
         let width = dtype.size();
         let out = Chunks::new(self.byte_len(dtype)?, (chunk / width).max(1) * width, sink);
         let indices = Index::of(self, self.indices)?;
@@ -240,7 +240,7 @@ struct Index<'a> {
 
 impl<'a> Index<'a> {
     fn of(parts: &'a Parts<'a>, entry: &'a Entry) -> Result<Self, Error> {
-        let dtype = parts.file.usable(entry)?;
+        let dtype = entry.loadable(parts.file.name())?;
         if matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool) {
             return Err(parts.fault(entry, 0, What::words("an integer type", dtype.name())));
         }

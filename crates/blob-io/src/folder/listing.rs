@@ -2,7 +2,6 @@
 
 use crate::error::{Fault, Stop, What};
 use crate::limits::Limits;
-use crate::safetensors::read::members;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
@@ -32,7 +31,7 @@ pub(crate) fn files(
 ) -> Result<bool, Stop> {
     let mut cursor = Cursor::new(receipt);
     let mut found = false;
-    members(&mut Literal::new(&mut cursor, receipt.len()), |text| {
+    Literal::new(&mut cursor, receipt.len()).members(|text| {
         text.blank()?;
         let key = text.json_string_up_to(64)?.unwrap_or_default();
         text.expect(b':', "a colon")?;
@@ -59,7 +58,7 @@ pub(crate) fn files(
 
 fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, Stop> {
     let mut listed = Listed::default();
-    members(text, |text| {
+    text.members(|text| {
         text.blank()?;
         let key = text.json_string_up_to(64)?.unwrap_or_default();
         text.expect(b':', "a colon")?;

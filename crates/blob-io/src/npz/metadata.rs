@@ -5,9 +5,9 @@
 //! strings, as safetensors has it for its `__metadata__`.
 
 use crate::error::{Fault, Stop, What};
+use crate::metadata;
 use crate::names::Gather;
 use crate::npz::END;
-use crate::safetensors;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 
@@ -30,7 +30,7 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
         block.extend_from_slice(&END.to_le_bytes());
         block.resize(EMPTY_LEN, 0);
     }
-    let json = safetensors::write::pairs(metadata);
+    let json = metadata::text(metadata);
     let len = (json.len() as u64).to_le_bytes();
     for part in [MAGIC, &len[..], json.as_bytes(), &len, MAGIC] {
         block.extend_from_slice(part);
@@ -75,7 +75,7 @@ fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u6
 }
 
 fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), Stop> {
-    safetensors::read::pairs(&mut Literal::new(cursor, end), gather)?;
+    metadata::read(&mut Literal::new(cursor, end), gather)?;
     if cursor.pos() == end {
         return Ok(());
     }

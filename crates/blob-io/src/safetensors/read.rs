@@ -5,13 +5,11 @@ use blob_core::{DType, Shape};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::Refusal;
 use crate::error::{Fault, Stop, What};
+use crate::metadata;
 use crate::names::Gather;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers};
-
-/// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
-const MOST_METADATA: u64 = 4 << 20;
 
 /// How deep a value of a key that we do not know may nest; serde_json, and with it the reference implementation, goes to
 /// 128 with the two objects around it.
@@ -40,7 +38,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
 fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<(), Stop> {
     let limit = gather.limits().max_name;
     let mut metadata = false;
-    members(text, |text| {
+    text.members(|text| {
         text.blank()?;
         let at = text.pos();
         let name = text.json_string(limit, "a tensor's name")?;
@@ -54,7 +52,7 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
                 gather.warn(Some(at), "the metadata are null; read as none");
                 return text.word("null");
             }
-            return pairs(text, gather);
+            return metadata::read(text, gather);
         }
         if gather.has(&name) {
             return Err(twice(at, &name));
@@ -72,44 +70,6 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
     }
 }
 
-/// `{` members with commas between them `}`.
-pub(crate) fn members<'c, 's>(
-    text: &mut Literal<'c, 's>,
-    mut member: impl FnMut(&mut Literal<'c, 's>) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    text.expect(b'{', "a JSON object")?;
-    if text.take(b'}')? {
-        return Ok(());
-    }
-    loop {
-        member(text)?;
-        if !text.take(b',')? {
-            return text.expect(b'}', "a comma or a closing brace");
-        }
-    }
-}
-
-/// The metadata: strings to strings.
-pub(crate) fn pairs(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), Stop> {
-    let mut left = MOST_METADATA;
-    members(text, |text| {
-        text.blank()?;
-        let at = text.pos();
-        let key = text.json_string(gather.limits().max_name, "a metadata key")?;
-        text.expect(b':', "a colon")?;
-        // 48 bytes is what a pair costs beside its texts: a header of a million empty ones is bounded too.
-        let taken = key.len() as u64 + 48;
-        match text.json_string_up_to(left.saturating_sub(taken))? {
-            Some(value) if left >= taken => {
-                left -= taken + value.len() as u64;
-                gather.metadata.push((key, value));
-            }
-            _ => gather.warn(Some(at), "metadata beyond 4 MiB are left out"),
-        }
-        Ok(())
-    })
-}
-
 /// One tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment begins relative to the
 /// data and counts bytes, until `place` has seen all of them. Returns whether there are other keys, which the reference
 /// implementation passes over too.
@@ -118,7 +78,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
     let mut shape: Option<(u64, Numbers)> = None;
     let mut offsets = None;
     let mut others = false;
-    members(text, |text| {
+    text.members(|text| {
         text.blank()?;
         let at = text.pos();
         // A longer key is none of the three.

@@ -1,6 +1,7 @@
 //! The layout of a safetensors file, and its header.
 
 use crate::error::Error;
+use crate::metadata;
 use crate::safetensors::{DTYPES, LONGEST_HEADER};
 use crate::spec::{Place, TensorSpec, refuse, total, unique};
 
@@ -63,7 +64,7 @@ fn describe(spec: &TensorSpec, begin: u64, end: u64, out: &mut String) -> Result
         out.push(',');
     }
     let dims: Vec<String> = spec.shape().dims().iter().map(usize::to_string).collect();
-    out.push_str(&quoted(spec.name()));
+    out.push_str(&metadata::quoted(spec.name()));
     out.push_str(&format!(r#":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#, dims.join(",")));
     Ok(())
 }
@@ -89,7 +90,7 @@ impl Plan {
         let mut json = String::from("{");
         if !metadata.is_empty() {
             json += r#""__metadata__":"#;
-            json += &pairs(metadata);
+            json += &metadata::text(metadata);
             if !self.tensors.is_empty() {
                 json.push(',');
             }
@@ -98,15 +99,4 @@ impl Plan {
         json.push('}');
         json
     }
-}
-
-/// The metadata as a JSON object of strings.
-pub(crate) fn pairs(metadata: &[(String, String)]) -> String {
-    let pairs: Vec<String> = metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-    format!("{{{}}}", pairs.join(","))
-}
-
-/// A JSON string.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

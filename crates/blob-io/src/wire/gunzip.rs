@@ -224,7 +224,7 @@ mod tests {
     }
 
     fn unpacked(file: Vec<u8>) -> Result<Vec<u8>, Error> {
-        let mut spool = Spool::new("x", None, 1 << 20);
+        let mut spool = Spool::new("x", |_| None, 1 << 20);
         unpack("x", &Bytes::new(file), &mut spool)?;
         let source = spool.finish()?;
         Ok(source.bytes().expect("in memory").to_vec())

@@ -61,6 +61,20 @@ impl<'c, 's> Literal<'c, 's> {
         Err(self.unexpected(expected)?)
     }
 
+    /// `{`, members with commas between them, `}`.
+    pub(crate) fn members(&mut self, mut member: impl FnMut(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
+        self.expect(b'{', "a JSON object")?;
+        if self.take(b'}')? {
+            return Ok(());
+        }
+        loop {
+            member(self)?;
+            if !self.take(b',')? {
+                return self.expect(b'}', "a comma or a closing brace");
+            }
+        }
+    }
+
     /// Moves over any JSON value that nests at most `depth` deep.
     pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), Stop> {
         self.blank()?;

@@ -1,12 +1,11 @@
 //! A stream is kept while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
 //!
-//! Relies on `sniff` to refuse a long stream by its beginning; bounds what is kept. Leaves unpacking to `gunzip`.
+//! Bounds what is kept. Leaves unpacking to `gunzip`, and to the caller to refuse a long stream by its beginning.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
 use crate::error::{Error, Stop, What};
-use crate::sniff;
 use crate::wire::source::{Bytes, FileSource, Source};
 
 /// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
@@ -19,8 +18,8 @@ pub(crate) const PIECE: usize = 64 << 10;
 pub(crate) struct Spool<'a> {
     /// What errors call the stream.
     name: &'a str,
-    /// The name whose extension tells what the stream may be; `None` where it is not to be judged.
-    hint: Option<&'a str>,
+    /// Looks at the beginning of a long stream; an error refuses it.
+    refuse: Box<dyn Fn(&[u8]) -> Option<Error> + 'a>,
     limit: u64,
     len: u64,
     memory: Vec<u8>,
@@ -28,8 +27,8 @@ pub(crate) struct Spool<'a> {
 }
 
 impl<'a> Spool<'a> {
-    pub(crate) fn new(name: &'a str, hint: Option<&'a str>, limit: u64) -> Self {
-        Self { name, hint, limit, len: 0, memory: Vec::new(), file: None }
+    pub(crate) fn new(name: &'a str, refuse: impl Fn(&[u8]) -> Option<Error> + 'a, limit: u64) -> Self {
+        Self { name, refuse: Box::new(refuse), limit, len: 0, memory: Vec::new(), file: None }
     }
 
     /// Keeps all of a stream.
@@ -43,7 +42,7 @@ impl<'a> Spool<'a> {
                 Ok(0) => return Ok(()),
                 Ok(n) => self.push(&piece[..n])?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(refuse(self.name, "read".to_owned(), e)),
+                Err(e) => return Err(failed(self.name, "read".to_owned(), e)),
             }
         }
     }
@@ -75,9 +74,8 @@ impl<'a> Spool<'a> {
     }
 
     fn begin_file(&mut self) -> Result<(), Error> {
-        let hopeless = self.hint.and_then(|hint| sniff::hopeless(&self.memory, hint));
-        if let Some(refusal) = hopeless {
-            return Err(refusal.into_error(self.name));
+        if let Some(error) = (self.refuse)(&self.memory) {
+            return Err(error);
         }
         let file = tempfile::tempfile().and_then(|mut file| {
             file.write_all(&self.memory)?;
@@ -102,10 +100,10 @@ impl<'a> Spool<'a> {
 fn full(name: &str, source: io::Error) -> Error {
     let folder = std::env::temp_dir();
     let action = format!("keep it in the temporary folder {}", folder.display());
-    refuse(name, action, source)
+    failed(name, action, source)
 }
 
-fn refuse(name: &str, action: String, source: io::Error) -> Error {
+fn failed(name: &str, action: String, source: io::Error) -> Error {
     Error::Io { file: name.to_owned(), action, source }
 }
 
@@ -114,7 +112,7 @@ mod tests {
     use super::*;
 
     fn kept(stream: &mut impl Read, limit: u64) -> Result<Box<dyn Source>, Error> {
-        let mut spool = Spool::new("x", Some("x"), limit);
+        let mut spool = Spool::new("x", |begin| crate::sniff::hopeless(begin, "x").map(|r| r.into_error("x")), limit);
         spool.read(stream)?;
         spool.finish()
     }
