@@ -217,7 +217,7 @@ fn a_dry_run_fails_where_the_real_one_would() {
         ("/", "no folder that can be made"),
         (&unknown, "blob writes no .onnx files"),
         (&written, "exists; --force replaces it"),
-        (&foreign, "which --force does not replace: NOTES.md"),
+        (&foreign, "which are never replaced: NOTES.md"),
     ] {
         let real = blob(&["convert", NET, "-o", to]);
         let dry = blob(&["convert", NET, "-o", to, "-n"]);

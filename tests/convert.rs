@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Bytes, Checkpoint, Entry, Error, Format, write_tensors};
+use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, write_tensors};
 
 use crate::support::{data, files, real, report, varint};
 
@@ -56,7 +56,7 @@ fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> 
 }
 
 pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Result<(), Error> {
-    let target = Target::File { path, overwrite: false };
+    let target = Target::File { path, if_exists: IfExists::Refuse };
     let plan = plan(checkpoint, &Options::new(to), &target)?;
     let summary = plan.run(&Silent)?;
     let len = path.metadata().expect("written").len();
@@ -102,7 +102,7 @@ fn the_receipt_names_source_and_digests() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.safetensors");
     let checkpoint = lenet();
-    let target = Target::File { path: &path, overwrite: false };
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
@@ -137,7 +137,7 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
             move || std::fs::read(pipe).expect("the pipe reads")
         });
         let checkpoint = lenet();
-        let target = Target::File { path: &pipe, overwrite: true };
+        let target = Target::File { path: &pipe, if_exists: IfExists::Replace };
         let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
         plan.run(&Silent).expect("converts");
         let through = reader.join().expect("the reader ends");
@@ -151,7 +151,7 @@ fn an_existing_file_stays_unless_it_may_be_replaced() {
     let path = folder.path().join("out.safetensors");
     std::fs::write(&path, "precious").expect("writable");
     let error = convert(&lenet(), Format::Safetensors, &path).expect_err("refused");
-    assert!(error.to_string().contains("--force"), "{error}");
+    assert!(matches!(error, Error::Exists { .. }), "{error}");
     assert_eq!(std::fs::read(&path).expect("readable"), b"precious");
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }
@@ -175,7 +175,7 @@ fn a_stopped_conversion_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.npz");
     let checkpoint = lenet();
-    let target = Target::File { path: &path, overwrite: false };
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npz), &target).expect("a plan");
     let stop = StopAfter(AtomicU64::new(0));
     let error = plan.run(&stop).expect_err("stopped");
@@ -219,7 +219,7 @@ fn hostile_names_stay_within_the_target() {
     let inner = outer.path().join("a/b/c");
     std::fs::create_dir_all(&inner).expect("a folder");
     let path = inner.join("out");
-    let target = Target::Folder { path: &path, overwrite: false };
+    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     let mut found = Vec::new();
@@ -251,7 +251,7 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
     let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
     let outer = tempfile::tempdir().expect("a folder");
     let path = outer.path().join("out");
-    let target = Target::Folder { path: &path, overwrite: false };
+    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     assert!(path.join("blob.receipt.json").is_file());
@@ -306,7 +306,7 @@ fn names_like_those_of_a_sparse_array_stay_tensors_of_their_own_in_an_npz() {
     });
     let (source, npz) = (folder.path().join("e.safetensors"), folder.path().join("e.npz"));
     let tensors: Vec<(&str, &AnyBlob)> = blobs.iter().map(|(name, blob)| (*name, blob)).collect();
-    write_tensors(&source, Format::Safetensors, &tensors, &[], false).expect("written");
+    write_tensors(&source, Format::Safetensors, &tensors, &[], IfExists::Refuse).expect("written");
     let source = Checkpoint::open(&source).expect("opens");
     convert(&source, Format::Npz, &npz).expect("converts");
     let back = Checkpoint::open(&npz).expect("opens");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Barrier;
 
-use blob_io::{Checkpoint, Error, OutputDir};
+use blob_io::{Checkpoint, Error, IfExists, OutputDir};
 
 use crate::support::{blob, command, data};
 
@@ -14,8 +14,8 @@ const WRITERS: usize = 8;
 const RECEIPT: &str = "blob.receipt.json";
 
 /// Begins a folder whose files all hold the writer's number.
-fn begin(target: &Path, writer: usize, overwrite: bool) -> Result<OutputDir, Error> {
-    let dir = OutputDir::create(target, overwrite)?;
+fn begin(target: &Path, writer: usize, if_exists: IfExists) -> Result<OutputDir, Error> {
+    let dir = OutputDir::create(target, if_exists)?;
     let listed =
         ["a/0.npy", "a/1.npy", "b.npy"].map(|file| format!(r#"{{"name":"n","file":"{file}","file_bytes":1}}"#));
     let receipt = format!(r#"{{"contents":[{}],"by":"{writer}"}}"#, listed.join(","));
@@ -31,12 +31,12 @@ fn begin(target: &Path, writer: usize, overwrite: bool) -> Result<OutputDir, Err
 }
 
 /// What each of several writers came to.
-fn race(target: &Path, overwrite: bool) -> Vec<Result<(), Error>> {
+fn race(target: &Path, if_exists: IfExists) -> Vec<Result<(), Error>> {
     let wait = Barrier::new(WRITERS);
     std::thread::scope(|scope| {
         let wait = &wait;
         let write = move |writer| {
-            let dir = begin(target, writer, overwrite);
+            let dir = begin(target, writer, if_exists);
             wait.wait();
             dir?.finish()
         };
@@ -63,7 +63,7 @@ fn without_force_one_of_many_gets_the_folder() {
     for _ in 0..20 {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
-        let results = race(&target, false);
+        let results = race(&target, IfExists::Refuse);
         let won: Vec<usize> = (0..WRITERS).filter(|w| results[*w].is_ok()).collect();
         assert_eq!(won, [owner(home.path(), &target)], "{results:?}");
         for refused in results.iter().filter_map(|r| r.as_ref().err()) {
@@ -78,7 +78,7 @@ fn with_force_all_succeed_and_the_last_one_stays() {
     let target = home.path().join("out");
     let mut owners = HashMap::new();
     for _ in 0..20 {
-        for result in race(&target, true) {
+        for result in race(&target, IfExists::Replace) {
             result.unwrap();
         }
         *owners.entry(owner(home.path(), &target)).or_insert(0) += 1;
@@ -124,8 +124,8 @@ fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
         let left = home.path().join(format!(".out.blob-tmp-000000000000000{at}"));
         std::fs::create_dir_all(left.join(file)).unwrap();
     }
-    let first = begin(&target, 1, false).unwrap();
-    let second = begin(&target, 2, false).unwrap();
+    let first = begin(&target, 1, IfExists::Refuse).unwrap();
+    let second = begin(&target, 2, IfExists::Refuse).unwrap();
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 2);
     second.finish().unwrap();
     assert!(first.finish().unwrap_err().to_string().contains("exists"));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use blob_convert::{Options, Silent, Target, plan, verify};
-use blob_io::{Bytes, Checkpoint, Error, Format, Limits, OpenOptions, Reason};
+use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
 use sha2::Digest;
 
@@ -99,7 +99,7 @@ fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
     for to in [Format::Safetensors, Format::Npz] {
         let target = folder.path().join(format!("net.{}", to.name()));
         let file = Checkpoint::open(&source).expect("opens");
-        let path = Target::File { path: &target, overwrite: false };
+        let path = Target::File { path: &target, if_exists: IfExists::Refuse };
         let plan = plan(&file, &Options::new(to).sha256(true), &path).expect("a plan");
         plan.run(&Silent).expect("converts");
         let written = Checkpoint::open(&target).expect("opens");

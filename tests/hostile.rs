@@ -84,7 +84,7 @@ fn check_error(name: &str, len: u64, error: &Error) {
     let text = error.to_string();
     assert!(text.starts_with(name), "{text}: names no file");
     match error {
-        Error::Malformed { .. } => {
+        Error::Malformed { .. } | Error::LimitExceeded { .. } => {
             let offset = error.offset().expect("an offset");
             // What a directory says to lie behind the end of the file is named by the place it gives.
             let lies_behind = text.contains(", but 0 are left");

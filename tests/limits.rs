@@ -1,7 +1,7 @@
 //! What Caffe's reader takes silently and should not: the table of caffe.md §3.7, and models of many pieces.
 
 use blob_convert::{Options, Silent, Target, plan};
-use blob_io::{Bytes, Checkpoint, Error, Format};
+use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
 use crate::support::data;
 
@@ -123,7 +123,7 @@ fn a_model_of_many_pieces_converts() {
     let folder = tempfile::tempdir().expect("a folder");
     for to in [Format::Safetensors, Format::Npz] {
         let path = folder.path().join("out");
-        let target = Target::File { path: &path, overwrite: true };
+        let target = Target::File { path: &path, if_exists: IfExists::Replace };
         let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
         plan.run(&Silent).expect("converts");
         assert_eq!(contents(&Checkpoint::open(&path).expect("opens")), expected);
@@ -138,7 +138,7 @@ fn a_model_of_many_pieces_converts() {
         }
     }
     let path = folder.path().join("dir");
-    let target = Target::Folder { path: &path, overwrite: false };
+    let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
     let plan = plan(&checkpoint, &Options::new(Format::Npy), &target).expect("a plan");
     plan.run(&Silent).expect("converts");
     for (name, bytes) in expected {

@@ -15,7 +15,8 @@ fn findings(bytes: &[u8]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     verify::arrays(&file, &Silent, &mut |remark| {
         if let Remark::Finding(f) = remark {
-            found.push((f.tensor().to_owned(), f.message().to_owned()));
+            let place = f.offset().map(|at| format!("at byte {at}: ")).unwrap_or_default();
+            found.push((f.tensor().to_owned(), place + f.message()));
         }
     })
     .expect("can be read");

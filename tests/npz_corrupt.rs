@@ -1,7 +1,7 @@
 //! An npz with a bit that is wrong: whoever takes an array's bytes hears of it, in whichever way they are taken.
 
 use blob_convert::{Options, Silent, Target, plan};
-use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, OpenOptions, Reason, Source};
+use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
 use zip::CompressionMethod::{Deflated, Stored};
 
 use crate::npz::{Zip, ints, npy, theirs};
@@ -42,8 +42,8 @@ fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let (dir, options) = (tempfile::tempdir().unwrap(), Options::new(Format::Safetensors));
     let path = dir.path().join("out.safetensors");
     let converted = || {
-        let (path, overwrite) = (&path, false);
-        plan(file, &options, &Target::File { path, overwrite })?.run(&Silent).map(drop)
+        let (path, if_exists) = (&path, IfExists::Refuse);
+        plan(file, &options, &Target::File { path, if_exists })?.run(&Silent).map(drop)
     };
     let reason = |outcome: Result<(), Error>| outcome.err().map(|e| e.reason());
     let found = [

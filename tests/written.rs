@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Error, Format, Layout, TensorSpec, file_names, write_tensors};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, file_names, write_tensors};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -74,7 +74,7 @@ fn write(path: &Path, format: Format, tensors: &[Tensor], metadata: &[(String, S
     let blobs: Vec<AnyBlob> = tensors.iter().map(Tensor::blob).collect();
     let names = tensors.iter().map(|t| t.name.as_str());
     let tensors: Vec<(&str, &AnyBlob)> = names.zip(&blobs).collect();
-    write_tensors(path, format, &tensors, metadata, false).unwrap();
+    write_tensors(path, format, &tensors, metadata, IfExists::Refuse).unwrap();
 }
 
 /// Whether an open file holds exactly these, as they are; bf16 as `bf16` says.
@@ -271,7 +271,7 @@ fn what_no_file_can_hold_is_refused() {
         (Format::Npy, &[("a", &blob)], pairs(&[("k", "v")])),
         (Format::CaffeModel, &[("a", &blob)], pairs(&[])),
     ] {
-        let refused = write_tensors(&path, format, tensors, &metadata, true);
+        let refused = write_tensors(&path, format, tensors, &metadata, IfExists::Replace);
         assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");
         assert!(!path.exists());
     }

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use blob_io::Format;
+use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -336,12 +336,16 @@ pub(crate) struct Man {
     pub(crate) output: Option<PathBuf>,
 }
 
+/// What `--force` says.
+pub(crate) fn if_exists(force: bool) -> IfExists {
+    if force { IfExists::Replace } else { IfExists::Refuse }
+}
+
 /// Reads the name of one of the formats that `take` takes.
 fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
-    PossibleValuesParser::new(values)
-        .map(|name| Format::from_name(&name).expect("clap has checked the name against the table"))
+    PossibleValuesParser::new(values).map(|name| name.parse().expect("clap has checked the name against the table"))
 }
 
 fn sha256(text: &str) -> Result<String, String> {

@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
 use crate::Context;
-use crate::args::Convert;
+use crate::args::{Convert, if_exists};
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::warnings;
@@ -67,16 +67,16 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 
 /// Where the output goes.
 fn target(args: &Convert) -> Result<Target<'_>, Failure> {
-    let (path, overwrite) = (&*args.output, args.force);
+    let (path, if_exists) = (&*args.output, if_exists(args.force));
     let text = path.to_string_lossy();
     if text == "-" {
         return Ok(Target::Stdout);
     }
     if !text.ends_with(std::path::is_separator) && !path.is_dir() {
-        return Ok(Target::File { path, overwrite });
+        return Ok(Target::File { path, if_exists });
     }
     match args.to {
-        None | Some(Format::Npy) => Ok(Target::Folder { path, overwrite }),
+        None | Some(Format::Npy) => Ok(Target::Folder { path, if_exists }),
         Some(other) => Err(Failure::new(format!("{text} is a folder, and holds npy files, not {}", other.name()))),
     }
 }

@@ -7,7 +7,7 @@ use blob_convert::Watch;
 use blob_io::{Checkpoint, Entry, Error, Layout, Output, TensorSpec};
 
 use crate::Context;
-use crate::args::{Extract, ExtractFormat};
+use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::convert::no_format;
 use crate::elements::{Elements, csv_line};
 use crate::escape::escape;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     };
     let mut output = match is_stdout {
         true => Output::stdout(),
-        false => Output::create(&args.output, args.force)?,
+        false => Output::create(&args.output, if_exists(args.force))?,
     };
     output.write_all(&header)?;
     match elements {

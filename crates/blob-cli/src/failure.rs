@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use blob_io::{Entry, Error, Fault};
+use blob_io::{Entry, Error, Existing, Fault, Limit, Reason};
 
 /// How a command that ran to its end answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ impl Problem {
             offset: Some(fault.offset()),
             message: format!("{file}: {subject}: {fault}"),
             subject: Some(subject),
-            help: fault.help().map(str::to_owned),
+            help: help_of_fault(fault).map(str::to_owned),
             is_in_json: false,
         }
     }
@@ -156,24 +156,44 @@ impl From<Error> for Failure {
 
 impl From<&Error> for Problem {
     fn from(e: &Error) -> Self {
-        let (file, subject) = match e {
-            Error::Malformed { file, subject, .. } => (Some(file), subject.clone()),
-            Error::Io { file, .. }
-            | Error::NotTensors { file, .. }
-            | Error::Unsupported { file, .. }
-            | Error::Memory { file, .. }
-            | Error::Request { file, .. } => (Some(file), None),
-            _ => (None, None),
-        };
         Self {
             reason: e.reason().as_str(),
-            file: file.cloned(),
-            subject,
+            file: e.file().map(str::to_owned),
+            subject: e.subject().map(str::to_owned),
             offset: e.offset(),
-            message: e.to_string(),
-            help: e.help().map(str::to_owned),
+            message: match e {
+                Error::Exists { target: Existing::Disk, .. } => format!("{e}; --force writes on it"),
+                Error::Exists { target: Existing::Folder, .. } => {
+                    format!("{e}; --force replaces it where its arrays are as they were written")
+                }
+                Error::Exists { .. } => format!("{e}; --force replaces it"),
+                _ => e.to_string(),
+            },
+            help: help(e).map(str::to_owned),
             is_in_json: false,
         }
+    }
+}
+
+/// What the user of the tool can do about an error: its options where one of them is the remedy.
+pub(crate) fn help(e: &Error) -> Option<&'static str> {
+    match e {
+        Error::NotTensors { reason: Reason::Unknown, .. } => {
+            Some("`blob formats` lists the formats; --from names one for a file that hides it")
+        }
+        Error::NotTensors { reason: Reason::Directory, .. } => {
+            Some("blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one")
+        }
+        _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),
+    }
+}
+
+fn help_of_fault(fault: &Fault) -> Option<&'static str> {
+    match fault.limit() {
+        Some(Limit::Alloc) => Some("raise the limit with --max-alloc if you trust the file"),
+        Some(Limit::Arrays) => Some("raise the limit with --max-arrays if you trust the file"),
+        Some(Limit::Spool) => Some("raise the limit with --max-spool if the temporary folder has room for it"),
+        _ => fault.help(),
     }
 }
 

@@ -13,7 +13,7 @@ use blob_io::{Checkpoint, Entry, Error};
 
 use crate::Context;
 use crate::args::{Global, Verify};
-use crate::failure::{Failure, Problem, Status};
+use crate::failure::{self, Failure, Problem, Status};
 use crate::info::odd;
 use crate::open::{name, open};
 use crate::output::Out;
@@ -207,13 +207,11 @@ fn says_no(e: &Error) -> bool {
 fn broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);
-    report.help = e.help();
+    report.help = failure::help(e);
     report.finding(Line::of_error(e));
-    if let Error::Malformed { intact: Some(n), .. } = e
-        && *n > 0
-    {
-        let verb = if *n == 1 { "is" } else { "are" };
-        let arrays = units::plural(*n as u64, "array");
+    if let Some(n) = e.intact().filter(|n| *n > 0) {
+        let verb = if n == 1 { "is" } else { "are" };
+        let arrays = units::plural(n as u64, "array");
         report.note(format!("{arrays} before it {verb} whole"));
     }
     report.finish(None)?;

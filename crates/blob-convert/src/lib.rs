@@ -5,14 +5,14 @@
 //!
 //! ```
 //! use blob_convert::{Options, Silent, Target, plan};
-//! use blob_io::{Bytes, Checkpoint, Format};
+//! use blob_io::{Bytes, Checkpoint, Format, IfExists};
 //!
 //! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 //! let source = Checkpoint::from_source("two.binaryproto", Box::new(Bytes::new(&file[..])))?;
 //! # let folder = std::env::temp_dir().join(format!("blob-convert-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder).unwrap();
 //! # let path = folder.join("two.safetensors");
-//! let target = Target::File { path: &path, overwrite: true };
+//! let target = Target::File { path: &path, if_exists: IfExists::Replace };
 //! let plan = plan(&source, &Options::new(Format::Safetensors), &target)?;
 //! assert_eq!(plan.tensors()[0].name(), "@0");
 //! let summary = plan.run(&Silent)?;

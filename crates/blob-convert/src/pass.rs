@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use blob_io::{Checkpoint, Error, Layout, Output, Source};
+use blob_io::{Checkpoint, Error, IfExists, Layout, Output, Source};
 
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::moves::moves;
@@ -67,9 +67,9 @@ impl Plan<'_> {
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
         let (digests, bytes_out) = match &self.output {
-            Destination::Folder { path, overwrite, files } => job.folder(path, *overwrite, files)?,
-            Destination::File { path, overwrite, layout } => {
-                let output = Output::create(path, *overwrite)?;
+            Destination::Folder { path, if_exists, files } => job.folder(path, *if_exists, files)?,
+            Destination::File { path, if_exists, layout } => {
+                let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() { job.file(layout, output)? } else { job.pipe(layout, output)? }
             }
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
@@ -99,8 +99,8 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    fn folder(self, path: &Path, overwrite: bool, files: &[String]) -> Result<(Digests, u64), Error> {
-        let folder = target::folder(path, overwrite, self.watch)?;
+    fn folder(self, path: &Path, if_exists: IfExists, files: &[String]) -> Result<(Digests, u64), Error> {
+        let folder = target::folder(path, if_exists, self.watch)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
         let digests = self.fill(&sink)?;

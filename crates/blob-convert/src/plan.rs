@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec, file_names, member_names};
+use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::planned::{How, Planned};
 use crate::receipt::Receipt;
@@ -47,8 +47,8 @@ pub enum Target<'a> {
     File {
         /// The file.
         path: &'a Path,
-        /// Whether an existing file may be replaced.
-        overwrite: bool,
+        /// What happens to an existing file.
+        if_exists: IfExists,
     },
     /// Standard output.
     Stdout,
@@ -56,8 +56,8 @@ pub enum Target<'a> {
     Folder {
         /// The folder.
         path: &'a Path,
-        /// Whether an existing folder may be replaced: one that holds only what an earlier conversion wrote.
-        overwrite: bool,
+        /// What happens to an existing folder; only one that holds just what an earlier conversion wrote is replaced.
+        if_exists: IfExists,
     },
 }
 
@@ -77,7 +77,7 @@ pub struct Plan<'a> {
 pub(crate) enum Destination<'a> {
     File {
         path: &'a Path,
-        overwrite: bool,
+        if_exists: IfExists,
         layout: Layout,
     },
     Stdout {
@@ -86,7 +86,7 @@ pub(crate) enum Destination<'a> {
     /// `files` has the path of each tensor's file.
     Folder {
         path: &'a Path,
-        overwrite: bool,
+        if_exists: IfExists,
         files: Vec<String>,
     },
 }
@@ -166,9 +166,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files)?;
     let layout = || layout(checkpoint, to, &tensors, &receipt);
     let output = match *target {
-        Target::File { path, overwrite } => Destination::File { path, overwrite, layout: layout()? },
+        Target::File { path, if_exists } => Destination::File { path, if_exists, layout: layout()? },
         Target::Stdout => Destination::Stdout { layout: layout()? },
-        Target::Folder { path, overwrite } => Destination::Folder { path, overwrite, files },
+        Target::Folder { path, if_exists } => Destination::Folder { path, if_exists, files },
     };
     Ok(Plan { checkpoint, to, tensors, left_out, receipt, output })
 }

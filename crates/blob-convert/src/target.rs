@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use blob_io::{Checkpoint, Error, Output, OutputDir};
+use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
 use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
@@ -20,9 +20,9 @@ impl Plan<'_> {
     pub fn check(&self, watch: &dyn Watch) -> Result<(), Error> {
         match &self.output {
             Destination::Stdout { .. } => Ok(()),
-            Destination::File { path, overwrite, .. } => Output::check(path, *overwrite),
-            Destination::Folder { path, overwrite, .. } => {
-                let replaces = OutputDir::check(path, *overwrite)?;
+            Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
+            Destination::Folder { path, if_exists, .. } => {
+                let replaces = OutputDir::check(path, *if_exists)?;
                 unchanged(path, replaces, watch)
             }
         }
@@ -30,8 +30,8 @@ impl Plan<'_> {
 }
 
 /// Begins a folder.
-pub(crate) fn folder(path: &Path, overwrite: bool, watch: &dyn Watch) -> Result<OutputDir, Error> {
-    let folder = OutputDir::create(path, overwrite)?;
+pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Result<OutputDir, Error> {
+    let folder = OutputDir::create(path, if_exists)?;
     unchanged(path, folder.replaces(), watch)?;
     Ok(folder)
 }
@@ -59,7 +59,7 @@ fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error
     Err(Error::Request {
         file: path.display().to_string(),
         message: format!(
-            "holds arrays that were changed since they were written, which --force does not replace: {}{more}; move them away, or name another folder",
+            "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
             changed.join(", ")
         ),
     })

@@ -38,7 +38,7 @@ mod real {
 pub(crate) mod tests {
     use std::cell::Cell;
 
-    use blob_io::{Bytes, Checkpoint, Error, Format};
+    use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
     use crate::plan::{Options, Target, plan};
     use crate::stats::{Measured, measure_all};
@@ -84,7 +84,7 @@ pub(crate) mod tests {
         let source = blob(1 << 20);
         let convert = |name: &str| {
             let path = folder.join(name);
-            let target = Target::File { path: &path, overwrite: true };
+            let target = Target::File { path: &path, if_exists: IfExists::Replace };
             let options = Options::new(Format::Safetensors).sha256(true);
             let done = plan(&source, &options, &target).unwrap().run(&Silent).unwrap();
             assert_eq!(done.sha256().map(str::len), Some(64));

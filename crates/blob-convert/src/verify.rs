@@ -38,7 +38,7 @@ impl Finding {
     }
 
     fn of_fault(tensor: &str, fault: &Fault) -> Self {
-        Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason().as_str(), fault.to_string()) }
+        Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason().as_str(), fault.message()) }
     }
 
     /// The tensor concerned.
@@ -53,7 +53,7 @@ impl Finding {
         self.offset
     }
 
-    /// What is wrong, in words.
+    /// What is wrong, in words, without the place.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -140,12 +140,12 @@ fn bools(
 
 /// What is wrong with the bytes is a finding; any other error stays one.
 fn broken(outcome: Result<(), Error>, name: &str, found: &mut dyn FnMut(Finding)) -> Result<(), Error> {
-    match outcome {
-        Err(Error::Malformed { fault, .. }) => {
-            found(Finding::of_fault(name, &fault));
+    match outcome.as_ref().err().and_then(Error::fault) {
+        Some(fault) => {
+            found(Finding::of_fault(name, fault));
             Ok(())
         }
-        outcome => outcome,
+        None => outcome,
     }
 }
 
@@ -175,7 +175,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             Ok(())
         });
         match read {
-            Err(Error::Malformed { .. }) => continue,
+            Err(e) if e.fault().is_some() => continue,
             read => read?,
         }
         if let Some(first) = first {

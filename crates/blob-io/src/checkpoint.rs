@@ -3,21 +3,24 @@
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
 mod open;
+mod reader;
 mod sparse;
 
 use std::borrow::Cow;
 use std::path::Path;
 
-use blob_core::AnyBlob;
+use blob_core::{AnyBlob, DType};
 
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::payload::{self, member};
+use crate::npz::archive;
+use crate::payload::{self, Elements, member};
 use crate::warning::Warning;
-use crate::wire::source::{Input, Source};
+use crate::wire::source::{Bytes, Input, Source};
 pub use open::OpenOptions;
+pub use reader::Reader;
 
 /// An open file: its entries, known from headers alone, and the way to their bytes.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ pub struct Checkpoint {
     /// The gzip file that `input` was unpacked from.
     packed: Option<Input>,
     /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
-    broken: Option<Box<(Option<String>, Fault)>>,
+    broken: Option<Box<Fault>>,
 }
 
 impl Checkpoint {
@@ -46,6 +49,14 @@ impl Checkpoint {
     /// alone is that entry's [`Entry::fault`], and loading it fails.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         OpenOptions::new().open(path)
+    }
+
+    /// Opens bytes in memory; `name` is what errors and the extension's hint call them.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Result<Self, Error> {
+        Self::from_source(name, Box::new(Bytes::new(bytes.into())))
     }
 
     /// Opens bytes from any [`Source`]; `name` is what errors and the extension's hint call it.
@@ -80,6 +91,17 @@ impl Checkpoint {
         &self.entries
     }
 
+    /// The array of this name, where there is one.
+    #[must_use]
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name() == name)
+    }
+
+    /// The names of the arrays, in the order of the file.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(Entry::name)
+    }
+
     /// What is odd about the file as a whole and yet has one meaning.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
@@ -101,13 +123,8 @@ impl Checkpoint {
         let Some(broken) = self.broken.as_deref() else {
             return Ok(());
         };
-        let (subject, fault) = broken.clone();
-        Err(Error::Malformed {
-            file: self.name.clone(),
-            subject,
-            fault: Box::new(fault),
-            intact: Some(self.entries.iter().filter(|e| e.fault().is_none()).count()),
-        })
+        let intact = self.entries.iter().filter(|e| e.fault().is_none()).count();
+        Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
     /// What the file says of itself beside its arrays, as (key, value): a net's name, a solver's iteration.
@@ -200,21 +217,43 @@ impl Checkpoint {
             let view = at.zip(end).and_then(|(at, end)| bytes.get(at..end));
             let foreign = || entry.request(&self.name, "is not of this file");
             if let Some(checksum) = entry.checksum.as_deref() {
-                member::check(bytes, checksum).map_err(|e| e.into_error(&self.name, entry))?;
+                member::check(bytes, checksum).map_err(|e| entry.error(&self.name, e))?;
             }
             return view.map(Cow::Borrowed).ok_or_else(foreign);
         }
+        let mut reader = self.reader(entry)?;
         let len = entry.byte_len() as usize;
         let mut out = Vec::new();
         out.try_reserve_exact(len).map_err(|_| Error::Memory {
             file: self.name.clone(),
             message: format!("{} needs {len} bytes of memory", subject(entry)),
         })?;
-        self.stream(entry, payload::CHUNK, &mut |bytes| {
-            out.extend_from_slice(bytes);
-            Ok(())
-        })?;
+        out.resize(len, 0);
+        reader.pull(&mut out)?;
         Ok(Cow::Owned(out))
+    }
+
+    /// The array's bytes as a reader: row-major, little-endian, read as they are asked for.
+    ///
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// # let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+    /// # let checkpoint = blob_io::Checkpoint::from_bytes("two.binaryproto", &file[..])?;
+    /// let mut reader = checkpoint.reader(&checkpoint.entries()[0])?;
+    /// reader.skip(4)?;
+    /// let mut second = [0; 4];
+    /// reader.read_exact(&mut second)?;
+    /// assert_eq!(f32::from_le_bytes(second), 2.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`]; a column-major array is read at once, any other as the reader is.
+    pub fn reader<'a>(&'a self, entry: &'a Entry) -> Result<Reader<'a>, Error> {
+        entry.loadable(&self.name)?;
+        let elements = Elements::open(&self.input, entry, &self.limits).map_err(|e| entry.error(&self.name, e))?;
+        Ok(Reader::new(&self.name, entry, elements))
     }
 
     /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes: whole
@@ -231,8 +270,15 @@ impl Checkpoint {
         chunk: usize,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        entry.loadable(&self.name)?;
-        payload::stream(&self.input, entry, &self.limits, chunk, sink).map_err(|e| e.into_error(&self.name, entry))
+        let mut reader = self.reader(entry)?;
+        let width = entry.dtype.map_or(1, DType::size);
+        let mut buf = vec![0; ((chunk / width).max(1) * width).min(reader.left() as usize)];
+        loop {
+            match reader.pull(&mut buf)? {
+                0 => return Ok(()),
+                n => sink(&buf[..n])?,
+            }
+        }
     }
 
     /// Compares an array with the checksum that the file has of it, where it has one: the CRC-32 of an npz member, of
@@ -248,7 +294,14 @@ impl Checkpoint {
         let Some(checksum) = entry.checksum.as_deref() else {
             return Ok(());
         };
-        crate::npz::archive::check(&self.input, checksum, self.limits.max_alloc, step)
-            .map_err(|e| e.into_error(&self.name, entry))
+        let error = |e| entry.error(&self.name, e);
+        let mut member = archive::whole(&self.input, checksum, self.limits.max_alloc).map_err(error)?;
+        let mut scratch = Vec::new();
+        loop {
+            match member.step(&mut scratch).map_err(error)? {
+                0 => return member.finish().map_err(error),
+                n => step(n as u64)?,
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::error::{Error, Fault, Stop, What};
+use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::warning::{Flags, Warning};
 
 /// One array stored in a file, known from its header alone.
@@ -26,7 +26,7 @@ pub struct Entry {
     /// One for all parts of the array.
     pub(crate) sparse: Option<Arc<Sparse>>,
     pub(crate) flags: Flags,
-    /// Why the array cannot be loaded: its fault, or [`What::Foreign`].
+    /// Why the array cannot be loaded: its fault, or [`FaultKind::Foreign`].
     pub(crate) fault: Option<Box<Fault>>,
     pub(crate) checksum: Option<Box<Checksum>>,
 }
@@ -69,8 +69,8 @@ impl Entry {
     /// loading it is [`Error::Unsupported`](crate::Error::Unsupported).
     #[must_use]
     pub fn foreign_dtype(&self) -> Option<&str> {
-        match &self.fault.as_deref()?.what {
-            What::Foreign { name, .. } => Some(name),
+        match &self.fault.as_deref()?.kind {
+            FaultKind::Foreign { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -79,7 +79,7 @@ impl Entry {
     pub(crate) fn set_foreign(&mut self, at: u64, name: impl Into<Cow<'static, str>>, bytes: u64) {
         let name = name.into();
         self.dtype = None;
-        self.fault = Some(Box::new(Fault::new(at, What::Foreign { name, bytes })));
+        self.fault = Some(Box::new(Fault::new(at, FaultKind::Foreign { name, bytes })));
     }
 
     /// The shape, row-major, outermost axis first. Without meaning where [`Entry::fault`] is set.
@@ -115,8 +115,8 @@ impl Entry {
     /// The array's size once loaded, in bytes; 0 where it has no elements or a fault.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
-        match (self.dtype, self.fault.as_deref().map(|fault| &fault.what)) {
-            (_, Some(What::Foreign { bytes, .. })) => *bytes,
+        match (self.dtype, self.fault.as_deref().map(|fault| &fault.kind)) {
+            (_, Some(FaultKind::Foreign { bytes, .. })) => *bytes,
             (Some(dtype), None) => self.shape.count() as u64 * dtype.size() as u64,
             _ => 0,
         }
@@ -160,19 +160,29 @@ impl Entry {
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         let fault = self.fault.as_deref();
-        fault.filter(|fault| !matches!(fault.what, What::Foreign { .. }))
+        fault.filter(|fault| !matches!(fault.kind, FaultKind::Foreign { .. }))
     }
 
     /// The dtype, where the array can be loaded; `file` is what the error calls the file.
     pub(crate) fn loadable(&self, file: &str) -> Result<DType, Error> {
         if let Some(fault) = self.fault() {
-            return Err(Stop::Fault(fault.clone()).into_error(file, Some(subject(self))));
+            return Err(self.error(file, fault.clone().into()));
         }
         if let Some(name) = self.foreign_dtype() {
             let message = format!("{} is of dtype {name}, which blob lists but does not load", subject(self));
             return Err(Error::Unsupported { file: file.to_owned(), message });
         }
         self.dtype.ok_or_else(|| self.request(file, "holds no array"))
+    }
+
+    /// Why its bytes could not be read.
+    pub(crate) fn error(&self, file: &str, e: ReadError) -> Error {
+        match e {
+            ReadError::Io { offset, source } => {
+                Error::Io { file: file.to_owned(), action: format!("read {} at byte {offset}", subject(self)), source }
+            }
+            other => other.within(subject(self)).into_error(file),
+        }
     }
 
     /// The request cannot be done with this entry.

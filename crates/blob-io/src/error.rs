@@ -8,8 +8,10 @@ mod reason;
 use std::fmt;
 use std::io;
 
+use crate::limits::Limit;
+
 pub use fault::Fault;
-pub(crate) use fault::What;
+pub(crate) use fault::FaultKind;
 pub use reason::Reason;
 
 /// Why a file could not be opened, read or written.
@@ -32,6 +34,21 @@ pub enum Error {
         /// The array or layer concerned, where one is known: `array "conv1/0"`, `layer #41 "conv4_2"`.
         subject: Option<String>,
         /// Where, what was expected, what was found.
+        fault: Box<Fault>,
+        /// How many arrays before it were found whole, where the walk over the file stopped here.
+        intact: Option<usize>,
+    },
+    /// Sound as far as it was read, and more than a limit allows.
+    LimitExceeded {
+        /// The file, as it was named when it was opened.
+        file: String,
+        /// The array or layer concerned, where one is known.
+        subject: Option<String>,
+        /// Which limit.
+        limit: Limit,
+        /// What the file needs; for a stream, as much as had come of it.
+        needed: u64,
+        /// Where, and what exceeds the limit.
         fault: Box<Fault>,
         /// How many arrays before it were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
@@ -68,10 +85,29 @@ pub enum Error {
         /// What was asked and why it cannot be done.
         message: String,
     },
+    /// The target exists, and only [`IfExists::Replace`](crate::IfExists::Replace) writes over it.
+    Exists {
+        /// The target, as it was named.
+        path: String,
+        /// What stands there.
+        target: Existing,
+    },
     /// The caller's cancel flag was raised.
     Interrupted,
     /// A blob could not be made: shape, dtype or memory.
     Blob(blob_core::Error),
+}
+
+/// What stands where a file shall be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Existing {
+    /// A file.
+    File,
+    /// A folder that an earlier conversion wrote.
+    Folder,
+    /// A disk: all of its contents would be lost.
+    Disk,
 }
 
 impl Error {
@@ -80,23 +116,63 @@ impl Error {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Io { source, .. } => Reason::of_io(source),
-            Self::Malformed { fault, .. } => fault.reason(),
+            Self::Malformed { fault, .. } | Self::LimitExceeded { fault, .. } => fault.reason(),
             Self::NotTensors { reason, .. } => *reason,
             Self::Unsupported { .. } => Reason::Unsupported,
             Self::Memory { .. } => Reason::Memory,
-            Self::Request { .. } => Reason::Request,
+            Self::Request { .. } | Self::Exists { .. } => Reason::Request,
             Self::Interrupted => Reason::Interrupted,
             Self::Blob(error) => Reason::of_blob(error),
+        }
+    }
+
+    /// The file concerned, as it was named.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Self::Io { file, .. }
+            | Self::Malformed { file, .. }
+            | Self::LimitExceeded { file, .. }
+            | Self::NotTensors { file, .. }
+            | Self::Unsupported { file, .. }
+            | Self::Memory { file, .. }
+            | Self::Request { file, .. }
+            | Self::Exists { path: file, .. } => Some(file),
+            Self::Interrupted | Self::Blob(_) => None,
+        }
+    }
+
+    /// The array or layer concerned, where one is known: `array "conv1/0"`, `layer #41 "conv4_2"`.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        match self {
+            Self::Malformed { subject, .. } | Self::LimitExceeded { subject, .. } => subject.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with the bytes, where that is why.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Malformed { fault, .. } | Self::LimitExceeded { fault, .. } => Some(fault),
+            _ => None,
+        }
+    }
+
+    /// How many arrays were found whole before the place where the walk over a file stopped.
+    #[must_use]
+    pub fn intact(&self) -> Option<usize> {
+        match self {
+            Self::Malformed { intact, .. } | Self::LimitExceeded { intact, .. } => *intact,
+            _ => None,
         }
     }
 
     /// The byte offset at which a malformed file breaks, if this is that kind of error.
     #[must_use]
     pub fn offset(&self) -> Option<u64> {
-        match self {
-            Self::Malformed { fault, .. } => Some(fault.offset),
-            _ => None,
-        }
+        self.fault().map(Fault::offset)
     }
 
     /// What the user can do about it, where we know.
@@ -104,8 +180,18 @@ impl Error {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::NotTensors { help, .. } => *help,
-            Self::Malformed { fault, .. } => fault.help(),
-            _ => None,
+            _ => self.fault()?.help(),
+        }
+    }
+
+    /// What is wrong with a file's bytes.
+    pub(crate) fn of_fault(file: &str, mut fault: Fault, intact: Option<usize>) -> Self {
+        let (file, subject) = (file.to_owned(), fault.subject.take().map(|subject| *subject));
+        match fault.kind {
+            FaultKind::Limit { limit, needed, .. } => {
+                Self::LimitExceeded { file, subject, limit, needed, fault: Box::new(fault), intact }
+            }
+            _ => Self::Malformed { file, subject, fault: Box::new(fault), intact },
         }
     }
 }
@@ -114,7 +200,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io { file, action, source } => write!(f, "{file}: cannot {action}: {source}"),
-            Self::Malformed { file, subject, fault, .. } => {
+            Self::Malformed { file, subject, fault, .. } | Self::LimitExceeded { file, subject, fault, .. } => {
                 write!(f, "{file}: ")?;
                 if let Some(subject) = subject {
                     write!(f, "{subject}: ")?;
@@ -125,17 +211,20 @@ impl fmt::Display for Error {
             Self::Unsupported { file, message } | Self::Memory { file, message } | Self::Request { file, message } => {
                 write!(f, "{file}: {message}")
             }
+            Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
+            Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Blob(e) => write!(f, "{e}"),
         }
     }
 }
 
+/// What an error says includes what the one below it says; the next in the chain is what lies below that.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
-            Self::Blob(e) => Some(e),
+            Self::Io { source, .. } => source.source(),
+            Self::Blob(e) => e.source(),
             _ => None,
         }
     }
@@ -147,60 +236,45 @@ impl From<blob_core::Error> for Error {
     }
 }
 
-/// Why a walk over a source stopped: the operating system, or the bytes. The file's name is added at the top.
+/// Why a walk over a source stopped: the operating system, the bytes, or that they are another kind of file. The file's
+/// name is added at the top.
 #[derive(Debug)]
-pub(crate) enum Stop {
-    Io { offset: u64, source: io::Error },
+pub(crate) enum ReadError {
+    Io {
+        offset: u64,
+        source: io::Error,
+    },
     Fault(Fault),
+    /// What the file is, and what the user can do.
+    Other(Reason, String, Option<&'static str>),
 }
 
-impl Stop {
-    pub(crate) fn fault(offset: u64, what: What) -> Self {
-        Self::Fault(Fault::new(offset, what))
+impl ReadError {
+    pub(crate) fn fault(offset: u64, kind: FaultKind) -> Self {
+        Self::Fault(Fault::new(offset, kind))
     }
 
-    pub(crate) fn into_error(self, file: &str, subject: Option<String>) -> Error {
+    /// The same with the array or layer concerned.
+    pub(crate) fn within(mut self, subject: String) -> Self {
+        if let Self::Fault(fault) = &mut self {
+            fault.subject = Some(Box::new(subject));
+        }
+        self
+    }
+
+    pub(crate) fn into_error(self, file: &str) -> Error {
         match self {
             Self::Io { offset, source } => {
                 Error::Io { file: file.to_owned(), action: format!("read at byte {offset}"), source }
             }
-            Self::Fault(fault) => {
-                Error::Malformed { file: file.to_owned(), subject, fault: Box::new(fault), intact: None }
-            }
-        }
-    }
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
-
-/// Why a file was not read: broken (with the layer concerned), or something else (with what to do).
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    Stop(Stop, Option<String>),
-    Other(Reason, String, Option<&'static str>),
-}
-
-impl Refusal {
-    pub(crate) fn into_error(self, file: &str) -> Error {
-        match self {
-            Self::Stop(stop, subject) => stop.into_error(file, subject),
+            Self::Fault(fault) => Error::of_fault(file, fault, None),
             Self::Other(reason, what, help) => Error::NotTensors { file: file.to_owned(), reason, what, help },
         }
     }
 }
 
-impl From<Stop> for Refusal {
-    fn from(stop: Stop) -> Self {
-        Self::Stop(stop, None)
-    }
-}
-
-impl From<Fault> for Refusal {
+impl From<Fault> for ReadError {
     fn from(fault: Fault) -> Self {
-        Self::Stop(fault.into(), None)
+        Self::Fault(fault)
     }
 }

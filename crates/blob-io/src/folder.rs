@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::Reason;
-use crate::error::{Error, Fault, Stop, What};
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::filenames::RECEIPT;
 use crate::names::{Gather, faulty};
 use crate::npy::header;
@@ -63,7 +62,7 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
         Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
         Err(stop) => {
             let receipt = path.join(RECEIPT).display().to_string();
-            return Err(stop.into_error(&receipt, None));
+            return Err(stop.into_error(&receipt));
         }
     }
     let most = MOST_TEXT + TEXT_EACH * gather.len() as u64;
@@ -82,7 +81,7 @@ fn without(name: &str, what: &str) -> Error {
         file: name.to_owned(),
         reason: Reason::Directory,
         what: format!("a folder with {what} {RECEIPT} of a conversion in it"),
-        help: Some("blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one"),
+        help: None,
     }
 }
 
@@ -92,7 +91,7 @@ impl Folder {
     }
 
     /// Adds a file and lists its array; what is wrong with the file is the array's fault.
-    fn add(&mut self, listed: &Listed, at: u64, gather: &mut Gather) -> Result<(), Stop> {
+    fn add(&mut self, listed: &Listed, at: u64, gather: &mut Gather) -> Result<(), ReadError> {
         let position = gather.next_position(at)?;
         let entry = match self.describe(listed, position) {
             Ok((entry, len)) => {
@@ -109,15 +108,16 @@ impl Folder {
     fn describe(&self, listed: &Listed, position: u32) -> Result<(Entry, u64), Fault> {
         let unread = |e: io::Error| {
             let found = format!("{}: {e}", listed.file);
-            Fault::new(0, What::words("a file that the receipt lists", found))
+            Fault::new(0, FaultKind::words("a file that the receipt lists", found))
         };
         let source = open_within(&self.root, &listed.file).and_then(FileSource::new);
         let source = source.map_err(unread)?;
         let len = source.len();
         let mut cursor = Cursor::new(&source);
         let stopped = |stop| match stop {
-            Stop::Fault(fault) => fault,
-            Stop::Io { source, .. } => unread(source),
+            ReadError::Fault(fault) => fault,
+            ReadError::Io { source, .. } => unread(source),
+            ReadError::Other(_, what, _) => Fault::new(0, FaultKind::words("an npy file", what)),
         };
         let data = header::prefix(&mut cursor, len).map_err(stopped)?.data;
         let header = header::dict(&mut cursor, data).map_err(stopped)?;

@@ -1,4 +1,7 @@
-//! The formats by name: the one table that `--from`, `--to` and `blob formats` read.
+//! The formats by name: the one table of them.
+
+use std::fmt;
+use std::str::FromStr;
 
 /// A file format that this crate reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +44,7 @@ impl Format {
         Self::Safetensors,
     ];
 
-    /// The name that `--from` and `--to` take.
+    /// The short name: `caffemodel`, `npz`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -97,16 +100,37 @@ impl Format {
         matches!(self, Self::Npy | Self::Npz | Self::Safetensors)
     }
 
-    /// The format that `--from` and `--to` know under this name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|f| f.name() == name)
-    }
-
     /// The format that a file's extension promises.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         let extension = extension.to_ascii_lowercase();
         Self::ALL.iter().copied().find(|f| f.extensions().contains(&extension.as_str()))
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no format has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownFormat(String);
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no format is called {:?}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownFormat {}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    /// Reads [`Format::name`].
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::ALL.iter().copied().find(|f| f.name() == name).ok_or_else(|| UnknownFormat(name.to_owned()))
     }
 }

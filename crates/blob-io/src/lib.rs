@@ -42,15 +42,15 @@ mod warning;
 mod wire;
 mod write;
 
-pub use checkpoint::{Checkpoint, OpenOptions};
+pub use checkpoint::{Checkpoint, OpenOptions, Reader};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
-pub use error::{Error, Fault, Reason};
+pub use error::{Error, Existing, Fault, Reason};
 pub use filenames::file_names;
-pub use format::Format;
+pub use format::{Format, UnknownFormat};
 pub use layout::Layout;
-pub use limits::Limits;
+pub use limits::{Limit, Limits};
 pub use npz::member_names;
-pub use output::{Output, OutputDir};
+pub use output::{IfExists, Output, OutputDir};
 pub use spec::{Place, TensorSpec};
 pub use warning::Warning;
 #[cfg(feature = "mmap")]

@@ -31,21 +31,21 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// At most `n` arrays are listed (the tool's `--max-arrays`).
+    /// At most `n` arrays are listed.
     #[must_use]
     pub fn max_arrays(mut self, n: u64) -> Self {
         self.max_arrays = n;
         self
     }
 
-    /// At most `bytes` bytes are made of fewer stored ones: inflated, reordered or densified (`--max-alloc`).
+    /// At most `bytes` bytes are made of fewer stored ones: inflated, reordered or densified.
     #[must_use]
     pub fn max_alloc(mut self, bytes: u64) -> Self {
         self.max_alloc = bytes;
         self
     }
 
-    /// At most `bytes` bytes of a stream are kept, and as many of what a gzip file unpacks to (`--max-spool`): the first
+    /// At most `bytes` bytes of a stream are kept, and as many of what a gzip file unpacks to: the first
     /// 8 MiB in memory, more in the temporary folder.
     #[must_use]
     pub fn max_spool(mut self, bytes: u64) -> Self {
@@ -71,4 +71,20 @@ impl Limits {
     pub(crate) fn axes_for(arrays: u64) -> u64 {
         (4 << 20) / 8 + arrays.saturating_mul(8)
     }
+}
+
+/// Which limit a file exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Limit {
+    /// [`Limits::max_arrays`].
+    Arrays,
+    /// [`Limits::max_alloc`].
+    Alloc,
+    /// [`Limits::max_spool`].
+    Spool,
+    /// [`Limits::max_segments`].
+    Segments,
+    /// One that cannot be raised.
+    Fixed,
 }

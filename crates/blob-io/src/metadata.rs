@@ -1,6 +1,6 @@
 //! What a file of ours says of itself beside its arrays: a JSON object of strings, read and written.
 
-use crate::error::Stop;
+use crate::error::ReadError;
 use crate::names::Gather;
 use crate::wire::literal::Literal;
 
@@ -8,7 +8,7 @@ use crate::wire::literal::Literal;
 const MOST_METADATA: u64 = 4 << 20;
 
 /// Reads the object: strings to strings.
-pub(crate) fn read(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), Stop> {
+pub(crate) fn read(text: &mut Literal<'_, '_>, gather: &mut Gather) -> Result<(), ReadError> {
     let mut left = MOST_METADATA;
     text.members(|text| {
         text.blank()?;

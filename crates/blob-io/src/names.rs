@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
-use crate::error::{Fault, Stop, What};
-use crate::limits::Limits;
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::{Limit, Limits};
 use crate::warning::{Flag, Warning};
 
 /// Segments that all arrays in several pieces have together: 3 MiB of them. Files are written with one piece an array;
@@ -74,16 +74,16 @@ impl Gather {
     }
 
     /// The position of the next layer or record, which begins at `offset`.
-    pub(crate) fn next_position(&mut self, offset: u64) -> Result<u32, Stop> {
+    pub(crate) fn next_position(&mut self, offset: u64) -> Result<u32, ReadError> {
         let position = self.positions;
         self.positions = position.checked_add(1).ok_or_else(|| {
-            Stop::fault(
+            ReadError::fault(
                 offset,
-                What::Limit {
+                FaultKind::Limit {
                     field: "the number of layers or records",
-                    found: 1 << 32,
-                    limit: u64::from(u32::MAX),
-                    option: None,
+                    needed: 1 << 32,
+                    allowed: u64::from(u32::MAX),
+                    limit: Limit::Fixed,
                 },
             )
         })?;
@@ -91,24 +91,24 @@ impl Gather {
     }
 
     /// Errors where `n` arrays would be more than the limit.
-    pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), Stop> {
+    pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), ReadError> {
         if n <= self.limits.max_arrays {
             return Ok(());
         }
-        Err(Stop::fault(
+        Err(ReadError::fault(
             offset,
-            What::Limit {
+            FaultKind::Limit {
                 field: "the number of arrays",
-                found: n,
-                limit: self.limits.max_arrays,
-                option: Some("raise the limit with --max-arrays if you trust the file"),
+                needed: n,
+                allowed: self.limits.max_arrays,
+                limit: Limit::Arrays,
             },
         ))
     }
 
     /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets
     /// `@<position>` until it is free.
-    pub(crate) fn push(&mut self, entry: Entry, name: &str, offset: u64) -> Result<(), Stop> {
+    pub(crate) fn push(&mut self, entry: Entry, name: &str, offset: u64) -> Result<(), ReadError> {
         self.add(entry, offset)?;
         self.name(self.entries.len() - 1, name, offset)
     }
@@ -116,24 +116,29 @@ impl Gather {
     /// Adds an entry whose name comes later, by [`Gather::name`]: MXNet's keys stand behind all arrays.
     ///
     /// An array in more pieces than are left to the file is listed with a fault.
-    pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), Stop> {
+    pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
         let limit = Limits::axes_for(self.entries.len() as u64 + 1);
         if self.axes > limit {
-            let what = What::Limit { field: "the axes of all arrays", found: self.axes, limit, option: None };
-            return Err(Stop::fault(offset, what));
+            let what = FaultKind::Limit {
+                field: "the axes of all arrays",
+                needed: self.axes,
+                allowed: limit,
+                limit: Limit::Fixed,
+            };
+            return Err(ReadError::fault(offset, what));
         }
         let runs = entry.segments().len();
         self.runs += if runs > 1 { runs } else { 0 };
         if self.runs > MAX_RUNS {
             self.runs -= runs;
-            let what = What::Limit {
+            let what = FaultKind::Limit {
                 field: "the number of separate runs of values in the file",
-                found: (self.runs + runs) as u64,
-                limit: MAX_RUNS as u64,
-                option: None,
+                needed: (self.runs + runs) as u64,
+                allowed: MAX_RUNS as u64,
+                limit: Limit::Fixed,
             };
             entry = faulty(entry.position, entry.index, entry.kind, Fault::new(offset, what));
         }
@@ -146,7 +151,7 @@ impl Gather {
     }
 
     /// Names the entry at `index`, as [`Gather::push`] does.
-    pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), Stop> {
+    pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), ReadError> {
         let name = self.unique(name, self.entries[index].position);
         if let Cow::Owned(_) = name {
             self.entries[index].flags.set(Flag::RepeatedName);
@@ -158,7 +163,7 @@ impl Gather {
     }
 
     /// Takes a name for an array that is listed as its parts only; returns it as it became.
-    pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, Stop> {
+    pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, ReadError> {
         let name = self.unique(name, position);
         self.spend(name.len() as u64, offset)?;
         self.taken.insert(hash(&name));
@@ -211,7 +216,7 @@ impl Gather {
     }
 
     /// One shared copy of a layer's type, of which a net has few.
-    pub(crate) fn intern(&mut self, text: &str, offset: u64) -> Result<Arc<str>, Stop> {
+    pub(crate) fn intern(&mut self, text: &str, offset: u64) -> Result<Arc<str>, ReadError> {
         if let Some(known) = self.types.get(text) {
             return Ok(known.clone());
         }
@@ -222,15 +227,20 @@ impl Gather {
     }
 
     /// Counts bytes of names against their limit.
-    fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), Stop> {
+    fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), ReadError> {
         self.name_bytes += bytes;
         let limit = self.limits.names_for(self.entries.len() as u64);
         if self.name_bytes <= limit {
             return Ok(());
         }
-        Err(Stop::fault(
+        Err(ReadError::fault(
             offset,
-            What::Limit { field: "the bytes of all names", found: self.name_bytes, limit, option: None },
+            FaultKind::Limit {
+                field: "the bytes of all names",
+                needed: self.name_bytes,
+                allowed: limit,
+                limit: Limit::Fixed,
+            },
         ))
     }
 

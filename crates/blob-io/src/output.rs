@@ -11,9 +11,18 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::{Error, Existing};
 pub use dir::OutputDir;
 use sibling::Sibling;
+
+/// What happens to a target that exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfExists {
+    /// It stays, and writing is [`Error::Exists`].
+    Refuse,
+    /// It is replaced once the new one is whole.
+    Replace,
+}
 
 /// A file that is being written, or standard output.
 ///
@@ -50,15 +59,15 @@ impl Output {
     /// Begins the file `path`. A symbolic link is followed: what it points to is replaced.
     ///
     /// # Errors
-    /// [`Error::Request`] where the file exists and `overwrite` is not set, or is a folder or a disk; [`Error::Io`].
-    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self, Error> {
+    /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder; [`Error::Io`].
+    pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let door = if is_written_directly(&name, path, overwrite)? {
+        let door = if is_written_directly(&name, path, if_exists)? {
             let file = fs::OpenOptions::new().write(true).open(path);
             Door::Direct(file.map_err(|e| failed(&name, "open", e))?)
         } else {
-            let sibling = Sibling::create(&name, path, overwrite)?;
+            let sibling = Sibling::create(&name, path, if_exists)?;
             sibling.remove_stale();
             Door::Sibling(sibling)
         };
@@ -70,12 +79,12 @@ impl Output {
     ///
     /// # Errors
     /// As [`Output::create`].
-    pub fn check(path: impl AsRef<Path>, overwrite: bool) -> Result<(), Error> {
+    pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        match is_written_directly(&name, path, overwrite)? {
+        match is_written_directly(&name, path, if_exists)? {
             true => Ok(()),
-            false => Sibling::create(&name, path, overwrite).map(drop),
+            false => Sibling::create(&name, path, if_exists).map(drop),
         }
     }
 
@@ -162,8 +171,8 @@ impl Output {
     /// Makes the file take its name. A file that replaces another is on the disk before.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one, or another process has made the
-    /// target meanwhile and `overwrite` is not set. The target is then as it was.
+    /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one; [`Error::Exists`] where another process
+    /// has made the target meanwhile and it is not to be replaced. The target is then as it was.
     pub fn finish(self) -> Result<(), Error> {
         let Self { name, door, pos, len } = self;
         let actual = match &door {
@@ -184,13 +193,13 @@ impl Output {
 }
 
 /// Whether a target is a pipe or a device; errors where it cannot be written.
-fn is_written_directly(name: &str, path: &Path, overwrite: bool) -> Result<bool, Error> {
+fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<bool, Error> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => {
             Err(request(name, "is a folder; end the name with a / to write one file an array into it"))
         }
-        Ok(meta) if meta.is_file() && !overwrite => Err(exists(name)),
-        Ok(meta) if is_disk(&meta) && !overwrite => Err(request(name, "is a disk; --force writes on it")),
+        Ok(meta) if meta.is_file() && if_exists == IfExists::Refuse => Err(exists(name, Existing::File)),
+        Ok(meta) if is_disk(&meta) && if_exists == IfExists::Refuse => Err(exists(name, Existing::Disk)),
         Ok(meta) => Ok(!meta.is_file()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(name, "look at", e)),
@@ -219,8 +228,8 @@ fn beside(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
     failed(name, &format!("{action} beside it"), source)
 }
 
-fn exists(name: &str) -> Error {
-    request(name, "exists; --force replaces it")
+fn exists(name: &str, target: Existing) -> Error {
+    Error::Exists { path: name.to_owned(), target }
 }
 
 #[cfg(unix)]
@@ -309,7 +318,7 @@ mod tests {
     fn a_file_has_its_name_only_when_it_is_whole() {
         let folder = folder();
         let target = folder.path().join("x.npz");
-        let mut output = Output::create(&target, false).unwrap();
+        let mut output = Output::create(&target, IfExists::Refuse).unwrap();
         assert!(output.is_positioned());
         output.set_len(12).unwrap();
         std::thread::scope(|scope| {
@@ -329,10 +338,10 @@ mod tests {
     fn an_unfinished_file_leaves_nothing_and_changes_nothing() {
         let folder = folder();
         let target = folder.path().join("x");
-        drop(Output::create(&target, false).unwrap());
+        drop(Output::create(&target, IfExists::Refuse).unwrap());
         assert!(names(folder.path()).is_empty());
         fs::write(&target, "old").unwrap();
-        let mut output = Output::create(&target, true).unwrap();
+        let mut output = Output::create(&target, IfExists::Replace).unwrap();
         output.write_all(b"new").unwrap();
         drop(output);
         assert_eq!(names(folder.path()), ["x"]);
@@ -344,9 +353,9 @@ mod tests {
         let folder = folder();
         let target = folder.path().join("x");
         fs::write(&target, "old").unwrap();
-        let refused = message(Output::create(&target, false));
-        assert!(refused.ends_with("x: exists; --force replaces it"), "{refused}");
-        let mut output = Output::create(&target, true).unwrap();
+        let refused = message(Output::create(&target, IfExists::Refuse));
+        assert!(refused.ends_with("x: exists"), "{refused}");
+        let mut output = Output::create(&target, IfExists::Replace).unwrap();
         output.write_all(b"ne").unwrap();
         output.write_all(b"w").unwrap();
         output.finish().unwrap();
@@ -357,7 +366,7 @@ mod tests {
     fn a_file_that_came_meanwhile_is_not_replaced() {
         let folder = folder();
         let target = folder.path().join("x");
-        let mut output = Output::create(&target, false).unwrap();
+        let mut output = Output::create(&target, IfExists::Refuse).unwrap();
         output.write_all(b"late").unwrap();
         fs::write(&target, "first").unwrap();
         assert!(message(output.finish()).contains("exists"));
@@ -370,7 +379,7 @@ mod tests {
         // What `finish` relies on, without its own look before.
         let folder = folder();
         let target = folder.path().join("x");
-        let sibling = Sibling::create("x", &target, false).unwrap();
+        let sibling = Sibling::create("x", &target, IfExists::Refuse).unwrap();
         fs::write(&target, "first").unwrap();
         assert!(message(sibling.link("x")).contains("exists"));
         assert_eq!(fs::read(&target).unwrap(), b"first");
@@ -379,7 +388,7 @@ mod tests {
     #[test]
     fn another_length_than_promised_is_an_error() {
         let folder = folder();
-        let mut output = Output::create(folder.path().join("x"), false).unwrap();
+        let mut output = Output::create(folder.path().join("x"), IfExists::Refuse).unwrap();
         output.set_len(4).unwrap();
         output.write_all(b"12345").unwrap();
         assert!(message(output.finish()).contains("5 bytes long after writing, not 4"));
@@ -390,10 +399,10 @@ mod tests {
     fn what_a_crash_left_is_removed_and_what_is_in_use_is_not() {
         let folder = folder();
         let target = folder.path().join("x");
-        let other = Output::create(&target, false).unwrap();
+        let other = Output::create(&target, IfExists::Refuse).unwrap();
         fs::write(folder.path().join(".x.blob-tmp-0123456789abcdef"), "left").unwrap();
         fs::write(folder.path().join(".y.blob-tmp-0123456789abcdef"), "of another").unwrap();
-        let output = Output::create(&target, false).unwrap();
+        let output = Output::create(&target, IfExists::Refuse).unwrap();
         let there = names(folder.path());
         assert_eq!(there.len(), 3, "{there:?}");
         assert!(!there.contains(&".x.blob-tmp-0123456789abcdef".to_owned()));
@@ -406,25 +415,25 @@ mod tests {
     fn a_long_name_has_a_temporary_too() {
         let folder = folder();
         let target = folder.path().join("é".repeat(127));
-        Output::create(&target, false).unwrap().finish().unwrap();
+        Output::create(&target, IfExists::Refuse).unwrap().finish().unwrap();
         assert!(target.exists());
     }
 
     #[test]
     fn what_is_no_file_is_refused() {
         let folder = folder();
-        assert!(message(Output::create(folder.path(), true)).contains("is a folder"));
+        assert!(message(Output::create(folder.path(), IfExists::Replace)).contains("is a folder"));
         let missing = folder.path().join("no/x");
         for refused in [
-            message(Output::create(&missing, true)),
-            message(Output::check(&missing, true)),
-            message(OutputDir::check(missing.join("y"), true)),
+            message(Output::create(&missing, IfExists::Replace)),
+            message(Output::check(&missing, IfExists::Replace)),
+            message(OutputDir::check(missing.join("y"), IfExists::Replace)),
         ] {
             assert!(refused.ends_with(" is missing"), "{refused}");
         }
         fs::write(folder.path().join("x"), "").unwrap();
-        assert!(message(Output::check(folder.path().join("x"), false)).contains("--force"));
-        Output::check(folder.path().join("y"), false).unwrap();
+        assert!(message(Output::check(folder.path().join("x"), IfExists::Refuse)).contains("exists"));
+        Output::check(folder.path().join("y"), IfExists::Refuse).unwrap();
         assert_eq!(names(folder.path()), ["x"]);
     }
 
@@ -441,7 +450,7 @@ mod tests {
             let target = folder.path().join("x");
             fs::write(&target, "old").unwrap();
             fs::set_permissions(&target, fs::Permissions::from_mode(0o604)).unwrap();
-            Output::create(&target, true).unwrap().finish().unwrap();
+            Output::create(&target, IfExists::Replace).unwrap().finish().unwrap();
             let mode = fs::metadata(&target).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o604);
         }
@@ -452,21 +461,21 @@ mod tests {
             let (link, far) = (folder.path().join("link"), folder.path().join("sub/x"));
             fs::create_dir(folder.path().join("sub")).unwrap();
             symlink("sub/x", &link).unwrap();
-            Output::create(&link, false).unwrap().finish().unwrap();
+            Output::create(&link, IfExists::Refuse).unwrap().finish().unwrap();
             assert!(far.is_file() && link.is_symlink());
-            assert!(message(Output::create(&link, false)).contains("exists"));
-            let mut output = Output::create(&link, true).unwrap();
+            assert!(message(Output::create(&link, IfExists::Refuse)).contains("exists"));
+            let mut output = Output::create(&link, IfExists::Replace).unwrap();
             output.write_all(b"new").unwrap();
             output.finish().unwrap();
             assert!(link.is_symlink());
             assert_eq!(fs::read(&far).unwrap(), b"new");
             symlink("round", folder.path().join("round")).unwrap();
-            assert!(Output::create(folder.path().join("round"), false).is_err());
+            assert!(Output::create(folder.path().join("round"), IfExists::Refuse).is_err());
         }
 
         #[test]
         fn a_device_and_a_pipe_are_written_directly() {
-            let mut output = Output::create("/dev/null", false).unwrap();
+            let mut output = Output::create("/dev/null", IfExists::Refuse).unwrap();
             assert!(!output.is_positioned());
             assert!(output.write_all_at(0, b"x").is_err());
             output.set_len(3).unwrap();
@@ -481,7 +490,7 @@ mod tests {
                 let pipe = pipe.clone();
                 move || fs::read(pipe).unwrap()
             });
-            let mut output = Output::create(&pipe, false).unwrap();
+            let mut output = Output::create(&pipe, IfExists::Refuse).unwrap();
             output.write_all(b"through").unwrap();
             output.finish().unwrap();
             assert_eq!(reader.join().unwrap(), b"through");
@@ -494,14 +503,14 @@ mod tests {
             if !full.exists() {
                 return;
             }
-            let mut output = Output::create(full, false).unwrap();
+            let mut output = Output::create(full, IfExists::Refuse).unwrap();
             let error = output.write_all(b"x").unwrap_err();
             assert!(matches!(error, Error::Io { .. }), "{error}");
             // A file system has no file of that length.
             let folder = folder();
             let target = folder.path().join("x");
             fs::write(&target, "old").unwrap();
-            let mut output = Output::create(&target, true).unwrap();
+            let mut output = Output::create(&target, IfExists::Replace).unwrap();
             assert!(output.set_len(i64::MAX as u64).is_err());
             drop(output);
             assert_eq!(names(folder.path()), ["x"]);

@@ -1,4 +1,5 @@
-//! An entry's bytes, row-major and little-endian: read straight, gathered, inflated, swapped or reordered.
+//! An entry's bytes, row-major and little-endian, pulled piece by piece: read straight, gathered, inflated, swapped or
+//! reordered.
 //!
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
 
@@ -9,64 +10,15 @@ use std::io::{self, Read};
 
 use blob_core::AnyBlob;
 
-use crate::entry::{Deflated, Entry, Order, Payload, Segment, subject};
-use crate::error::{Error, Fault, Stop, What};
-use crate::limits::Limits;
+use crate::entry::{Deflated, Entry, Order, Payload, Segment};
+use crate::error::{Error, Fault, FaultKind, ReadError};
+use crate::limits::{Limit, Limits};
 use crate::wire::source::Source;
+use columns::Columns;
 use member::Content;
 
 /// Whether this machine's order is not the files'.
 pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;
-/// What one step of a stream holds, unless the caller says otherwise.
-pub(crate) const CHUNK: usize = 1 << 20;
-
-/// Why a payload could not be had.
-pub(crate) enum Trouble {
-    Io {
-        offset: u64,
-        source: io::Error,
-    },
-    Fault(Fault),
-    /// The sink's own error, passed through.
-    Sink(Error),
-}
-
-impl Trouble {
-    pub(crate) fn into_error(self, file: &str, entry: &Entry) -> Error {
-        match self {
-            Self::Io { offset, source } => {
-                Error::Io { file: file.to_owned(), action: format!("read {} at byte {offset}", subject(entry)), source }
-            }
-            Self::Fault(fault) => Error::Malformed {
-                file: file.to_owned(),
-                subject: Some(subject(entry)),
-                fault: Box::new(fault),
-                intact: None,
-            },
-            Self::Sink(e) => e,
-        }
-    }
-
-    /// The same while a header is read, where no sink is: its error cannot come.
-    pub(crate) fn into_stop(self) -> Stop {
-        match self {
-            Self::Io { offset, source } => Stop::Io { offset, source },
-            Self::Fault(fault) => Stop::Fault(fault),
-            Self::Sink(e) => Stop::Io { offset: 0, source: io::Error::other(e) },
-        }
-    }
-}
-
-/// The bytes of a small entry, of which the caller has checked the length.
-pub(crate) fn bytes(source: &dyn Source, entry: &Entry) -> Result<Vec<u8>, Stop> {
-    let mut out = Vec::new();
-    stream(source, entry, &Limits::default(), CHUNK, &mut |bytes| {
-        out.extend_from_slice(bytes);
-        Ok(())
-    })
-    .map_err(Trouble::into_stop)?;
-    Ok(out)
-}
 
 /// Loads an array into a blob of its shape and dtype, and its diff, where one is given.
 pub(crate) fn load(
@@ -77,33 +29,28 @@ pub(crate) fn load(
 ) -> Result<AnyBlob, Error> {
     let dtype = entry.loadable(file)?;
     let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
-    fill(source, entry, limits, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| e.into_error(file, entry))?;
+    fill(source, entry, limits, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| entry.error(file, e))?;
     if let Some(diff) = diff {
         if (diff.loadable(file)?, &diff.shape) != (dtype, &entry.shape) {
             return Err(diff.request(file, "is of another dtype than its data; load them one by one"));
         }
-        fill(source, diff, limits, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| e.into_error(file, diff))?;
+        fill(source, diff, limits, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| diff.error(file, e))?;
     }
     Ok(blob)
 }
 
 /// Fills `out`, which has the entry's byte length, in the machine's byte order.
-fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), Trouble> {
-    let width = width(entry);
-    if entry.order == Order::RowMajor && !entry.swapped && !out.is_empty() {
-        let mut stored = Stored::open(source, entry, limits)?;
-        stored.next(out)?;
-        stored.finish()?;
-    } else {
-        let mut done = 0;
-        stream(source, entry, limits, CHUNK, &mut |bytes| {
-            out[done..done + bytes.len()].copy_from_slice(bytes);
-            done += bytes.len();
-            Ok(())
-        })?;
-    }
-    to_native(out, width);
+fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), ReadError> {
+    Elements::open(source, entry, limits)?.next(out)?;
+    to_native(out, width(entry));
     Ok(())
+}
+
+/// The bytes of a small entry, of which the caller has checked the length.
+pub(crate) fn bytes(source: &dyn Source, entry: &Entry) -> Result<Vec<u8>, ReadError> {
+    let mut out = vec![0; entry.byte_len() as usize];
+    Elements::open(source, entry, &Limits::default())?.next(&mut out)?;
+    Ok(out)
 }
 
 /// Turns little-endian elements into the machine's own.
@@ -113,136 +60,140 @@ pub(crate) fn to_native(bytes: &mut [u8], width: usize) {
     }
 }
 
-/// Hands the entry's bytes to `sink`, chunk by chunk; then, where the file has a checksum of them, compares it.
-pub(crate) fn stream(
-    source: &dyn Source,
-    entry: &Entry,
-    limits: &Limits,
-    chunk: usize,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Trouble> {
-    let total = entry.byte_len();
-    if total == 0 {
-        // The checksum covers the header too, which may be what says wrongly that there are no elements.
-        let member = entry.checksum.as_deref().map(|checksum| Content::open(source, checksum));
-        return member.map_or(Ok(()), |member| member.finish(&mut |_| Ok(())));
-    }
-    let width = width(entry);
-    let chunk = (chunk / width).max(1) * width;
-    if entry.order == Order::ColumnMajor && entry.shape.num_axes() > 1 {
-        return columns::reordered(source, entry, limits, chunk, sink);
-    }
-    if let (true, Some(bytes)) = (entry.is_plain(), source.bytes()) {
-        return borrowed(bytes, entry, chunk, sink);
-    }
-    let mut stored = Stored::open(source, entry, limits)?;
-    let mut buf = vec![0; (chunk as u64).min(total) as usize];
-    let mut left = total;
-    while left > 0 {
-        let n = (chunk as u64).min(left) as usize;
-        let bytes = &mut buf[..n];
-        stored.next(bytes)?;
-        if entry.swapped {
-            swap(bytes, width);
-        }
-        sink(bytes).map_err(Trouble::Sink)?;
-        left -= n as u64;
-    }
-    stored.finish()
+/// The elements of an entry, one after the other.
+pub(crate) struct Elements<'a> {
+    stored: Stored<'a>,
+    width: usize,
+    swapped: bool,
+    /// Bytes that are still to come.
+    left: u64,
 }
 
-/// The chunks of a plain array in memory, one run after the other, without a copy. Runs end a chunk early.
-fn borrowed(
-    bytes: &[u8],
-    entry: &Entry,
-    chunk: usize,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Trouble> {
-    let checksum = entry.checksum.as_deref();
-    let mut crc = match checksum {
-        Some(checksum) => Some(member::Running::new(bytes, checksum)?),
-        None => None,
-    };
-    for run in entry.segments() {
-        let mut at = run.offset;
-        for piece in member::slice(bytes, at, run.count * run.stride)?.chunks(chunk) {
-            at += piece.len() as u64;
-            if let (Some(crc), Some(checksum)) = (&mut crc, checksum) {
-                crc.up_to(at - checksum.offset);
-            }
-            sink(piece).map_err(Trouble::Sink)?;
-        }
-    }
-    crc.map_or(Ok(()), member::Running::finish)
-}
-
-/// The bytes in stored order.
+/// Where the elements come from.
 enum Stored<'a> {
     Runs {
         source: &'a dyn Source,
         runs: &'a [Segment],
         /// Elements of the first run that are already handed out.
         done: u64,
-        width: usize,
         /// Scratch for runs with gaps.
         gaps: Vec<u8>,
     },
     /// A member of an archive, from its array's first byte on.
     Member(Content<'a>),
+    Columns(Columns),
 }
 
-impl<'a> Stored<'a> {
-    fn open(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, Trouble> {
-        let Some(checksum) = entry.checksum.as_deref() else {
-            return Ok(Self::Runs { source, runs: entry.segments(), done: 0, width: width(entry), gaps: Vec::new() });
-        };
-        let skip = match &entry.payload {
-            Payload::Runs(_) => entry.offset().unwrap_or(0).saturating_sub(checksum.offset),
-            Payload::Deflated(deflated) => {
-                check_alloc(entry, entry.byte_len(), limits)?;
-                deflated.skip
+impl<'a> Elements<'a> {
+    pub(crate) fn open(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
+        let elements = Self::in_file_order(source, entry, limits)?;
+        if elements.left == 0 || entry.order == Order::RowMajor || entry.shape.num_axes() < 2 {
+            return Ok(elements);
+        }
+        check_alloc(entry, limits)?;
+        let (left, width) = (elements.left, elements.width);
+        let stored = Stored::Columns(Columns::read(elements, entry)?);
+        Ok(Self { stored, width, swapped: false, left })
+    }
+
+    fn in_file_order(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
+        let (left, width) = (entry.byte_len(), width(entry));
+        let stored = match entry.checksum.as_deref() {
+            // The checksum covers the header too, which may be what says wrongly that there are no elements.
+            Some(checksum) if left == 0 => {
+                let mut content = Content::open(source, checksum);
+                content.finish()?;
+                Stored::Member(content)
+            }
+            None => Stored::Runs { source, runs: entry.segments(), done: 0, gaps: Vec::new() },
+            Some(checksum) => {
+                let skip = match &entry.payload {
+                    Payload::Runs(_) => entry.offset().unwrap_or(0).saturating_sub(checksum.offset),
+                    Payload::Deflated(deflated) => {
+                        check_alloc(entry, limits)?;
+                        deflated.skip
+                    }
+                };
+                let mut content = Content::open(source, checksum);
+                content.skip(skip)?;
+                Stored::Member(content)
             }
         };
-        let mut content = Content::open(source, checksum);
-        content.skip_to(skip)?;
-        Ok(Self::Member(content))
+        Ok(Self { stored, width, swapped: entry.swapped, left })
     }
 
-    /// What is left once all bytes of the array have been read: a member's end, and its checksum.
-    fn finish(self) -> Result<(), Trouble> {
-        match self {
-            Self::Runs { .. } => Ok(()),
-            Self::Member(content) => content.finish(&mut |_| Ok(())),
-        }
+    /// How many bytes are still to come.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
-    /// Fills `out` with the next bytes.
-    fn next(&mut self, out: &mut [u8]) -> Result<(), Trouble> {
-        match self {
-            Self::Member(content) => content.read(out),
-            Self::Runs { source, runs, done, width, gaps } => {
+    /// The bytes of one element.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Fills `out`, which has room for whole elements and no more than are left. The last of them come only where a
+    /// checksum agrees.
+    pub(crate) fn next(&mut self, out: &mut [u8]) -> Result<(), ReadError> {
+        let width = self.width;
+        match &mut self.stored {
+            Stored::Member(content) => content.read(out)?,
+            Stored::Columns(columns) => columns.next(out),
+            Stored::Runs { source, runs, done, gaps } => {
                 let mut filled = 0;
                 while filled < out.len() {
                     let run = runs[0];
-                    let want = ((out.len() - filled) / *width) as u64;
-                    let n = want.min(run.count - *done);
-                    let bytes = &mut out[filled..filled + n as usize * *width];
+                    let n = (((out.len() - filled) / width) as u64).min(run.count - *done);
+                    let bytes = &mut out[filled..filled + n as usize * width];
                     let at = run.offset + *done * run.stride;
-                    if run.stride == *width as u64 {
+                    if run.stride == width as u64 {
                         read(*source, at, bytes)?;
                     } else {
-                        gather(*source, at, run.stride as usize, *width, gaps, bytes)?;
+                        gather(*source, at, run.stride as usize, width, gaps, bytes)?;
                     }
                     filled += bytes.len();
-                    *done += n;
-                    if *done == run.count {
-                        *runs = &runs[1..];
-                        *done = 0;
-                    }
+                    advance(runs, done, n);
                 }
-                Ok(())
             }
         }
+        if self.swapped {
+            swap(out, width);
+        }
+        self.passed(out.len() as u64)
+    }
+
+    /// Passes over whole elements, no more than are left.
+    pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), ReadError> {
+        match &mut self.stored {
+            Stored::Member(content) => content.skip(bytes)?,
+            Stored::Columns(columns) => columns.skip((bytes / self.width as u64) as usize),
+            Stored::Runs { runs, done, .. } => {
+                let mut left = bytes / self.width as u64;
+                while left > 0 {
+                    let n = left.min(runs[0].count - *done);
+                    advance(runs, done, n);
+                    left -= n;
+                }
+            }
+        }
+        self.passed(bytes)
+    }
+
+    fn passed(&mut self, bytes: u64) -> Result<(), ReadError> {
+        if let (Stored::Member(content), true) = (&mut self.stored, bytes > 0 && bytes == self.left) {
+            content.finish()?;
+        }
+        self.left -= bytes;
+        Ok(())
+    }
+}
+
+/// Counts `n` elements of the first run as handed out.
+fn advance(runs: &mut &[Segment], done: &mut u64, n: u64) {
+    *done += n;
+    if *done == runs[0].count {
+        *runs = &runs[1..];
+        *done = 0;
     }
 }
 
@@ -254,7 +205,7 @@ fn gather(
     width: usize,
     gaps: &mut Vec<u8>,
     out: &mut [u8],
-) -> Result<(), Trouble> {
+) -> Result<(), ReadError> {
     let per_read = (64 << 10) / stride;
     for block in out.chunks_mut(per_read.max(1) * width) {
         let n = block.len() / width;
@@ -278,12 +229,12 @@ pub(crate) fn inflate<'a>(
     flate2::bufread::DeflateDecoder::new(io::BufReader::with_capacity(64 << 10, window))
 }
 
-pub(crate) fn inflate_trouble(offset: u64, e: io::Error) -> Trouble {
+pub(crate) fn inflate_error(offset: u64, e: io::Error) -> ReadError {
     match e.kind() {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            Trouble::Fault(Fault::new(offset, What::words("a deflate stream of the array's length", e.to_string())))
+            ReadError::fault(offset, FaultKind::words("a deflate stream of the array's length", e.to_string()))
         }
-        _ => Trouble::Io { offset, source: e },
+        _ => ReadError::Io { offset, source: e },
     }
 }
 
@@ -303,23 +254,22 @@ impl Read for Window<'_> {
     }
 }
 
-fn check_alloc(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Trouble> {
-    if bytes <= limits.max_alloc {
+fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), ReadError> {
+    let needed = entry.byte_len();
+    if needed <= limits.max_alloc {
         return Ok(());
     }
-    Err(Trouble::Fault(Fault::new(
-        entry.offset().unwrap_or(0),
-        What::Limit {
-            field: "bytes to inflate or reorder",
-            found: bytes,
-            limit: limits.max_alloc,
-            option: Some("raise the limit with --max-alloc if you trust the file"),
-        },
-    )))
+    let kind = FaultKind::Limit {
+        field: "bytes to inflate or reorder",
+        needed,
+        allowed: limits.max_alloc,
+        limit: Limit::Alloc,
+    };
+    Err(Fault::new(entry.offset().unwrap_or(0), kind).into())
 }
 
-fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
-    source.read_at(offset, out).map_err(|source| Trouble::Io { offset, source })
+fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
 fn width(entry: &Entry) -> usize {

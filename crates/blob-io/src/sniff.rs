@@ -6,8 +6,7 @@ mod foreign;
 mod messages;
 
 use crate::caffe;
-use crate::error::Reason;
-use crate::error::{Refusal, Stop};
+use crate::error::{ReadError, Reason};
 use crate::format::Format;
 use crate::mxnet;
 use crate::names::Gather;
@@ -22,7 +21,7 @@ pub(crate) fn read(
     name: &str,
     from: Option<Format>,
     gather: &mut Gather,
-) -> Result<(Format, String), Refusal> {
+) -> Result<(Format, String), ReadError> {
     let mut cursor = Cursor::new(source);
     let format = match from {
         Some(format) => format,
@@ -52,17 +51,17 @@ pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
 /// How much of a file's beginning tells what it is: a tar's mark lies at byte 257, HTML may follow a comment.
 const HEAD: u64 = 1024;
 
-fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Format, Refusal> {
+fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Format, ReadError> {
     let len = source.len();
     if len == 0 {
         let help = "the download or the copy failed; fetch the file again";
         let what = "empty (0 bytes)".to_owned();
-        return Err(Refusal::Other(Reason::Empty, what, Some(help)));
+        return Err(ReadError::Other(Reason::Empty, what, Some(help)));
     }
     let mut head = vec![0; len.min(HEAD) as usize];
     source.read_at(0, &mut head).map_err(|source| {
         let offset = 0;
-        Refusal::Stop(Stop::Io { offset, source }, None)
+        ReadError::Io { offset, source }
     })?;
     let extension = extension(name);
     if let Some(format) = magic(&head) {
@@ -87,7 +86,7 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
 
 /// Why a long stream is no tensor file, where its beginning alone says so: its end need not be waited for, and may never
 /// come.
-pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<Refusal> {
+pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
     if magic(head).is_some() || gunzip::is_gzip(head) {
         return None;

@@ -7,7 +7,7 @@ use blob_core::AnyBlob;
 use crate::error::Error;
 use crate::format::Format;
 use crate::layout::Layout;
-use crate::output::Output;
+use crate::output::{IfExists, Output};
 use crate::payload;
 use crate::spec::TensorSpec;
 
@@ -20,26 +20,25 @@ const CHUNK: usize = 64 << 10;
 ///
 /// ```no_run
 /// use blob_core::{AnyBlob, DType, Shape};
-/// use blob_io::{Format, write_tensors};
+/// use blob_io::{Format, IfExists, write_tensors};
 ///
 /// let weight = AnyBlob::new(Shape::new([8, 3, 3, 3])?, DType::F32)?;
-/// write_tensors("net.safetensors", Format::Safetensors, &[("conv1/0", &weight)], &[], false)?;
+/// write_tensors("net.safetensors", Format::Safetensors, &[("conv1/0", &weight)], &[], IfExists::Refuse)?;
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 ///
 /// # Errors
-/// [`Error::Request`] where the format cannot hold the blobs or the file exists and `overwrite` is not set;
-/// [`Error::Io`]; [`Error::Blob`] where a blob's memory cannot be read.
+/// [`Error::Request`] where the format cannot hold the blobs; [`Error::Exists`]; [`Error::Io`]; [`Error::Blob`] where a blob's memory cannot be read.
 pub fn write_tensors(
     path: impl AsRef<Path>,
     format: Format,
     tensors: &[(&str, &AnyBlob)],
     metadata: &[(String, String)],
-    overwrite: bool,
+    if_exists: IfExists,
 ) -> Result<(), Error> {
     let path = path.as_ref();
     let layout = layout(path, format, tensors, metadata)?;
-    let mut output = Output::create(path, overwrite)?;
+    let mut output = Output::create(path, if_exists)?;
     let mut crcs = Vec::new();
     if layout.wants_crc() {
         for (_, blob) in tensors {

@@ -43,21 +43,22 @@ impl Line {
     /// Why a file does not open.
     pub(super) fn of_error(e: &Error) -> Self {
         let problem = Problem::from(e);
-        let message = match e {
-            Error::Malformed { fault, .. } => fault.to_string(),
-            Error::NotTensors { what, .. } => format!("this is {what}"),
+        let message = match (e.fault(), e) {
+            (Some(fault), _) => fault.message(),
+            (None, Error::NotTensors { what, .. }) => format!("this is {what}"),
             _ => problem.message,
         };
         Self { subject: problem.subject, offset: problem.offset, ..Self::of_file(problem.reason, message) }
     }
 
     fn json(&self) -> Value {
+        let place = self.offset.map(|offset| format!("at byte {offset}: "));
         json!({
             "reason": self.reason,
             "tensor": self.tensor,
             "subject": self.subject,
             "offset": self.offset,
-            "message": self.message,
+            "message": place.unwrap_or_default() + &self.message,
         })
     }
 }
@@ -258,9 +259,6 @@ impl<'a> Report<'a> {
             let tensor = line.tensor.as_deref().map(|t| format!("{t:?} "));
             return format!("{}{}", tensor.unwrap_or_default(), line.message);
         };
-        // The message of a fault begins with its place; here the place stands in front of the array.
-        let plain = format!("at byte {offset}: ");
-        let message = line.message.strip_prefix(&plain).unwrap_or(&line.message);
         let of = self.bytes.map(|n| format!(" of {}", units::grouped(n)));
         let subject = line.subject.as_deref();
         let subject = subject.map(|s| format!(" in {s}"));
@@ -269,7 +267,7 @@ impl<'a> Report<'a> {
             units::grouped(offset),
             of.unwrap_or_default(),
             subject.unwrap_or_default(),
-            message
+            line.message
         )
     }
 

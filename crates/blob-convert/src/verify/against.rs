@@ -155,7 +155,7 @@ impl Compare<'_> {
             Ok(None) => self.equal += 1,
             Ok(Some((reason, message))) => self.finding(a.name(), reason, message),
             // Bytes that are broken are a finding of this tensor; the others are compared all the same.
-            Err(Error::Malformed { file, fault, .. }) => {
+            Err(Error::Malformed { file, fault, .. } | Error::LimitExceeded { file, fault, .. }) => {
                 let message = format!("is broken in {file}: {fault}");
                 self.finding(a.name(), fault.reason().as_str(), message);
             }

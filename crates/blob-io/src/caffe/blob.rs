@@ -7,7 +7,7 @@ use blob_core::{MAX_AXES, Shape};
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::values::{Choice, Fork, Raw, Values, choose};
 use crate::entry::{Entry, Kind, Payload, Runs};
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::Limits;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
@@ -31,7 +31,7 @@ pub(crate) struct Fields {
 }
 
 /// Walks one BlobProto.
-pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, Stop> {
+pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, ReadError> {
     let mut fields = Fields { offset: span.start, ..Fields::default() };
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
@@ -41,7 +41,7 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Resu
 }
 
 impl Fields {
-    fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), Stop> {
+    fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         match (tag.number, tag.wire) {
             (n @ 1..=4, Wire::Varint) => {
                 // proto2 keeps the low 32 bits of an int32's varint.
@@ -71,7 +71,7 @@ impl Fields {
         }
     }
 
-    fn values(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), Stop> {
+    fn values(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         let (values, width, field) = match tag.number {
             5 => (&mut self.data, 4, "data"),
             6 => (&mut self.diff, 4, "diff"),
@@ -90,7 +90,7 @@ impl Fields {
     }
 
     /// One `shape` message; several of them concatenate, as protobuf merges them.
-    fn shape(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), Stop> {
+    fn shape(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), ReadError> {
         while let Some(tag) = protobuf::tag(cursor, span.end)? {
             match (tag.number, tag.wire) {
                 (1, Wire::Varint) => {
@@ -142,14 +142,14 @@ impl Fields {
             self.dims.clone()
         };
         if !self.is_legacy() && self.axes > MAX_AXES as u64 {
-            return Err(Fault::new(at, What::Axes { found: self.axes, max: MAX_AXES as u64 }));
+            return Err(Fault::new(at, FaultKind::Axes { found: self.axes, max: MAX_AXES as u64 }));
         }
         const MAX_DIM: i64 = i32::MAX as i64;
         if let Some(axis) = dims.iter().position(|d| !(0..=MAX_DIM).contains(d)) {
-            return Err(Fault::new(at, What::Dim { axis: axis as u32, found: dims[axis], max: MAX_DIM as u64 }));
+            return Err(Fault::new(at, FaultKind::Dim { axis: axis as u32, found: dims[axis], max: MAX_DIM as u64 }));
         }
         let dims: Vec<usize> = dims.iter().map(|d| *d as usize).collect();
-        Shape::new(&dims).map_err(|_| Fault::new(at, What::Overflow { axes: dims.len() as u32 }))
+        Shape::new(&dims).map_err(|_| Fault::new(at, FaultKind::Overflow { axes: dims.len() as u32 }))
     }
 
     /// Which fork wrote fields 10 to 13: their wire types tell.
@@ -165,7 +165,7 @@ impl Fields {
             }
             (false, false) => return Ok(Fork::None),
         };
-        Err(Fault::new(self.offset, What::words("fields of NVCaffe or of the opencl branch", found)))
+        Err(Fault::new(self.offset, FaultKind::words("fields of NVCaffe or of the opencl branch", found)))
     }
 
     /// The blob's data and, where one is stored, its diff, as entries at (`position`, `index`).

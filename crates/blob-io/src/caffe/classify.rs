@@ -3,7 +3,7 @@
 use crate::caffe::evidence;
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::read::whole;
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::wire::cursor::Cursor;
@@ -41,7 +41,7 @@ impl Seen {
 
 /// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
 /// `None` where they are none of them. Reading stops at the first thing that is broken: the walk will name it.
-pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, Stop> {
+pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let seen = survey(cursor)?;
     let caffe = |f: &Format| {
         use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
@@ -61,7 +61,7 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
 }
 
 /// The message that has such fields.
-fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, Stop> {
+fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
     Ok(if seen.hundred {
         Some(Format::CaffeModel)
@@ -102,7 +102,7 @@ pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
     survey(cursor).is_ok_and(|seen| seen.damaged)
 }
 
-fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
+fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
     let mut seen = Seen::default();
     let whole = whole(cursor);
     cursor.seek(0);
@@ -116,8 +116,8 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
         let (tag, at) = match step {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(seen),
-            Err(Stop::Fault(fault)) => {
-                seen.damaged = !matches!(fault.what, What::Truncated { .. });
+            Err(ReadError::Fault(fault)) => {
+                seen.damaged = !matches!(fault.kind, FaultKind::Truncated { .. });
                 return Ok(seen);
             }
             Err(stop) => return Err(stop),
@@ -149,11 +149,11 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, Stop> {
 }
 
 /// Whether the bytes of a field 1 are a blob and not a net's name.
-fn looks_like_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, Stop> {
+fn looks_like_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
     let Some(span) = span else { return Ok(false) };
     match crate::caffe::blob::walk(cursor, span, &Limits::default()) {
         Ok(fields) => Ok(fields.has_values()),
-        Err(Stop::Fault(_)) => Ok(false),
+        Err(ReadError::Fault(_)) => Ok(false),
         Err(stop) => Err(stop),
     }
 }

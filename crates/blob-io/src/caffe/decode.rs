@@ -4,7 +4,7 @@ use blob_core::{AnyBlob, Shape};
 
 use crate::caffe::blob::{self, Fields};
 use crate::caffe::protobuf::Span;
-use crate::error::{Error, Stop};
+use crate::error::{Error, ReadError};
 use crate::limits::Limits;
 use crate::payload;
 use crate::wire::cursor::Cursor;
@@ -51,7 +51,7 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
 /// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).
 pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     let fields = fields(&Bytes::new(bytes), &Limits::default())?;
-    let stored = fields.stored_shape().map_err(|fault| Stop::Fault(fault).into_error(NAME, None))?;
+    let stored = fields.stored_shape().map_err(|fault| ReadError::Fault(fault).into_error(NAME))?;
     if !fields.is_legacy() {
         return Ok(stored == *shape);
     }
@@ -67,5 +67,5 @@ pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
 /// The fields of the whole message.
 fn fields(source: &dyn Source, limits: &Limits) -> Result<Fields, Error> {
     let span = Span { start: 0, end: source.len() };
-    blob::walk(&mut Cursor::new(source), span, limits).map_err(|stop| stop.into_error(NAME, None))
+    blob::walk(&mut Cursor::new(source), span, limits).map_err(|stop| stop.into_error(NAME))
 }

@@ -5,7 +5,7 @@
 use crate::caffe::blob;
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::read::whole;
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::wire::cursor::Cursor;
@@ -19,7 +19,7 @@ pub(crate) fn shows(
     format: Format,
     first: [Option<Span>; 3],
     layer: Option<Span>,
-) -> Result<bool, Stop> {
+) -> Result<bool, ReadError> {
     let all = whole(cursor);
     let shown = match format {
         Format::BlobProto => blob(cursor, Some(all)),
@@ -32,18 +32,18 @@ pub(crate) fn shows(
         },
     };
     match shown {
-        Err(Stop::Fault(_)) => Ok(false),
+        Err(ReadError::Fault(_)) => Ok(false),
         other => other,
     }
 }
 
 /// A BlobProto with a shape and as many values.
-fn blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, Stop> {
+fn blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
     let Some(span) = span else { return Ok(false) };
     let fields = match blob::walk(cursor, span, &Limits::default()) {
         Ok(fields) => fields,
         // Values in more pieces than are allowed are values.
-        Err(Stop::Fault(fault)) => return Ok(matches!(fault.what, What::Limit { .. })),
+        Err(ReadError::Fault(fault)) => return Ok(matches!(fault.kind, FaultKind::Limit { .. })),
         Err(stop) => return Err(stop),
     };
     if !fields.has_shape() {
@@ -54,7 +54,7 @@ fn blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, Stop> {
 }
 
 /// A Datum whose values are as many as its dimensions say, or that is an encoded image.
-fn datum(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
+fn datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
     let whole = whole(cursor);
     let (mut dims, mut count, mut encoded, mut image) = ([0_u64; 3], 0, false, false);
     cursor.seek(0);
@@ -87,7 +87,7 @@ fn datum(cursor: &mut Cursor<'_>) -> Result<bool, Stop> {
 }
 
 /// A `layers` entry: a name (4), a blob (6) with values, or a V0 layer (1) with a name or a type.
-fn old_layer(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, Stop> {
+fn old_layer(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, ReadError> {
     cursor.seek(span.start);
     let mut shown = false;
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
@@ -110,15 +110,15 @@ fn old_layer(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, Stop> {
 }
 
 /// What is no message shows nothing.
-fn unfit(stop: Stop) -> Result<bool, Stop> {
+fn unfit(stop: ReadError) -> Result<bool, ReadError> {
     match stop {
-        Stop::Fault(_) => Ok(false),
+        ReadError::Fault(_) => Ok(false),
         io => Err(io),
     }
 }
 
 /// Whether a message has a text in one of these fields.
-fn texts(cursor: &mut Cursor<'_>, span: Span, numbers: &[u32]) -> Result<bool, Stop> {
+fn texts(cursor: &mut Cursor<'_>, span: Span, numbers: &[u32]) -> Result<bool, ReadError> {
     cursor.seek(span.start);
     let mut found = false;
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
@@ -136,7 +136,7 @@ fn texts(cursor: &mut Cursor<'_>, span: Span, numbers: &[u32]) -> Result<bool, S
 }
 
 /// A text of a character or more, none of which controls a terminal.
-fn text(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, Stop> {
+fn text(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, ReadError> {
     if span.len() == 0 || span.len() > LONGEST_TEXT {
         return Ok(false);
     }

@@ -8,8 +8,8 @@ use crate::caffe::blob;
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
 use crate::entry::{Entry, Kind};
-use crate::error::Refusal;
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::names::{Gather, faulty, name_from_bytes};
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
@@ -37,7 +37,12 @@ struct Draft {
 }
 
 /// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
-pub(crate) fn walk(cursor: &mut Cursor<'_>, gather: &mut Gather, tag: Tag, span: Span) -> Result<Generation, Refusal> {
+pub(crate) fn walk(
+    cursor: &mut Cursor<'_>,
+    gather: &mut Gather,
+    tag: Tag,
+    span: Span,
+) -> Result<Generation, ReadError> {
     let position = gather.next_position(tag.offset)?;
     cursor.seek(span.start);
     let walked = match tag.number {
@@ -46,7 +51,7 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, gather: &mut Gather, tag: Tag, span:
     };
     let (generation, mut draft) = walked.map_err(|stop| {
         let subject = subject(cursor, gather, tag, position);
-        Refusal::Stop(stop, Some(subject))
+        stop.within(subject)
     })?;
     let name = text(cursor, gather, draft.name, "a layer's name")?;
     let name = name_from_bytes(&name);
@@ -77,7 +82,7 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, gather: &mut Gather, tag: Tag, span:
     for (index, span) in draft.blobs.iter().enumerate() {
         let index = index as u32;
         let (mut data, diff) = entries(cursor, gather, *span, position, index)
-            .map_err(|stop| Refusal::Stop(stop, Some(format!("layer #{position} {name:?}, blob {index}"))))?;
+            .map_err(|stop| stop.within(format!("layer #{position} {name:?}, blob {index}")))?;
         data.layer_type = layer_type.clone();
         data.flags = data.flags.with(draft.flags);
         let data_name = format!("{base}/{index}");
@@ -122,15 +127,15 @@ pub(crate) fn entries(
     span: Span,
     position: u32,
     index: u32,
-) -> Result<(Entry, Option<Entry>), Stop> {
+) -> Result<(Entry, Option<Entry>), ReadError> {
     match blob::walk(cursor, span, gather.limits()) {
         Ok(fields) => Ok(fields.into_entries(position, index)),
-        Err(Stop::Fault(fault)) => Ok((faulty(position, index, Kind::Data, fault), None)),
+        Err(ReadError::Fault(fault)) => Ok((faulty(position, index, Kind::Data, fault), None)),
         Err(stop) => Err(stop),
     }
 }
 
-fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Stop> {
+fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, ReadError> {
     let mut draft = Draft::default();
     fields(cursor, span, |cursor, tag| {
         match (tag.number, tag.wire) {
@@ -146,7 +151,7 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Sto
 
 /// A `layers` entry: V0 where a nested layer stands in it, else V1. What stands in one of the two layers only has one
 /// meaning; what stands in both is taken from the nested one, as Caffe does.
-fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Generation, Draft), Stop> {
+fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Generation, Draft), ReadError> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     fields(cursor, span, |cursor, tag| {
@@ -179,7 +184,7 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
         // Caffe passes over them; what is no message is wrong all the same.
         for unused in outer.blobs {
             match blob::walk(cursor, unused, gather.limits()) {
-                Err(Stop::Fault(fault)) => gather.fault(fault),
+                Err(ReadError::Fault(fault)) => gather.fault(fault),
                 walked => drop(walked?),
             }
         }
@@ -195,7 +200,7 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
     Ok((Generation::V0, nested))
 }
 
-fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -> Result<(), Stop> {
+fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -> Result<(), ReadError> {
     fields(cursor, span, |cursor, tag| {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
@@ -208,7 +213,7 @@ fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -
 }
 
 impl Draft {
-    fn add(&mut self, blob: Span, gather: &Gather) -> Result<(), Stop> {
+    fn add(&mut self, blob: Span, gather: &Gather) -> Result<(), ReadError> {
         gather.check_count((gather.len() + self.blobs.len() + 1) as u64, blob.start)?;
         self.blobs.push(blob);
         Ok(())
@@ -218,8 +223,8 @@ impl Draft {
 fn fields<'s>(
     cursor: &mut Cursor<'s>,
     span: Span,
-    mut each: impl FnMut(&mut Cursor<'s>, Tag) -> Result<(), Stop>,
-) -> Result<(), Stop> {
+    mut each: impl FnMut(&mut Cursor<'s>, Tag) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
         each(cursor, tag)?;
     }
@@ -227,7 +232,7 @@ fn fields<'s>(
 }
 
 /// A length-delimited field's span; the cursor moves behind it.
-pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, Stop> {
+pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, ReadError> {
     let span = protobuf::span(cursor, within.end, field)?;
     cursor.seek(span.end);
     Ok(span)
@@ -239,13 +244,16 @@ pub(crate) fn text(
     gather: &Gather,
     span: Option<Span>,
     field: &'static str,
-) -> Result<Vec<u8>, Stop> {
+) -> Result<Vec<u8>, ReadError> {
     let Some(span) = span else {
         return Ok(Vec::new());
     };
     let limit = gather.limits().max_name;
     if span.len() > limit {
-        return Err(Stop::fault(span.start, What::Limit { field, found: span.len(), limit, option: None }));
+        return Err(ReadError::fault(
+            span.start,
+            FaultKind::Limit { field, needed: span.len(), allowed: limit, limit: Limit::Fixed },
+        ));
     }
     cursor.seek(span.start);
     cursor.bytes(span.len(), span.end, limit, field)

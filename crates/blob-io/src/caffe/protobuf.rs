@@ -3,7 +3,7 @@
 //! Strict where protobuf's own parser is: field 0, wire types 6 and 7, varints over ten bytes and keys over 32 bits
 //! are faults. Knows no message.
 
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
 use crate::wire::cursor::Cursor;
 
 /// Protobuf's own limit on nested groups.
@@ -43,21 +43,23 @@ impl Span {
 
 /// Reads the next tag of a message that ends at `end`; `None` at the end. A field needs an END_GROUP to match only
 /// inside a group, so here one is a fault.
-pub(crate) fn tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
+pub(crate) fn tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, ReadError> {
     match any_tag(cursor, end)? {
-        Some(Tag { offset, number, wire: Wire::EndGroup }) => Err(Stop::fault(offset, What::EndGroup { number })),
+        Some(Tag { offset, number, wire: Wire::EndGroup }) => {
+            Err(ReadError::fault(offset, FaultKind::EndGroup { number }))
+        }
         other => Ok(other),
     }
 }
 
-fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
+fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, ReadError> {
     let offset = cursor.pos();
     if offset >= end {
         return Ok(None);
     }
     let key = varint(cursor, end, "a field's key")?;
     let Ok(key) = u32::try_from(key) else {
-        return Err(Stop::fault(offset, What::Varint { field: "a field's key" }));
+        return Err(ReadError::fault(offset, FaultKind::Varint { field: "a field's key" }));
     };
     let wire = match key & 7 {
         0 => Wire::Varint,
@@ -68,19 +70,19 @@ fn any_tag(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<Tag>, Stop> {
         5 => Wire::Fixed32,
         found => {
             let found = found as u8;
-            return Err(Stop::fault(offset, What::WireType { found }));
+            return Err(ReadError::fault(offset, FaultKind::WireType { found }));
         }
     };
     let number = key >> 3;
     if number == 0 {
-        return Err(Stop::fault(offset, What::FieldZero));
+        return Err(ReadError::fault(offset, FaultKind::FieldZero));
     }
     Ok(Some(Tag { offset, number, wire }))
 }
 
 /// A varint of at most ten bytes whose value fits 64 bits. Protobuf's own parser drops bits beyond the 64th; a writer
 /// makes none, so here, as in prost, they are a fault.
-pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, Stop> {
+pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<u64, ReadError> {
     let offset = cursor.pos();
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -93,11 +95,11 @@ pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> 
             return Ok(value);
         }
     }
-    Err(Stop::fault(offset, What::Varint { field }))
+    Err(ReadError::fault(offset, FaultKind::Varint { field }))
 }
 
 /// The span of a length-delimited field, which must lie within `end`. The cursor stands at its start.
-pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<Span, Stop> {
+pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<Span, ReadError> {
     let len = varint(cursor, end, field)?;
     cursor.need(len, end, field)?;
     let start = cursor.pos();
@@ -105,14 +107,14 @@ pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Re
 }
 
 /// Moves over a field's value.
-pub(crate) fn skip(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), Stop> {
+pub(crate) fn skip(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), ReadError> {
     match tag.wire {
         Wire::StartGroup => skip_group(cursor, tag, end),
         _ => skip_plain(cursor, tag, end),
     }
 }
 
-fn skip_plain(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), Stop> {
+fn skip_plain(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), ReadError> {
     const FIELD: &str = "an unknown field";
     match tag.wire {
         Wire::Varint => varint(cursor, end, FIELD).map(drop),
@@ -128,16 +130,19 @@ fn skip_plain(cursor: &mut Cursor<'_>, tag: Tag, end: u64) -> Result<(), Stop> {
 }
 
 /// Skips to the END_GROUP that matches, without recursion.
-fn skip_group(cursor: &mut Cursor<'_>, open: Tag, end: u64) -> Result<(), Stop> {
+fn skip_group(cursor: &mut Cursor<'_>, open: Tag, end: u64) -> Result<(), ReadError> {
     let mut numbers = vec![open.number];
     while let Some(innermost) = numbers.last().copied() {
         let Some(tag) = any_tag(cursor, end)? else {
-            return Err(Stop::fault(end, What::words("END_GROUP of an open group", "the end of the message")));
+            return Err(ReadError::fault(
+                end,
+                FaultKind::words("END_GROUP of an open group", "the end of the message"),
+            ));
         };
         match tag.wire {
             Wire::StartGroup => {
                 if numbers.len() as u32 >= MAX_DEPTH {
-                    return Err(Stop::fault(tag.offset, What::Depth { limit: MAX_DEPTH }));
+                    return Err(ReadError::fault(tag.offset, FaultKind::Depth { limit: MAX_DEPTH }));
                 }
                 numbers.push(tag.number);
             }
@@ -146,7 +151,7 @@ fn skip_group(cursor: &mut Cursor<'_>, open: Tag, end: u64) -> Result<(), Stop> 
             }
             Wire::EndGroup => {
                 let number = tag.number;
-                return Err(Stop::fault(tag.offset, What::EndGroup { number }));
+                return Err(ReadError::fault(tag.offset, FaultKind::EndGroup { number }));
             }
             _ => skip_plain(cursor, tag, end)?,
         }

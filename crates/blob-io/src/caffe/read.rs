@@ -5,8 +5,7 @@
 use crate::caffe::layer::{self, Generation};
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::Refusal;
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::names::{Gather, faulty, name_from_bytes};
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
@@ -16,7 +15,7 @@ use blob_core::{DType, Shape};
 const CAFFE_LIMIT: u64 = i32::MAX as u64;
 
 /// Lists a NetParameter's blobs. Returns the generations found, in words.
-pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let whole = whole(cursor);
     let (mut v0, mut v1, mut v2) = (false, false, false);
     cursor.seek(0);
@@ -31,7 +30,7 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
             (2 | 100, Wire::Len) => {
                 let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
                     let subject = layer::subject(cursor, gather, tag, gather.positions);
-                    Refusal::Stop(stop, Some(subject))
+                    stop.within(subject)
                 })?;
                 match layer::walk(cursor, gather, tag, span)? {
                     Generation::V0 => v0 = true,
@@ -62,17 +61,17 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
 }
 
 /// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
-pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let whole = whole(cursor);
     gather.next_position(0)?;
     let fields = match crate::caffe::blob::walk(cursor, whole, gather.limits()) {
         Ok(fields) => fields,
         // The message is whole; the array is in more pieces than are allowed.
-        Err(Stop::Fault(fault)) if matches!(fault.what, What::Limit { .. }) => {
+        Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => {
             gather.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
             return Ok(String::new());
         }
-        Err(stop) => return Err(stop.into()),
+        Err(stop) => return Err(stop),
     };
     let dialect = if fields.is_legacy() { "legacy dimensions" } else { "" };
     let (data, diff) = fields.into_entries(0, 0);
@@ -81,7 +80,7 @@ pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
 }
 
 /// Lists the blobs of a BlobProtoVector (field 1): `@0`, `@1`, ….
-pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let whole = whole(cursor);
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
@@ -94,7 +93,7 @@ pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 }
 
 /// Lists a SolverState's history (field 3): `@0`, `@1`, ….
-pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let whole = whole(cursor);
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
@@ -118,9 +117,9 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 }
 
 /// One unnamed blob of a list.
-fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(), Refusal> {
-    let span = layer::take(cursor, whole, "a blob")
-        .map_err(|stop| Refusal::Stop(stop, Some(format!("blob #{}", gather.positions))))?;
+fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(), ReadError> {
+    let span =
+        layer::take(cursor, whole, "a blob").map_err(|stop| stop.within(format!("blob #{}", gather.positions)))?;
     let position = gather.next_position(span.start)?;
     let (data, diff) = layer::entries(cursor, gather, span, position, 0)?;
     push_pair(gather, data, diff, &format!("@{position}"), span.start)?;
@@ -128,7 +127,7 @@ fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(
     Ok(())
 }
 
-fn push_pair(gather: &mut Gather, data: Entry, diff: Option<Entry>, name: &str, offset: u64) -> Result<(), Stop> {
+fn push_pair(gather: &mut Gather, data: Entry, diff: Option<Entry>, name: &str, offset: u64) -> Result<(), ReadError> {
     gather.push(data, name, offset)?;
     match diff {
         Some(diff) => gather.push(diff, &format!("{name}.diff"), offset),
@@ -147,7 +146,7 @@ struct Datum {
 }
 
 /// Lists a Datum's one array: its bytes as u8, or its floats.
-pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let whole = whole(cursor);
     let position = gather.next_position(0)?;
     let mut datum = Datum::default();
@@ -177,13 +176,13 @@ pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Stri
 }
 
 impl Datum {
-    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, gather: &Gather) -> Result<(), Stop> {
+    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, gather: &Gather) -> Result<(), ReadError> {
         let run = if wire == Wire::Len {
             let span = layer::take(cursor, whole, "float_data")?;
             if span.len() % 4 != 0 {
                 let len = span.len();
-                let what = What::Multiple { field: "float_data", len, width: 4 };
-                return Err(Stop::fault(span.start, what));
+                let what = FaultKind::Multiple { field: "float_data", len, width: 4 };
+                return Err(ReadError::fault(span.start, what));
             }
             Segment { offset: span.start, count: span.len() / 4, stride: 4 }
         } else {
@@ -214,14 +213,14 @@ impl Datum {
             Shape::new([count as usize])
         } else {
             if let Some(axis) = self.dims.iter().position(|d| *d < 0) {
-                let what = What::Dim { axis: axis as u32, found: self.dims[axis].into(), max: i32::MAX as u64 };
+                let what = FaultKind::Dim { axis: axis as u32, found: self.dims[axis].into(), max: i32::MAX as u64 };
                 return Err(Fault::new(0, what));
             }
             Shape::new(self.dims.map(|d| d as usize))
         };
-        let shape = shape.map_err(|_| Fault::new(0, What::Overflow { axes: 3 }))?;
+        let shape = shape.map_err(|_| Fault::new(0, FaultKind::Overflow { axes: 3 }))?;
         if shape.count() as u64 != count {
-            let what = What::Count { field, expected: shape.count() as u64, found: count };
+            let what = FaultKind::Count { field, expected: shape.count() as u64, found: count };
             return Err(Fault::new(0, what));
         }
         entry.shape = shape;

@@ -6,8 +6,8 @@ use blob_core::{DType, Shape};
 
 use crate::caffe::protobuf::Span;
 use crate::entry::Segment;
-use crate::error::{Fault, Stop, What};
-use crate::limits::Limits;
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::{Limit, Limits};
 
 /// The values of one repeated field, wherever they lie.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    pub(crate) fn packed(&mut self, span: Span, width: u64, limits: &Limits) -> Result<(), Stop> {
+    pub(crate) fn packed(&mut self, span: Span, width: u64, limits: &Limits) -> Result<(), ReadError> {
         self.seen = true;
         if !span.len().is_multiple_of(width) {
             self.ragged.get_or_insert((span.start, span.len()));
@@ -37,7 +37,7 @@ impl Values {
     }
 
     /// One value behind its own tag.
-    pub(crate) fn single(&mut self, offset: u64, width: u64, limits: &Limits) -> Result<(), Stop> {
+    pub(crate) fn single(&mut self, offset: u64, width: u64, limits: &Limits) -> Result<(), ReadError> {
         self.seen = true;
         self.count += 1;
         let run = Segment { offset, count: 1, stride: width };
@@ -46,7 +46,7 @@ impl Values {
 }
 
 /// Adds a run of values behind the others; single values at an even distance become one run.
-pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> Result<(), Stop> {
+pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> Result<(), ReadError> {
     if run.count == 0 {
         return Ok(());
     }
@@ -59,13 +59,13 @@ pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> 
         }
     }
     if runs.len() >= limits.max_segments {
-        return Err(Stop::fault(
+        return Err(ReadError::fault(
             run.offset,
-            What::Limit {
+            FaultKind::Limit {
                 field: "the number of separate runs of values",
-                found: runs.len() as u64 + 1,
-                limit: limits.max_segments as u64,
-                option: None,
+                needed: runs.len() as u64 + 1,
+                allowed: limits.max_segments as u64,
+                limit: Limit::Segments,
             },
         ));
     }
@@ -98,7 +98,10 @@ impl Choice {
         if shape.count() as u64 == self.count {
             return Ok((shape, self));
         }
-        Err(Fault::new(self.at, What::Count { field: self.field, expected: shape.count() as u64, found: self.count }))
+        Err(Fault::new(
+            self.at,
+            FaultKind::Count { field: self.field, expected: shape.count() as u64, found: self.count },
+        ))
     }
 }
 
@@ -128,7 +131,7 @@ pub(crate) fn choose(
         _ => (float_field, float, DType::F32, 4),
     };
     if let Some((offset, len)) = values.ragged {
-        return Err(Fault::new(offset, What::Multiple { field, len, width }));
+        return Err(Fault::new(offset, FaultKind::Multiple { field, len, width }));
     }
     let runs = values.runs;
     Ok(Choice {
@@ -146,7 +149,7 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
     let dtype = raw_dtype(fork, flag).ok_or_else(|| {
         Fault::new(
             at,
-            What::Flag {
+            FaultKind::Flag {
                 field: if fork == Fork::NvCaffe { "raw_data_type" } else { "data_type" },
                 found: flag.map_or(-1, |f| f as i64),
                 known: "the number of a known element type",
@@ -156,7 +159,7 @@ fn raw_choice(fork: Fork, raw: Raw, at: u64) -> Result<Choice, Fault> {
     let width = dtype.size() as u64;
     if !span.len().is_multiple_of(width) {
         let len = span.len();
-        return Err(Fault::new(span.start, What::Multiple { field, len, width }));
+        return Err(Fault::new(span.start, FaultKind::Multiple { field, len, width }));
     }
     let count = span.len() / width;
     let runs = if count == 0 { Vec::new() } else { vec![Segment { offset: span.start, count, stride: width }] };

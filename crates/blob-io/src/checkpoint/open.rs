@@ -5,8 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Checkpoint;
-use crate::error::Reason;
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
@@ -112,8 +111,9 @@ impl OpenOptions {
         if !gunzip::begins_as_gzip(&input) {
             let mut gather = Gather::new(&self.limits);
             return match self.gather(&input, &name, &name, &mut gather) {
-                Err(Error::Malformed { subject, fault, .. }) if self.salvage && gather.intact() > 0 => {
-                    self.salvaged(name, input, (subject, *fault), gather)
+                Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && gather.intact() > 0 => {
+                    fault.subject = subject.map(Box::new);
+                    self.salvaged(name, input, *fault, gather)
                 }
                 kind => Ok(self.opened(name, kind?, (input, None), gather)),
             };
@@ -131,7 +131,7 @@ impl OpenOptions {
     fn gather(&self, input: &Input, name: &str, hint: &str, gather: &mut Gather) -> Result<(Format, String), Error> {
         sniff::read(input, hint, self.from, gather).map_err(|refusal| {
             let mut error = refusal.into_error(name);
-            if let Error::Malformed { intact, .. } = &mut error {
+            if let Error::Malformed { intact, .. } | Error::LimitExceeded { intact, .. } = &mut error {
                 *intact = Some(gather.intact());
             }
             error
@@ -139,13 +139,7 @@ impl OpenOptions {
     }
 
     /// What stands before a break.
-    fn salvaged(
-        &self,
-        name: String,
-        input: Input,
-        (subject, fault): (Option<String>, Fault),
-        gather: Gather,
-    ) -> Result<Checkpoint, Error> {
+    fn salvaged(&self, name: String, input: Input, fault: Fault, gather: Gather) -> Result<Checkpoint, Error> {
         let format = match self.from {
             Some(format) => Some(format),
             None => sniff::format(&input, &name),
@@ -153,10 +147,10 @@ impl OpenOptions {
         if let Some(format) = format.filter(|format| is_salvageable(*format, &fault)) {
             let kind = (format, String::new());
             let opened = self.opened(name, kind, (input, None), gather);
-            let broken = Some(Box::new((subject, fault)));
+            let broken = Some(Box::new(fault));
             return Ok(Checkpoint { broken, ..opened });
         }
-        Err(Error::Malformed { file: name, subject, fault: Box::new(fault), intact: Some(gather.intact()) })
+        Err(Error::of_fault(&name, fault, Some(gather.intact())))
     }
 
     /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.

@@ -7,9 +7,13 @@ use std::borrow::Cow;
 use blob_core::{AnyBlob, DType};
 
 use crate::checkpoint::Checkpoint;
-use crate::entry::{Entry, Kind, Sparse, SparseKind, subject};
-use crate::error::{Error, Fault, What};
+use crate::entry::{Entry, Kind, Sparse, SparseKind};
+use crate::error::{Error, Fault, FaultKind};
+use crate::limits::Limit;
 use crate::payload;
+
+/// What is held of the values at a time.
+const CHUNK: usize = 1 << 20;
 
 impl Checkpoint {
     /// Loads a whole sparse array, of which `entry` is any part, as a dense blob; what is not stored is zero.
@@ -27,7 +31,7 @@ impl Checkpoint {
         {
             let mut out = blob.data_mut().overwrite_bytes()?;
             let mut done = 0;
-            parts.stream(payload::CHUNK, &mut |bytes| {
+            parts.stream(CHUNK, &mut |bytes| {
                 out[done..][..bytes.len()].copy_from_slice(bytes);
                 done += bytes.len();
                 Ok(())
@@ -102,12 +106,8 @@ impl<'a> Parts<'a> {
         if found <= limit {
             return Ok(found);
         }
-        let what = What::Limit {
-            field: "bytes of the dense array",
-            found,
-            limit,
-            option: Some("raise the limit with --max-alloc if you trust the file"),
-        };
+        let what =
+            FaultKind::Limit { field: "bytes of the dense array", needed: found, allowed: limit, limit: Limit::Alloc };
         Err(self.fault(self.values, 0, what))
     }
 
@@ -187,7 +187,7 @@ impl<'a> Parts<'a> {
     /// Streams the values, `unit` bytes of them at each place that `place` says, with zeros between.
     fn scatter(&self, mut out: Chunks<'_>, unit: usize, mut place: impl FnMut(usize) -> u64) -> Result<(), Error> {
         let mut done = 0;
-        self.file.stream(self.values, payload::CHUNK, &mut |mut bytes| {
+        self.file.stream(self.values, CHUNK, &mut |mut bytes| {
             while !bytes.is_empty() {
                 let within = done % unit;
                 if within == 0 {
@@ -211,21 +211,16 @@ impl<'a> Parts<'a> {
             .map(|part| format!("{} of shape {}", part.kind().name(), part.shape()))
             .collect();
         let found = format!("{} for an array of shape {}", parts.join(", "), self.sparse.shape());
-        self.fault(self.values, 0, What::words(expected, found))
+        self.fault(self.values, 0, FaultKind::words(expected, found))
     }
 
-    fn fault(&self, entry: &Entry, element: usize, what: What) -> Error {
+    fn fault(&self, entry: &Entry, element: usize, what: FaultKind) -> Error {
         let step = match entry.segments() {
             [run] => run.stride,
             _ => 0,
         };
         let offset = entry.offset().unwrap_or(0) + element as u64 * step;
-        Error::Malformed {
-            file: self.file.name().to_owned(),
-            subject: Some(subject(entry)),
-            fault: Box::new(Fault::new(offset, what)),
-            intact: None,
-        }
+        entry.error(self.file.name(), Fault::new(offset, what).into())
     }
 }
 
@@ -242,7 +237,7 @@ impl<'a> Index<'a> {
     fn of(parts: &'a Parts<'a>, entry: &'a Entry) -> Result<Self, Error> {
         let dtype = entry.loadable(parts.file.name())?;
         if matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool) {
-            return Err(parts.fault(entry, 0, What::words("an integer type", dtype.name())));
+            return Err(parts.fault(entry, 0, FaultKind::words("an integer type", dtype.name())));
         }
         if entry.shape().num_axes() != 1 {
             return Err(parts.misfit("index arrays of one axis"));
@@ -280,7 +275,7 @@ impl<'a> Index<'a> {
 
     fn fault(&self, i: usize, expected: &'static str) -> Error {
         let found = format!("{} as element {i}", self.get(i));
-        self.parts.fault(self.entry, i, What::words(expected, found))
+        self.parts.fault(self.entry, i, FaultKind::words(expected, found))
     }
 }
 

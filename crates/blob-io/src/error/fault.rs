@@ -6,17 +6,21 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::Reason;
+use crate::limits::Limit;
 
 /// One place where bytes are not what the format says: the offset, what was expected, what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) offset: u64,
-    pub(crate) what: What,
+    pub(crate) kind: FaultKind,
+    /// The layer or record where a walk stopped; its error says it.
+    #[expect(clippy::box_collection, reason = "a million faults, of which nearly none have one")]
+    pub(crate) subject: Option<Box<String>>,
 }
 
 impl Fault {
-    pub(crate) fn new(offset: u64, what: What) -> Self {
-        Self { offset, what }
+    pub(crate) fn new(offset: u64, kind: FaultKind) -> Self {
+        Self { offset, kind, subject: None }
     }
 
     /// The byte offset in the file.
@@ -28,23 +32,32 @@ impl Fault {
     /// What was expected and what was found, without the place.
     #[must_use]
     pub fn message(&self) -> String {
-        self.what.to_string()
+        self.kind.to_string()
     }
 
     /// What the user can do about it, where we know.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
-        self.what.help()
+        self.kind.help()
+    }
+
+    /// Which limit is exceeded, where that is the fault.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        match self.kind {
+            FaultKind::Limit { limit, .. } => Some(limit),
+            _ => None,
+        }
     }
 
     /// Why, as a stable code.
     #[must_use]
     pub fn reason(&self) -> Reason {
-        match self.what {
-            What::Truncated { .. } => Reason::Truncated,
-            What::Limit { .. } => Reason::Limit,
-            What::Checksum { .. } | What::Trailer { .. } => Reason::Checksum,
-            What::Unsupported { .. } | What::Foreign { .. } => Reason::Unsupported,
+        match self.kind {
+            FaultKind::Truncated { .. } => Reason::Truncated,
+            FaultKind::Limit { .. } => Reason::Limit,
+            FaultKind::Checksum { .. } | FaultKind::Trailer { .. } => Reason::Checksum,
+            FaultKind::Unsupported { .. } | FaultKind::Foreign { .. } => Reason::Unsupported,
             _ => Reason::Malformed,
         }
     }
@@ -52,13 +65,13 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}", self.offset, self.what)
+        write!(f, "at byte {}: {}", self.offset, self.kind)
     }
 }
 
 /// The kinds of fault. Small on purpose: a hostile file can hold a million of them, one an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum FaultKind {
     /// `field` needs more bytes than the file, or the message around it, has left.
     Truncated { field: &'static str, needed: u64, left: u64 },
     /// A protobuf varint that does not end within its ten bytes, or a key over 32 bits.
@@ -86,7 +99,7 @@ pub(crate) enum What {
     /// A fixed number (magic, count) that is not what it must be.
     Mismatch { field: &'static str, expected: u64, found: u64 },
     /// More of something than a limit allows.
-    Limit { field: &'static str, found: u64, limit: u64, option: Option<&'static str> },
+    Limit { field: &'static str, needed: u64, allowed: u64, limit: Limit },
     /// A checksum that the file has of its bytes is another than theirs.
     Checksum { expected: u32, found: u32 },
     /// A checksum or a length beside compressed bytes is another than theirs.
@@ -99,7 +112,7 @@ pub(crate) enum What {
     Words { expected: &'static str, found: Cow<'static, str> },
 }
 
-impl What {
+impl FaultKind {
     pub(crate) fn words(expected: &'static str, found: impl Into<Cow<'static, str>>) -> Self {
         Self::Words { expected, found: found.into() }
     }
@@ -116,13 +129,12 @@ impl What {
             Self::WireType { .. } | Self::Varint { .. } | Self::FieldZero | Self::EndGroup { .. } => {
                 Some("these bytes are not protobuf: the file is damaged, or it is of another kind")
             }
-            Self::Limit { option, .. } => option.as_ref().copied(),
             _ => None,
         }
     }
 }
 
-impl What {
+impl FaultKind {
     /// The faults of protobuf's wire format.
     fn fmt_wire(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -142,7 +154,7 @@ impl What {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Truncated { field, needed, left } => write!(f, "{field} needs {needed} bytes, but {left} are left"),
@@ -166,7 +178,9 @@ impl fmt::Display for What {
             }
             Self::Flag { field, found, known } => write!(f, "{field}: expected {known}, found {found}"),
             Self::Mismatch { field, expected, found } => write!(f, "{field}: expected {expected}, found {found}"),
-            Self::Limit { field, found, limit, .. } => write!(f, "{field}: expected at most {limit}, found {found}"),
+            Self::Limit { field, needed, allowed, .. } => {
+                write!(f, "{field}: expected at most {allowed}, found {needed}")
+            }
             Self::Checksum { expected, found } => write!(
                 f,
                 "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"

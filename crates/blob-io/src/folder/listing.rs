@@ -1,6 +1,6 @@
 //! Which files a folder's receipt lists: read token by token, for a receipt is a text from anywhere.
 
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::Limits;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
@@ -27,8 +27,8 @@ pub(crate) struct Listed {
 pub(crate) fn files(
     receipt: &dyn Source,
     limits: &Limits,
-    take: &mut dyn FnMut(Listed, u64) -> Result<(), Stop>,
-) -> Result<bool, Stop> {
+    take: &mut dyn FnMut(Listed, u64) -> Result<(), ReadError>,
+) -> Result<bool, ReadError> {
     let mut cursor = Cursor::new(receipt);
     let mut found = false;
     Literal::new(&mut cursor, receipt.len()).members(|text| {
@@ -56,7 +56,7 @@ pub(crate) fn files(
     Ok(found)
 }
 
-fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, Stop> {
+fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, ReadError> {
     let mut listed = Listed::default();
     text.members(|text| {
         text.blank()?;
@@ -70,7 +70,7 @@ fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, Stop> {
                 listed.file = text.json_string(LONGEST_PATH, "a file's path")?;
                 if !stays_within(&listed.file) {
                     let found = format!("{:?}", listed.file);
-                    let what = What::words("a file within the folder", found);
+                    let what = FaultKind::words("a file within the folder", found);
                     return Err(Fault::new(at, what).into());
                 }
             }
@@ -103,7 +103,7 @@ mod tests {
         match read {
             Ok(true) => Ok(all),
             Ok(false) => Err("none".to_owned()),
-            Err(stop) => Err(stop.into_error("r", None).to_string()),
+            Err(stop) => Err(stop.into_error("r").to_string()),
         }
     }
 

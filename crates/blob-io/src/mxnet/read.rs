@@ -5,8 +5,7 @@
 use std::sync::Arc;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment, Sparse};
-use crate::error::Refusal;
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
 use crate::mxnet::flags::Context;
 use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
 use crate::names::{Gather, name_from_bytes};
@@ -20,7 +19,7 @@ const LIST_MAGIC: u64 = 0x112;
 const MOST_CONTEXTS: usize = 4;
 
 /// Lists the arrays of a list file. Returns the versions of its records, in words.
-pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     cursor.seek(0);
     let magic = cursor.u64("the list magic")?;
     if magic != LIST_MAGIC {
@@ -28,8 +27,8 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
             LIST_MAGIC => "it byte-swapped: a list of a big-endian machine".to_owned(),
             _ => format!("{magic:#X}"),
         };
-        let what = What::words("MXNet's list magic 0x112", found);
-        return Err(Stop::fault(0, what).into());
+        let what = FaultKind::words("MXNet's list magic 0x112", found);
+        return Err(ReadError::fault(0, what));
     }
     let reserved = cursor.u64("the reserved word")?;
     if reserved != 0 {
@@ -40,15 +39,15 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     let left = cursor.left();
     if count > left / 4 {
         let found = format!("{count}, with {left} bytes left for them");
-        let what = What::words("a number of arrays that the file can hold", found);
-        return Err(Stop::fault(16, what).into());
+        let what = FaultKind::words("a number of arrays that the file can hold", found);
+        return Err(ReadError::fault(16, what));
     }
     gather.check_count(count, 16)?;
     let walk = choose(cursor, gather, |cursor, gather, walk| {
         for i in 0..count {
             if let Err(stop) = array(cursor, gather, walk) {
                 number(gather, 0)?;
-                return Err(Refusal::Stop(stop, Some(format!("array #{i}"))));
+                return Err(stop.within(format!("array #{i}")));
             }
         }
         keys(cursor, gather, count)
@@ -57,7 +56,7 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
 }
 
 /// Lists the one array of a bare record: `@0`.
-pub(crate) fn record(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn record(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     cursor.seek(0);
     let walk = choose(cursor, gather, |cursor, gather, walk| {
         array(cursor, gather, walk)?;
@@ -138,8 +137,8 @@ impl Walk {
 fn choose(
     cursor: &mut Cursor<'_>,
     gather: &mut Gather,
-    mut read: impl FnMut(&mut Cursor<'_>, &mut Gather, &mut Walk) -> Result<(), Refusal>,
-) -> Result<Walk, Refusal> {
+    mut read: impl FnMut(&mut Cursor<'_>, &mut Gather, &mut Walk) -> Result<(), ReadError>,
+) -> Result<Walk, ReadError> {
     let start = cursor.pos();
     let mut again = |cursor: &mut Cursor<'_>, gather: &mut Gather, no_axes| {
         cursor.seek(start);
@@ -171,16 +170,16 @@ fn choose(
     }
 }
 
-fn offset(refusal: &Refusal) -> u64 {
+fn offset(refusal: &ReadError) -> u64 {
     match refusal {
-        Refusal::Stop(Stop::Fault(fault), _) => fault.offset(),
-        Refusal::Stop(Stop::Io { offset, .. }, _) => *offset,
-        Refusal::Other(..) => 0,
+        ReadError::Fault(fault) => fault.offset(),
+        ReadError::Io { offset, .. } => *offset,
+        ReadError::Other(..) => 0,
     }
 }
 
 /// Adds the entries of the record at the cursor, still without names.
-fn array(cursor: &mut Cursor<'_>, gather: &mut Gather, walk: &mut Walk) -> Result<(), Stop> {
+fn array(cursor: &mut Cursor<'_>, gather: &mut Gather, walk: &mut Walk) -> Result<(), ReadError> {
     let at = cursor.pos();
     let position = gather.next_position(at)?;
     let record = record::read(cursor, walk.no_axes)?;
@@ -225,19 +224,19 @@ fn entry(part: Part, position: u32, index: u32) -> Entry {
 }
 
 /// Reads the keys, which stand behind all `count` records, and names the entries by them.
-fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), Refusal> {
+fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), ReadError> {
     let at = cursor.pos();
     let found = match cursor.u64("the number of keys") {
         Ok(found) => found,
         Err(stop) => {
             number(gather, 0)?;
-            return Err(stop.into());
+            return Err(stop);
         }
     };
     if found != 0 && found != count {
         number(gather, 0)?;
-        let what = What::words("no keys, or one for each array", format!("{found} keys for {count} arrays"));
-        return Err(Stop::fault(at, what).into());
+        let what = FaultKind::words("no keys, or one for each array", format!("{found} keys for {count} arrays"));
+        return Err(ReadError::fault(at, what));
     }
     let mut next = 0;
     for i in 0..count {
@@ -249,7 +248,7 @@ fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), 
                 Ok(key) => key,
                 Err(stop) => {
                     number(gather, next)?;
-                    return Err(Refusal::Stop(stop, Some(format!("array #{i}"))));
+                    return Err(stop.within(format!("array #{i}")));
                 }
             }
         };
@@ -259,7 +258,7 @@ fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), 
 }
 
 /// Names the entries from `next` on by their records' numbers, where the file breaks before their keys.
-fn number(gather: &mut Gather, mut next: usize) -> Result<(), Stop> {
+fn number(gather: &mut Gather, mut next: usize) -> Result<(), ReadError> {
     while let Some(entry) = gather.entry_mut(next) {
         let key = format!("@{}", entry.position);
         next = name(gather, next, &key, 0)?;
@@ -267,13 +266,13 @@ fn number(gather: &mut Gather, mut next: usize) -> Result<(), Stop> {
     Ok(())
 }
 
-fn key(cursor: &mut Cursor<'_>, gather: &Gather) -> Result<Vec<u8>, Stop> {
+fn key(cursor: &mut Cursor<'_>, gather: &Gather) -> Result<Vec<u8>, ReadError> {
     let len = cursor.u64("the length of its key")?;
     cursor.bytes(len, cursor.file_len(), gather.limits().max_name, "its key")
 }
 
 /// Names the entries of the record whose first one is at `first`; returns where the next record's begin.
-fn name(gather: &mut Gather, first: usize, key: &str, offset: u64) -> Result<usize, Stop> {
+fn name(gather: &mut Gather, first: usize, key: &str, offset: u64) -> Result<usize, ReadError> {
     let Some(entry) = gather.entry_mut(first) else {
         return Ok(first);
     };

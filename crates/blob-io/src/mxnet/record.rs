@@ -6,7 +6,7 @@
 use blob_core::{DType, MAX_AXES, Shape};
 
 use crate::entry::{Kind, SparseKind};
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::mxnet::flags::{self, Context};
 use crate::wire::cursor::Cursor;
 
@@ -73,7 +73,7 @@ pub(crate) struct Part {
 }
 
 /// Reads the record at the cursor, which then stands behind it.
-pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, Stop> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, ReadError> {
     let at = cursor.pos();
     let word = cursor.u32("a record")?;
     let version = version(word).ok_or_else(|| no_record(at, word))?;
@@ -120,13 +120,13 @@ fn version(word: u32) -> Option<Version> {
     }
 }
 
-fn no_record(at: u64, word: u32) -> Stop {
+fn no_record(at: u64, word: u32) -> ReadError {
     let expected = "a record (0xF993FAC8, …C9, …CA, or up to 32 axes of a V0 one)";
-    Stop::fault(at, What::words(expected, format!("{word:#010X}")))
+    ReadError::fault(at, FaultKind::words(expected, format!("{word:#010X}")))
 }
 
 /// The storage type; `None` for a dense one.
-fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKind>, Stop> {
+fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKind>, ReadError> {
     let at = cursor.pos();
     let found = cursor.i32("the storage type")?;
     match (found, version) {
@@ -135,13 +135,13 @@ fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKin
         (2, Version::V2) => Ok(Some(SparseKind::Csr)),
         _ if swapped(found, 2) => Err(big_endian(at, "a storage type of 0 to 2", found)),
         // A none array stops MXNet's writer right here: the file was never whole.
-        (-1, Version::V2) => Err(Stop::fault(
+        (-1, Version::V2) => Err(ReadError::fault(
             at,
-            What::words("a storage type of 0 to 2", "-1 (undefined): MXNet fails while it writes such an array"),
+            FaultKind::words("a storage type of 0 to 2", "-1 (undefined): MXNet fails while it writes such an array"),
         )),
-        _ => Err(Stop::fault(
+        _ => Err(ReadError::fault(
             at,
-            What::Flag {
+            FaultKind::Flag {
                 field: "the storage type",
                 found: found.into(),
                 known: match version {
@@ -159,10 +159,10 @@ fn swapped(found: i32, max: i32) -> bool {
 }
 
 /// Such a machine writes the framing little-endian and the rest in its own order (apache/mxnet#18667).
-fn big_endian(at: u64, expected: &'static str, found: i32) -> Stop {
+fn big_endian(at: u64, expected: &'static str, found: i32) -> ReadError {
     let as_written = found.swap_bytes();
     let found = format!("{found}, which is {as_written} on a big-endian machine: MXNet itself cannot read its files");
-    Stop::fault(at, What::words(expected, found))
+    ReadError::fault(at, FaultKind::words(expected, found))
 }
 
 /// Dimensions as they are stored, and where.
@@ -173,7 +173,7 @@ struct Dims {
 }
 
 /// `i32` ndim, then as many `i64`.
-fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
+fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, ReadError> {
     let at = cursor.pos();
     let found = cursor.i32(field)?;
     if swapped(found, MAX_AXES as i32) {
@@ -181,12 +181,12 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
     }
     // MXNet takes -1, "unknown", for a count of axes and reads 2⁶⁴-8 bytes of them; no writer stores it.
     let Ok(ndim) = usize::try_from(found) else {
-        let what = What::Flag { field: "the number of axes", found: found.into(), known: "0 to 32" };
-        return Err(Stop::fault(at, what));
+        let what = FaultKind::Flag { field: "the number of axes", found: found.into(), known: "0 to 32" };
+        return Err(ReadError::fault(at, what));
     };
     if ndim > MAX_AXES {
         let (found, max) = (ndim as u64, MAX_AXES as u64);
-        return Err(Stop::fault(at, What::Axes { found, max }));
+        return Err(ReadError::fault(at, FaultKind::Axes { found, max }));
     }
     let at = cursor.pos();
     cursor.need(8 * ndim as u64, cursor.file_len(), field)?;
@@ -195,7 +195,7 @@ fn dims(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Dims, Stop> {
 }
 
 /// As many `u32` as the record's first word said.
-fn short_dims(cursor: &mut Cursor<'_>, ndim: usize) -> Result<Dims, Stop> {
+fn short_dims(cursor: &mut Cursor<'_>, ndim: usize) -> Result<Dims, ReadError> {
     let at = cursor.pos();
     let field = "the shape";
     cursor.need(4 * ndim as u64, cursor.file_len(), field)?;
@@ -208,27 +208,27 @@ impl Dims {
         let mut dims = Vec::with_capacity(self.values.len());
         for (axis, &found) in self.values.iter().enumerate() {
             let dim = usize::try_from(found).map_err(|_| {
-                let what = What::Dim { axis: axis as u32, found, max: isize::MAX as u64 };
+                let what = FaultKind::Dim { axis: axis as u32, found, max: isize::MAX as u64 };
                 Fault::new(self.at + axis as u64 * self.width, what)
             })?;
             dims.push(dim);
         }
         let axes = dims.len() as u32;
-        Shape::new(dims).map_err(|_| Fault::new(self.at, What::Overflow { axes }))
+        Shape::new(dims).map_err(|_| Fault::new(self.at, FaultKind::Overflow { axes }))
     }
 }
 
-fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Stop> {
+fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, ReadError> {
     let at = cursor.pos();
     let flag = cursor.i32(field)?;
     flags::dtype(flag).ok_or_else(|| {
-        let what = What::Flag { field, found: flag.into(), known: "0 to 12" };
-        Stop::fault(at, what)
+        let what = FaultKind::Flag { field, found: flag.into(), known: "0 to 12" };
+        ReadError::fault(at, what)
     })
 }
 
 /// Passes over elements, which must exist; their shape stands at `at`.
-fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, Stop> {
+fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, ReadError> {
     let offset = cursor.pos();
     let field = match kind {
         Kind::Values => "the values of a sparse array",
@@ -239,13 +239,19 @@ fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType
     let axes = shape.num_axes() as u32;
     let len = (shape.count() as u64)
         .checked_mul(dtype.size() as u64)
-        .ok_or_else(|| Fault::new(at, What::Overflow { axes }))?;
+        .ok_or_else(|| Fault::new(at, FaultKind::Overflow { axes }))?;
     cursor.skip(len, field)?;
     Ok(Part { kind, shape, dtype, offset })
 }
 
 /// The rest of a sparse record: types and shapes of the index arrays, then the values, then the index arrays.
-fn sparse(cursor: &mut Cursor<'_>, kind: SparseKind, stored: Dims, shape: Shape, dtype: DType) -> Result<Body, Stop> {
+fn sparse(
+    cursor: &mut Cursor<'_>,
+    kind: SparseKind,
+    stored: Dims,
+    shape: Shape,
+    dtype: DType,
+) -> Result<Body, ReadError> {
     let names: &[Kind] = match kind {
         SparseKind::RowSparse => &[Kind::Indices],
         SparseKind::Csr => &[Kind::Indptr, Kind::Indices],
@@ -258,9 +264,12 @@ fn sparse(cursor: &mut Cursor<'_>, kind: SparseKind, stored: Dims, shape: Shape,
         let shape = dims.shape()?;
         // MXNet refuses others too; the number of values would not be known.
         if shape.num_axes() != 1 {
-            let what =
-                What::Mismatch { field: "the axes of an index array", expected: 1, found: shape.num_axes() as u64 };
-            return Err(Stop::fault(dims.at, what));
+            let what = FaultKind::Mismatch {
+                field: "the axes of an index array",
+                expected: 1,
+                found: shape.num_axes() as u64,
+            };
+            return Err(ReadError::fault(dims.at, what));
         }
         rows = dims.values[0];
         indexes.push((*name, dims.at, shape, dtype));
@@ -268,7 +277,7 @@ fn sparse(cursor: &mut Cursor<'_>, kind: SparseKind, stored: Dims, shape: Shape,
     let (at, width) = (stored.at, stored.width);
     let Some(values) = storage_dims(kind, &stored.values, shape.dims(), rows) else {
         let found = "no axes";
-        return Err(Stop::fault(at, What::words("a storage shape of one axis or more", found)));
+        return Err(ReadError::fault(at, FaultKind::words("a storage shape of one axis or more", found)));
     };
     let stale = values != stored.values;
     let values = Dims { at, width, values }.shape()?;

@@ -3,7 +3,8 @@
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Order, Payload, Runs, Segment};
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::npy::MAGIC;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers};
@@ -22,26 +23,27 @@ pub(crate) struct Prefix {
 }
 
 /// Reads the prefix; the dict lies before `end`.
-pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, Stop> {
+pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, ReadError> {
     let start = cursor.pos();
     let magic: [u8; 6] = cursor.array(end, "npy's magic")?;
     if magic != *MAGIC {
         let found = magic.escape_ascii().to_string();
-        return Err(Stop::fault(start, What::words("npy's magic \\x93NUMPY", found)));
+        return Err(ReadError::fault(start, FaultKind::words("npy's magic \\x93NUMPY", found)));
     }
     let [major, minor] = cursor.array(end, "npy's version")?;
     let len = match (major, minor) {
         (1, 0) => u16::from_le_bytes(cursor.array(end, "the header's length")?).into(),
         (2 | 3, 0) => u32::from_le_bytes(cursor.array(end, "the header's length")?).into(),
         _ => {
-            let what = What::unsupported("npy version 1.0, 2.0 or 3.0", format!("{major}.{minor}"));
-            return Err(Stop::fault(start + 6, what));
+            let what = FaultKind::unsupported("npy version 1.0, 2.0 or 3.0", format!("{major}.{minor}"));
+            return Err(ReadError::fault(start + 6, what));
         }
     };
     let dict = cursor.pos();
     if len > LONGEST {
-        let what = What::Limit { field: "the header's length", found: len, limit: LONGEST, option: None };
-        return Err(Stop::fault(dict, what));
+        let what =
+            FaultKind::Limit { field: "the header's length", needed: len, allowed: LONGEST, limit: Limit::Fixed };
+        return Err(ReadError::fault(dict, what));
     }
     cursor.need(len, end, "the header")?;
     Ok(Prefix { data: dict + len })
@@ -65,7 +67,7 @@ enum Element {
 }
 
 /// Reads the dict that ends at `end`: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` and blanks.
-pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
+pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, ReadError> {
     let start = cursor.pos();
     let text = &mut Literal::new(cursor, end);
     let (mut descr, mut fortran, mut shape) = (None, None, None);
@@ -83,8 +85,8 @@ pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
             _ => true,
         };
         if repeated {
-            let what = What::words("descr, fortran_order and shape, each once", format!("{key:?}"));
-            return Err(Stop::fault(at, what));
+            let what = FaultKind::words("descr, fortran_order and shape, each once", format!("{key:?}"));
+            return Err(ReadError::fault(at, what));
         }
         if !text.take(b',')? {
             text.expect(b'}', "a comma or a closing brace")?;
@@ -95,7 +97,7 @@ pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
     if text.peek()?.is_some() {
         return Err(text.unexpected("blanks after the dict")?);
     }
-    let missing = |key| Stop::fault(start, What::words(key, "a header without it"));
+    let missing = |key| ReadError::fault(start, FaultKind::words(key, "a header without it"));
     Ok(Header {
         dtype: descr.ok_or_else(|| missing("'descr'"))?,
         shape: shape.ok_or_else(|| missing("'shape'"))?,
@@ -104,7 +106,7 @@ pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, Stop> {
 }
 
 /// A Python string without escapes, of at most 64 bytes.
-fn string(text: &mut Literal<'_, '_>) -> Result<String, Stop> {
+fn string(text: &mut Literal<'_, '_>) -> Result<String, ReadError> {
     text.blank()?;
     let at = text.pos();
     // Python 2 wrote u'…' for some.
@@ -122,7 +124,7 @@ fn string(text: &mut Literal<'_, '_>) -> Result<String, Stop> {
             Some(byte) if byte == quote => break,
             Some(byte @ 0x20..=0x7E) if byte != b'\\' && bytes.len() < 64 => bytes.push(char::from(byte)),
             _ => {
-                return Err(Stop::fault(at, What::words("a short plain string", "another")));
+                return Err(ReadError::fault(at, FaultKind::words("a short plain string", "another")));
             }
         }
         text.step();
@@ -131,7 +133,7 @@ fn string(text: &mut Literal<'_, '_>) -> Result<String, Stop> {
     Ok(bytes.into_iter().collect())
 }
 
-fn boolean(text: &mut Literal<'_, '_>) -> Result<bool, Stop> {
+fn boolean(text: &mut Literal<'_, '_>) -> Result<bool, ReadError> {
     let at = text.pos();
     let mut word = String::new();
     while let Some(letter @ (b'a'..=b'z' | b'A'..=b'Z')) = text.peek()? {
@@ -144,28 +146,28 @@ fn boolean(text: &mut Literal<'_, '_>) -> Result<bool, Stop> {
     match word.as_str() {
         "True" => Ok(true),
         "False" => Ok(false),
-        _ => Err(Stop::fault(at, What::words("True or False", format!("{word:?}")))),
+        _ => Err(ReadError::fault(at, FaultKind::words("True or False", format!("{word:?}")))),
     }
 }
 
-fn shape(text: &mut Literal<'_, '_>) -> Result<Result<Shape, Fault>, Stop> {
+fn shape(text: &mut Literal<'_, '_>) -> Result<Result<Shape, Fault>, ReadError> {
     let at = text.pos();
     text.expect(b'(', "a tuple of numbers")?;
     let numbers: Numbers = text.numbers(b')', "a number")?;
     if numbers.count == 1 && !numbers.comma {
-        return Err(Stop::fault(at, What::words("a tuple", "a number in parentheses")));
+        return Err(ReadError::fault(at, FaultKind::words("a tuple", "a number in parentheses")));
     }
     Ok(numbers.shape().map_err(|what| Fault::new(at, what)))
 }
 
 /// What an element is; a fault of the array alone where it is of no kind that can be listed.
-fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, Stop> {
+fn descr(text: &mut Literal<'_, '_>) -> Result<Result<Element, Fault>, ReadError> {
     let at = text.pos();
     if text.peek()? != Some(b'[') {
         let descr = string(text)?;
         return Ok(simple(&descr).ok_or_else(|| {
             let found = format!("{descr:?}");
-            Fault::new(at, What::unsupported("a descr of numbers, text or times", found))
+            Fault::new(at, FaultKind::unsupported("a descr of numbers, text or times", found))
         }));
     }
     // MXNet 2 writes bf16 as a record of one field of that name.
@@ -246,9 +248,9 @@ impl Header {
             Element::Foreign(_, Some(size)) => *size,
             Element::Foreign(_, None) => room.checked_div(count).unwrap_or(0),
         };
-        let len = count.checked_mul(size).ok_or_else(|| Fault::new(data, What::Overflow { axes }))?;
+        let len = count.checked_mul(size).ok_or_else(|| Fault::new(data, FaultKind::Overflow { axes }))?;
         if len > room {
-            let what = What::Truncated { field: "the array's data", needed: len, left: room };
+            let what = FaultKind::Truncated { field: "the array's data", needed: len, left: room };
             return Err(Fault::new(data, what));
         }
         match element {

@@ -1,13 +1,13 @@
 //! An npy file as one entry, `@0`.
 
 use crate::entry::{Entry, Kind};
-use crate::error::Refusal;
+use crate::error::ReadError;
 use crate::names::Gather;
 use crate::npy::header;
 use crate::wire::cursor::Cursor;
 
 /// Lists the file's one array.
-pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let file_len = cursor.file_len();
     let position = gather.next_position(0)?;
     let prefix = header::prefix(cursor, file_len)?;

@@ -5,13 +5,13 @@ use std::io::Read;
 use blob_core::{DType, Shape};
 
 use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Error, Fault, Reason, Stop, What};
-use crate::limits::Limits;
+use crate::error::{Fault, FaultKind, ReadError, Reason};
+use crate::limits::{Limit, Limits};
 use crate::names::Gather;
 use crate::npy::header::{self, Header};
 use crate::npz::index::Slot;
 use crate::npz::zip::{self, Directory, Member};
-use crate::payload::{self, Trouble, member};
+use crate::payload::{self, member};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
 
@@ -44,7 +44,7 @@ impl<'c, 's> Archive<'c, 's> {
         self.deflated
     }
 
-    pub(crate) fn member(&mut self, slot: Slot) -> Result<Member, Stop> {
+    pub(crate) fn member(&mut self, slot: Slot) -> Result<Member, ReadError> {
         self.cursor.seek(slot.record);
         zip::member(self.cursor, self.directory.end)
     }
@@ -57,7 +57,7 @@ impl<'c, 's> Archive<'c, 's> {
         index: u32,
         kind: Kind,
         gather: &mut Gather,
-    ) -> Result<Entry, Stop> {
+    ) -> Result<Entry, ReadError> {
         let mut entry = Entry::new(position, index, kind);
         match self.describe(member, &mut entry) {
             Ok(0) => Ok(entry),
@@ -65,7 +65,7 @@ impl<'c, 's> Archive<'c, 's> {
                 gather.warn(None, "members hold more bytes than their arrays");
                 Ok(entry)
             }
-            Err(Stop::Fault(fault)) => {
+            Err(ReadError::Fault(fault)) => {
                 // What was found out before the fault is shown beside it.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
@@ -79,7 +79,7 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Fills the entry in; returns how many bytes of the member follow the array.
-    fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, Stop> {
+    fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, ReadError> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
         let Content::Deflated(stream) = content else {
@@ -91,7 +91,7 @@ impl<'c, 's> Archive<'c, 's> {
         };
         let (header, skip) = inflated_header(self.source, &stream, member.size, |n| self.spend(n))?;
         let room = member.size - skip;
-        let at = |fault: Fault| Fault::new(stream.offset, fault.what);
+        let at = |fault: Fault| Fault::new(stream.offset, fault.kind);
         let len = header.describe(entry, stream.offset, room).map_err(at)?;
         if len > 0 {
             entry.payload = Payload::Deflated(Box::new(Deflated { skip, ..stream }));
@@ -100,21 +100,21 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Where a member's bytes are; the cursor stands at their beginning.
-    fn content(&mut self, member: &Member) -> Result<Content, Stop> {
+    fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
         if member.encrypted {
-            let what = What::unsupported("a member without encryption", "an encrypted one");
-            return Err(Stop::fault(member.local, what));
+            let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
+            return Err(ReadError::fault(member.local, what));
         }
         let offset = zip::content(self.cursor, member, self.directory.begin)?;
         match member.method {
             STORED if member.packed == member.size => Ok(Content::Stored(offset)),
             STORED => {
-                let what = What::Mismatch {
+                let what = FaultKind::Mismatch {
                     field: "the packed size of a stored member",
                     expected: member.size,
                     found: member.packed,
                 };
-                Err(Stop::fault(member.local, what))
+                Err(ReadError::fault(member.local, what))
             }
             DEFLATED => {
                 self.deflated = true;
@@ -122,25 +122,25 @@ impl<'c, 's> Archive<'c, 's> {
             }
             method => {
                 let found = format!("compression method {method}");
-                Err(Stop::fault(member.local, What::unsupported("a stored or deflated member", found)))
+                Err(ReadError::fault(member.local, FaultKind::unsupported("a stored or deflated member", found)))
             }
         }
     }
 
     /// Counts bytes that are inflated before anybody asks for an array: their sum is bounded, not only each header.
-    fn spend(&mut self, bytes: u64) -> Result<(), What> {
+    fn spend(&mut self, bytes: u64) -> Result<(), FaultKind> {
         let left = self.inflatable.checked_sub(bytes);
-        self.inflatable = left.ok_or(What::Limit {
+        self.inflatable = left.ok_or(FaultKind::Limit {
             field: "the bytes of a deflated header",
-            found: bytes,
-            limit: self.inflatable,
-            option: Some("raise the limit with --max-alloc if you trust the file"),
+            needed: bytes,
+            allowed: self.inflatable,
+            limit: Limit::Alloc,
         })?;
         Ok(())
     }
 
     /// A member's bytes as they are, where they are at most `limit` and have their checksum.
-    pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, Stop> {
+    pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, ReadError> {
         if member.size > limit {
             return Ok(None);
         }
@@ -148,15 +148,15 @@ impl<'c, 's> Archive<'c, 's> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
         if let Content::Deflated(_) = content {
-            self.spend(member.size).map_err(|what| Stop::fault(member.local, what))?;
+            self.spend(member.size).map_err(|what| ReadError::fault(member.local, what))?;
         }
         entry.payload = match content {
             Content::Stored(offset) => Payload::Runs(Runs::One(Segment { offset, count: member.size, stride: 1 })),
             Content::Deflated(stream) => Payload::Deflated(Box::new(stream)),
         };
         entry.dtype = Some(DType::U8);
-        entry.shape =
-            Shape::new([member.size as usize]).map_err(|_| Stop::fault(member.local, What::Overflow { axes: 1 }))?;
+        entry.shape = Shape::new([member.size as usize])
+            .map_err(|_| ReadError::fault(member.local, FaultKind::Overflow { axes: 1 }))?;
         payload::bytes(self.source, &entry).map(Some)
     }
 }
@@ -187,24 +187,23 @@ impl Content {
     }
 }
 
-/// Compares a member with its checksum; what inflates to more than `max_alloc` is refused, as when it is loaded.
-pub(crate) fn check(
-    source: &dyn Source,
-    expected: &Checksum,
+/// A member to be checked as a whole; what inflates to more than `max_alloc` is refused, as when it is loaded.
+pub(crate) fn whole<'a>(
+    source: &'a dyn Source,
+    expected: &'a Checksum,
     max_alloc: u64,
-    step: &mut dyn FnMut(u64) -> Result<(), Error>,
-) -> Result<(), Trouble> {
+) -> Result<member::Content<'a>, ReadError> {
     let most = max_alloc.saturating_add(header::LONGEST_INFLATED);
     if expected.packed.is_some() && expected.size > most {
-        let what = What::Limit {
+        let kind = FaultKind::Limit {
             field: "bytes to inflate",
-            found: expected.size,
-            limit: max_alloc,
-            option: Some("raise the limit with --max-alloc if you trust the file"),
+            needed: expected.size,
+            allowed: max_alloc,
+            limit: Limit::Alloc,
         };
-        return Err(Trouble::Fault(Fault::new(expected.offset, what)));
+        return Err(ReadError::fault(expected.offset, kind));
     }
-    member::Content::open(source, expected).finish(&mut |n| step(n).map_err(Trouble::Sink))
+    Ok(member::Content::open(source, expected))
 }
 
 /// Inflates a member as far as its npy header goes; returns that and its length, which `spend` hears before.
@@ -212,11 +211,11 @@ fn inflated_header(
     source: &dyn Source,
     stream: &Deflated,
     size: u64,
-    spend: impl FnOnce(u64) -> Result<(), What>,
-) -> Result<(Header, u64), Stop> {
+    spend: impl FnOnce(u64) -> Result<(), FaultKind>,
+) -> Result<(Header, u64), ReadError> {
     let at = |stop| match stop {
         // Offsets in inflated bytes mean nothing to who looks at the file.
-        Stop::Fault(fault) => Stop::fault(stream.offset, fault.what),
+        ReadError::Fault(fault) => ReadError::fault(stream.offset, fault.kind),
         io => io,
     };
     let mut inflater = payload::inflate(source, stream);
@@ -224,7 +223,7 @@ fn inflated_header(
     let mut more = |head: &mut Vec<u8>, len: u64| {
         let want = len - head.len() as u64;
         let read = inflater.by_ref().take(want).read_to_end(head);
-        read.map_err(|e| payload::inflate_trouble(stream.offset, e).into_stop())
+        read.map_err(|e| payload::inflate_error(stream.offset, e))
     };
     // The longest prefix; a shorter one has a header behind it.
     more(&mut head, size.min(12))?;
@@ -233,15 +232,15 @@ fn inflated_header(
         header::prefix(&mut Cursor::new(&start), size).map_err(at)?.data
     };
     if skip > header::LONGEST_INFLATED {
-        let what = What::Limit {
+        let what = FaultKind::Limit {
             field: "the length of a deflated header",
-            found: skip,
-            limit: header::LONGEST_INFLATED,
-            option: None,
+            needed: skip,
+            allowed: header::LONGEST_INFLATED,
+            limit: Limit::Fixed,
         };
-        return Err(Stop::fault(stream.offset, what));
+        return Err(ReadError::fault(stream.offset, what));
     }
-    spend(skip).map_err(|what| Stop::fault(stream.offset, what))?;
+    spend(skip).map_err(|what| ReadError::fault(stream.offset, what))?;
     if skip > head.len() as u64 {
         more(&mut head, skip)?;
     }

@@ -4,9 +4,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::error::Reason;
-use crate::error::Refusal;
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError, Reason};
 use crate::npz::zip::{self, Directory, Member};
 use crate::wire::cursor::Cursor;
 
@@ -66,7 +64,7 @@ impl Found {
     }
 
     /// What an archive without arrays is.
-    pub(crate) fn refusal(&self) -> Refusal {
+    pub(crate) fn refusal(&self) -> ReadError {
         let (reason, what, help) = match self.pickle {
             true => (
                 Reason::Unsupported,
@@ -77,12 +75,12 @@ impl Found {
                 (Reason::Archive, "a zip archive without npy files in it", "unpack it first and open the file inside")
             }
         };
-        Refusal::Other(reason, what.to_owned(), Some(help))
+        ReadError::Other(reason, what.to_owned(), Some(help))
     }
 }
 
 /// Reads the central directory; errors where it breaks off or members overlap.
-pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Found), Stop> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec<Slot>, Found), ReadError> {
     let mut slots = Vec::new();
     let mut found = Found::default();
     cursor.seek(directory.begin);
@@ -106,21 +104,21 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec
     if let Some([_, second]) =
         slots.windows(2).map(<&[Slot; 2]>::try_from).find_map(|pair| pair.ok().filter(|[a, b]| a.end > b.local))
     {
-        let what = What::words("members that do not overlap", "one that begins within another");
-        return Err(Stop::fault(second.local, what));
+        let what = FaultKind::words("members that do not overlap", "one that begins within another");
+        return Err(ReadError::fault(second.local, what));
     }
     Ok((slots, found))
 }
 
-fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, Stop> {
+fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, ReadError> {
     let end = member.least_end().filter(|end| *end <= directory.begin);
     let end = end.ok_or_else(|| {
-        let what = What::Truncated {
+        let what = FaultKind::Truncated {
             field: "a member",
             needed: member.packed,
             left: directory.begin.saturating_sub(member.local),
         };
-        Stop::fault(record, what)
+        ReadError::fault(record, what)
     })?;
     let (mut role, mut group) = (Role::Other, 0);
     if let Some(stem) = member.name.strip_suffix(b".npy") {
@@ -142,9 +140,9 @@ fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, Stop
     Ok(Slot { record, group, local, end, role })
 }
 
-fn count(offset: u64, expected: u64, found: u64) -> Stop {
-    let what = What::Mismatch { field: "the number of members in the zip's central directory", expected, found };
-    Stop::fault(offset, what)
+fn count(offset: u64, expected: u64, found: u64) -> ReadError {
+    let what = FaultKind::Mismatch { field: "the number of members in the zip's central directory", expected, found };
+    ReadError::fault(offset, what)
 }
 
 /// Puts the members of folders that hold all parts of a sparse array one behind the other, at the place of the first.

@@ -4,7 +4,7 @@
 //! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an object of
 //! strings, as safetensors has it for its `__metadata__`.
 
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::metadata;
 use crate::names::Gather;
 use crate::npz::END;
@@ -40,14 +40,14 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 
 /// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken is
 /// a warning: the arrays are whole without it.
-pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<bool, Stop> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<bool, ReadError> {
     let Some(json) = find(cursor, begin, end)? else {
         return Ok(false);
     };
     let kept = gather.metadata.len();
     cursor.seek(json.0);
     match object(cursor, json.1, gather) {
-        Err(Stop::Fault(fault)) => {
+        Err(ReadError::Fault(fault)) => {
             gather.metadata.truncate(kept);
             gather.warn(Some(fault.offset()), "the archive's metadata cannot be read");
             Ok(true)
@@ -57,7 +57,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &m
 }
 
 /// Where the JSON begins and ends.
-fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u64)>, Stop> {
+fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u64)>, ReadError> {
     let field = "the archive's metadata";
     let Some(tail) = end.checked_sub(SIDE).filter(|tail| *tail >= begin + SIDE) else {
         return Ok(None);
@@ -74,11 +74,11 @@ fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u6
     Ok((mark == *MAGIC && cursor.u64(field)? == len).then_some((start, tail)))
 }
 
-fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), Stop> {
+fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), ReadError> {
     metadata::read(&mut Literal::new(cursor, end), gather)?;
     if cursor.pos() == end {
         return Ok(());
     }
-    let what = What::words("the metadata's end", "more bytes");
+    let what = FaultKind::words("the metadata's end", "more bytes");
     Err(Fault::new(cursor.pos(), what).into())
 }

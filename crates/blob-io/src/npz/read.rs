@@ -3,7 +3,7 @@
 //! A member's own faults are its entry's; a central directory that does not hold together fails the file.
 
 use crate::entry::Kind;
-use crate::error::{Refusal, Stop};
+use crate::error::ReadError;
 use crate::names::{Gather, name_from_bytes};
 use crate::npz::archive::Archive;
 use crate::npz::index::{self, Slot};
@@ -21,7 +21,7 @@ pub(crate) fn read<'s>(
     source: &'s dyn Source,
     cursor: &mut Cursor<'s>,
     gather: &mut Gather,
-) -> Result<String, Refusal> {
+) -> Result<String, ReadError> {
     let directory = zip::directory(cursor)?;
     gather.check_count(directory.count, directory.begin)?;
     let (mut slots, found) = index::read(cursor, directory)?;
@@ -53,7 +53,7 @@ pub(crate) fn read<'s>(
 }
 
 /// One member that stands for itself.
-fn single(archive: &mut Archive<'_, '_>, slot: Slot, gather: &mut Gather, notes: &mut Notes) -> Result<(), Stop> {
+fn single(archive: &mut Archive<'_, '_>, slot: Slot, gather: &mut Gather, notes: &mut Notes) -> Result<(), ReadError> {
     let member = archive.member(slot)?;
     if slot.is_array() {
         let position = gather.next_position(slot.record)?;
@@ -84,7 +84,7 @@ impl Notes {
         archive: &mut Archive<'_, '_>,
         member: &Member,
         gather: &mut Gather,
-    ) -> Result<Option<(String, String)>, Stop> {
+    ) -> Result<Option<(String, String)>, ReadError> {
         let stem = member.name.strip_suffix(b".txt");
         let Some(key) = stem.filter(|stem| !stem.contains(&b'/')) else {
             return Ok(None);
@@ -99,7 +99,7 @@ impl Notes {
                 Ok(String::from_utf8(bytes).ok().map(|value| (key, value)))
             }
             Ok(None) => Ok(None),
-            Err(Stop::Fault(fault)) => {
+            Err(ReadError::Fault(fault)) => {
                 gather.warn(Some(fault.offset()), "a note in the archive cannot be read");
                 Ok(None)
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
-use crate::error::Stop;
+use crate::error::ReadError;
 use crate::names::{Gather, name_from_bytes};
 use crate::npy::header;
 use crate::npz::archive::Archive;
@@ -21,7 +21,7 @@ use crate::wire::source::Bytes;
 const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];
 
 /// Pushes the parts of a sparse array; false, and nothing pushed, where the folder holds something else.
-pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut Gather) -> Result<bool, Stop> {
+pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut Gather) -> Result<bool, ReadError> {
     let mut members: [Option<Member>; 5] = [const { None }; 5];
     for slot in slots {
         if let Some(part) = slot.part() {
@@ -34,11 +34,11 @@ pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut G
     let base = folder(data);
     let same = members.iter().flatten().all(|member| folder(member) == base);
     let (kind, broken) = match format_of(archive, format) {
-        Err(Stop::Fault(_)) => (None, false),
+        Err(ReadError::Fault(_)) => (None, false),
         other => other?,
     };
     let dims = match shape_of(archive, shape) {
-        Err(Stop::Fault(_)) => None,
+        Err(ReadError::Fault(_)) => None,
         other => other?,
     };
     let (Some(kind), Some(shape), true) = (kind, dims, same) else {
@@ -75,7 +75,7 @@ fn folder(member: &Member) -> &[u8] {
 
 /// The format, and whether its header is broken as MXNet 2 breaks it. The text itself stands at the member's end, plain
 /// (`|S3`) or in UTF-32 (`<U3`).
-fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), Stop> {
+fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok((None, false));
     };
@@ -92,7 +92,7 @@ fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<S
 }
 
 /// The dense shape: a list of i64, or of i32 as SciPy has it.
-fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Shape>, Stop> {
+fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Shape>, ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok(None);
     };

@@ -1,7 +1,8 @@
 //! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
 //! are not looked at, because MXNet 2 writes zeros there.
 
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::names::name_from_bytes;
 use crate::npz::{CENTRAL, END, END64, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK};
 use crate::wire::cursor::Cursor;
@@ -46,7 +47,7 @@ impl Member {
 }
 
 /// Finds the central directory.
-pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, Stop> {
+pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError> {
     let (at, archive_end) = find_end(cursor)?;
     cursor.seek(at + 8);
     let file_len = cursor.file_len();
@@ -66,19 +67,19 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, Stop> {
         limit = at64;
     }
     if found.end > limit {
-        let what = What::Truncated {
+        let what = FaultKind::Truncated {
             field: "the zip's central directory",
             needed: found.end.saturating_sub(found.begin),
             left: limit.saturating_sub(found.begin),
         };
-        return Err(Stop::fault(at, what));
+        return Err(ReadError::fault(at, what));
     }
     Ok(found)
 }
 
 /// The end record's place, and where the archive ends with its comment. The last one whose comment ends at the file's end,
 /// else the last one whose comment fits.
-fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), Stop> {
+fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
     let len = cursor.file_len();
     let from = len.saturating_sub(END_LEN + MOST_COMMENT);
     cursor.seek(from);
@@ -98,12 +99,12 @@ fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), Stop> {
             fits = Some(found);
         }
     }
-    let what = What::Truncated { field: "the zip's end record", needed: END_LEN, left: 0 };
-    fits.ok_or(Stop::fault(len, what))
+    let what = FaultKind::Truncated { field: "the zip's end record", needed: END_LEN, left: 0 };
+    fits.ok_or(ReadError::fault(len, what))
 }
 
 /// The place of the ZIP64 end record, where there is one.
-fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, Stop> {
+fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, ReadError> {
     let Some(at) = end.checked_sub(20) else {
         return Ok(None);
     };
@@ -115,31 +116,31 @@ fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, Stop> {
     cursor.skip(4, field)?;
     let at64 = cursor.u64(field)?;
     if at64.checked_add(56).is_none_or(|end| end > at) {
-        let what = What::Limit {
+        let what = FaultKind::Limit {
             field: "the place of the zip's ZIP64 end record",
-            found: at64,
-            limit: at.saturating_sub(56),
-            option: None,
+            needed: at64,
+            allowed: at.saturating_sub(56),
+            limit: Limit::Fixed,
         };
-        return Err(Stop::fault(at + 8, what));
+        return Err(ReadError::fault(at + 8, what));
     }
     cursor.seek(at64);
     signature(cursor, END64, "the zip's ZIP64 end record")?;
     Ok(Some(at64))
 }
 
-fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Result<(), Stop> {
+fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Result<(), ReadError> {
     let at = cursor.pos();
     let found = cursor.u32(field)?;
     if found == expected {
         return Ok(());
     }
     let (expected, found) = (expected.into(), found.into());
-    Err(Stop::fault(at, What::Mismatch { field, expected, found }))
+    Err(ReadError::fault(at, FaultKind::Mismatch { field, expected, found }))
 }
 
 /// Reads the record at the cursor, which lies before `end`, and moves behind it.
-pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, Stop> {
+pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadError> {
     let at = cursor.pos();
     let field = "a record of the zip's central directory";
     cursor.need(46, end, field)?;
@@ -161,13 +162,13 @@ pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, Stop> 
     let extra = cursor.bytes(extra_len.into(), end, u64::from(u16::MAX), "a member's extra fields")?;
     cursor.need(comment_len.into(), end, "a member's comment")?;
     cursor.seek(cursor.pos() + u64::from(comment_len));
-    member.extra(&extra).map_err(|what| Stop::fault(at, what))?;
+    member.extra(&extra).map_err(|what| ReadError::fault(at, what))?;
     Ok(member)
 }
 
 impl Member {
     /// Takes what the extra fields say; one that does not fit ends them.
-    fn extra(&mut self, mut extra: &[u8]) -> Result<(), What> {
+    fn extra(&mut self, mut extra: &[u8]) -> Result<(), FaultKind> {
         while let [a, b, c, d, rest @ ..] = extra {
             let (id, len) = (u16::from_le_bytes([*a, *b]), u16::from_le_bytes([*c, *d]));
             let Some((content, rest)) = rest.split_at_checked(len.into()) else {
@@ -184,10 +185,10 @@ impl Member {
     }
 
     /// The 64-bit numbers stand for those that are full, in this order.
-    fn zip64(&mut self, mut content: &[u8]) -> Result<(), What> {
+    fn zip64(&mut self, mut content: &[u8]) -> Result<(), FaultKind> {
         for number in [&mut self.size, &mut self.packed, &mut self.local] {
             if *number == u64::from(u32::MAX) {
-                let (first, rest) = content.split_first_chunk().ok_or(What::Truncated {
+                let (first, rest) = content.split_first_chunk().ok_or(FaultKind::Truncated {
                     field: "a member's ZIP64 field",
                     needed: 8,
                     left: content.len() as u64,
@@ -201,7 +202,7 @@ impl Member {
 }
 
 /// Where the member's content begins; all of it lies before `end`.
-pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Result<u64, Stop> {
+pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Result<u64, ReadError> {
     cursor.seek(member.local);
     cursor.need(LOCAL_LEN, end, "a member's local header")?;
     signature(cursor, LOCAL, "a member's local header")?;
@@ -212,8 +213,8 @@ pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Res
     let local = cursor.bytes(name.into(), end, u64::from(u16::MAX), "a member's name")?;
     if local != member.name {
         let found = format!("{:?}", name_from_bytes(&local));
-        let what = What::words("the name that the zip's directory gives the member", found);
-        return Err(Stop::fault(at, what));
+        let what = FaultKind::words("the name that the zip's directory gives the member", found);
+        return Err(ReadError::fault(at, what));
     }
     cursor.seek(cursor.pos() + u64::from(extra));
     cursor.need(member.packed, end, "a member's content")?;

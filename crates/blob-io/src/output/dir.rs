@@ -6,10 +6,10 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, Existing};
 use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
-use crate::output::{Output, beside, failed, lock_folder, parent, request, sync_folder};
+use crate::output::{IfExists, Output, beside, exists, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes take too, and the pause between. Of all
 /// that try at once one gets through each time.
@@ -26,7 +26,7 @@ pub struct OutputDir {
     name: String,
     temp: PathBuf,
     target: PathBuf,
-    overwrite: bool,
+    if_exists: IfExists,
     /// What stood at the target in the beginning.
     there: Option<Snapshot>,
     /// The temporary itself, locked; `None` on a file system without locks.
@@ -35,14 +35,14 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Begins the folder `path`. One that exists must be empty, or `overwrite` be set and everything in it be listed, with
+    /// Begins the folder `path`. One that exists must be empty, or [`IfExists::Replace`] be asked for and everything in it be listed, with
     /// its length, in the `blob.receipt.json` that a conversion wrote into it: no other file is ever replaced or removed,
     /// nor a folder that the process is in.
     ///
     /// # Errors
     /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
-    pub fn create(path: impl AsRef<Path>, overwrite: bool) -> Result<Self, Error> {
-        let begun = Self::begin(path.as_ref(), overwrite)?;
+    pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
+        let begun = Self::begin(path.as_ref(), if_exists)?;
         let target = &begun.target;
         remove_stale(target, &|path| remove_if_free(path, target, &begun.temp));
         Ok(begun)
@@ -53,11 +53,11 @@ impl OutputDir {
     ///
     /// # Errors
     /// As [`OutputDir::create`].
-    pub fn check(path: impl AsRef<Path>, overwrite: bool) -> Result<bool, Error> {
-        Self::begin(path.as_ref(), overwrite).map(|begun| begun.replaces())
+    pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<bool, Error> {
+        Self::begin(path.as_ref(), if_exists).map(|begun| begun.replaces())
     }
 
-    fn begin(path: &Path, overwrite: bool) -> Result<Self, Error> {
+    fn begin(path: &Path, if_exists: IfExists) -> Result<Self, Error> {
         let name = path.display().to_string();
         let target = resolve(path).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
@@ -68,7 +68,7 @@ impl OutputDir {
         if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
             return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
         }
-        let there = check(&name, &target, overwrite)?;
+        let there = check(&name, &target, if_exists)?;
         for _ in 0..TRIES {
             let temp = temp_path(&target);
             match fs::create_dir(&temp) {
@@ -77,7 +77,7 @@ impl OutputDir {
                 Err(e) => return Err(beside(&name, &target, "make a temporary folder", e)),
             }
             if let Some(lock) = hold(&temp) {
-                return Ok(Self { name, temp, target, overwrite, there, _lock: lock, done: false });
+                return Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false });
             }
         }
         Err(request(&name, "no temporary folder beside it could be kept: another process removes them"))
@@ -105,12 +105,12 @@ impl OutputDir {
         fs::create_dir_all(parent(&temp)).map_err(|e| failed(&name, "make the folder", e))?;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp);
         let file = file.map_err(|e| failed(&name, "create", e))?;
-        Ok(Output::inside(name, file, self.overwrite))
+        Ok(Output::inside(name, file, self.if_exists == IfExists::Replace))
     }
 
     /// Makes the folder take its name. The files are finished one by one before.
     ///
-    /// Of several that write the same folder at once, the first keeps it, with `overwrite` the last.
+    /// Of several that write the same folder at once, the first keeps it, with [`IfExists::Replace`] the last.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] where the target has meanwhile become a folder that cannot be replaced. The
@@ -122,7 +122,7 @@ impl OutputDir {
                 self.done = true;
                 return Ok(());
             };
-            let now = check(&self.name, &self.target, self.overwrite)?;
+            let now = check(&self.name, &self.target, self.if_exists)?;
             if let (Some(before), Some(now)) = (&self.there, &now)
                 && let Some(file) = before.changed(now)
             {
@@ -132,7 +132,7 @@ impl OutputDir {
             if !there && !is_taken(&e) {
                 return Err(failed(&self.name, "rename to the target", e));
             }
-            if there && self.overwrite && self.swap(now.as_ref())? {
+            if there && self.if_exists == IfExists::Replace && self.swap(now.as_ref())? {
                 self.done = true;
                 sync_folder(&parent(&self.target));
                 // The new folder stands; what is left of the old one is removed by the next run.
@@ -158,7 +158,7 @@ impl OutputDir {
         }
         // It may be another than the one that was looked at.
         let old = Path::new(&old);
-        let mut error = match check(&self.name, old, true) {
+        let mut error = match check(&self.name, old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
             Err(e) => return Err(self.back(old, e)),
         }
@@ -218,14 +218,12 @@ fn is_taken(e: &io::Error) -> bool {
 }
 
 /// Whether the target is free, or may be replaced; then with what stands in it.
-fn check(name: &str, target: &Path, overwrite: bool) -> Result<Option<Snapshot>, Error> {
+fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapshot>, Error> {
     for _ in 0..SWAPS {
         match survey(target) {
             Ok(Found::Free) => return Ok(None),
-            Ok(Found::Ours(there)) if overwrite => return Ok(Some(there)),
-            Ok(Found::Ours(_)) => {
-                return Err(request(name, "exists; --force replaces it where its arrays are as they were written"));
-            }
+            Ok(Found::Ours(there)) if if_exists == IfExists::Replace => return Ok(Some(there)),
+            Ok(Found::Ours(_)) => return Err(exists(name, Existing::Folder)),
             // Not to be replaced, asked for or not: no way is offered that leads nowhere.
             Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
             // Another process is replacing it.
@@ -241,7 +239,7 @@ fn check(name: &str, target: &Path, overwrite: bool) -> Result<Option<Snapshot>,
 
 fn foreign(name: &str, files: &Foreign) -> Error {
     let message = format!(
-        "holds other files than blob wrote there, which --force does not replace: {files}; move them away, or name another folder"
+        "holds other files than blob wrote there, which are never replaced: {files}; move them away, or name another folder"
     );
     request(name, &message)
 }
@@ -305,7 +303,7 @@ mod tests {
     fn a_folder_has_its_name_only_when_it_is_whole() {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
-        let dir = OutputDir::create(&target, false).unwrap();
+        let dir = OutputDir::create(&target, IfExists::Refuse).unwrap();
         write(&dir, "conv1/0.npy", b"1");
         write(&dir, "conv1/1.npy", b"2");
         assert!(dir.file("conv1/1.npy").is_err());
@@ -323,7 +321,7 @@ mod tests {
     #[test]
     fn an_unfinished_folder_leaves_nothing() {
         let home = tempfile::tempdir().unwrap();
-        let dir = OutputDir::create(home.path().join("out"), false).unwrap();
+        let dir = OutputDir::create(home.path().join("out"), IfExists::Refuse).unwrap();
         write(&dir, "a.npy", b"1");
         drop(dir);
         assert!(names(home.path()).is_empty());
@@ -334,16 +332,16 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out/");
         fs::create_dir(&target).unwrap();
-        let dir = OutputDir::create(&target, false).unwrap();
+        let dir = OutputDir::create(&target, IfExists::Refuse).unwrap();
         write(&dir, "old.npy", b"1");
         dir.finish().unwrap();
-        for overwrite in [false, true] {
+        for overwrite in [IfExists::Refuse, IfExists::Replace] {
             let refused = OutputDir::create(&target, overwrite).unwrap_err().to_string();
             assert!(refused.contains("holds other files"), "{refused}");
         }
         let listed = receipt(&[("old.npy", 1)]);
         fs::write(target.join(RECEIPT), listed).unwrap();
-        let dir = OutputDir::create(&target, true).unwrap();
+        let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
         write(&dir, "new.npy", b"2");
         assert_eq!(names(&target), [RECEIPT, "old.npy"]);
         dir.finish().unwrap();
@@ -351,7 +349,7 @@ mod tests {
         assert_eq!(names(home.path()), ["out"]);
         let file = home.path().join("file");
         fs::write(&file, "").unwrap();
-        let refused = OutputDir::create(&file, true).unwrap_err().to_string();
+        let refused = OutputDir::create(&file, IfExists::Replace).unwrap_err().to_string();
         assert!(refused.contains("is a file"), "{refused}");
     }
 
@@ -371,14 +369,14 @@ mod tests {
         let foreign = home.path().join(".out.blob-tmp-0000000000000000.old");
         fs::create_dir(&foreign).unwrap();
         fs::write(foreign.join("a.txt"), "of another").unwrap();
-        let first = OutputDir::create(&target, false).unwrap();
+        let first = OutputDir::create(&target, IfExists::Refuse).unwrap();
         assert!(!left.exists() && old.exists());
-        let second = OutputDir::create(&target, false).unwrap();
+        let second = OutputDir::create(&target, IfExists::Refuse).unwrap();
         write(&first, "a.npy", b"1");
         first.finish().unwrap();
         drop(second);
         fs::write(target.join(RECEIPT), receipt(&[("a.npy", 1)])).unwrap();
-        OutputDir::create(&target, true).unwrap();
+        OutputDir::create(&target, IfExists::Replace).unwrap();
         assert!(!old.exists());
         fs::remove_dir_all(foreign).unwrap();
         assert_eq!(names(home.path()), ["out"]);
@@ -387,7 +385,7 @@ mod tests {
     #[test]
     fn a_folder_may_hold_any_name_but_no_lock_of_ours() {
         let home = tempfile::tempdir().unwrap();
-        let dir = OutputDir::create(home.path().join("out"), false).unwrap();
+        let dir = OutputDir::create(home.path().join("out"), IfExists::Refuse).unwrap();
         assert!(names(&dir.temp).is_empty());
         write(&dir, ".blob-lock/x.npy", b"1");
         dir.finish().unwrap();
@@ -409,14 +407,16 @@ mod tests {
             fs::remove_dir_all(&target).unwrap();
             (result.err().map(|e| e.to_string()), kept)
         };
-        for (overwrite, file, why) in
-            [(false, RECEIPT, "exists"), (false, "x", "holds other files"), (true, "x", "holds other files")]
-        {
+        for (overwrite, file, why) in [
+            (IfExists::Refuse, RECEIPT, "exists"),
+            (IfExists::Refuse, "x", "holds other files"),
+            (IfExists::Replace, "x", "holds other files"),
+        ] {
             let (refused, kept) = finish(overwrite, file);
             assert!(refused.is_some_and(|e| e.contains(why)), "{file}");
             assert!(kept);
         }
-        assert_eq!(finish(true, RECEIPT), (None, false));
+        assert_eq!(finish(IfExists::Replace, RECEIPT), (None, false));
     }
 
     #[test]
@@ -424,7 +424,7 @@ mod tests {
         // What `finish` relies on, without its own look before.
         let home = tempfile::tempdir().unwrap();
         let target = home.path().join("out");
-        let dir = OutputDir::create(&target, true).unwrap();
+        let dir = OutputDir::create(&target, IfExists::Replace).unwrap();
         assert!(!dir.swap(None).unwrap());
         fs::create_dir(&target).unwrap();
         fs::write(target.join("x"), "of another").unwrap();
@@ -444,7 +444,7 @@ mod tests {
         let listed = receipt(&[("conv1/0.npy", 2), ("gone.npy", 7)]);
         fs::write(target.join(RECEIPT), listed).unwrap();
         let refused = || {
-            assert!(OutputDir::check(&target, true).unwrap());
+            assert!(OutputDir::check(&target, IfExists::Replace).unwrap());
             fs::read_dir(home.path()).unwrap().count()
         };
         assert_eq!(refused(), 1, "a check leaves nothing");
@@ -458,10 +458,13 @@ mod tests {
             let file = target.join(path);
             fs::create_dir_all(parent(&file)).unwrap();
             fs::write(&file, "mine").unwrap();
-            let all = [OutputDir::create(&target, true).map(drop), OutputDir::check(&target, true).map(drop)];
+            let all = [
+                OutputDir::create(&target, IfExists::Replace).map(drop),
+                OutputDir::check(&target, IfExists::Replace).map(drop),
+            ];
             for refused in all {
                 let said = refused.unwrap_err().to_string();
-                let expected = format!("does not replace: {name}; move");
+                let expected = format!("never replaced: {name}; move");
                 assert!(said.contains(&expected), "{said}");
             }
             assert_eq!(fs::read(&file).unwrap(), b"mine");
@@ -473,7 +476,7 @@ mod tests {
         for i in 0..5 {
             fs::write(target.join(format!("{i}")), "").unwrap();
         }
-        let said = OutputDir::check(&target, true).unwrap_err().to_string();
+        let said = OutputDir::check(&target, IfExists::Replace).unwrap_err().to_string();
         assert!(said.contains(": 0, 1, 2 and 2 more; move"), "{said}");
     }
 
@@ -486,12 +489,12 @@ mod tests {
             fs::create_dir(&target).unwrap();
             fs::write(target.join("a.npy"), "12").unwrap();
             fs::write(target.join(RECEIPT), receipt(&[("a.npy", 2)])).unwrap();
-            OutputDir::create(&target, true).unwrap()
+            OutputDir::create(&target, IfExists::Replace).unwrap()
         };
         let dir = begin();
         fs::write(target.join("mine"), "x").unwrap();
         let said = dir.finish().unwrap_err().to_string();
-        assert!(said.contains("does not replace: mine"), "{said}");
+        assert!(said.contains("never replaced: mine"), "{said}");
         assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
         // Of the same length, between the beginning and the end, and between the last look and the swap.
         let dir = begin();
@@ -503,10 +506,10 @@ mod tests {
         assert!(said.contains("\"a.npy\" in it has changed"), "{said}");
         assert_eq!(fs::read(target.join("a.npy")).unwrap(), b"34");
         let dir = begin();
-        let before = check("x", &target, true).unwrap();
+        let before = check("x", &target, IfExists::Replace).unwrap();
         fs::write(target.join("mine"), "x").unwrap();
         let said = dir.swap(before.as_ref()).unwrap_err().to_string();
-        assert!(said.contains("does not replace: mine"), "{said}");
+        assert!(said.contains("never replaced: mine"), "{said}");
         assert_eq!(fs::read(target.join("mine")).unwrap(), b"x");
     }
 
@@ -514,7 +517,7 @@ mod tests {
     fn the_current_folder_is_no_target() {
         let current = std::env::current_dir().unwrap();
         for path in [Path::new("."), Path::new("./"), Path::new(".."), &current] {
-            let refused = OutputDir::create(path, true).unwrap_err().to_string();
+            let refused = OutputDir::create(path, IfExists::Replace).unwrap_err().to_string();
             assert!(refused.contains("current folder"), "{refused}");
         }
     }

@@ -8,9 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::error::Error;
+use crate::error::{Error, Existing};
 use crate::filenames::floor;
-use crate::output::{beside, exists, failed, parent, request, sync_folder};
+use crate::output::{IfExists, beside, exists, failed, parent, request, sync_folder};
 
 /// How many temporary names are tried: each is random, so that a second try is already rare.
 pub(super) const TRIES: usize = 16;
@@ -21,13 +21,13 @@ pub(super) struct Sibling {
     temp: PathBuf,
     /// The target with every link resolved.
     target: PathBuf,
-    overwrite: bool,
+    if_exists: IfExists,
     /// Whether the target has this file, or `finish` has removed it: nothing is left to clean.
     done: bool,
 }
 
 impl Sibling {
-    pub(super) fn create(name: &str, path: &Path, overwrite: bool) -> Result<Self, Error> {
+    pub(super) fn create(name: &str, path: &Path, if_exists: IfExists) -> Result<Self, Error> {
         let target = resolve(path).map_err(|e| failed(name, "follow the link", e))?;
         if target.file_name().is_none() {
             return Err(request(name, "is no file's name"));
@@ -36,7 +36,7 @@ impl Sibling {
             let temp = temp_path(&target);
             match OpenOptions::new().read(true).write(true).create_new(true).open(&temp) {
                 Ok(file) => {
-                    let sibling = Self { file, temp, target: target.clone(), overwrite, done: false };
+                    let sibling = Self { file, temp, target: target.clone(), if_exists, done: false };
                     if sibling.lock() {
                         return Ok(sibling);
                     }
@@ -70,14 +70,14 @@ impl Sibling {
     pub(super) fn finish(mut self, name: &str) -> Result<(), Error> {
         let old = fs::metadata(&self.target).ok();
         if let Some(old) = &old {
-            if !self.overwrite {
-                return Err(exists(name));
+            if self.if_exists == IfExists::Refuse {
+                return Err(exists(name, Existing::File));
             }
             let mode = old.permissions();
             self.file.set_permissions(mode).map_err(|e| failed(name, "keep the permissions", e))?;
             self.file.sync_all().map_err(|e| failed(name, "sync", e))?;
         }
-        if self.overwrite {
+        if self.if_exists == IfExists::Replace {
             fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
         } else {
             self.link(name)?;
@@ -97,9 +97,9 @@ impl Sibling {
                 let _ = fs::remove_file(&self.temp);
                 Ok(())
             }
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name)),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name, Existing::File)),
             // A file system without links: between this look and the rename lies the only gap.
-            Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name)),
+            Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name, Existing::File)),
             Err(_) => fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
         }
     }

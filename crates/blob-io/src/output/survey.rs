@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::error::Stop;
+use crate::error::ReadError;
 use crate::filenames::RECEIPT;
 use crate::folder::listing;
 use crate::limits::Limits;
@@ -144,7 +144,7 @@ fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
     };
     let read = listing::files(&source, &Limits::default(), &mut |file, _| {
         all.insert(file.file, Some(file.bytes));
-        Ok::<(), Stop>(())
+        Ok::<(), ReadError>(())
     });
     match read {
         Ok(true) => {

@@ -2,74 +2,71 @@
 
 use std::io;
 
-use super::{Stored, Trouble, check_alloc, swap, width};
+use super::Elements;
 use crate::entry::Entry;
-use crate::error::Error;
-use crate::limits::Limits;
-use crate::wire::source::Source;
+use crate::error::ReadError;
 
-/// Column-major to row-major: the whole array is needed, so `max_alloc` bounds it.
-pub(super) fn reordered(
-    source: &dyn Source,
-    entry: &Entry,
-    limits: &Limits,
-    chunk: usize,
-    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Trouble> {
-    let total = entry.byte_len();
-    check_alloc(entry, total, limits)?;
-    let mut columns = room(entry, total)?;
-    columns.resize(total as usize, 0);
-    let mut stored = Stored::open(source, entry, limits)?;
-    stored.next(&mut columns)?;
-    stored.finish()?;
-    let width = width(entry);
-    if entry.swapped {
-        swap(&mut columns, width);
-    }
-    let dims = entry.shape.dims();
-    // The stride of axis k in column-major order: the product of the dims before it.
-    let strides: Vec<usize> = dims
-        .iter()
-        .scan(width, |stride, d| {
+/// An array as it is stored, its first axis the fastest, and the way through it.
+pub(super) struct Columns {
+    bytes: Vec<u8>,
+    width: usize,
+    dims: Vec<usize>,
+    /// The stride of each axis in bytes: the product of the dims before it.
+    strides: Vec<usize>,
+    /// The next element, and where it lies.
+    index: Vec<usize>,
+    at: usize,
+}
+
+impl Columns {
+    /// Reads all elements of an entry.
+    pub(super) fn read(mut elements: Elements<'_>, entry: &Entry) -> Result<Self, ReadError> {
+        let mut bytes = room(entry, elements.left())?;
+        bytes.resize(elements.left() as usize, 0);
+        elements.next(&mut bytes)?;
+        let (width, dims) = (elements.width(), entry.shape.dims().to_vec());
+        let strides = dims.iter().scan(width, |stride, d| {
             let this = *stride;
             *stride *= d;
             Some(this)
-        })
-        .collect();
-    let mut index = vec![0; dims.len()];
-    let mut at = 0;
-    let mut rows = Vec::with_capacity(chunk.min(columns.len()));
-    for _ in 0..entry.shape.count() {
-        rows.extend_from_slice(&columns[at..at + width]);
-        if rows.len() == chunk {
-            sink(&rows).map_err(Trouble::Sink)?;
-            rows.clear();
+        });
+        Ok(Self { bytes, width, strides: strides.collect(), index: vec![0; dims.len()], dims, at: 0 })
+    }
+
+    /// Fills `out` with the next elements.
+    pub(super) fn next(&mut self, out: &mut [u8]) {
+        for element in out.chunks_exact_mut(self.width) {
+            element.copy_from_slice(&self.bytes[self.at..self.at + self.width]);
+            self.step();
         }
-        for axis in (0..dims.len()).rev() {
-            index[axis] += 1;
-            at += strides[axis];
-            if index[axis] < dims[axis] {
-                break;
+    }
+
+    /// Passes over elements.
+    pub(super) fn skip(&mut self, elements: usize) {
+        for _ in 0..elements {
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        for axis in (0..self.dims.len()).rev() {
+            self.index[axis] += 1;
+            self.at += self.strides[axis];
+            if self.index[axis] < self.dims[axis] {
+                return;
             }
-            at -= strides[axis] * dims[axis];
-            index[axis] = 0;
+            self.at -= self.strides[axis] * self.dims[axis];
+            self.index[axis] = 0;
         }
     }
-    if rows.is_empty() {
-        return Ok(());
-    }
-    sink(&rows).map_err(Trouble::Sink)
 }
 
 /// An empty buffer with room for `bytes`, or an error where memory does not have it.
-fn room(entry: &Entry, bytes: u64) -> Result<Vec<u8>, Trouble> {
+fn room(entry: &Entry, bytes: u64) -> Result<Vec<u8>, ReadError> {
     let mut buffer = Vec::new();
     let room = usize::try_from(bytes).map(|n| buffer.try_reserve_exact(n));
     if let Ok(Ok(())) = room {
         return Ok(buffer);
     }
-    let offset = entry.offset().unwrap_or(0);
-    let source = io::ErrorKind::OutOfMemory.into();
-    Err(Trouble::Io { offset, source })
+    Err(ReadError::Io { offset: entry.offset().unwrap_or(0), source: io::ErrorKind::OutOfMemory.into() })
 }

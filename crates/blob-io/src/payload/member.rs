@@ -8,8 +8,8 @@ use crc32fast::Hasher;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::entry::Checksum;
-use crate::error::{Fault, What};
-use crate::payload::Trouble;
+use crate::error::{Fault, FaultKind};
+use crate::payload::ReadError;
 use crate::wire::source::Source;
 
 /// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
@@ -34,7 +34,7 @@ impl<'a> Content<'a> {
     }
 
     /// Fills `out` with the next bytes.
-    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<(), Trouble> {
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> Result<(), ReadError> {
         let mut filled = 0;
         while filled < out.len() {
             let end = out.len().min(filled + PIECE);
@@ -47,30 +47,31 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
-    /// Passes over bytes up to this place in the content.
-    pub(crate) fn skip_to(&mut self, place: u64) -> Result<(), Trouble> {
-        let left = place.saturating_sub(self.done);
-        let mut scratch = vec![0; left.min(PIECE as u64) as usize];
-        while self.done < place {
-            let n = (place - self.done).min(PIECE as u64) as usize;
-            self.read(&mut scratch[..n])?;
+    /// Passes over the next bytes.
+    pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<(), ReadError> {
+        let mut scratch = vec![0; bytes.min(PIECE as u64) as usize];
+        while bytes > 0 {
+            let n = bytes.min(PIECE as u64);
+            self.read(&mut scratch[..n as usize])?;
+            bytes -= n;
         }
         Ok(())
     }
 
-    /// Reads what is left, and errors unless length and CRC-32 are the directory's and a deflate stream ends with the
-    /// member. `step` hears the length of each piece.
-    pub(crate) fn finish(mut self, step: &mut dyn FnMut(u64) -> Result<(), Trouble>) -> Result<(), Trouble> {
+    /// Passes over the next piece of what is left and returns its length; 0 at the end.
+    pub(crate) fn step(&mut self, scratch: &mut Vec<u8>) -> Result<usize, ReadError> {
         let left = self.expected.size.saturating_sub(self.done);
         // An inflater needs room for one byte more to come to its end.
         let room = left + u64::from(self.inflater.is_some());
-        let mut scratch = vec![0; room.min(PIECE as u64) as usize];
-        loop {
-            match self.piece(&mut scratch)? {
-                0 => break,
-                n => step(n as u64)?,
-            }
-        }
+        scratch.resize(room.min(PIECE as u64) as usize, 0);
+        self.piece(scratch)
+    }
+
+    /// Passes over what is left, and errors unless length and CRC-32 are the directory's and a deflate stream ends with
+    /// the member.
+    pub(crate) fn finish(&mut self) -> Result<(), ReadError> {
+        let mut scratch = Vec::new();
+        while self.step(&mut scratch)? > 0 {}
         if let (Some(inflater), Some(packed)) = (&self.inflater, self.expected.packed) {
             let found = inflater.inflate.total_in();
             if found != packed {
@@ -80,11 +81,11 @@ impl<'a> Content<'a> {
         if self.done != self.expected.size {
             return Err(self.length("the member's length", self.done));
         }
-        same(self.expected, self.crc.finalize())
+        same(self.expected, self.crc.clone().finalize())
     }
 
     /// The next bytes, as many as there are at once; none at the end.
-    fn piece(&mut self, out: &mut [u8]) -> Result<usize, Trouble> {
+    fn piece(&mut self, out: &mut [u8]) -> Result<usize, ReadError> {
         let begin = self.expected.offset;
         let n = match &mut self.inflater {
             Some(inflater) => inflater.read(self.source, begin, out)?,
@@ -102,7 +103,7 @@ impl<'a> Content<'a> {
         Ok(n)
     }
 
-    fn length(&self, field: &'static str, found: u64) -> Trouble {
+    fn length(&self, field: &'static str, found: u64) -> ReadError {
         mismatch(self.expected, field, self.expected.size, found)
     }
 }
@@ -131,8 +132,8 @@ impl Inflater {
     }
 
     /// The next inflated bytes; none at the end of the stream, which lies within the member.
-    fn read(&mut self, source: &dyn Source, begin: u64, out: &mut [u8]) -> Result<usize, Trouble> {
-        let fault = |what| Trouble::Fault(Fault::new(begin, what));
+    fn read(&mut self, source: &dyn Source, begin: u64, out: &mut [u8]) -> Result<usize, ReadError> {
+        let fault = |what| ReadError::Fault(Fault::new(begin, what));
         while !self.ended && !out.is_empty() {
             if self.used == self.input.len() && self.next < self.end {
                 let n = (self.end - self.next).min(INPUT);
@@ -146,7 +147,7 @@ impl Inflater {
             let status = self
                 .inflate
                 .decompress(input, out, FlushDecompress::None)
-                .map_err(|e| fault(What::words("a deflate stream", e.to_string())))?;
+                .map_err(|e| fault(FaultKind::words("a deflate stream", e.to_string())))?;
             self.ended = status == Status::StreamEnd;
             let used = (self.inflate.total_in() - before) as usize;
             self.used += used;
@@ -155,7 +156,7 @@ impl Inflater {
                 return Ok(made);
             }
             if used == 0 && !self.ended {
-                let what = What::words("a deflate stream that ends within the member", "none");
+                let what = FaultKind::words("a deflate stream that ends within the member", "none");
                 return Err(fault(what));
             }
         }
@@ -164,63 +165,32 @@ impl Inflater {
 }
 
 /// Checks a stored member that lies in memory.
-pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), Trouble> {
-    Running::new(bytes, expected)?.finish()
-}
-
-/// The CRC-32 of a stored member that lies in memory, piece by piece.
-pub(crate) struct Running<'a> {
-    content: &'a [u8],
-    expected: &'a Checksum,
-    crc: Hasher,
-    done: usize,
-}
-
-impl<'a> Running<'a> {
-    pub(crate) fn new(bytes: &'a [u8], expected: &'a Checksum) -> Result<Self, Trouble> {
-        let content = slice(bytes, expected.offset, expected.size)?;
-        Ok(Self { content, expected, crc: Hasher::new(), done: 0 })
-    }
-
-    /// Takes the bytes up to this place of the content.
-    pub(crate) fn up_to(&mut self, place: u64) {
-        let end = (place as usize).min(self.content.len());
-        self.crc.update(self.content.get(self.done..end).unwrap_or_default());
-        self.done = self.done.max(end);
-    }
-
-    pub(crate) fn finish(mut self) -> Result<(), Trouble> {
-        self.up_to(self.expected.size);
-        same(self.expected, self.crc.finalize())
-    }
-}
-
-/// Bytes of a source in memory; a range that it does not have is an error of the system's kind.
-pub(crate) fn slice(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Trouble> {
-    let range = usize::try_from(offset).ok().and_then(|at| {
-        let end = at.checked_add(usize::try_from(len).ok()?)?;
+pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), ReadError> {
+    let range = usize::try_from(expected.offset).ok().and_then(|at| {
+        let end = at.checked_add(usize::try_from(expected.size).ok()?)?;
         bytes.get(at..end)
     });
-    range.ok_or_else(|| {
+    let content = range.ok_or_else(|| {
         let source = io::ErrorKind::UnexpectedEof.into();
-        Trouble::Io { offset, source }
-    })
+        ReadError::Io { offset: expected.offset, source }
+    })?;
+    same(expected, crc32fast::hash(content))
 }
 
-fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), Trouble> {
-    source.read_at(offset, out).map_err(|source| Trouble::Io { offset, source })
+fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
-fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> Trouble {
-    let what = What::Mismatch { field, expected, found };
-    Trouble::Fault(Fault::new(at.offset, what))
+fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> ReadError {
+    let what = FaultKind::Mismatch { field, expected, found };
+    ReadError::Fault(Fault::new(at.offset, what))
 }
 
 /// Errors unless the content's CRC-32 is the directory's.
-fn same(expected: &Checksum, found: u32) -> Result<(), Trouble> {
+fn same(expected: &Checksum, found: u32) -> Result<(), ReadError> {
     if found == expected.crc {
         return Ok(());
     }
-    let what = What::Checksum { expected: expected.crc, found };
-    Err(Trouble::Fault(Fault::new(expected.offset, what)))
+    let what = FaultKind::Checksum { expected: expected.crc, found };
+    Err(ReadError::Fault(Fault::new(expected.offset, what)))
 }

@@ -3,8 +3,8 @@
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::Refusal;
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::metadata;
 use crate::names::Gather;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
@@ -16,11 +16,16 @@ use crate::wire::literal::{Literal, Numbers};
 const MOST_NESTED: u32 = 126;
 
 /// Lists the tensors in the order of their data.
-pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, Refusal> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
     let len = cursor.u64("the header's length")?;
     if len > LONGEST_HEADER {
-        let what = What::Limit { field: "the header's length", found: len, limit: LONGEST_HEADER, option: None };
-        return Err(Stop::fault(0, what).into());
+        let what = FaultKind::Limit {
+            field: "the header's length",
+            needed: len,
+            allowed: LONGEST_HEADER,
+            limit: Limit::Fixed,
+        };
+        return Err(ReadError::fault(0, what));
     }
     let file_len = cursor.file_len();
     cursor.need(len, file_len, "the header")?;
@@ -29,13 +34,13 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     let end = place(gather.entries_mut(), data)?;
     if end < file_len {
         let found = format!("{} bytes behind them", file_len - end);
-        gather.fault(Fault::new(end, What::words("a file that ends with its tensors", found)));
+        gather.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
     }
     Ok(String::new())
 }
 
 /// `{"__metadata__":{…},"name":{…},…}`, then blanks.
-fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<(), Stop> {
+fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<(), ReadError> {
     let limit = gather.limits().max_name;
     let mut metadata = false;
     text.members(|text| {
@@ -73,7 +78,7 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
 /// One tensor: `{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}`, in any order. Its segment begins relative to the
 /// data and counts bytes, until `place` has seen all of them. Returns whether there are other keys, which the reference
 /// implementation passes over too.
-fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> Result<bool, Stop> {
+fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> Result<bool, ReadError> {
     let mut dtype = None;
     let mut shape: Option<(u64, Numbers)> = None;
     let mut offsets = None;
@@ -104,7 +109,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
         };
         if repeated { Err(twice(at, &key)) } else { Ok(()) }
     })?;
-    let missing = |key: &'static str| Stop::fault(at, What::words(key, "a tensor without it"));
+    let missing = |key: &'static str| ReadError::fault(at, FaultKind::words(key, "a tensor without it"));
     let (dtype_at, dtype) = dtype.ok_or_else(|| missing("a dtype"))?;
     let (shape_at, shape) = shape.ok_or_else(|| missing("a shape"))?;
     let (offsets_at, offsets) = offsets.ok_or_else(|| missing("data_offsets"))?;
@@ -131,62 +136,62 @@ enum Known {
 }
 
 /// The dtype, and how many bits an element takes.
-fn known(dtype: &str) -> Result<(Known, u64), What> {
+fn known(dtype: &str) -> Result<(Known, u64), FaultKind> {
     if let Some((_, ours)) = DTYPES.iter().find(|(name, _)| *name == dtype) {
         return Ok((Known::Ours(*ours), ours.size() as u64 * 8));
     }
     let foreign = FOREIGN.iter().find(|(name, _)| *name == dtype);
     let foreign = foreign.map(|(name, bits)| (Known::Foreign(name), *bits));
-    foreign.ok_or_else(|| What::unsupported("a dtype of safetensors 0.8", dtype.to_owned()))
+    foreign.ok_or_else(|| FaultKind::unsupported("a dtype of safetensors 0.8", dtype.to_owned()))
 }
 
-fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), What> {
+fn fits(shape: &Shape, bits: u64, len: u64) -> Result<(), FaultKind> {
     let axes = shape.num_axes() as u32;
     let expected = (shape.count() as u64).checked_mul(bits);
-    let expected = expected.ok_or(What::Overflow { axes })?;
+    let expected = expected.ok_or(FaultKind::Overflow { axes })?;
     if !expected.is_multiple_of(8) {
         let found = format!("{expected} bits");
-        return Err(What::words("elements that fill whole bytes", found));
+        return Err(FaultKind::words("elements that fill whole bytes", found));
     }
     let expected = expected / 8;
     if expected == len {
         return Ok(());
     }
-    Err(What::Mismatch { field: "the bytes between data_offsets", expected, found: len })
+    Err(FaultKind::Mismatch { field: "the bytes between data_offsets", expected, found: len })
 }
 
 /// The two offsets, in order and within the data.
-fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), Stop> {
+fn range(at: u64, offsets: &Numbers, room: u64) -> Result<(u64, u64), ReadError> {
     let [begin, end] = offsets.kept[..] else {
-        let what = What::Mismatch { field: "data_offsets", expected: 2, found: offsets.count };
-        return Err(Stop::fault(at, what));
+        let what = FaultKind::Mismatch { field: "data_offsets", expected: 2, found: offsets.count };
+        return Err(ReadError::fault(at, what));
     };
     if begin > end {
-        let what = What::words("data_offsets in order", format!("{begin} and then {end}"));
-        return Err(Stop::fault(at, what));
+        let what = FaultKind::words("data_offsets in order", format!("{begin} and then {end}"));
+        return Err(ReadError::fault(at, what));
     }
     if end > room {
-        let what = What::Truncated { field: "the tensors' data", needed: end, left: room };
-        return Err(Stop::fault(at, what));
+        let what = FaultKind::Truncated { field: "the tensors' data", needed: end, left: room };
+        return Err(ReadError::fault(at, what));
     }
     Ok((begin, end))
 }
 
 /// Puts the entries into the order of their data, and their segments where they lie. The data have neither holes nor
 /// overlaps; returns where they end.
-fn place(entries: &mut [Entry], data: u64) -> Result<u64, Stop> {
+fn place(entries: &mut [Entry], data: u64) -> Result<u64, ReadError> {
     let bytes = |entry: &Entry| entry.segments().first().map_or((0, 0), |s| (s.offset, s.count));
     entries.sort_unstable_by(|a, b| (bytes(a), &a.name).cmp(&(bytes(b), &b.name)));
     let mut end = 0;
     for (position, entry) in entries.iter_mut().enumerate() {
         let (offset, len) = bytes(entry);
         if offset != end {
-            let what = What::Mismatch {
+            let what = FaultKind::Mismatch {
                 field: "where the next tensor's data begin (the format allows neither holes nor overlaps)",
                 expected: end,
                 found: offset,
             };
-            return Err(Stop::fault(data + end, what));
+            return Err(ReadError::fault(data + end, what));
         }
         end += len;
         entry.position = position as u32;
@@ -199,7 +204,7 @@ fn place(entries: &mut [Entry], data: u64) -> Result<u64, Stop> {
     Ok(data + end)
 }
 
-fn twice(at: u64, key: &str) -> Stop {
+fn twice(at: u64, key: &str) -> ReadError {
     let key: String = key.chars().take(64).collect();
-    Stop::fault(at, What::words("each key once", format!("{key:?} again")))
+    ReadError::fault(at, FaultKind::words("each key once", format!("{key:?} again")))
 }

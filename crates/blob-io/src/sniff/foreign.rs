@@ -2,8 +2,7 @@
 //!
 //! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
 
-use crate::error::Reason;
-use crate::error::Refusal;
+use crate::error::{ReadError, Reason};
 
 /// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
 type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
@@ -79,7 +78,7 @@ const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param f
 const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
 
 /// What a file of `len` bytes that begins with `head` is, where it is none of ours.
-pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Refusal> {
+pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     let mark = MARKS.iter().find(|(at, mark, ..)| {
         let there = head.get(*at..);
         there.is_some_and(|bytes| bytes.starts_with(mark))
@@ -91,7 +90,7 @@ pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Ref
 }
 
 /// Kinds without a mark, by the shape of their first bytes.
-fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<Refusal> {
+fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if head.len() >= 2 && head[0] == 0x80 && (2..=5).contains(&head[1]) {
         return unsupported(
@@ -167,7 +166,7 @@ fn ncnn_floats(head: &[u8], len: u64) -> bool {
     len.is_multiple_of(4) && rest.into_iter().filter(|w| usual(*w)).count() >= 6
 }
 
-fn textual(head: &[u8], len: u64) -> Option<Refusal> {
+fn textual(head: &[u8], len: u64) -> Option<ReadError> {
     let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
     let text = text.trim_ascii_start();
     let lower = text.to_ascii_lowercase();
@@ -185,7 +184,7 @@ fn textual(head: &[u8], len: u64) -> Option<Refusal> {
     {
         let what = format!("an HTML page, not a model ({len} bytes)");
         let help = "a web server sent a page instead of the file; download the raw file";
-        return Some(Refusal::Other(Reason::Html, what, Some(help)));
+        return Some(ReadError::Other(Reason::Html, what, Some(help)));
     }
     let (what, help) = description(text, &lower, has)?;
     Some(other(Reason::NotTensors, what, help))
@@ -225,17 +224,16 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
 }
 
 /// What is left where nothing is known: text, or bytes.
-pub(crate) fn unknown(head: &[u8]) -> Refusal {
+pub(crate) fn unknown(head: &[u8]) -> ReadError {
     let text = head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E));
     if text {
         return other(Reason::NotTensors, "a text file, not a model", None);
     }
     let first: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
     let what = format!("of no format that blob knows (it begins with {})", first.join(" "));
-    let help = "`blob formats` lists the formats; --from names one for a file that hides it";
-    Refusal::Other(Reason::Unknown, what, Some(help))
+    ReadError::Other(Reason::Unknown, what, None)
 }
 
-pub(crate) fn other(reason: Reason, what: &str, help: Option<&'static str>) -> Refusal {
-    Refusal::Other(reason, what.to_owned(), help)
+pub(crate) fn other(reason: Reason, what: &str, help: Option<&'static str>) -> ReadError {
+    ReadError::Other(reason, what.to_owned(), help)
 }

@@ -3,11 +3,10 @@
 //! Looks at a file's first bytes alone; `caffe` tells its own messages.
 
 use super::foreign::other;
-use crate::error::Reason;
-use crate::error::Refusal;
+use crate::error::{ReadError, Reason};
 
 /// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
-pub(crate) fn message(head: &[u8]) -> Option<Refusal> {
+pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if onnx(head) {
         return unsupported("an ONNX model", Some("open it with onnx or Netron"));

@@ -2,7 +2,8 @@
 //!
 //! Reads through a small window, so that a walk over headers reads headers only. Leaves every meaning to the formats.
 
-use crate::error::{Fault, Stop, What};
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::wire::source::Source;
 
 /// The first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
@@ -43,27 +44,27 @@ impl<'a> Cursor<'a> {
     }
 
     /// Moves over `n` bytes that must exist.
-    pub(crate) fn skip(&mut self, n: u64, field: &'static str) -> Result<(), Stop> {
+    pub(crate) fn skip(&mut self, n: u64, field: &'static str) -> Result<(), ReadError> {
         self.need(n, self.source.len(), field)?;
         self.pos += n;
         Ok(())
     }
 
     /// Errors unless `n` more bytes lie before `end`.
-    pub(crate) fn need(&self, n: u64, end: u64, field: &'static str) -> Result<(), Stop> {
+    pub(crate) fn need(&self, n: u64, end: u64, field: &'static str) -> Result<(), ReadError> {
         let left = end.saturating_sub(self.pos);
         if n <= left {
             return Ok(());
         }
-        Err(Stop::fault(self.pos, What::Truncated { field, needed: n, left }))
+        Err(ReadError::fault(self.pos, FaultKind::Truncated { field, needed: n, left }))
     }
 
-    pub(crate) fn u8(&mut self, end: u64, field: &'static str) -> Result<u8, Stop> {
+    pub(crate) fn u8(&mut self, end: u64, field: &'static str) -> Result<u8, ReadError> {
         Ok(self.array::<1>(end, field)?[0])
     }
 
     /// The next `N` bytes, which must lie before `end`.
-    pub(crate) fn array<const N: usize>(&mut self, end: u64, field: &'static str) -> Result<[u8; N], Stop> {
+    pub(crate) fn array<const N: usize>(&mut self, end: u64, field: &'static str) -> Result<[u8; N], ReadError> {
         self.need(N as u64, end, field)?;
         let mut out = [0; N];
         self.copy(&mut out)?;
@@ -71,7 +72,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The bytes from here on that are already read, up to `end`: at least one, unless here is the end.
-    pub(crate) fn at_hand(&mut self, end: u64) -> Result<&[u8], Stop> {
+    pub(crate) fn at_hand(&mut self, end: u64) -> Result<&[u8], ReadError> {
         if self.pos >= end {
             return Ok(&[]);
         }
@@ -80,27 +81,30 @@ impl<'a> Cursor<'a> {
         Ok(&self.window[at..at + have])
     }
 
-    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, Stop> {
+    pub(crate) fn u32(&mut self, field: &'static str) -> Result<u32, ReadError> {
         Ok(u32::from_le_bytes(self.array(self.source.len(), field)?))
     }
 
-    pub(crate) fn i32(&mut self, field: &'static str) -> Result<i32, Stop> {
+    pub(crate) fn i32(&mut self, field: &'static str) -> Result<i32, ReadError> {
         Ok(i32::from_le_bytes(self.array(self.source.len(), field)?))
     }
 
-    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, Stop> {
+    pub(crate) fn u64(&mut self, field: &'static str) -> Result<u64, ReadError> {
         Ok(u64::from_le_bytes(self.array(self.source.len(), field)?))
     }
 
-    pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, Stop> {
+    pub(crate) fn i64(&mut self, field: &'static str) -> Result<i64, ReadError> {
         Ok(i64::from_le_bytes(self.array(self.source.len(), field)?))
     }
 
     /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond what the file's size does.
-    pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, Stop> {
+    pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         self.need(n, end, field)?;
         if n > limit {
-            return Err(Stop::fault(self.pos, What::Limit { field, found: n, limit, option: None }));
+            return Err(ReadError::fault(
+                self.pos,
+                FaultKind::Limit { field, needed: n, allowed: limit, limit: Limit::Fixed },
+            ));
         }
         let mut out = vec![0; n as usize];
         self.copy(&mut out)?;
@@ -108,7 +112,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Fills `out` from here; the caller has checked that the bytes exist.
-    fn copy(&mut self, out: &mut [u8]) -> Result<(), Stop> {
+    fn copy(&mut self, out: &mut [u8]) -> Result<(), ReadError> {
         let mut done = 0;
         while done < out.len() {
             let rest = &mut out[done..];
@@ -128,7 +132,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// How many bytes of the window lie from here on; fetches a window where there are none.
-    fn window_rest(&mut self) -> Result<usize, Stop> {
+    fn window_rest(&mut self) -> Result<usize, ReadError> {
         let end = self.window_at + self.window.len() as u64;
         if (self.window_at..end).contains(&self.pos) {
             return Ok((end - self.pos) as usize);
@@ -137,7 +141,7 @@ impl<'a> Cursor<'a> {
             if self.pos == end && end > 0 { (self.next_window * 2).min(LARGEST_WINDOW) } else { FIRST_WINDOW };
         let n = (self.next_window as u64).min(self.left()) as usize;
         if n == 0 {
-            return Err(Fault::new(self.pos, What::Truncated { field: "the file", needed: 1, left: 0 }).into());
+            return Err(Fault::new(self.pos, FaultKind::Truncated { field: "the file", needed: 1, left: 0 }).into());
         }
         let mut window = std::mem::take(&mut self.window);
         window.clear();
@@ -148,8 +152,8 @@ impl<'a> Cursor<'a> {
         Ok(n)
     }
 
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), Stop> {
-        self.source.read_at(offset, out).map_err(|source| Stop::Io { offset, source })
+    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        self.source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
     }
 }
 
@@ -177,11 +181,11 @@ mod tests {
         let mut cursor = Cursor::new(&source);
         cursor.skip(1, "head").unwrap();
         match cursor.u32("the count").unwrap_err() {
-            Stop::Fault(fault) => {
+            ReadError::Fault(fault) => {
                 assert_eq!(fault.offset(), 1);
                 assert_eq!(fault.to_string(), "at byte 1: the count needs 4 bytes, but 2 are left");
             }
-            Stop::Io { .. } => panic!("not an I/O error"),
+            other => panic!("{other:?}"),
         }
     }
 

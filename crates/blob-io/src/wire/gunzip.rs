@@ -5,7 +5,7 @@
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::error::{Error, Stop, What};
+use crate::error::{Error, FaultKind, ReadError};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 use crate::wire::spool::{PIECE, Spool};
@@ -44,7 +44,7 @@ pub(crate) fn inner_name(name: &str) -> &str {
 pub(crate) fn inside(mut error: Error) -> Error {
     match &mut error {
         Error::NotTensors { what, .. } => *what = format!("a gzip file; unpacked, it is {what}"),
-        Error::Malformed { subject, .. } => {
+        Error::Malformed { subject, .. } | Error::LimitExceeded { subject, .. } => {
             *subject = Some(match subject.take() {
                 Some(subject) => format!("unpacked {subject}"),
                 None => "unpacked".to_owned(),
@@ -61,7 +61,7 @@ pub(crate) fn inside(mut error: Error) -> Error {
 /// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; anything but zeros and
 /// another member behind one; what the spool returns.
 pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
-    let own = |stop: Stop| stop.into_error(name, Some("gzip".to_owned()));
+    let own = |stop: ReadError| stop.within("gzip".to_owned()).into_error(name);
     let mut cursor = Cursor::new(source);
     let mut content = Content::new();
     while cursor.left() > 0 {
@@ -76,7 +76,7 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
 }
 
 /// Passes over zeros behind a member: whole blocks of a tape or a disk end so, and gzip(1) and Python pass over them too.
-fn padding(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {
         let bytes = cursor.at_hand(cursor.file_len())?;
         let (zeros, len) = (bytes.iter().take_while(|b| **b == 0).count(), bytes.len());
@@ -89,20 +89,20 @@ fn padding(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
 }
 
 /// Passes over a member's header.
-fn header(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+fn header(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     let (begin, end) = (cursor.pos(), cursor.file_len());
     for byte in MAGIC {
         if cursor.u8(end, "a gzip header")? != *byte {
             let found = format!("{} bytes of something else", end - begin);
-            let what = What::words("the end of the gzip file or another member", found);
-            return Err(Stop::fault(begin, what));
+            let what = FaultKind::words("the end of the gzip file or another member", found);
+            return Err(ReadError::fault(begin, what));
         }
     }
     let flags = cursor.u8(end, "a gzip header")?;
     if flags & RESERVED != 0 {
         let found = format!("the flags {flags:#04x}");
-        let what = What::words("a gzip header without reserved flags", found);
-        return Err(Stop::fault(begin + 3, what));
+        let what = FaultKind::words("a gzip header without reserved flags", found);
+        return Err(ReadError::fault(begin + 3, what));
     }
     // Time, level of compression, system.
     cursor.skip(6, "a gzip header")?;
@@ -121,7 +121,7 @@ fn header(cursor: &mut Cursor<'_>) -> Result<(), Stop> {
 }
 
 /// The lower half of the CRC-32 of the header that began at `begin` and ends here.
-fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), Stop> {
+fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), ReadError> {
     let at = cursor.pos();
     let mut crc = crc32fast::Hasher::new();
     cursor.seek(begin);
@@ -157,7 +157,7 @@ impl Content {
     }
 
     /// The next bytes; `None` at the end of a member whose trailer agrees.
-    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<&[u8]>, Stop> {
+    fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<&[u8]>, ReadError> {
         if self.ended {
             self.trailer(cursor)?;
             return Ok(None);
@@ -177,14 +177,14 @@ impl Content {
             }
             if status.is_err() || used == 0 {
                 cursor.need(1, end, "the deflate stream")?;
-                let what = What::words("a deflate stream", "bytes that are not one");
-                return Err(Stop::fault(cursor.pos(), what));
+                let what = FaultKind::words("a deflate stream", "bytes that are not one");
+                return Err(ReadError::fault(cursor.pos(), what));
             }
         }
     }
 
     /// The CRC-32 of the unpacked bytes, and how many they are, modulo 2³².
-    fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), Stop> {
+    fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
         let found = self.inflate.total_out() as u32;
         let at = cursor.pos();
         let crc = cursor.u32("the CRC-32 of the unpacked bytes")?;
@@ -195,12 +195,12 @@ impl Content {
     }
 }
 
-fn same(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), Stop> {
+fn same(field: &'static str, at: u64, expected: u32, found: u32) -> Result<(), ReadError> {
     if expected == found {
         return Ok(());
     }
-    let what = What::Trailer { field, expected, found };
-    Err(Stop::fault(at, what))
+    let what = FaultKind::Trailer { field, expected, found };
+    Err(ReadError::fault(at, what))
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 //!
 //! Strict, and bounded in memory: a text is kept only up to a limit that the caller names. Knows no format.
 
-use crate::error::{Stop, What};
+use crate::error::{FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::wire::cursor::Cursor;
 
 /// A reader of tokens up to `end`.
@@ -22,11 +23,11 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// The next byte, which stays; `None` at the end.
-    pub(crate) fn peek(&mut self) -> Result<Option<u8>, Stop> {
+    pub(crate) fn peek(&mut self) -> Result<Option<u8>, ReadError> {
         Ok(self.cursor.at_hand(self.end)?.first().copied())
     }
 
-    fn next(&mut self) -> Result<u8, Stop> {
+    fn next(&mut self) -> Result<u8, ReadError> {
         self.cursor.u8(self.end, "the header")
     }
 
@@ -36,7 +37,7 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// Moves over blanks.
-    pub(crate) fn blank(&mut self) -> Result<(), Stop> {
+    pub(crate) fn blank(&mut self) -> Result<(), ReadError> {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek()? {
             self.step();
         }
@@ -44,7 +45,7 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// Moves over blanks and then `byte`, if it is there.
-    pub(crate) fn take(&mut self, byte: u8) -> Result<bool, Stop> {
+    pub(crate) fn take(&mut self, byte: u8) -> Result<bool, ReadError> {
         self.blank()?;
         let found = self.peek()? == Some(byte);
         if found {
@@ -54,7 +55,7 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// Moves over blanks and then `byte`, which must be there; `expected` says what it stands for.
-    pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Stop> {
+    pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ReadError> {
         if self.take(byte)? {
             return Ok(());
         }
@@ -62,7 +63,10 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// `{`, members with commas between them, `}`.
-    pub(crate) fn members(&mut self, mut member: impl FnMut(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
+    pub(crate) fn members(
+        &mut self,
+        mut member: impl FnMut(&mut Self) -> Result<(), ReadError>,
+    ) -> Result<(), ReadError> {
         self.expect(b'{', "a JSON object")?;
         if self.take(b'}')? {
             return Ok(());
@@ -76,12 +80,14 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// Moves over any JSON value that nests at most `depth` deep.
-    pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), Stop> {
+    pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), ReadError> {
         self.blank()?;
         let at = self.pos();
         match self.peek()? {
             Some(b'"') => self.json_string_up_to(0).map(|_| ()),
-            Some(b'[' | b'{') if depth == 0 => Err(Stop::fault(at, What::words("a JSON value", "a deeper one"))),
+            Some(b'[' | b'{') if depth == 0 => {
+                Err(ReadError::fault(at, FaultKind::words("a JSON value", "a deeper one")))
+            }
             Some(open @ (b'[' | b'{')) => self.skip_list(open, depth - 1),
             Some(b'-' | b'0'..=b'9') => self.skip_number(),
             Some(b't') => self.word("true"),
@@ -91,7 +97,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    fn skip_list(&mut self, open: u8, depth: u32) -> Result<(), Stop> {
+    fn skip_list(&mut self, open: u8, depth: u32) -> Result<(), ReadError> {
         let close = if open == b'[' { b']' } else { b'}' };
         self.step();
         if self.take(close)? {
@@ -110,7 +116,7 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// `-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`
-    fn skip_number(&mut self) -> Result<(), Stop> {
+    fn skip_number(&mut self) -> Result<(), ReadError> {
         if self.peek()? == Some(b'-') {
             self.step();
         }
@@ -132,7 +138,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), Stop> {
+    fn digits(&mut self) -> Result<(), ReadError> {
         let start = self.pos();
         while let Some(b'0'..=b'9') = self.peek()? {
             self.step();
@@ -144,7 +150,7 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// Moves over the word that begins here.
-    pub(crate) fn word(&mut self, word: &'static str) -> Result<(), Stop> {
+    pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ReadError> {
         for byte in word.bytes() {
             if self.peek()? != Some(byte) {
                 return Err(self.unexpected(word)?);
@@ -155,16 +161,16 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// The fault that the next byte is not what was expected.
-    pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<Stop, Stop> {
+    pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<ReadError, ReadError> {
         let found = match self.peek()? {
             None => "the header's end".to_owned(),
             Some(byte) => format!("{:?}", char::from(byte)),
         };
-        Ok(Stop::fault(self.pos(), What::words(expected, found)))
+        Ok(ReadError::fault(self.pos(), FaultKind::words(expected, found)))
     }
 
     /// A number of digits alone, without a leading zero.
-    pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, Stop> {
+    pub(crate) fn number(&mut self, expected: &'static str) -> Result<u64, ReadError> {
         self.blank()?;
         let start = self.pos();
         let mut number = Some(0u64);
@@ -178,13 +184,13 @@ impl<'c, 's> Literal<'c, 's> {
             return Err(self.unexpected(expected)?);
         }
         let found = if leading { "a leading zero" } else { "one over 64 bits" };
-        number.filter(|_| !leading).ok_or_else(|| Stop::fault(start, What::words(expected, found)))
+        number.filter(|_| !leading).ok_or_else(|| ReadError::fault(start, FaultKind::words(expected, found)))
     }
 
     /// Numbers with commas between them up to `close`; the opening bracket is already taken. Behind the last one a comma
     /// may stand before a parenthesis, as in Python, but not before a bracket, as in JSON. What is beyond one more than a
     /// shape may have is counted, not kept.
-    pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, Stop> {
+    pub(crate) fn numbers(&mut self, close: u8, expected: &'static str) -> Result<Numbers, ReadError> {
         let mut numbers = Numbers::default();
         while numbers.comma && close == b']' || !self.take(close)? {
             let number = self.number(expected)?;
@@ -206,20 +212,20 @@ impl<'c, 's> Literal<'c, 's> {
     }
 
     /// A JSON string of at most `limit` bytes.
-    pub(crate) fn json_string(&mut self, limit: u64, field: &'static str) -> Result<String, Stop> {
+    pub(crate) fn json_string(&mut self, limit: u64, field: &'static str) -> Result<String, ReadError> {
         let start = self.pos();
         match self.json_string_up_to(limit)? {
             Some(text) => Ok(text),
             None => {
                 let found = self.pos() - start;
-                let what = What::Limit { field, found, limit, option: None };
-                Err(Stop::fault(start, what))
+                let what = FaultKind::Limit { field, needed: found, allowed: limit, limit: Limit::Fixed };
+                Err(ReadError::fault(start, what))
             }
         }
     }
 
     /// A JSON string; `None`, and moved over all the same, where it is over `limit` bytes.
-    pub(crate) fn json_string_up_to(&mut self, limit: u64) -> Result<Option<String>, Stop> {
+    pub(crate) fn json_string_up_to(&mut self, limit: u64) -> Result<Option<String>, ReadError> {
         self.expect(b'"', "a JSON string")?;
         let start = self.pos();
         let mut text = Vec::new();
@@ -248,7 +254,7 @@ impl<'c, 's> Literal<'c, 's> {
                     }
                 }
                 _ => {
-                    return Err(Stop::fault(at, What::words("a JSON string", "a control character")));
+                    return Err(ReadError::fault(at, FaultKind::words("a JSON string", "a control character")));
                 }
             }
         }
@@ -256,11 +262,11 @@ impl<'c, 's> Literal<'c, 's> {
             return Ok(None);
         }
         let text = String::from_utf8(text);
-        text.map(Some).map_err(|_| Stop::fault(start, What::words("a JSON string in UTF-8", "other bytes")))
+        text.map(Some).map_err(|_| ReadError::fault(start, FaultKind::words("a JSON string in UTF-8", "other bytes")))
     }
 
     /// What follows a backslash.
-    fn escape(&mut self, at: u64) -> Result<char, Stop> {
+    fn escape(&mut self, at: u64) -> Result<char, ReadError> {
         Ok(match self.next()? {
             b'b' => '\u{8}',
             b'f' => '\u{C}',
@@ -278,22 +284,23 @@ impl<'c, 's> Literal<'c, 's> {
                 match char::decode_utf16(units[..len].iter().copied()).next() {
                     Some(Ok(c)) => c,
                     _ => {
-                        return Err(Stop::fault(at, What::words("a character", "half a surrogate pair")));
+                        return Err(ReadError::fault(at, FaultKind::words("a character", "half a surrogate pair")));
                     }
                 }
             }
             other => {
                 let found = format!("\\{}", char::from(other).escape_default());
-                return Err(Stop::fault(at, What::words("a JSON escape", found)));
+                return Err(ReadError::fault(at, FaultKind::words("a JSON escape", found)));
             }
         })
     }
 
-    fn hex(&mut self, at: u64) -> Result<u16, Stop> {
+    fn hex(&mut self, at: u64) -> Result<u16, ReadError> {
         let mut unit = 0;
         for _ in 0..4 {
             let digit = char::from(self.next()?).to_digit(16);
-            let digit = digit.ok_or_else(|| Stop::fault(at, What::words("four hexadecimal digits", "others")))?;
+            let digit =
+                digit.ok_or_else(|| ReadError::fault(at, FaultKind::words("four hexadecimal digits", "others")))?;
             unit = unit << 4 | digit as u16;
         }
         Ok(unit)
@@ -313,15 +320,15 @@ pub(crate) struct Numbers {
 
 impl Numbers {
     /// The numbers as a shape, or why they are none.
-    pub(crate) fn shape(&self) -> Result<blob_core::Shape, What> {
+    pub(crate) fn shape(&self) -> Result<blob_core::Shape, FaultKind> {
         let max = blob_core::MAX_AXES as u64;
         if self.count > max {
             let found = self.count;
-            return Err(What::Axes { found, max });
+            return Err(FaultKind::Axes { found, max });
         }
         let axes = self.count as u32;
         let dims: Result<Vec<usize>, _> = self.kept.iter().map(|d| usize::try_from(*d)).collect();
         let shape = dims.ok().and_then(|dims| blob_core::Shape::new(dims).ok());
-        shape.ok_or(What::Overflow { axes })
+        shape.ok_or(FaultKind::Overflow { axes })
     }
 }

@@ -5,7 +5,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use crate::error::{Error, Stop, What};
+use crate::error::{Error, FaultKind, ReadError};
+use crate::limits::Limit;
 use crate::wire::source::{Bytes, FileSource, Source};
 
 /// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
@@ -14,12 +15,14 @@ const IN_MEMORY: usize = 8 << 20;
 /// How much is read at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
+type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
+
 /// What has come of a stream.
 pub(crate) struct Spool<'a> {
     /// What errors call the stream.
     name: &'a str,
     /// Looks at the beginning of a long stream; an error refuses it.
-    refuse: Box<dyn Fn(&[u8]) -> Option<Error> + 'a>,
+    refuse: Box<Refuse<'a>>,
     limit: u64,
     len: u64,
     memory: Vec<u8>,
@@ -55,13 +58,13 @@ impl<'a> Spool<'a> {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
         if self.len > self.limit {
-            let what = What::Limit {
+            let what = FaultKind::Limit {
                 field: "the length of the stream",
-                found: self.len,
-                limit: self.limit,
-                option: Some("raise the limit with --max-spool if the temporary folder has room for it"),
+                needed: self.len,
+                allowed: self.limit,
+                limit: Limit::Spool,
             };
-            return Err(Stop::fault(self.limit, what).into_error(self.name, None));
+            return Err(ReadError::fault(self.limit, what).into_error(self.name));
         }
         if let Some(file) = &mut self.file {
             return file.write_all(bytes).map_err(|e| full(self.name, e));
@@ -142,7 +145,9 @@ mod tests {
         // What may be one: at the limit.
         let error = error(&mut (&b"\x93NUMPY"[..]).chain(io::repeat(1)));
         assert_eq!(error.offset(), Some(9 << 20), "{error}");
-        assert!(error.help().is_some_and(|h| h.contains("--max-spool")));
+        let needed = (9 << 20) + 1..=10 << 20;
+        let limit = matches!(&error, Error::LimitExceeded { limit: Limit::Spool, needed: n, .. } if needed.contains(n));
+        assert!(limit, "{error:?}");
     }
 
     #[test]
