@@ -46,6 +46,17 @@
 //! range. An access that conflicts with that waits for an event recorded *then*, at the tail of that queue: behind
 //! everything that was launched. With one queue there are no events at all; leaked guards and tokens do no harm.
 //!
+//! A copy on a device remembers at most 64 such uses (by queue, reading or writing) that could be over: beyond that the
+//! oldest queues are synchronised and forgotten, so a queue for each request is no leak. Uses under a live token stay.
+//!
+//! # When a queue fails
+//!
+//! A queue is taken for broken when synchronising it has failed twice in a row. The error names it, and it is refused
+//! work. Nothing else waits for it: bytes that are valid in another copy stay usable everywhere. Where it may still use a
+//! copy, that copy is given up if others hold its bytes, or, on the host, replaced unless somebody is writing there; what
+//! is left to the queue is leaked once and counted in [`Stats::leaks`]. Bytes that it alone was to deliver are an error
+//! until they are overwritten.
+//!
 //! # For those who know Caffe
 //!
 //! | `caffe::SyncedMemory` | here |

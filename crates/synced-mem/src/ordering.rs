@@ -6,6 +6,7 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::Access;
 use crate::ranges::Ranges;
@@ -108,6 +109,9 @@ struct Entry<Q> {
     past: Ranges,
     /// Where guards live, under which more work may be launched at any time.
     live: Vec<Live>,
+    /// What tokens without a guard hold a share of, for `past`: more may be launched under one until it is dropped, which
+    /// nothing tells. Seldom more than one.
+    holds: Vec<Arc<()>>,
 }
 
 /// A guard that was not yet released.
@@ -137,10 +141,20 @@ impl<Q> Uses<Q> {
     /// The queues of the oldest entries, of as many as there are more than `most`. Those under which more may be launched
     /// are passed over, and those that do not work.
     pub(crate) fn oldest_past(&self, most: usize, works: impl Fn(&Q) -> bool) -> impl Iterator<Item = &Q> {
-        let goes = move |entry: &&Entry<Q>| entry.live.is_empty() && works(&entry.queue);
+        let is_held = |entry: &Entry<Q>| entry.holds.iter().any(|hold| Arc::strong_count(hold) > 1);
+        let goes = move |entry: &&Entry<Q>| entry.live.is_empty() && !is_held(entry) && works(&entry.queue);
         let past = self.entries.iter().filter(goes);
         let too_many = self.len().saturating_sub(most);
         past.take(too_many).map(|entry| &entry.queue)
+    }
+
+    /// Finds out which tokens without a guard are gone. A wait that begins from now on ends what was launched under them.
+    pub(crate) fn release_holds(&mut self, clock: &Clock) {
+        for entry in self.entries.iter_mut().filter(|entry| !entry.holds.is_empty()) {
+            entry.holds.retain_mut(|hold| Arc::get_mut(hold).is_none());
+            // Something may have been launched until now.
+            entry.last = clock.now();
+        }
     }
 
     /// After any change: what was inserted, or cut in two, must not grow without end, and spent entries go.
@@ -193,6 +207,16 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         unchanged && found
     }
 
+    /// For a token without a guard, of an access that has just been entered: while this is held, the use is not over.
+    pub(crate) fn hold(&mut self, by: &Q, range: &Range<usize>, access: Access) -> Option<Arc<()>> {
+        let mut entries = self.entries.iter_mut();
+        let entry = entries.find(|entry| entry.is_of(by, access) && entry.past.contains(range))?;
+        if entry.holds.is_empty() {
+            entry.holds.push(Arc::default());
+        }
+        entry.holds.first().cloned()
+    }
+
     /// The guard is gone: no more is launched under it, and what was becomes past.
     pub(crate) fn release(&mut self, guard: u64, clock: &Clock) {
         let mut gone = Vec::new();
@@ -207,11 +231,11 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         self.bound();
     }
 
-    /// Forgets what a queue did in the past, after a wait for it that began then. What a guard still allows stays. Not for
-    /// copies with tokens that have no guard: more may be launched under one at any time.
+    /// Forgets what a queue did in the past, after a wait for it that began then. What a guard still allows stays, and
+    /// what a token may that was not known to be gone.
     pub(crate) fn finish(&mut self, by: &Q, began: u64) {
         let entries = self.entries.iter_mut();
-        for entry in entries.filter(|entry| entry.queue == *by && entry.last < began) {
+        for entry in entries.filter(|entry| entry.queue == *by && entry.last < began && entry.holds.is_empty()) {
             entry.past = Ranges::new();
         }
         self.bound();
@@ -246,6 +270,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
                     before.last = entry.last;
                     entry.past.iter().for_each(|range| before.past.insert(range));
                     before.live.extend(entry.live);
+                    before.holds.extend(entry.holds);
                 }
                 _ => self.entries.push(entry),
             }
@@ -255,7 +280,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
 impl<Q> Entry<Q> {
     fn new(queue: Q, access: Access) -> Self {
-        Entry { queue, access, last: 0, past: Ranges::new(), live: Vec::new() }
+        Entry { queue, access, last: 0, past: Ranges::new(), live: Vec::new(), holds: Vec::new() }
     }
 
     fn enter(&mut self, range: Range<usize>, guard: Option<u64>, clock: &Clock) {
@@ -744,6 +769,33 @@ mod tests {
             uses.enter(&2, range.clone(), Access::Write, None, &clock);
         }
         assert_eq!(longest(&uses), MOST_RANGES);
+    }
+
+    #[test]
+    fn what_a_token_holds_ends_with_a_wait_that_began_when_it_was_gone() {
+        let (mut uses, mut clock) = (Uses::new(), Clock::default());
+        let wait = |clock: &mut Clock| {
+            let began = clock.begin();
+            clock.end(began);
+            began
+        };
+        uses.enter(&1, 0..8, Access::Read, None, &clock);
+        let hold = uses.hold(&1, &(2..4), Access::Read);
+        let again = uses.hold(&1, &(2..4), Access::Read);
+        uses.release_holds(&clock);
+        let began = wait(&mut clock);
+        drop((hold, again));
+        uses.finish(&1, began);
+        assert!(!uses.is_empty(), "the wait began before the token was gone");
+        let began = wait(&mut clock);
+        uses.finish(&1, began);
+        assert!(!uses.is_empty(), "it was not known to be gone");
+        uses.release_holds(&clock);
+        uses.finish(&1, began);
+        assert!(!uses.is_empty(), "it was found out after the wait");
+        let began = wait(&mut clock);
+        uses.finish(&1, began);
+        assert!(uses.is_empty());
     }
 
     #[test]

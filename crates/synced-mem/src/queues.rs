@@ -10,7 +10,7 @@ use crate::replicas::Slot;
 use crate::state::{FIXED, HOST, State};
 use crate::{Access, Error, EventKind, HostBuffer};
 
-/// So many entries the uses of a device's copy may have, by queue and kind of access, before the oldest are waited for.
+/// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited for.
 /// A queue for each request would otherwise be kept for as long as nobody writes, and asked at each access.
 const MOST_USERS: usize = 64;
 /// So many host buffers wait for their queues at most, where these work.
@@ -53,13 +53,16 @@ impl State {
 
     /// The oldest users of the device copies that have too many, of those that could go.
     fn crowd(&self) -> impl Iterator<Item = &Line> {
-        let copies = self.devices.iter().filter(|_| self.has_guards);
+        let copies = self.devices.iter();
         let works = |line: &Line| !self.waits.broken.has(line);
         copies.flat_map(move |copy| copy.uses.oldest_past(MOST_USERS, works))
     }
 
     /// Stops for the oldest users of device copies that have too many.
     pub(crate) fn settle_users(&mut self) -> Result<(), Stop> {
+        for copy in self.devices.iter_mut().filter(|copy| copy.uses.len() > MOST_USERS) {
+            copy.uses.release_holds(&self.waits.clock);
+        }
         self.wait_at_first(self.crowd().cloned().collect())
     }
 
@@ -130,10 +133,7 @@ impl State {
             copy.uses.finish(line, began);
             copy.arrived(line, began);
         }
-        if self.has_guards {
-            let copies = self.devices.iter_mut();
-            copies.for_each(|copy| copy.uses.finish(line, began));
-        }
+        self.devices.iter_mut().for_each(|copy| copy.uses.finish(line, began));
         self.sweep();
     }
 

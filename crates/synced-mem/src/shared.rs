@@ -72,9 +72,6 @@ impl SharedMem {
     }
 
     pub(crate) fn from_state(state: State) -> Self {
-        // Those of its tokens that had no guard are gone: they borrowed the `SyncedMem` that it was.
-        let mut state = state;
-        state.has_guards = true;
         Self { inner: Arc::new(Inner { len: state.len, state: Mutex::new(state), released: Condvar::new() }) }
     }
 

@@ -60,8 +60,6 @@ pub(crate) struct State {
     /// Device memory without valid bytes, to be given back once no queue uses it.
     pub(crate) leaving: Vec<Leaving>,
     pub(crate) waits: Waits,
-    /// Whether every device token has a guard. Those of a `SyncedMem` have none, and nothing tells when one is gone.
-    pub(crate) has_guards: bool,
     /// Whether some thread does what [`is_untidy`](Self::is_untidy) asks for.
     pub(crate) is_tidying: bool,
     /// The live borrows; empty in a `SyncedMem`.
@@ -84,7 +82,6 @@ impl State {
             host_writers: 0,
             leaving: Vec::new(),
             waits: Waits::default(),
-            has_guards: false,
             is_tidying: false,
             borrows: Borrows::default(),
             pool,
@@ -201,16 +198,20 @@ impl State {
         if intent != Intent::Overwrite {
             self.bring(slot, range, None)?;
         }
-        let copy = &mut self.devices[index];
+        let (copy, access) = (&mut self.devices[index], intent.access());
+        let mut hold = None;
         if self.len > 0 {
-            let access = intent.access();
             order(&mut copy.uses, &copy.home, range, access, guard, &self.waits)?;
+            if guard.is_none() {
+                hold = copy.uses.hold(&copy.home, range, access);
+            }
         }
         let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
         if intent != Intent::Read {
             self.claim(slot, range);
         }
-        let span = Span { block, range: range.start..range.start + self.real(range), queue: Arc::clone(queue) };
+        let (range, queue) = (range.start..range.start + self.real(range), Arc::clone(queue));
+        let span = Span { block, range, queue, _hold: hold };
         Ok((span, slot))
     }
 

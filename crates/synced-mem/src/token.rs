@@ -34,6 +34,8 @@ pub(crate) struct Span {
     pub(crate) block: Option<Arc<dyn Block>>,
     pub(crate) range: Range<usize>,
     pub(crate) queue: Arc<dyn Queue>,
+    /// Of a memory with one owner: tells that the token is not gone.
+    pub(crate) _hold: Option<Arc<()>>,
 }
 
 /// An argument of a kernel: bytes of a device that its token allows it to read or write.
@@ -141,7 +143,7 @@ impl<'a> DeviceMut<'a> {
 impl Span {
     /// No bytes at all.
     pub(crate) fn empty(queue: &Arc<dyn Queue>) -> Self {
-        Self { block: None, range: 0..0, queue: Arc::clone(queue) }
+        Self { block: None, range: 0..0, queue: Arc::clone(queue), _hold: None }
     }
 
     fn all(&self, access: Access) -> Arg<'_> {

@@ -1,10 +1,11 @@
 //! A queue for each request: what they read stays, but the queues do not.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
-use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, Queue, SharedMem};
+use synced_mem::loopback::{Loopback, Mode, Operation, launch};
+use synced_mem::{Device, Queue, SharedMem, SyncedMem};
 
 /// The stated bound of 64, the copy's home queue, and the one that allocated its block.
 const MOST_ALIVE: usize = 66;
@@ -60,4 +61,53 @@ fn what_a_live_token_launches_is_waited_for_however_many_come_after_it() {
     drop(token);
     assert_eq!(&*memory.host(0..8).unwrap(), [9; 8]);
     assert_eq!(seen.load(Ordering::Relaxed), 5);
+}
+
+/// As above, for a memory with one owner, whose tokens tell nobody when they are dropped.
+#[test]
+fn queues_that_only_read_from_one_owner_are_forgotten() {
+    for mode in [Mode::Immediate, Mode::Deferred] {
+        let device = Loopback::new(mode);
+        let mut weights = SyncedMem::from_vec(vec![5; 64]);
+        let mut queues = Vec::new();
+        let held = device.queue().unwrap();
+        let token = weights.device(&held).unwrap();
+        for n in 0..20_000 {
+            let queue = device.queue().unwrap();
+            let token = weights.device(&queue).unwrap();
+            launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [5; 64])).unwrap();
+            queues.push(Arc::downgrade(&queue));
+            // Now and then, because a leak is slow, too.
+            assert!(n % 1_000 != 999 || alive(&queues) <= MOST_ALIVE, "{}", alive(&queues));
+        }
+        // What a token allows that was held all the time is waited for.
+        let seen = Arc::new(AtomicU8::new(0));
+        let told = Arc::clone(&seen);
+        launch(&*held, [token.arg()], move |args| told.store(args[0].bytes()[0], Ordering::Relaxed)).unwrap();
+        let writer = device.queue().unwrap();
+        let mut token = weights.device_overwrite(&writer).unwrap();
+        launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(6)).unwrap();
+        assert_eq!(weights.host().unwrap()[..2], [6, 6]);
+        assert_eq!(seen.load(Ordering::Relaxed), 5);
+        assert_eq!(device.pending(), 0, "a writer waits for who is left");
+        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(weights.stats().uploads().count(), 1);
+    }
+}
+
+#[test]
+fn a_broken_queue_among_the_oldest_is_not_asked_at_every_access() {
+    let device = Loopback::new(Mode::Deferred);
+    let memory = SharedMem::new(8);
+    let writer = device.queue().unwrap();
+    drop(memory.device_overwrite(&writer, 0..8).unwrap());
+    let broken = device.queue().unwrap();
+    drop(memory.device(&broken, 0..8).unwrap());
+    launch(&*broken, [], |_| resume_unwind(Box::new("broken"))).unwrap();
+    let read = || drop(memory.device(&device.queue().unwrap(), 0..8).unwrap());
+    (0..100).for_each(|_| read());
+    let before = device.calls(Operation::Synchronize);
+    (0..100).for_each(|_| read());
+    let calls = device.calls(Operation::Synchronize) - before;
+    assert!(calls <= 110, "{calls} synchronisations for 100 accesses");
 }

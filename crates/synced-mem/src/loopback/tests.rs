@@ -32,7 +32,7 @@ impl Log {
 }
 
 fn span(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> Span {
-    Span { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue) }
+    Span { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue), _hold: None }
 }
 
 fn writer<'a>(block: &Arc<dyn Block>, queue: &Arc<dyn Queue>) -> DeviceMut<'a> {
