@@ -15,9 +15,9 @@ use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::warnings;
 use crate::open::open;
-use crate::output::json::{self, Object};
 use crate::output::progress::Progress;
-use crate::output::table::{Column, Table};
+use crate::render::json::{self, Object};
+use crate::render::table::{Column, Table};
 use crate::units;
 
 /// How many warnings and left-out arrays are told one by one.

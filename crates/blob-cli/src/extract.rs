@@ -13,8 +13,8 @@ use crate::elements::{Elements, csv_line};
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::open::open;
-use crate::output::json::{self, Object};
 use crate::output::progress::Progress;
+use crate::render::json::{self, Object};
 use crate::select::select_one;
 use crate::slice::View;
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::Context;
 use crate::failure::{Failure, Status};
-use crate::output::json::{self, Object};
-use crate::output::table::{Column, Table};
+use crate::render::json::{self, Object};
+use crate::render::table::{Column, Table};
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();

@@ -13,8 +13,8 @@ use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
 use crate::open::{name, open_to_list};
 use crate::output::Terminal;
-use crate::output::json::{self, Object};
 use crate::output::width::{cut, wrap};
+use crate::render::json::{self, Object};
 use crate::units;
 
 /// How many names, warnings or metadata are shown before the rest is only counted.

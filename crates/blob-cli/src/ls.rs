@@ -13,12 +13,13 @@ use crate::args::{Ls, SortKey};
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
 use crate::open::open_to_list;
-use crate::output::json::{self, Streamed};
-use crate::output::table::{Column, Table};
 use crate::output::width::wrap;
 use crate::output::{Out, ascii_shape};
+use crate::render::json::{self, Streamed};
+use crate::render::table::{Column, Table};
+use crate::render::tree;
 use crate::select::select;
-use crate::{tree, units};
+use crate::units;
 
 pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let start = Instant::now();

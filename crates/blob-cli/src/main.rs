@@ -22,13 +22,12 @@ mod ls;
 mod man;
 mod open;
 mod output;
-mod picture;
+mod render;
 mod schema;
 mod select;
 mod show;
 mod slice;
 mod stats;
-mod tree;
 mod units;
 mod verify;
 
@@ -41,8 +40,9 @@ use clap::Parser;
 use args::{Args, Command, Global};
 use broken::Broken;
 use failure::{Failure, Status};
+use output::Terminal;
 use output::progress::INTERRUPTED;
-use output::{Terminal, json};
+use render::json;
 
 /// What every command is given.
 struct Context {

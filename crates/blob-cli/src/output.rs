@@ -15,9 +15,7 @@ use crate::args::{Global, When};
 use crate::escape::{escape, escape_ascii, tame, tame_ascii};
 use crate::failure::Failure;
 
-pub(crate) mod json;
 pub(crate) mod progress;
-pub(crate) mod table;
 pub(crate) mod width;
 
 use width::paragraph;

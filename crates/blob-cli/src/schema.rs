@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Context;
 use crate::failure::{Failure, REASONS, Status};
-use crate::output::json;
+use crate::render::json;
 use table::SCHEMAS;
 
 /// The lines that one command prints.

@@ -10,9 +10,9 @@ use crate::args::Show;
 use crate::elements::{Elements, Value, csv_line};
 use crate::failure::{Failure, Status};
 use crate::open::open;
-use crate::output::json::{self, Object};
 use crate::output::{Out, Terminal};
-use crate::picture::Picture;
+use crate::render::json::{self, Object};
+use crate::render::picture::Picture;
 use crate::select::select_one;
 use crate::slice::{Row, View};
 

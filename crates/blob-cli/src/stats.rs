@@ -14,9 +14,9 @@ use crate::broken::Broken;
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
-use crate::output::json::Rows;
 use crate::output::progress::Progress;
-use crate::output::table::{Column, Table};
+use crate::render::json::Rows;
+use crate::render::table::{Column, Table};
 use crate::select::select;
 use crate::units;
 

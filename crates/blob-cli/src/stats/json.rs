@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Left, left_out};
 use crate::failure::Problem;
-use crate::output::json::{self, Object, Rows};
+use crate::render::json::{self, Object, Rows};
 
 /// What stands before the tensors.
 pub(super) fn head(checkpoint: &Checkpoint, axis: Option<i64>) -> Object {

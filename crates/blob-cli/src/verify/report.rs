@@ -13,8 +13,8 @@ use crate::args::Verify;
 use crate::failure::Problem;
 use crate::info::kind_of;
 use crate::output::Out;
-use crate::output::json::{self, Object, Rows};
 use crate::output::width::paragraph;
+use crate::render::json::{self, Object, Rows};
 use crate::units;
 
 /// How many findings and notes are shown before the rest is only counted.

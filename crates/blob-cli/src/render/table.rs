@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
-use super::Terminal;
-use super::width::{cut, width, wrap};
+use crate::output::Terminal;
+use crate::output::width::{cut, width, wrap};
 
 /// A part is printed when it has so many rows, or so many bytes.
 const ROWS: usize = 4096;
@@ -288,7 +288,9 @@ mod tests {
 
     fn terminal(width: Option<usize>) -> Terminal {
         let global = Global { color: When::Never, ..Global::default() };
-        Terminal { width, ascii: false, ..Terminal::new(&global) }
+        let mut terminal = Terminal::new(&global);
+        (terminal.width, terminal.ascii) = (width, false);
+        terminal
     }
 
     fn printed(width: Option<usize>, columns: &[Column], rows: &[&[&str]]) -> Vec<String> {
