@@ -8,8 +8,8 @@ use std::io::Write;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Context;
 use crate::args::{Args, Completions};
+use crate::context::Context;
 use crate::failure::{Failure, Status};
 
 const BASH: &str = r#"# Completion of blob for bash: source this file.

@@ -9,8 +9,8 @@ use blob_convert::{Options, Plan, Silent, Target, plan};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::Context;
 use crate::args::{Convert, if_exists};
+use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::warnings;

@@ -6,8 +6,8 @@ use std::path::Path;
 use blob_convert::Watch;
 use blob_io::{Checkpoint, Entry, Error, Layout, Output, TensorSpec};
 
-use crate::Context;
 use crate::args::{Extract, ExtractFormat, if_exists};
+use crate::context::Context;
 use crate::convert::no_format;
 use crate::elements::{Elements, csv_line};
 use crate::escape::escape;

@@ -1,49 +1,54 @@
 //! `blob formats`: what is read and written, by which name and extension, and what it was tested against.
 
-use std::io::Write;
-
 use blob_io::Format;
 use serde_json::{Value, json};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, Status};
+use crate::output::Out;
+use crate::render::Render;
 use crate::render::json::{self, Object};
 use crate::render::table::{Column, Table};
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
-    let mut out = context.terminal.out();
-    if context.global.json {
-        let formats: Vec<Value> = Format::ALL.iter().map(|f| row(*f)).collect();
-        json::line(&mut out, &Object::of("blob.formats/1").with("formats", formats))?;
-        out.flush()?;
-        return Ok(Status::Yes);
-    }
-    let columns = vec![
-        Column::left("NAME"),
-        Column::left("WHAT").leaves(1),
-        Column::left("EXTENSIONS"),
-        Column::left("READ").leaves(2),
-        Column::left("WRITE"),
-        Column::text("TESTED AGAINST"),
-    ];
-    let mut table = Table::new(&context.terminal, columns);
-    for format in Format::ALL {
-        let extensions: Vec<String> = format.extensions().iter().map(|e| format!(".{e}")).collect();
-        table.row(
-            &mut out,
-            vec![
-                format.name().to_owned(),
-                format.title().to_owned(),
-                if extensions.is_empty() { "-".to_owned() } else { extensions.join(" ") },
-                "yes".to_owned(),
-                if format.is_written() { "yes" } else { "-" }.to_owned(),
-                tested_against(*format).to_owned(),
-            ],
-        )?;
-    }
-    table.finish(&mut out)?;
-    out.flush()?;
+    context.say(Formats)?;
     Ok(Status::Yes)
+}
+
+struct Formats;
+
+impl Render for Formats {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        let formats: Vec<Value> = Format::ALL.iter().map(|f| row(*f)).collect();
+        Ok(json::line(out, &Object::of("blob.formats/1").with("formats", formats))?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let columns = vec![
+            Column::left("NAME"),
+            Column::left("WHAT").leaves(1),
+            Column::left("EXTENSIONS"),
+            Column::left("READ").leaves(2),
+            Column::left("WRITE"),
+            Column::text("TESTED AGAINST"),
+        ];
+        let mut table = Table::new(&context.terminal, columns);
+        for format in Format::ALL {
+            let extensions: Vec<String> = format.extensions().iter().map(|e| format!(".{e}")).collect();
+            table.row(
+                out,
+                vec![
+                    format.name().to_owned(),
+                    format.title().to_owned(),
+                    if extensions.is_empty() { "-".to_owned() } else { extensions.join(" ") },
+                    "yes".to_owned(),
+                    if format.is_written() { "yes" } else { "-" }.to_owned(),
+                    tested_against(*format).to_owned(),
+                ],
+            )?;
+        }
+        Ok(table.finish(out)?)
+    }
 }
 
 fn row(format: Format) -> Value {

@@ -7,13 +7,14 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Kind};
 use serde_json::{Map, Value, json};
 
-use crate::Context;
 use crate::args::Info;
+use crate::context::Context;
 use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
 use crate::open::{name, open_to_list};
-use crate::output::Terminal;
 use crate::output::width::{cut, wrap};
+use crate::output::{Out, Terminal};
+use crate::render::Render;
 use crate::render::json::{self, Object};
 use crate::units;
 
@@ -24,28 +25,17 @@ const SHOWN: usize = 12;
 const LISTED: usize = 20;
 
 pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
-    let mut out = context.terminal.out();
     let mut status = Status::Yes;
     for (i, path) in args.files.iter().enumerate() {
         let checkpoint = match open_to_list(path, &context.global) {
             Ok(checkpoint) => checkpoint,
             Err(e) => {
-                out.flush()?;
                 context.failed(Some(&name(path)), &e.into());
                 status = Status::Trouble;
                 continue;
             }
         };
-        let facts = Facts::of(&checkpoint);
-        if context.global.json {
-            json::line(&mut out, &facts.json(&checkpoint))?;
-        } else {
-            if i > 0 {
-                writeln!(out)?;
-            }
-            facts.print(&checkpoint, context, &mut out)?;
-        }
-        out.flush()?;
+        context.say(Facts::of(&checkpoint, i == 0))?;
         status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
         if let Err(e) = checkpoint.whole() {
             context.failed(None, &e.into());
@@ -57,6 +47,9 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 
 /// What the entries add up to.
 struct Facts<'a> {
+    checkpoint: &'a Checkpoint,
+    /// No blank line sets it off from the file before it.
+    is_first: bool,
     /// Each dtype that occurs, with its number of tensors: in the order of `DType::ALL`, then those that are not read.
     dtypes: Vec<(&'a str, u64)>,
     tensors: u64,
@@ -69,31 +62,16 @@ struct Facts<'a> {
     largest: Option<&'a Entry>,
 }
 
-impl<'a> Facts<'a> {
-    fn of(checkpoint: &'a Checkpoint) -> Self {
-        let entries = checkpoint.entries();
-        let count = |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
-        let dtypes = DType::ALL
-            .iter()
-            .map(|d| (d.name(), count(&|e| e.dtype() == Some(*d))))
-            .filter(|(_, n)| *n > 0)
-            .chain(foreign_dtypes(entries));
-        Self {
-            dtypes: dtypes.collect(),
-            tensors: entries.len() as u64,
-            // Indices of sparse arrays and diffs are no parameters.
-            parameters: entries.iter().filter(|e| is_parameter(e)).map(|e| e.shape().count() as u64).sum(),
-            bytes: entries.iter().map(Entry::byte_len).sum(),
-            diffs: count(&|e| e.kind() == Kind::Diff),
-            none: count(&|e| e.kind() == Kind::None),
-            broken: count(&|e| e.fault().is_some()),
-            sparse: count(&|e| e.kind() == Kind::Values),
-            largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
-        }
+impl Render for Facts<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self.object())?)
     }
 
-    fn print(&self, checkpoint: &Checkpoint, context: &Context, out: &mut dyn Write) -> Result<(), Failure> {
-        let terminal = &context.terminal;
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let (checkpoint, terminal) = (self.checkpoint, &context.terminal);
+        if !self.is_first {
+            writeln!(out)?;
+        }
         writeln!(
             out,
             "{}   {}",
@@ -141,6 +119,32 @@ impl<'a> Facts<'a> {
         }
         Ok(())
     }
+}
+
+impl<'a> Facts<'a> {
+    fn of(checkpoint: &'a Checkpoint, is_first: bool) -> Self {
+        let entries = checkpoint.entries();
+        let count = |test: &dyn Fn(&Entry) -> bool| entries.iter().filter(|e| test(e)).count() as u64;
+        let dtypes = DType::ALL
+            .iter()
+            .map(|d| (d.name(), count(&|e| e.dtype() == Some(*d))))
+            .filter(|(_, n)| *n > 0)
+            .chain(foreign_dtypes(entries));
+        Self {
+            checkpoint,
+            is_first,
+            dtypes: dtypes.collect(),
+            tensors: entries.len() as u64,
+            // Indices of sparse arrays and diffs are no parameters.
+            parameters: entries.iter().filter(|e| is_parameter(e)).map(|e| e.shape().count() as u64).sum(),
+            bytes: entries.iter().map(Entry::byte_len).sum(),
+            diffs: count(&|e| e.kind() == Kind::Diff),
+            none: count(&|e| e.kind() == Kind::None),
+            broken: count(&|e| e.fault().is_some()),
+            sparse: count(&|e| e.kind() == Kind::Values),
+            largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
+        }
+    }
 
     fn tensors_text(&self) -> String {
         let dtypes: Vec<String> = match &self.dtypes[..] {
@@ -154,7 +158,8 @@ impl<'a> Facts<'a> {
         format!("{}{comma}{}{}", units::grouped(self.tensors), dtypes.join(", "), rest.collect::<String>())
     }
 
-    fn json(&self, checkpoint: &Checkpoint) -> Object {
+    fn object(&self) -> Object {
+        let checkpoint = self.checkpoint;
         let dtypes: Map<String, Value> = self.dtypes.iter().map(|(d, n)| ((*d).to_owned(), json!(n))).collect();
         let metadata: Map<String, Value> = checkpoint.metadata().iter().map(|(k, v)| (k.clone(), json!(v))).collect();
         let largest = self.largest.map(|e| {

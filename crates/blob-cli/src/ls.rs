@@ -8,16 +8,16 @@ use blob_io::{Checkpoint, Entry};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Context;
 use crate::args::{Ls, SortKey};
+use crate::context::Context;
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
 use crate::open::open_to_list;
 use crate::output::width::wrap;
-use crate::output::{Out, ascii_shape};
+use crate::output::{Out, Terminal, ascii_shape};
 use crate::render::json::{self, Streamed};
 use crate::render::table::{Column, Table};
-use crate::render::tree;
+use crate::render::{Render, tree};
 use crate::select::select;
 use crate::units;
 
@@ -33,27 +33,67 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let mut chosen = chosen?;
     sort(&mut chosen, args.sort, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    let mut out = context.terminal.out();
-    if context.global.json {
-        json::line(&mut out, &listing(&checkpoint, &chosen))?;
-    } else if args.tree {
-        tree::print(&checkpoint, &chosen, &context.terminal, &mut out)?;
-    } else if context.terminal.has_tables {
-        table(args, &checkpoint, &chosen, context, &mut out)?;
-    } else {
-        lines(args, &checkpoint, &chosen, context, &mut out)?;
-    }
-    if context.terminal.has_tables && !context.global.json {
-        let summary = summary(&checkpoint, &chosen, seconds);
-        for line in wrap(&summary, context.terminal.width.unwrap_or(usize::MAX)) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    out.flush()?;
+    context.say(List { args, checkpoint: &checkpoint, chosen: &chosen, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
     Ok(status)
+}
+
+/// What is listed, and how long that took.
+struct List<'a> {
+    args: &'a Ls,
+    checkpoint: &'a Checkpoint,
+    chosen: &'a [usize],
+    seconds: f64,
+}
+
+impl Render for List<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &listing(self.checkpoint, self.chosen))?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        match self.args.tree {
+            true => tree::print(self.checkpoint, self.chosen, terminal, out)?,
+            false => self.table(terminal, out)?,
+        }
+        let summary = summary(self.checkpoint, self.chosen, self.seconds);
+        for line in wrap(&summary, terminal.width.unwrap_or(usize::MAX)) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The fields are documented in the help of `ls`; they do not change.
+    fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        if self.args.tree {
+            return tree::print(self.checkpoint, self.chosen, &context.terminal, out);
+        }
+        // No locale changes these lines; --ascii does, in the names alone.
+        let spelled = if context.global.ascii { escape_ascii } else { escape };
+        for index in self.chosen {
+            let entry = &self.checkpoint.entries()[*index];
+            let shape = match is_readable(entry) {
+                true => ascii_shape(entry.shape()),
+                false => "-".to_owned(),
+            };
+            let name = spelled(entry.name());
+            write!(out, "{name}\t{}\t{shape}\t{}\t", dtype_word(entry), entry.byte_len())?;
+            match entry.offset() {
+                Some(offset) => write!(out, "{offset}")?,
+                None => write!(out, "-")?,
+            }
+            if self.args.long {
+                let layer_type = spelled(entry.layer_type().unwrap_or("-"));
+                let pieces = entry.segments().len();
+                write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), tame(&warnings(entry)))?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
 }
 
 fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
@@ -65,85 +105,51 @@ fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
     }
 }
 
-/// The table that people read.
-fn table(
-    args: &Ls,
-    checkpoint: &Checkpoint,
-    chosen: &[usize],
-    context: &Context,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    let terminal = &context.terminal;
-    let has_types = chosen.iter().any(|i| checkpoint.entries()[*i].layer_type().is_some());
-    let mut columns = vec![Column::right("#"), Column::name("NAME", 24)];
-    if has_types {
-        columns.push(Column::left("LAYER TYPE").leaves(3));
-    }
-    columns.extend([
-        Column::left("DTYPE"),
-        Column::left("SHAPE"),
-        Column::right("PARAMS").leaves(4),
-        Column::right("BYTES").leaves(6),
-        Column::right("OFFSET").leaves(1),
-    ]);
-    if args.long {
-        columns.extend([Column::left("KIND").leaves(5), Column::right("PIECES").leaves(2), Column::text("WARNINGS")]);
-    }
-    let mut table = Table::new(terminal, columns);
-    for index in chosen {
-        let entry = &checkpoint.entries()[*index];
-        let has_array = is_readable(entry);
-        let mut cells = vec![index.to_string(), terminal.name(entry.name()).into_owned()];
+impl List<'_> {
+    fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
+        let has_types = self.chosen.iter().any(|i| self.checkpoint.entries()[*i].layer_type().is_some());
+        let mut columns = vec![Column::right("#"), Column::name("NAME", 24)];
         if has_types {
-            cells.push(terminal.name(entry.layer_type().unwrap_or("")).into_owned());
+            columns.push(Column::left("LAYER TYPE").leaves(3));
         }
-        let dash = || "-".to_owned();
-        cells.extend([
-            dtype_word(entry).to_owned(),
-            if has_array { terminal.shape(entry.shape()) } else { dash() },
-            if has_array { units::count(entry.shape().count() as u64) } else { dash() },
-            units::bytes(entry.byte_len()),
-            entry.offset().map_or_else(dash, units::grouped),
+        columns.extend([
+            Column::left("DTYPE"),
+            Column::left("SHAPE"),
+            Column::right("PARAMS").leaves(4),
+            Column::right("BYTES").leaves(6),
+            Column::right("OFFSET").leaves(1),
         ]);
-        if args.long {
-            let pieces = units::grouped(entry.segments().len() as u64);
-            cells.extend([kind_word(entry), pieces, terminal.text(&warnings(entry)).into_owned()]);
+        if self.args.long {
+            columns.extend([
+                Column::left("KIND").leaves(5),
+                Column::right("PIECES").leaves(2),
+                Column::text("WARNINGS"),
+            ]);
         }
-        table.row(out, cells)?;
+        let mut table = Table::new(terminal, columns);
+        for index in self.chosen {
+            let entry = &self.checkpoint.entries()[*index];
+            let has_array = is_readable(entry);
+            let mut cells = vec![index.to_string(), terminal.name(entry.name()).into_owned()];
+            if has_types {
+                cells.push(terminal.name(entry.layer_type().unwrap_or("")).into_owned());
+            }
+            let dash = || "-".to_owned();
+            cells.extend([
+                dtype_word(entry).to_owned(),
+                if has_array { terminal.shape(entry.shape()) } else { dash() },
+                if has_array { units::count(entry.shape().count() as u64) } else { dash() },
+                units::bytes(entry.byte_len()),
+                entry.offset().map_or_else(dash, units::grouped),
+            ]);
+            if self.args.long {
+                let pieces = units::grouped(entry.segments().len() as u64);
+                cells.extend([kind_word(entry), pieces, terminal.text(&warnings(entry)).into_owned()]);
+            }
+            table.row(out, cells)?;
+        }
+        Ok(table.finish(out)?)
     }
-    Ok(table.finish(out)?)
-}
-
-/// What programs read. The fields are documented in the help of `ls`; they do not change.
-fn lines(
-    args: &Ls,
-    checkpoint: &Checkpoint,
-    chosen: &[usize],
-    context: &Context,
-    out: &mut Out,
-) -> Result<(), Failure> {
-    // No locale changes these lines; --ascii does, in the names alone.
-    let spelled = if context.global.ascii { escape_ascii } else { escape };
-    for index in chosen {
-        let entry = &checkpoint.entries()[*index];
-        let shape = match is_readable(entry) {
-            true => ascii_shape(entry.shape()),
-            false => "-".to_owned(),
-        };
-        let name = spelled(entry.name());
-        write!(out, "{name}\t{}\t{shape}\t{}\t", dtype_word(entry), entry.byte_len())?;
-        match entry.offset() {
-            Some(offset) => write!(out, "{offset}")?,
-            None => write!(out, "-")?,
-        }
-        if args.long {
-            let layer_type = spelled(entry.layer_type().unwrap_or("-"));
-            let pieces = entry.segments().len();
-            write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), tame(&warnings(entry)))?;
-        }
-        writeln!(out)?;
-    }
-    Ok(())
 }
 
 fn is_readable(entry: &Entry) -> bool {

@@ -10,6 +10,7 @@ mod broken;
 mod command_line;
 mod complete;
 mod completions;
+mod context;
 mod convert;
 mod elements;
 mod escape;
@@ -31,55 +32,15 @@ mod stats;
 mod units;
 mod verify;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use blob_io::Entry;
 use clap::Parser;
 
 use args::{Args, Command, Global};
-use broken::Broken;
+use context::Context;
 use failure::{Failure, Status};
 use output::Terminal;
 use output::progress::INTERRUPTED;
-use render::json;
-
-/// What every command is given.
-struct Context {
-    /// The command's name.
-    command: &'static str,
-    global: Global,
-    terminal: Terminal,
-}
-
-impl Context {
-    /// For the commands whose output is no data.
-    fn no_json(&self, command: &str) -> Result<(), Failure> {
-        match self.global.json {
-            true => Err(Failure::new(format!("`blob {command}` prints no JSON"))),
-            false => Ok(()),
-        }
-    }
-
-    /// Tells of the arrays of a file that are broken, on standard error.
-    fn broken<'e>(&self, file: &str, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
-        Broken::new(&self.terminal, file).among(entries)
-    }
-
-    /// Tells of a failure: in words on standard error, and with --json as a line on standard output too, so that a
-    /// stream of many files has a line for each.
-    fn failed(&self, file: Option<&str>, failure: &Failure) {
-        self.terminal.trouble(failure);
-        let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
-            return;
-        };
-        let file = problem.file.as_deref().or(file);
-        let line = json::failed(self.command, file, problem);
-        let mut out = self.terminal.out();
-        // That standard output cannot be written was told, or is no news.
-        let _ = json::line(&mut out, &line).and_then(|()| out.flush());
-    }
-}
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use crate::Context;
 use crate::args::{self, Args};
+use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
 

@@ -11,9 +11,10 @@ use blob_convert::verify::FINDINGS;
 use blob_io::Reason;
 use serde_json::{Map, Value, json};
 
-use crate::Context;
+use crate::context::Context;
 use crate::failure::{Failure, REASONS, Status};
-use crate::render::json;
+use crate::output::Out;
+use crate::render::{Render, json};
 use table::SCHEMAS;
 
 /// The lines that one command prints.
@@ -62,16 +63,23 @@ enum Is {
 }
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
-    let mut out = context.terminal.out();
-    if context.global.json {
-        for schema in SCHEMAS {
-            json::line(&mut out, &schema.as_json())?;
-        }
-    } else {
-        out.write_all(markdown().as_bytes())?;
-    }
-    out.flush()?;
+    context.say(Schemas)?;
     Ok(Status::Yes)
+}
+
+struct Schemas;
+
+impl Render for Schemas {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        for schema in SCHEMAS {
+            json::line(out, &schema.as_json())?;
+        }
+        Ok(())
+    }
+
+    fn text(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(out.write_all(markdown().as_bytes())?)
+    }
 }
 
 impl Schema {

@@ -5,12 +5,13 @@ use std::io::Write;
 use blob_core::Shape;
 use blob_io::Entry;
 
-use crate::Context;
 use crate::args::Show;
+use crate::context::Context;
 use crate::elements::{Elements, Value, csv_line};
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::{Out, Terminal};
+use crate::render::Render;
 use crate::render::json::{self, Object};
 use crate::render::picture::Picture;
 use crate::select::select_one;
@@ -38,37 +39,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         Some(text) => View::parse(text, entry.shape().dims())
             .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
-    let mut shower = Shower { elements, out: context.terminal.out() };
-    let rows: Box<dyn Iterator<Item = Row>> = match args.head {
-        None => Box::new(view.rows()),
-        Some(n) => Box::new(view.head(n)),
-    };
-    let dims = match args.head {
-        None => view.dims.clone(),
-        Some(n) => vec![n.min(view.count())],
-    };
-    if args.csv {
-        shower.csv(rows, dims.len() > 1)?;
-    } else if context.global.json {
-        let head = Object::of("blob.show/1")
-            .with("file", checkpoint.name())
-            .with("name", entry.name())
-            .with("dtype", shower.elements.dtype().name())
-            .with("stored_shape", entry.shape().dims())
-            .with("slice", args.slice.clone())
-            .with("shape", dims.clone());
-        shower.json(&head, rows, &dims)?;
-    } else {
-        let is_cut = args.head.is_none() && !args.full && view.count() > THRESHOLD;
-        let edge = is_cut.then_some(EDGE);
-        let terminal = &context.terminal;
-        let dtype = shower.elements.dtype();
-        let (name, shape) = (title(args, entry, terminal), heading(terminal, entry.shape(), &dims));
-        writeln!(shower.out, "{}  {dtype}  {shape}", terminal.strong(name))?;
-        let rows: Box<dyn Iterator<Item = Row>> = if is_cut { Box::new(view.corners(EDGE).into_iter()) } else { rows };
-        shower.text(rows, &dims, edge, usize::from(args.precision), terminal.width)?;
-    }
-    shower.out.flush()?;
+    context.say(Shown { args, file: checkpoint.name(), entry, elements, view: &view })?;
     Ok(Status::Yes)
 }
 
@@ -89,16 +60,82 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
     }
 }
 
-/// Where the values come from and go to.
-struct Shower<'a> {
+/// The values, and what of them is shown.
+struct Shown<'a> {
+    args: &'a Show,
+    file: &'a str,
+    entry: &'a Entry,
     elements: Elements<'a>,
-    out: Out,
+    view: &'a View,
 }
 
-impl Shower<'_> {
-    fn csv(&mut self, rows: impl Iterator<Item = Row>, is_table: bool) -> Result<(), Failure> {
-        let (mut bytes, mut text) = (Vec::new(), String::new());
+impl Render for Shown<'_> {
+    /// An object whose last field, the values, is written while it is read.
+    fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        let dims = self.dims();
+        let head = Object::of("blob.show/1")
+            .with("file", self.file)
+            .with("name", self.entry.name())
+            .with("dtype", self.elements.dtype().name())
+            .with("stored_shape", self.entry.shape().dims())
+            .with("slice", self.args.slice.clone())
+            .with("shape", dims.clone());
+        json::open(out, &head)?;
+        out.write_all(b",\"values\":")?;
+        // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
+        let done = match dims.contains(&0) {
+            true => Ok(out.write_all(b"[]")?),
+            false => {
+                let mut rows = self.rows();
+                self.nested(&mut *rows, &dims, out)
+            }
+        };
+        if done.is_err() && dims.is_empty() {
+            out.write_all(b"null")?;
+        }
+        let error = done.as_ref().err().map(|e| json::error(&e.as_problem()));
+        json::close(out, &Object::new().with("error", error))?;
+        done.map_err(Failure::told)
+    }
+
+    fn text(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let (terminal, dims) = (&context.terminal, self.dims());
+        if self.args.csv {
+            return self.csv(dims.len() > 1, out);
+        }
+        let is_cut = self.args.head.is_none() && !self.args.full && self.view.count() > THRESHOLD;
+        let dtype = self.elements.dtype();
+        let (name, shape) = (title(self.args, self.entry, terminal), heading(terminal, self.entry.shape(), &dims));
+        writeln!(out, "{}  {dtype}  {shape}", terminal.strong(name))?;
+        let rows = if is_cut { Box::new(self.view.corners(EDGE).into_iter()) } else { self.rows() };
+        let mut bytes = Vec::new();
         for row in rows {
+            self.elements.fetch(row, &mut bytes)?;
+        }
+        let (edge, precision) = (is_cut.then_some(EDGE), usize::from(self.args.precision));
+        let picture = Picture::new(dtype, &bytes, &dims, edge, precision);
+        Ok(picture.within(terminal.width).print(out)?)
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn dims(&self) -> Vec<usize> {
+        match self.args.head {
+            None => self.view.dims.clone(),
+            Some(n) => vec![n.min(self.view.count())],
+        }
+    }
+
+    fn rows(&self) -> Box<dyn Iterator<Item = Row> + 'a> {
+        match self.args.head {
+            None => Box::new(self.view.rows()),
+            Some(n) => Box::new(self.view.head(n)),
+        }
+    }
+
+    fn csv(&mut self, is_table: bool, out: &mut Out) -> Result<(), Failure> {
+        let (mut bytes, mut text) = (Vec::new(), String::new());
+        for row in self.rows() {
             for (part, is_last) in row.parts(PIECE) {
                 bytes.clear();
                 text.clear();
@@ -108,49 +145,31 @@ impl Shower<'_> {
                     text.pop();
                     text.push(',');
                 }
-                self.out.write_all(text.as_bytes())?;
+                out.write_all(text.as_bytes())?;
             }
         }
         Ok(())
     }
 
-    /// An object whose last field, the values, is written while it is read.
-    fn json(&mut self, head: &Object, mut rows: impl Iterator<Item = Row>, dims: &[usize]) -> Result<(), Failure> {
-        json::open(&mut self.out, head)?;
-        self.out.write_all(b",\"values\":")?;
-        // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
-        let done = match dims.contains(&0) {
-            true => Ok(self.out.write_all(b"[]")?),
-            false => self.nested(&mut rows, dims),
-        };
-        if done.is_err() && dims.is_empty() {
-            self.out.write_all(b"null")?;
-        }
-        let error = done.as_ref().err().map(|e| json::error(&e.as_problem()));
-        json::close(&mut self.out, &Object::new().with("error", error))?;
-        self.out.flush()?;
-        done.map_err(Failure::told)
-    }
-
-    fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize]) -> Result<(), Failure> {
+    fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize], out: &mut Out) -> Result<(), Failure> {
         let Some((extent, inner)) = dims.split_first() else {
-            return self.values(rows, 1);
+            return self.values(rows, 1, out);
         };
-        self.out.write_all(b"[")?;
+        out.write_all(b"[")?;
         let done = match inner.is_empty() {
-            true => self.values(rows, *extent),
+            true => self.values(rows, *extent, out),
             false => (0..*extent).try_for_each(|i| {
-                self.out.write_all(if i > 0 { b"," } else { b"" })?;
-                self.nested(rows, inner)
+                out.write_all(if i > 0 { b"," } else { b"" })?;
+                self.nested(rows, inner, out)
             }),
         };
         // Also where a value could not be read: what is open gets closed.
-        self.out.write_all(b"]")?;
+        out.write_all(b"]")?;
         done
     }
 
     /// The next `n` values with commas between them: one row, or several where only the first values are shown.
-    fn values(&mut self, rows: &mut dyn Iterator<Item = Row>, n: usize) -> Result<(), Failure> {
+    fn values(&mut self, rows: &mut dyn Iterator<Item = Row>, n: usize, out: &mut Out) -> Result<(), Failure> {
         let (mut bytes, mut text, mut done) = (Vec::new(), String::new(), 0);
         let size = self.elements.dtype().size();
         while done < n {
@@ -166,25 +185,9 @@ impl Shower<'_> {
                     Value::read(self.elements.dtype(), element).write(&mut text, "\"");
                     done += 1;
                 }
-                self.out.write_all(text.as_bytes())?;
+                out.write_all(text.as_bytes())?;
             }
         }
         Ok(())
-    }
-
-    fn text(
-        &mut self,
-        rows: impl Iterator<Item = Row>,
-        dims: &[usize],
-        edge: Option<usize>,
-        precision: usize,
-        width: Option<usize>,
-    ) -> Result<(), Failure> {
-        let mut bytes = Vec::new();
-        for row in rows {
-            self.elements.fetch(row, &mut bytes)?;
-        }
-        let picture = Picture::new(self.elements.dtype(), &bytes, dims, edge, precision);
-        Ok(picture.within(width).print(&mut self.out)?)
     }
 }

@@ -1,24 +1,23 @@
 //! `blob stats`: what the values of tensors add up to. `blob_convert::stats` measures; here are the columns.
 
 mod json;
-
-use std::io::Write;
+mod text;
 
 use blob_convert::stats::{Measured, has_axis, measure_all, measure_channels};
-use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error};
 
-use crate::Context;
 use crate::args::Stats;
 use crate::broken::Broken;
-use crate::failure::{Failure, Status};
+use crate::context::Context;
+use crate::failure::{Failure, Problem, Status};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::json::Rows;
-use crate::render::table::{Column, Table};
+use crate::render::Render;
 use crate::select::select;
 use crate::units;
+use json::Objects;
+use text::Cells;
 
 /// As many as fit beside the numbers.
 const BINS: usize = 16;
@@ -34,55 +33,104 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let passes = if args.hist { 2 } else { 1 };
     let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
     let progress = Progress::begin(&context.terminal, work);
-    let mut report = Report::new(args, &checkpoint, context)?;
-    let done = measure(args, &checkpoint, &measured, &mut report, &progress);
-    progress.end();
-    let status = report.finish(&chosen, done)?;
-    Ok(status.max(skipped))
+    let mut status = skipped;
+    context.say(Work {
+        args,
+        checkpoint: &checkpoint,
+        chosen: &chosen,
+        measured: &measured,
+        progress,
+        status: &mut status,
+    })?;
+    Ok(status)
 }
 
-/// Measures what can be measured; a tensor that cannot be read is reported, and the next one follows.
-///
-/// # Errors
-/// Only what ends the work: a signal, or standard output.
-fn measure(
-    args: &Stats,
-    checkpoint: &Checkpoint,
-    indices: &[usize],
-    report: &mut Report<'_>,
-    progress: &Progress,
-) -> Result<(), Failure> {
-    let bins = args.hist.then_some(BINS);
-    if let Some(axis) = args.per_channel {
-        for index in indices {
-            let entry = &checkpoint.entries()[*index];
-            match measure_channels(checkpoint, entry, axis, bins, progress) {
-                Ok(channels) => {
-                    for (channel, measured) in channels.iter().enumerate() {
-                        report.add(entry, Some(channel), measured)?;
-                    }
-                }
-                Err(e) => report.fail(entry, e)?,
-            }
-        }
-        return Ok(());
+/// What is measured while it is printed.
+struct Work<'a> {
+    args: &'a Stats,
+    checkpoint: &'a Checkpoint,
+    /// The tensors that were asked for, and those among them that can be measured.
+    chosen: &'a [usize],
+    measured: &'a [usize],
+    progress: Progress,
+    status: &'a mut Status,
+}
+
+/// A form of the statistics in the making.
+trait Sheet: Sized {
+    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure>;
+
+    /// A tensor that cannot be measured, in its place among the others.
+    fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure>;
+
+    /// Closes what is open, however the work ended.
+    fn end(self, checkpoint: &Checkpoint, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
+}
+
+impl Render for Work<'_> {
+    fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let sheet = Objects::begin(self.checkpoint, self.args.per_channel, out)?;
+        self.fill(context, sheet)
     }
-    let mut failure = None;
-    let mut take = |index: usize, measured: Result<Measured, Error>| {
-        let entry = &checkpoint.entries()[index];
-        let told = match measured {
-            Ok(measured) => report.add(entry, None, &measured),
-            Err(e) => report.fail(entry, e),
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let sheet = Cells::new(self.args, &context.terminal, out);
+        self.fill(context, sheet)
+    }
+}
+
+impl Work<'_> {
+    fn fill(self, context: &Context, mut sheet: impl Sheet) -> Result<(), Failure> {
+        let mut broken = Broken::new(&context.terminal, self.checkpoint.name());
+        let done = self.measure(&mut sheet, &mut broken);
+        self.progress.end();
+        let stopped = done.as_ref().err().map(Failure::as_problem);
+        sheet.end(self.checkpoint, self.chosen, stopped.as_deref())?;
+        done?;
+        *self.status = broken.end().max(*self.status);
+        Ok(())
+    }
+
+    /// Measures what can be measured; a tensor that cannot be read is reported, and the next one follows.
+    ///
+    /// # Errors
+    /// Only what ends the work: a signal, or standard output.
+    fn measure(&self, sheet: &mut impl Sheet, broken: &mut Broken<'_>) -> Result<(), Failure> {
+        let bins = self.args.hist.then_some(BINS);
+        let mut told = |entry: &Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
+            Ok(channels) => channels
+                .iter()
+                .enumerate()
+                .try_for_each(|(channel, measured)| sheet.add(entry, numbered.then_some(channel), measured)),
+            Err(error) => {
+                let Failure::Trouble(problem) = Failure::from(error) else {
+                    return Err(Failure::Interrupted);
+                };
+                sheet.fail(entry, &problem)?;
+                broken.tell(*problem);
+                Ok(())
+            }
         };
-        told.map_err(|e| {
-            failure = Some(e);
-            Error::Interrupted
-        })
-    };
-    let done = measure_all(checkpoint, indices, bins, progress, &mut take);
-    match failure {
-        Some(failure) => Err(failure),
-        None => Ok(done?),
+        if let Some(axis) = self.args.per_channel {
+            return self.measured.iter().try_for_each(|index| {
+                let entry = &self.checkpoint.entries()[*index];
+                let channels = measure_channels(self.checkpoint, entry, axis, bins, &self.progress);
+                told(entry, channels, true)
+            });
+        }
+        let mut failure = None;
+        let mut take = |index: usize, measured: Result<Measured, Error>| {
+            let entry = &self.checkpoint.entries()[index];
+            told(entry, measured.map(|one| vec![one]), false).map_err(|e| {
+                failure = Some(e);
+                Error::Interrupted
+            })
+        };
+        let done = measure_all(self.checkpoint, self.measured, bins, &self.progress, &mut take);
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(done?),
+        }
     }
 }
 
@@ -150,273 +198,4 @@ fn some_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, Stri
     }
     let dots = if count > NAMED as u64 { ", …" } else { "" };
     (count > 0).then(|| (units::plural(count, "tensor"), names.join(", ") + dots))
-}
-
-/// The output in the making: rows of a table or objects of a JSON array.
-struct Report<'a> {
-    context: &'a Context,
-    checkpoint: &'a Checkpoint,
-    per_channel: Option<i64>,
-    has_histogram: bool,
-    out: Out,
-    table: Table<'a>,
-    rows: Option<Rows>,
-    broken: Broken<'a>,
-}
-
-impl<'a> Report<'a> {
-    fn new(args: &Stats, checkpoint: &'a Checkpoint, context: &'a Context) -> Result<Self, Failure> {
-        let mut columns = vec![
-            Column::name("NAME", 16),
-            Column::left("SHAPE").leaves(4),
-            Column::left("DTYPE").leaves(3),
-            Column::point("MIN"),
-            Column::point("MAX"),
-            Column::point("MEAN").leaves(7),
-            Column::point("STD").leaves(6),
-            Column::point("L1").leaves(1),
-            Column::point("L2").leaves(2),
-            Column::right("ZERO").leaves(5),
-            Column::right("NaN"),
-            Column::right("Inf"),
-        ];
-        if args.hist {
-            columns.push(Column::left("HISTOGRAM"));
-        }
-        let mut out = context.terminal.out();
-        let rows = match context.global.json {
-            true => Some(Rows::begin(&mut out, &json::head(checkpoint, args.per_channel), "tensors")?),
-            false => None,
-        };
-        Ok(Self {
-            context,
-            checkpoint,
-            per_channel: args.per_channel,
-            has_histogram: args.hist,
-            out,
-            table: Table::new(&context.terminal, columns),
-            rows,
-            broken: Broken::new(&context.terminal, checkpoint.name()),
-        })
-    }
-
-    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
-        if let Some(rows) = &mut self.rows {
-            return Ok(rows.push(&mut self.out, &json::measured(entry, channel, measured))?);
-        }
-        let terminal = &self.context.terminal;
-        let stats = measured.stats();
-        let name = terminal.name(entry.name());
-        let exact = |s: Option<String>| s.unwrap_or_else(|| "-".to_owned());
-        let (min, max) = match entry.dtype().is_some_and(|d| d.is_float()) {
-            true => (stats.min().map(|s| number(s.as_f64())), stats.max().map(|s| number(s.as_f64()))),
-            false => (stats.min().map(|s| s.to_string()), stats.max().map(|s| s.to_string())),
-        };
-        let shape = match channel.and_then(|_| inner(self.per_channel, entry)) {
-            Some(inner) => terminal.shape(&inner),
-            None => terminal.shape(entry.shape()),
-        };
-        let mut cells = vec![
-            match channel {
-                Some(channel) => format!("{name}[{}]", place(self.per_channel, entry, channel)),
-                None => name.into_owned(),
-            },
-            shape,
-            entry.dtype().map_or("-", |d| d.name()).to_owned(),
-            exact(min),
-            exact(max),
-            exact(stats.mean().map(number)),
-            exact(stats.std().map(number)),
-            number(stats.l1()),
-            number(stats.l2()),
-            share(stats.zeros(), stats.count()),
-            units::grouped(stats.nan()),
-            units::grouped(stats.inf()),
-        ];
-        if self.has_histogram {
-            // Of the finite values; the columns before it count the others.
-            let bars = measured.histogram().map(|h| bars(h.counts(), terminal.ascii));
-            cells.push(bars.unwrap_or_else(|| "-".to_owned()));
-        }
-        Ok(self.table.row(&mut self.out, cells)?)
-    }
-
-    /// A tensor that cannot be measured, in its place among the others.
-    fn fail(&mut self, entry: &Entry, error: Error) -> Result<(), Failure> {
-        let Failure::Trouble(problem) = Failure::from(error) else {
-            return Err(Failure::Interrupted);
-        };
-        let blank = self.blank(entry);
-        match &mut self.rows {
-            Some(rows) => rows.push(&mut self.out, &json::failed(entry, &problem))?,
-            None => self.table.row(&mut self.out, blank)?,
-        }
-        self.broken.tell(*problem);
-        Ok(())
-    }
-
-    /// The row of a tensor that could not be measured.
-    fn blank(&self, entry: &Entry) -> Vec<String> {
-        let terminal = &self.context.terminal;
-        let shape = match entry.fault() {
-            Some(_) => "-".to_owned(),
-            None => terminal.shape(entry.shape()),
-        };
-        let name = terminal.name(entry.name()).into_owned();
-        let mut cells = vec![name, shape, "error".to_owned()];
-        cells.resize(if self.has_histogram { 13 } else { 12 }, "-".to_owned());
-        cells
-    }
-
-    /// Closes what is open, however the work ended.
-    fn finish(mut self, chosen: &[usize], done: Result<(), Failure>) -> Result<Status, Failure> {
-        match self.rows {
-            Some(rows) => {
-                let stopped = done.as_ref().err().map(Failure::as_problem);
-                let (file, axis) = (self.checkpoint, self.per_channel);
-                json::tail(rows, &mut self.out, file, chosen, axis, stopped.as_deref())?;
-            }
-            None => self.table.finish(&mut self.out)?,
-        }
-        self.out.flush()?;
-        done?;
-        Ok(self.broken.end())
-    }
-}
-
-/// The axis of the channels, counted from the first.
-fn axis_of(axis: Option<i64>, entry: &Entry) -> i64 {
-    let n = entry.shape().num_axes() as i64;
-    axis.map_or(0, |a| if a < 0 { a + n } else { a })
-}
-
-/// The shape of one channel: all axes but its own.
-fn inner(axis: Option<i64>, entry: &Entry) -> Option<Shape> {
-    let mut dims = entry.shape().dims().to_vec();
-    let axis = usize::try_from(axis_of(axis, entry)).ok()?;
-    (axis < dims.len()).then(|| dims.remove(axis))?;
-    Shape::new(&dims).ok()
-}
-
-/// `:,3,:` for channel 3 of axis 1.
-fn place(axis: Option<i64>, entry: &Entry, channel: usize) -> String {
-    let n = entry.shape().num_axes() as i64;
-    let axis = axis_of(axis, entry);
-    let parts: Vec<String> = (0..n).map(|i| if i == axis { channel.to_string() } else { ":".to_owned() }).collect();
-    parts.join(",")
-}
-
-/// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
-fn number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    if !value.is_finite() {
-        let text = if value.is_nan() {
-            "nan"
-        } else if value > 0.0 {
-            "inf"
-        } else {
-            "-inf"
-        };
-        return text.to_owned();
-    }
-    // Rounded first: 9999.6 has the exponent 4.
-    let rounded = format!("{value:.3e}");
-    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
-    match exponent {
-        Some(e @ -4..=3) => format!("{value:.0$}", (3 - e) as usize),
-        _ => rounded,
-    }
-}
-
-/// A share in percent that is 0 or 100 only where it is exactly that.
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    let percent = 100.0 * part as f64 / whole as f64;
-    match part {
-        0 => "0%".to_owned(),
-        p if p == whole => "100%".to_owned(),
-        _ if percent < 0.1 => "<0.1%".to_owned(),
-        _ if percent > 99.9 => ">99.9%".to_owned(),
-        _ => format!("{percent:.1}%"),
-    }
-}
-
-/// A histogram as bars, or as digits 0 to 9 in ASCII. Only an empty bin is a space or a `.`.
-fn bars(counts: &[u64], ascii: bool) -> String {
-    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let most = counts.iter().copied().max().unwrap_or(0).max(1);
-    let level = |n: u64, levels: u64| (u128::from(n) * u128::from(levels)).div_ceil(u128::from(most)) as usize;
-    let bar = |n: &u64| match (*n, ascii) {
-        (0, true) => '.',
-        (0, false) => ' ',
-        (n, true) => char::from(b'0' + level(n, 9) as u8),
-        (n, false) => BLOCKS[level(n, 8) - 1],
-    };
-    counts.iter().map(bar).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The texts are those of C's `printf("%#.4g")`, with our shorter exponents.
-    #[test]
-    fn numbers_have_four_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (-0.01234567, "-0.01235"),
-            (0.008979, "0.008979"),
-            (0.0017, "0.001700"),
-            (3.405e-4, "0.0003405"),
-            (1.5, "1.500"),
-            (-99.999, "-100.0"),
-            (999.96, "1000"),
-            (1234.56, "1235"),
-            (9999.4, "9999"),
-            (9999.6, "1.000e4"),
-            (50516.3, "5.052e4"),
-            (1e-4, "0.0001000"),
-            (9.9999e-5, "0.0001000"),
-            (9.9994e-5, "9.999e-5"),
-            (123456.0, "1.235e5"),
-            (-2.5e-310, "-2.500e-310"),
-            (f64::NEG_INFINITY, "-inf"),
-            (f64::NAN, "nan"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
-
-    #[test]
-    fn what_is_printed_is_within_half_of_the_fourth_digit() {
-        for exponent in -12..13 {
-            for digits in [1.0, 1.00049, 1.2345, 4.9995, 9.9994, 9.9996] {
-                let value = digits * 10f64.powi(exponent);
-                let printed = number(value);
-                let error = (printed.parse::<f64>().unwrap() - value).abs();
-                assert!(error <= value * 0.0005001, "{value} as {printed}");
-                let mantissa = printed.split('e').next().unwrap().replace('.', "");
-                assert_eq!(mantissa.trim_start_matches('0').len(), 4, "{value} as {printed}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_share_is_never_rounded_to_all_or_nothing() {
-        let shares = [(0, 9), (9, 9), (1, 10_000), (9_999, 10_000), (1, 3), (0, 0)];
-        let texts = shares.map(|(part, whole)| share(part, whole));
-        assert_eq!(texts, ["0%", "100%", "<0.1%", ">99.9%", "33.3%", "-"]);
-    }
-
-    #[test]
-    fn bars_show_every_bin_that_is_not_empty() {
-        assert_eq!(bars(&[0, 1, 500, 1000], false), " ▁▄█");
-        assert_eq!(bars(&[0, 1, 500, 1000], true), ".159");
-        assert_eq!(bars(&[0, 0], false), "  ");
-        assert_eq!(bars(&[u64::MAX, 1], false), "█▁");
-    }
 }

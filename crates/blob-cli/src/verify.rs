@@ -11,8 +11,8 @@ use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
 
-use crate::Context;
 use crate::args::{Global, Verify};
+use crate::context::Context;
 use crate::failure::{self, Failure, Problem, Status};
 use crate::info::odd;
 use crate::open::{name, open};

@@ -1,56 +1,63 @@
 //! `blob.stats/1`: the statistics as JSON, one object a tensor or a channel, streamed.
 
-use std::io::{self, Write};
-
 use blob_convert::stats::Measured;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
-use super::{Left, left_out};
-use crate::failure::Problem;
+use super::{Left, Sheet, left_out};
+use crate::failure::{Failure, Problem};
+use crate::output::Out;
 use crate::render::json::{self, Object, Rows};
 
-/// What stands before the tensors.
-pub(super) fn head(checkpoint: &Checkpoint, axis: Option<i64>) -> Object {
-    Object::of("blob.stats/1")
-        .with("file", checkpoint.name())
-        .with("format", checkpoint.format().name())
-        .with("axis", axis)
-}
-
-/// What stands behind them: the tensors that have nothing to measure, and what stopped the work.
-pub(super) fn tail(
-    rows: Rows,
-    out: &mut dyn Write,
-    checkpoint: &Checkpoint,
-    chosen: &[usize],
+/// The objects of a JSON array.
+pub(super) struct Objects<'o> {
     axis: Option<i64>,
-    error: Option<&Problem>,
-) -> io::Result<()> {
-    let mut skipped = rows.then(out, "skipped")?;
-    for index in chosen {
-        let entry = &checkpoint.entries()[*index];
-        if let Some(why) = left_out(entry, axis) {
-            let reason = match why {
-                Left::NoArray => "no-array",
-                Left::Foreign => "unsupported",
-                Left::NoAxis => "no-axis",
-            };
-            let row =
-                Object::new().with("name", entry.name()).with("shape", entry.shape().dims()).with("reason", reason);
-            skipped.push(out, &row)?;
-        }
+    rows: Rows,
+    out: &'o mut Out,
+}
+
+impl<'o> Objects<'o> {
+    pub(super) fn begin(checkpoint: &Checkpoint, axis: Option<i64>, out: &'o mut Out) -> Result<Self, Failure> {
+        let head = Object::of("blob.stats/1")
+            .with("file", checkpoint.name())
+            .with("format", checkpoint.format().name())
+            .with("axis", axis);
+        let rows = Rows::begin(out, &head, "tensors")?;
+        Ok(Self { axis, rows, out })
     }
-    let tail = Object::new().with("error", error.map(json::error));
-    skipped.end(out, &tail)
 }
 
-/// A tensor that could not be measured.
-pub(super) fn failed(entry: &Entry, problem: &Problem) -> Object {
-    named(entry, None).with("error", json::error(problem))
+impl Sheet for Objects<'_> {
+    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
+        Ok(self.rows.push(self.out, &object(entry, channel, measured))?)
+    }
+
+    fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure> {
+        Ok(self.rows.push(self.out, &named(entry, None).with("error", json::error(problem)))?)
+    }
+
+    /// What stands behind the tensors: those that have nothing to measure, and what stopped the work.
+    fn end(self, checkpoint: &Checkpoint, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
+        let mut skipped = self.rows.then(self.out, "skipped")?;
+        for index in chosen {
+            let entry = &checkpoint.entries()[*index];
+            if let Some(why) = left_out(entry, self.axis) {
+                let reason = match why {
+                    Left::NoArray => "no-array",
+                    Left::Foreign => "unsupported",
+                    Left::NoAxis => "no-axis",
+                };
+                let row =
+                    Object::new().with("name", entry.name()).with("shape", entry.shape().dims()).with("reason", reason);
+                skipped.push(self.out, &row)?;
+            }
+        }
+        let tail = Object::new().with("error", stopped.map(json::error));
+        Ok(skipped.end(self.out, &tail)?)
+    }
 }
 
-pub(super) fn measured(entry: &Entry, channel: Option<usize>, measured: &Measured) -> Object {
+fn object(entry: &Entry, channel: Option<usize>, measured: &Measured) -> Object {
     let stats = measured.stats();
     let is_float = entry.dtype().is_some_and(|d| d.is_float());
     let exact = |text: String, value: f64| match is_float {

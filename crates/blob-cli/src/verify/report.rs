@@ -8,8 +8,8 @@ use blob_convert::verify::{Finding, Remark};
 use blob_io::{Checkpoint, Entry, Error, Fault};
 use serde_json::{Value, json};
 
-use crate::Context;
 use crate::args::Verify;
+use crate::context::Context;
 use crate::failure::Problem;
 use crate::info::kind_of;
 use crate::output::Out;

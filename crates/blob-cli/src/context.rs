@@ -1,0 +1,48 @@
+//! What every command is given: the global flags, the terminal, and how to tell what went wrong.
+
+use std::io::Write;
+
+use blob_io::Entry;
+
+use crate::args::Global;
+use crate::broken::Broken;
+use crate::failure::{Failure, Status};
+use crate::output::Terminal;
+use crate::render::json;
+
+/// What every command is given.
+pub(crate) struct Context {
+    /// The command's name.
+    pub(crate) command: &'static str,
+    pub(crate) global: Global,
+    pub(crate) terminal: Terminal,
+}
+
+impl Context {
+    /// For the commands whose output is no data.
+    pub(crate) fn no_json(&self, command: &str) -> Result<(), Failure> {
+        match self.global.json {
+            true => Err(Failure::new(format!("`blob {command}` prints no JSON"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells of the arrays of a file that are broken, on standard error.
+    pub(crate) fn broken<'e>(&self, file: &str, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
+        Broken::new(&self.terminal, file).among(entries)
+    }
+
+    /// Tells of a failure: in words on standard error, and with --json as a line on standard output too, so that a
+    /// stream of many files has a line for each.
+    pub(crate) fn failed(&self, file: Option<&str>, failure: &Failure) {
+        self.terminal.trouble(failure);
+        let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
+            return;
+        };
+        let file = problem.file.as_deref().or(file);
+        let line = json::failed(self.command, file, problem);
+        let mut out = self.terminal.out();
+        // That standard output cannot be written was told, or is no news.
+        let _ = json::line(&mut out, &line).and_then(|()| out.flush());
+    }
+}
