@@ -86,6 +86,7 @@ pub struct ViewMut<'a> {
 const FLAT: &[usize] = &[0];
 
 impl<'a> View<'a> {
+    #[inline]
     pub(crate) fn new(blob: &'a AnyBlob, part: Part) -> Self {
         let dims = blob.shape().dims();
         let steps = dims.first().copied().unwrap_or(1);
@@ -130,6 +131,7 @@ impl<'a> View<'a> {
     }
 
     /// Where the elements lie in their memory, in bytes.
+    #[inline]
     pub fn byte_range(&self) -> Range<usize> {
         // Nothing overflows: the blob's bytes fit in memory.
         let size = self.dtype.size();
@@ -150,7 +152,6 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Error::Memory`] for a conflict with a guard of another blob or window, or out of memory.
-    #[inline]
     pub fn bytes(self) -> Result<Ref<'a, [u8]>, Error> {
         Ref::new(self.memory.host(self.byte_range())?)
     }
@@ -173,7 +174,7 @@ impl<'a> View<'a> {
             // No index need be out of range where there are no elements: none has to be given.
             return Err(Error::OffsetOutOfRange { offset, shape: self.shape() });
         }
-        let bytes = self.bytes()?;
+        let bytes = self.memory.host(self.byte_range())?;
         let bytes = &bytes[offset * size_of::<T>()..][..size_of::<T>()];
         bytemuck::checked::try_pod_read_unaligned(bytes)
             .map_err(|_| Error::InvalidBool { index: offset, byte: bytes[0] })
@@ -247,7 +248,6 @@ impl<'a> ViewMut<'a> {
     ///
     /// # Errors
     /// As [`View::bytes`].
-    #[inline]
     pub fn bytes(self) -> Result<RefMut<'a, [u8]>, Error> {
         RefMut::write(self.view.memory, self.view.byte_range())
     }
@@ -256,7 +256,6 @@ impl<'a> ViewMut<'a> {
     ///
     /// # Errors
     /// As [`View::bytes`].
-    #[inline]
     pub fn overwrite_bytes(self) -> Result<RefMut<'a, [u8]>, Error> {
         RefMut::overwrite(self.view.memory, self.view.byte_range())
     }
