@@ -8,9 +8,10 @@ use half::{bf16, f16};
 
 use crate::Error;
 
-/// Writes the enum, its tables and the trait's implementations from one list, in the order of `DType::ALL`.
+/// Writes the enum, its tables, the trait's implementations and `with_dtype!` from one list, in the order of `DType::ALL`.
+/// `$d` is a dollar sign, for the macro that this one writes.
 macro_rules! dtypes {
-    ($($variant:ident $element:ty, $name:literal, $doc:literal;)*) => {
+    (@types $($variant:ident $element:ty, $name:literal, $doc:literal;)*) => {
         /// The type of a blob's elements.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -41,22 +42,64 @@ macro_rules! dtypes {
             const DTYPE: DType = DType::$variant;
         })*
     };
+    ($d:tt numbers { $($variant:ident $element:ty, $name:literal, $doc:literal;)* } bools { $($bools:tt)* }) => {
+        dtypes! { @types $($variant $element, $name, $doc;)* $($bools)* }
+
+        /// Runs an expression with a name for the type of a dtype's elements: [`f32`] for [`DType::F32`]. For
+        /// [`DType::Bool`], which is no number, there may be another expression.
+        ///
+        /// It is compiled for every dtype, so the compiler names what a new one lacks. A crate that uses this depends on
+        /// the crate `half`, which has the types of two dtypes.
+        ///
+        /// ```
+        /// use blob_core::{DType, with_dtype};
+        ///
+        /// let size = |dtype: DType| with_dtype!(dtype, T => size_of::<T>());
+        /// assert_eq!((size(DType::BF16), size(DType::Bool)), (2, 1));
+        /// let least = |dtype: DType| with_dtype!(dtype, T => T::MIN.to_string(), Bool => "false".to_string());
+        /// assert_eq!((least(DType::I8), least(DType::Bool)), ("-128".to_string(), "false".to_string()));
+        /// ```
+        #[macro_export]
+        macro_rules! with_dtype {
+            ($d dtype:expr, $d element:ident => $d body:expr) => {
+                $crate::with_dtype!($d dtype, $d element => $d body, Bool => {
+                    type $d element = bool;
+                    $d body
+                })
+            };
+            ($d dtype:expr, $d element:ident => $d body:expr, Bool => $d bool:expr) => {
+                match $d dtype {
+                    $($crate::DType::$variant => {
+                        type $d element = $element;
+                        $d body
+                    })*
+                    $crate::DType::Bool => $d bool,
+                    // No crate but this may match without it.
+                    _ => unreachable!("every dtype is listed"),
+                }
+            };
+        }
+    };
 }
 
 dtypes! {
-    U8 u8, "u8", "Unsigned, 8 bits.";
-    I8 i8, "i8", "Signed, 8 bits.";
-    I16 i16, "i16", "Signed, 16 bits.";
-    U16 u16, "u16", "Unsigned, 16 bits.";
-    I32 i32, "i32", "Signed, 32 bits.";
-    U32 u32, "u32", "Unsigned, 32 bits.";
-    I64 i64, "i64", "Signed, 64 bits.";
-    U64 u64, "u64", "Unsigned, 64 bits.";
-    F16 f16, "f16", "IEEE 754 binary16.";
-    BF16 bf16, "bf16", "bfloat16: the upper half of an `f32`.";
-    F32 f32, "f32", "IEEE 754 binary32.";
-    F64 f64, "f64", "IEEE 754 binary64.";
-    Bool bool, "bool", "One byte, 0 or 1.";
+    $ numbers {
+        U8 u8, "u8", "Unsigned, 8 bits.";
+        I8 i8, "i8", "Signed, 8 bits.";
+        I16 i16, "i16", "Signed, 16 bits.";
+        U16 u16, "u16", "Unsigned, 16 bits.";
+        I32 i32, "i32", "Signed, 32 bits.";
+        U32 u32, "u32", "Unsigned, 32 bits.";
+        I64 i64, "i64", "Signed, 64 bits.";
+        U64 u64, "u64", "Unsigned, 64 bits.";
+        F16 half::f16, "f16", "IEEE 754 binary16.";
+        BF16 half::bf16, "bf16", "bfloat16: the upper half of an `f32`.";
+        F32 f32, "f32", "IEEE 754 binary32.";
+        F64 f64, "f64", "IEEE 754 binary64.";
+    }
+    bools {
+        Bool bool, "bool", "One byte, 0 or 1.";
+    }
 }
 
 /// A Rust type that a blob's elements may be read and written as. Sealed: the types of [`DType`] and no others.

@@ -10,7 +10,7 @@ use crate::cpu::{Isa, convert};
 use crate::error::Error;
 use crate::scalar::Scalar;
 use crate::{place, threads};
-use blob_core::{AnyBlob, DType, Part};
+use blob_core::{AnyBlob, Part};
 use std::marker::PhantomData;
 
 /// Runs the body with a name for the number type of a dtype, or returns that it has no arithmetic.

@@ -53,27 +53,8 @@ macro_rules! with_element {
         })
     };
     ($dtype:expr, $element:ident => $body:expr, Bool => $bool:expr) => {
-        match $dtype {
-            DType::U8 => with_element!(@ u8, $element => $body),
-            DType::I8 => with_element!(@ i8, $element => $body),
-            DType::I16 => with_element!(@ i16, $element => $body),
-            DType::U16 => with_element!(@ u16, $element => $body),
-            DType::I32 => with_element!(@ i32, $element => $body),
-            DType::U32 => with_element!(@ u32, $element => $body),
-            DType::I64 => with_element!(@ i64, $element => $body),
-            DType::U64 => with_element!(@ u64, $element => $body),
-            DType::F16 => with_element!(@ half::f16, $element => $body),
-            DType::BF16 => with_element!(@ half::bf16, $element => $body),
-            DType::F32 => with_element!(@ f32, $element => $body),
-            DType::F64 => with_element!(@ f64, $element => $body),
-            DType::Bool => $bool,
-            other => $crate::cpu::lanes::no_kernel(other),
-        }
+        blob_core::with_dtype!($dtype, $element => $body, Bool => $bool)
     };
-    (@ $type:ty, $element:ident => $body:expr) => {{
-        type $element = $type;
-        $body
-    }};
 }
 
 pub(crate) use with_element;
