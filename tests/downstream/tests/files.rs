@@ -57,9 +57,9 @@ fn a_checkpoint_is_converted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("net.npz");
     let source = open("caffe/net/v1.caffemodel");
-    let plan = blob_convert::plan(&source, &blob_convert::Options::new(Format::Npz)).unwrap();
     let target = blob_convert::Target::File { path: &path, overwrite: false };
-    blob_convert::run(&source, &plan, &target, &blob_convert::Silent).unwrap();
+    let options = blob_convert::Options::new(Format::Npz);
+    blob_convert::plan(&source, &options, &target).unwrap().run(&blob_convert::Silent).unwrap();
     let target = Checkpoint::open(&path).unwrap();
     let (old, new) = (by_name(&source, "ip/0"), by_name(&target, "ip/0"));
     assert!(source.view(old).unwrap() == target.view(new).unwrap());
