@@ -6,7 +6,8 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Format, Kind, OpenOptions};
 
 use crate::caffe::{crc_as, dims};
-use crate::support::{data, files, report, rows};
+use crate::support::message::{floats, len, shape, var, varint};
+use crate::support::{data, files, open, report, rows};
 
 /// What we make of each BlobProto that Caffe refuses: a part of our error, or our reason to read it.
 const BLOBS: &[(&str, Result<&str, &str>)] = &[
@@ -161,33 +162,47 @@ fn shapes_are_equal_where_caffe_says_so() {
     report(&format!("caffe ShapeEquals: {count} rows"));
 }
 
-/// A BlobProto with nothing but a shape, by prost's own encoder for varints.
+/// A BlobProto with nothing but a shape.
 fn proto_bytes(kind: &str, dims: &[i64]) -> Vec<u8> {
-    use prost::encoding::{WireType, encode_key, encode_varint};
-    let mut out = Vec::new();
+    let dims: Vec<u64> = dims.iter().map(|dim| *dim as u64).collect();
     match kind {
-        "legacy" => {
-            for (i, dim) in dims.iter().enumerate() {
-                encode_key(i as u32 + 1, WireType::Varint, &mut out);
-                encode_varint(*dim as u64, &mut out);
-            }
-        }
-        "legacy_only_width" => {
-            encode_key(4, WireType::Varint, &mut out);
-            encode_varint(dims[0] as u64, &mut out);
-        }
-        "shape" => {
-            let mut packed = Vec::new();
-            dims.iter().for_each(|d| encode_varint(*d as u64, &mut packed));
-            let mut shape = Vec::new();
-            encode_key(1, WireType::LengthDelimited, &mut shape);
-            encode_varint(packed.len() as u64, &mut shape);
-            shape.extend(packed);
-            encode_key(7, WireType::LengthDelimited, &mut out);
-            encode_varint(shape.len() as u64, &mut out);
-            out.extend(shape);
-        }
-        _ => {}
+        "legacy" => dims.iter().zip(1..).flat_map(|(dim, number)| var(number, *dim)).collect(),
+        "legacy_only_width" => var(4, dims[0]),
+        "shape" => shape(&dims),
+        _ => Vec::new(),
     }
-    out
+}
+
+#[test]
+fn an_entry_of_another_file_is_an_error() {
+    let small = open("a.binaryproto", &[floats(&[1.0]), shape(&[1])].concat()).expect("opens");
+    let big = open("b.binaryproto", &[floats(&[1.0; 1000]), shape(&[1000])].concat()).expect("opens");
+    assert!(small.view(&big.entries()[0]).is_err());
+    assert!(small.load(&big.entries()[0]).is_err());
+}
+
+#[test]
+fn empty_doubles_leave_room_for_raw_data() {
+    let raw = [1.0_f32, 2.0].map(f32::to_le_bytes).concat();
+    let blob = [shape(&[2]), len(8, b""), var(10, 1), len(12, &raw)].concat();
+    let checkpoint = open("a.binaryproto", &blob).expect("opens");
+    let loaded = checkpoint.load(&checkpoint.entries()[0]).expect("loads");
+    assert_eq!(*loaded.data().elements::<f32>().expect("floats"), [1.0, 2.0]);
+}
+
+#[test]
+fn interleaved_doubles_are_two_runs() {
+    let mut blob = shape(&[70_000]);
+    for i in 0..70_000_u32 {
+        for (number, value) in [(8_u64, f64::from(i)), (9, -f64::from(i))] {
+            blob.extend(varint(number << 3 | 1));
+            blob.extend(value.to_le_bytes());
+        }
+    }
+    let checkpoint = open("a.binaryproto", &blob).expect("opens");
+    let pair = checkpoint.load_pair(&checkpoint.entries()[0]).expect("loads");
+    assert_eq!(pair.data().elements::<f64>().expect("doubles")[69_999], 69_999.0);
+    assert_eq!(pair.diff().elements::<f64>().expect("doubles")[69_999], -69_999.0);
+    assert_eq!(checkpoint.entries()[1].kind(), Kind::Diff);
+    assert_eq!(checkpoint.entries()[0].segments().len(), 1);
 }

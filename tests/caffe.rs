@@ -8,7 +8,8 @@ use std::path::Path;
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 
-use crate::support::{data, real, report, rows};
+use crate::support::message::{floats, layer, len, shape, var};
+use crate::support::{data, open, real, report, rows};
 
 /// `1,1,3,2`, or `-` for no axes.
 pub(crate) fn dims(text: &str) -> Vec<i64> {
@@ -185,4 +186,31 @@ fn floats_from(seed: u64, n: usize) -> Vec<f32> {
         ((z >> 40) as f64 / 16_777_216.0 * 6.0 - 3.0) as f32
     };
     std::iter::repeat_with(next).take(n).collect()
+}
+
+fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
+    let entries = checkpoint.entries().iter();
+    entries.flat_map(|e| e.warnings().map(|w| w.text().to_owned())).collect()
+}
+
+#[test]
+fn a_repeated_layer_name_is_told() {
+    let blob = [floats(&[1.0]), shape(&[1])].concat();
+    let once = open("a.caffemodel", &layer("conv1", &blob)).expect("opens");
+    assert_eq!(warnings(&once).len(), 0);
+    let file = [layer("conv1", &blob), layer("conv1", &blob)].concat();
+    let twice = open("a.caffemodel", &file).expect("opens");
+    assert_eq!(twice.entries()[1].name(), "conv1@1/0");
+    assert!(warnings(&twice)[0].contains("used before"));
+}
+
+#[test]
+fn weights_around_a_v0_layer_are_told() {
+    let nested = len(1, &[len(1, b"in"), len(2, b"conv")].concat());
+    let blob = len(6, &[floats(&[3.0]), shape(&[1])].concat());
+    let file = len(2, &[nested, len(4, b"out"), var(5, 4), blob].concat());
+    let net = open("a.caffemodel", &file).expect("opens");
+    assert_eq!(net.entries()[0].name(), "in/0");
+    assert_eq!(net.entries()[0].layer_type(), Some("Convolution"));
+    assert!(warnings(&net)[0].contains("V1 layer around a V0 layer"));
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::npz::{ints, npy, theirs};
+use crate::support::archive::{ints, npy, theirs};
+use crate::support::message::{len, shape};
 use crate::support::{blob, blob_with};
 
 const NET: &str = "caffe/net/v1.caffemodel";
@@ -226,11 +227,8 @@ fn verify_sums_up_many_files_and_can_leave_out_the_good_ones() {
 
 /// A net whose one layer holds `n` blobs that are broken: a shape of one, and no values.
 fn broken_blobs(n: usize) -> Vec<u8> {
-    let blobs = [0x3A, 5, 0x3A, 3, 0x0A, 1, 1].repeat(n);
-    let mut layer = vec![0x0A, 1, b'a', 0x12, 1, b'X'];
-    layer.extend_from_slice(&blobs);
-    let len = crate::support::varint(layer.len() as u64);
-    [&[0xA2, 0x06][..], &len, &layer].concat()
+    let blobs = len(7, &shape(&[1])).repeat(n);
+    len(100, &[len(1, b"a"), len(2, b"X"), blobs].concat())
 }
 
 #[test]

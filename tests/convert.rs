@@ -8,7 +8,8 @@ use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, write_tensors};
 
-use crate::support::{data, files, real, report, varint};
+use crate::support::message::{floats, layer, len, shape};
+use crate::support::{data, files, real, report};
 
 /// Every file of a folder that opens and has no array with a fault.
 pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
@@ -263,18 +264,13 @@ fn an_array_called_like_the_receipt_stands_beside_it() {
 
 /// A net of one layer `w` with one blob of f32, whose values stand in runs of these lengths.
 fn in_runs(runs: &[usize]) -> Checkpoint {
-    let field =
-        |number: u64, bytes: &[u8]| [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat();
-    let dims = field(1, &varint(runs.iter().sum::<usize>() as u64));
-    let mut blob = field(7, &dims);
+    let mut blob = shape(&[runs.iter().sum::<usize>() as u64]);
     let mut value = 0;
     for run in runs {
-        let values = (value..value + run).flat_map(|v| (v as f32).to_le_bytes());
-        blob.extend(field(5, &values.collect::<Vec<_>>()));
+        blob.extend(floats(&(value..value + run).map(|v| v as f32).collect::<Vec<_>>()));
         value += run;
     }
-    let layer = [field(1, b"w"), field(2, b"InnerProduct"), field(7, &blob)].concat();
-    let net = [field(1, b"net"), field(100, &layer)].concat();
+    let net = [len(1, b"net"), layer("w", &blob)].concat();
     Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(net))).expect("opens")
 }
 

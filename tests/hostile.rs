@@ -9,7 +9,8 @@ use std::sync::Arc;
 use blob_io::{Bytes, Checkpoint, Error};
 
 use crate::alloc::peak;
-use crate::support::{data, report, varint};
+use crate::support::message::varint;
+use crate::support::{data, report};
 
 /// What opening and loading may take beyond the payload, and for each array listed.
 const BASE: u64 = 16 << 20;

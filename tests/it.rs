@@ -39,7 +39,6 @@ mod npz_hostile;
 mod numpy;
 mod reasons;
 mod receipt;
-mod review;
 mod safetensors_header;
 #[cfg(unix)]
 mod salvage;

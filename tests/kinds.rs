@@ -2,9 +2,9 @@
 
 use blob_io::{Bytes, Checkpoint, Error, Format, Reason};
 
-use crate::npy::open;
-use crate::npz::npy;
-use crate::support::{data, varint};
+use crate::support::archive::{npy, theirs};
+use crate::support::message::{floats, len, shape, var, varint};
+use crate::support::{data, open};
 
 fn refused(name: &str, bytes: &[u8]) -> (Reason, String) {
     let error = open(name, bytes).map(|file| panic!("{name}: taken for {:?}", file.format()));
@@ -12,22 +12,14 @@ fn refused(name: &str, bytes: &[u8]) -> (Reason, String) {
     (error.reason(), error.to_string())
 }
 
-/// A length-delimited protobuf field of a number up to 15.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![number << 3 | 2];
-    bytes.extend(varint(content.len() as u64));
-    bytes.extend(content);
-    bytes
-}
-
 #[test]
 fn files_of_other_frameworks_are_named() {
     let frozen = std::fs::read(data("other/frozen.pb")).unwrap();
-    let node = [field(1, b"x"), field(2, b"Placeholder")].concat();
-    let input = field(1, &[field(1, b"image"), field(3, b"")].concat());
-    let core_ml = [vec![0x08, 1], field(2, &input), vec![0xA2, 0x1F, 0]].concat();
-    let meta = field(1, &field(2, &field(1, b"op")));
-    let saved = [vec![0x08, 1], field(2, &meta)].concat();
+    let node = [len(1, b"x"), len(2, b"Placeholder")].concat();
+    let input = len(1, &[len(1, b"image"), len(3, b"")].concat());
+    let core_ml = [vec![0x08, 1], len(2, &input), vec![0xA2, 0x1F, 0]].concat();
+    let meta = len(1, &len(2, &len(1, b"op")));
+    let saved = [vec![0x08, 1], len(2, &meta)].concat();
     let floats: Vec<u8> = (1..40).flat_map(|i| (i as f32 * 0.1).to_le_bytes()).collect();
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };
     let darknet = [words(&[0, 2, 0, 64, 0]), floats.clone()].concat();
@@ -37,7 +29,7 @@ fn files_of_other_frameworks_are_named() {
     use Reason::{NotTensors, Unsupported};
     for (name, bytes, reason, what) in [
         ("frozen.pb", &frozen[..], Unsupported, "TensorFlow graph"),
-        ("x", &field(1, &node), Unsupported, "TensorFlow graph"),
+        ("x", &len(1, &node), Unsupported, "TensorFlow graph"),
         ("x", &saved, Unsupported, "SavedModel"),
         ("x", &core_ml, Unsupported, "Core ML"),
         ("x.tflite", b"\x1C\0\0\0TFL3\0\0", Unsupported, "TensorFlow Lite"),
@@ -104,12 +96,12 @@ fn a_bare_message_of_caffe_needs_a_value_or_its_extension() {
     let scalar = b"\x2D\0\0\x80\x3F";
     assert!(open("x", scalar).is_err());
     assert_eq!(open("x.binaryproto", scalar).unwrap().format(), Format::BlobProto);
-    let named = field(1, b"a net's name");
+    let named = len(1, b"a net's name");
     assert!(open("x", &named).is_err());
     assert_eq!(open("x.caffemodel", &named).unwrap().format(), Format::CaffeModel);
-    let vector = [field(1, blob), field(1, blob)].concat();
+    let vector = [len(1, blob), len(1, blob)].concat();
     assert_eq!(open("x", &vector).unwrap().format(), Format::BlobProtoVector);
-    let state = [vec![0x08, 9], field(2, b"net.caffemodel"), field(3, blob)].concat();
+    let state = [vec![0x08, 9], len(2, b"net.caffemodel"), len(3, blob)].concat();
     assert_eq!(open("x", &state).unwrap().format(), Format::SolverState);
     assert!(open("x", &[0x08, 9]).is_err());
     assert_eq!(open("x.solverstate", &[0x08, 9]).unwrap().format(), Format::SolverState);
@@ -127,8 +119,8 @@ fn what_the_reference_readers_refuse_is_a_finding() {
     // A V0 layer, and a blob in the V1 layer around it that is no message.
     let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
     // Field 50, length-delimited.
-    let nested = [field(1, b"ip"), vec![0x92, 0x03, blob.len() as u8], blob.to_vec()].concat();
-    let net = field(2, &[field(1, &nested), field(6, &[0x07])].concat());
+    let nested = [len(1, b"ip"), vec![0x92, 0x03, blob.len() as u8], blob.to_vec()].concat();
+    let net = len(2, &[len(1, &nested), len(6, &[0x07])].concat());
     let file = open("x", &net).unwrap();
     assert_eq!(file.entries().len(), 1);
     assert_eq!(file.faults().len(), 1, "{:?}", file.faults());
@@ -137,7 +129,7 @@ fn what_the_reference_readers_refuse_is_a_finding() {
 #[test]
 fn a_member_of_two_names_is_a_fault() {
     let content = npy("'<f4'", "(1,)", &[0; 4]);
-    let mut bytes = crate::npz::theirs(zip::CompressionMethod::Stored, &[("a.npy", &content)]);
+    let mut bytes = theirs(zip::CompressionMethod::Stored, &[("a.npy", &content)]);
     let local = bytes.windows(5).position(|w| w == b"a.npy").unwrap();
     bytes[local] = b'b';
     let file = open("x", &bytes).unwrap();
@@ -191,7 +183,7 @@ fn dtypes_that_blobs_do_not_have_are_listed() {
     {
         let bytes = npy(&format!("'{descr}'"), "(2, 2)", &vec![0; 4 * size]);
         listed("x.npy", &bytes, descr, &[2, 2], 4 * size as u64);
-        let zip = crate::npz::theirs(zip::CompressionMethod::Deflated, &[("a.npy", &bytes)]);
+        let zip = theirs(zip::CompressionMethod::Deflated, &[("a.npy", &bytes)]);
         listed("x.npz", &zip, descr, &[2, 2], 4 * size as u64);
     }
     let record = npy("[('a', '<f4'), ('b', '<f4', (2, 2))]", "(3,)", &[0; 60]);
@@ -205,4 +197,28 @@ fn an_order_may_be_missing_or_the_machine_s_own() {
         let blob = file.load(&file.entries()[0]).unwrap();
         assert_eq!(*blob.data().elements::<f32>().unwrap(), [1.5], "{descr}");
     }
+}
+
+#[test]
+fn names_in_a_solver_state_make_no_onnx_model() {
+    let blob = [floats(&[1.0]), shape(&[1])].concat();
+    let state = [var(1, 10), len(2, b"mxnet/lenet_iter_10.caffemodel"), len(3, &blob)].concat();
+    assert_eq!(open("x", &state).expect("opens").format(), Format::SolverState);
+    let legacy = [var(1, 1), shape(&[1, 1, 1, 2]), var(2, 1), var(3, 1), var(4, 2), floats(&[1.0, 2.0])];
+    assert_eq!(open("x", &legacy.concat()).expect("opens").format(), Format::BlobProto);
+    let onnx = [var(1, 7), len(2, b"pytorch"), len(7, b""), len(8, b"")].concat();
+    assert!(open("x", &onnx).expect_err("ONNX").to_string().contains("ONNX"));
+}
+
+#[test]
+fn a_label_tells_a_datum_whatever_its_name() {
+    let mut datum = [var(1, 1), var(2, 1), var(3, 2)].concat();
+    for value in [1.5_f32, 2.5] {
+        datum.extend(varint(6 << 3 | 5));
+        datum.extend(value.to_le_bytes());
+    }
+    datum.extend(var(5, 7));
+    let checkpoint = open("x.binaryproto", &datum).expect("opens");
+    assert_eq!(checkpoint.format(), Format::Datum);
+    assert_eq!(checkpoint.entries()[0].shape().dims(), [1, 1, 2]);
 }

@@ -3,7 +3,9 @@
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
+use crate::alloc::peak;
 use crate::support::data;
+use crate::support::message::{self, floats, len, shape};
 
 fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
     Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(bytes)))
@@ -61,42 +63,19 @@ fn a_file_twice_has_its_layers_twice_with_a_warning_each() {
     assert_eq!(twice.entries()[12].name(), "conv1@12/0");
 }
 
-/// Length-delimited.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let key = u32::from(number) << 3 | 2;
-    let mut out = Vec::new();
-    for mut n in [u64::from(key), bytes.len() as u64] {
-        while n > 0x7F {
-            out.push(n as u8 | 0x80);
-            n >>= 7;
-        }
-        out.push(n as u8);
-    }
-    out.extend(bytes);
-    out
-}
-
 /// A layer whose blob has `n` floats and a diff, data and diff in `chunks` alternating pieces.
-fn layer(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+fn in_pieces(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let value = |i: usize, salt: usize| ((i * 7 + salt) as f32).to_le_bytes();
     let data: Vec<u8> = (0..n).flat_map(|i| value(i, 1)).collect();
     let diff: Vec<u8> = (0..n).flat_map(|i| value(i, 2)).collect();
     let step = n.div_ceil(chunks) * 4;
     let mut blob = Vec::new();
     for (a, b) in data.chunks(step).zip(diff.chunks(step)) {
-        blob.extend(field(5, a));
-        blob.extend(field(6, b));
+        blob.extend(len(5, a));
+        blob.extend(len(6, b));
     }
-    let mut dims = Vec::new();
-    let mut left = n;
-    while left > 0x7F {
-        dims.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    dims.push(left as u8);
-    blob.extend(field(7, &field(1, &dims)));
-    let layer = [field(1, name.as_bytes()), field(7, &blob)].concat();
-    (field(100, &layer), data, diff)
+    blob.extend(shape(&[n as u64]));
+    (message::layer(name, &blob), data, diff)
 }
 
 /// Names and bytes of a file's tensors.
@@ -113,7 +92,7 @@ fn a_model_of_many_pieces_converts() {
     let mut file = Vec::new();
     let mut expected = Vec::new();
     for (name, n, chunks) in [("a", 3, 1), ("b", 700_001, 5), ("c", 1, 1), ("d", 77_777, 3)] {
-        let (layer, data, diff) = layer(name, n, chunks);
+        let (layer, data, diff) = in_pieces(name, n, chunks);
         file.extend(layer);
         expected.push((format!("{name}/0"), data));
         expected.push((format!("{name}/0.diff"), diff));
@@ -145,4 +124,30 @@ fn a_model_of_many_pieces_converts() {
         let npy = Checkpoint::open(path.join(format!("{name}.npy"))).expect("opens");
         assert_eq!(npy.view(&npy.entries()[0]).expect("views"), bytes, "{name}");
     }
+}
+
+#[test]
+fn arrays_in_many_pieces_stay_within_the_file_s_bound() {
+    let pieces = floats(&[1.0, 2.0]).repeat(60_000);
+    let blob = [shape(&[120_000]), pieces].concat();
+    let file: Vec<u8> = (0..60).flat_map(|i| message::layer(&format!("l{i}"), &blob)).collect();
+    let mut checkpoint = None;
+    let used = peak(|| checkpoint = Some(open(file).expect("opens")));
+    let checkpoint = checkpoint.expect("opened");
+    assert!(used < (16 << 20) + 256 * 60, "{used}");
+    // The first two fit; what is beyond the bound is listed with what is wrong.
+    assert!(checkpoint.load(&checkpoint.entries()[1]).is_ok());
+    let error = checkpoint.load(&checkpoint.entries()[59]).expect_err("too many pieces");
+    assert!(error.to_string().contains("separate runs"), "{error}");
+}
+
+#[test]
+fn a_million_faults_stay_within_their_bound() {
+    let blobs = [0x3A, 0x02, 0x62, 0x00].repeat(1 << 20);
+    let file = len(100, &[len(1, b"x"), blobs].concat());
+    let used = peak(|| {
+        let checkpoint = open(file).expect("opens");
+        assert!(checkpoint.entries().iter().all(|e| e.fault().is_some()));
+    });
+    assert!(used < (16 << 20) + (256 << 20), "{used}");
 }

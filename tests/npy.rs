@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use blob_io::{Bytes, Checkpoint, Error, Format};
+use blob_io::{Checkpoint, Format};
 use npyz::WriterBuilder;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::support::{data, files, report};
+use crate::support::{data, files, open, refusal, report};
 
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     let mut hex = String::new();
@@ -15,14 +15,6 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
         write!(hex, "{byte:02x}").unwrap();
     }
     hex
-}
-
-pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
-    Checkpoint::from_source(name, Box::new(Bytes::new(bytes.to_vec())))
-}
-
-pub(crate) fn message(name: &str, bytes: &[u8]) -> String {
-    open(name, bytes).expect_err("it is broken").to_string()
 }
 
 /// Compares an open file with its sidecar, which comes from the numpy arrays that its writer was given.
@@ -186,17 +178,17 @@ const BROKEN: &[(&str, &str)] = &[
 #[test]
 fn broken_headers_of_npy_are_named_with_their_place() {
     for (dict, expected) in BROKEN {
-        let found = message("x", &npy(1, dict, 64));
+        let found = refusal("x", &npy(1, dict, 64));
         assert_eq!(found, format!("x: {expected}"), "{dict}");
     }
     let whole = npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", 4);
     for len in 6..63 {
-        assert!(message("x.npy", &whole[..len]).contains("needs"), "{len}");
+        assert!(refusal("x.npy", &whole[..len]).contains("needs"), "{len}");
     }
     let mut version = whole.clone();
     version[6] = 4;
-    assert_eq!(message("x", &version), "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0");
-    let long = message("x", &npy(2, &" ".repeat(65_537), 4));
+    assert_eq!(refusal("x", &version), "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0");
+    let long = refusal("x", &npy(2, &" ".repeat(65_537), 4));
     assert_eq!(long, "x: at byte 12: the header's length: expected at most 65536, found 65537");
 }
 

@@ -1,15 +1,15 @@
 //! npz: the goldens of MXNet 2, its quirks and SciPy's, the `zip` crate in both directions.
 
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Read};
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Format, Kind, SparseKind};
 use proptest::prelude::*;
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipArchive, ZipWriter};
+use zip::{CompressionMethod, ZipArchive};
 
-use crate::npy::{check_sidecar, open};
-use crate::support::{data, files, report};
+use crate::npy::check_sidecar;
+use crate::support::archive::{Zip, ints, npy, theirs};
+use crate::support::{data, files, open, report};
 use crate::written::{Tensor, check_identity, check_values, tensors, written};
 
 #[test]
@@ -30,71 +30,6 @@ fn every_golden_npz_is_what_its_writer_was_given() {
     assert_eq!(names, expected);
     assert_eq!(files.len(), 3);
     report(&format!("npz: {} files of MXNet 2", files.len()));
-}
-
-/// An npy of version 1.0.
-pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((dict.len() as u16).to_le_bytes());
-    bytes.extend(dict.as_bytes());
-    bytes.extend(data);
-    bytes
-}
-
-pub(crate) fn ints(values: &[i64]) -> Vec<u8> {
-    let data: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-    npy("'<i8'", &format!("({},)", values.len()), &data)
-}
-
-/// A zip as MXNet 2 writes it: stored, sizes only behind the data and in the central directory, a month of 0.
-#[derive(Default)]
-pub(crate) struct Zip {
-    bytes: Vec<u8>,
-    central: Vec<u8>,
-    count: u16,
-}
-
-impl Zip {
-    pub(crate) fn add(mut self, name: &str, content: &[u8]) -> Self {
-        let (offset, len) = (self.bytes.len() as u32, content.len() as u32);
-        let crc = crc32fast::hash(content);
-        self.bytes.extend(b"PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0");
-        self.bytes.extend([0; 12]);
-        self.bytes.extend((name.len() as u32).to_le_bytes());
-        self.bytes.extend(name.as_bytes());
-        self.bytes.extend(content);
-        self.bytes.extend(b"PK\x07\x08");
-        self.bytes.extend([crc, len, len].map(u32::to_le_bytes).concat());
-        self.central.extend(b"PK\x01\x02\0\0\0\0\x08\x08\0\0\0\0\0\0");
-        self.central.extend([crc, len, len, name.len() as u32].map(u32::to_le_bytes).concat());
-        self.central.extend([0; 10]);
-        self.central.extend(offset.to_le_bytes());
-        self.central.extend(name.as_bytes());
-        self.count += 1;
-        self
-    }
-
-    pub(crate) fn end(mut self) -> Vec<u8> {
-        let (offset, len) = (self.bytes.len() as u32, self.central.len() as u32);
-        self.bytes.append(&mut self.central);
-        self.bytes.extend(b"PK\x05\x06\0\0\0\0");
-        self.bytes.extend([self.count, self.count].map(u16::to_le_bytes).concat());
-        self.bytes.extend([len, offset].map(u32::to_le_bytes).concat());
-        self.bytes.extend([0, 0]);
-        self.bytes
-    }
-}
-
-/// A zip by the `zip` crate.
-pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
-    for (name, content) in members {
-        let options = SimpleFileOptions::default().compression_method(method);
-        writer.start_file(*name, options).unwrap();
-        writer.write_all(content).unwrap();
-    }
-    writer.finish().unwrap().into_inner()
 }
 
 /// The broken header that MXNet 2 gives `format.npy`: one dict begins within another.

@@ -5,9 +5,8 @@ use blob_convert::verify::{self, Remark};
 use blob_io::{Bytes, Checkpoint, Error, Limits, OpenOptions};
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::npy::open;
-use crate::npz::{Zip, ints, npy, theirs};
-use crate::support::{blob, data, files};
+use crate::support::archive::{Zip, ints, npy, theirs};
+use crate::support::{blob, data, files, open};
 
 /// What `verify` says of a file's arrays: name and message.
 fn findings(bytes: &[u8]) -> Vec<(String, String)> {

@@ -4,7 +4,7 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::npz::{Zip, ints, npy, theirs};
+use crate::support::archive::{Zip, ints, npy, theirs};
 use crate::support::{blob, data};
 
 /// One byte of a stored member's content is another one.

@@ -6,8 +6,8 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Layout, Limits, OpenOptions, Source, TensorSpec};
 use zip::{CompressionMethod, ZipArchive};
 
-use crate::npy::open;
-use crate::npz::{Zip, npy, theirs};
+use crate::support::archive::{Zip, npy, theirs};
+use crate::support::open;
 
 /// Bytes at some places of a long file, zeros elsewhere.
 struct Sparse {

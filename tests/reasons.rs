@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use blob_io::{Bytes, Checkpoint, Error, Limits, OpenOptions, Reason};
 use zip::CompressionMethod::Stored;
 
-use crate::npz::{ints, theirs};
+use crate::support::archive::{ints, theirs};
 
 /// The code of a file of this name and content: of opening it, else of its first array's fault, else of loading that.
 fn code(name: &str, bytes: &[u8]) -> &'static str {

@@ -1,6 +1,6 @@
 //! The header of safetensors: odd ones have one meaning, broken ones are named with their place.
 
-use crate::npy::{message, open};
+use crate::support::{open, refusal};
 
 fn safetensors(json: &str, data: usize) -> Vec<u8> {
     let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
@@ -78,15 +78,15 @@ fn broken_headers_of_safetensors_are_named_with_their_place() {
         (json, expected)
     });
     for (json, expected) in texts.chain(tensors) {
-        let found = message("x.safetensors", &safetensors(&json, 8));
+        let found = refusal("x.safetensors", &safetensors(&json, 8));
         assert_eq!(found, format!("x.safetensors: {expected}"), "{json}");
     }
     let overlap =
         r#"{"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
-    assert!(message("x", &safetensors(overlap, 8)).contains("expected 5, found 4"));
+    assert!(refusal("x", &safetensors(overlap, 8)).contains("expected 5, found 4"));
     let twice =
         r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}}"#;
-    assert!(message("x", &safetensors(twice, 8)).ends_with("at byte 61: expected each key once, found \"a\" again"));
+    assert!(refusal("x", &safetensors(twice, 8)).ends_with("at byte 61: expected each key once, found \"a\" again"));
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn a_header_of_another_length_or_encoding_is_refused() {
     let mut long = safetensors("{}", 0);
     long[..8].copy_from_slice(&100_000_001u64.to_le_bytes());
     assert!(
-        message("x.safetensors", &long)
+        refusal("x.safetensors", &long)
             .ends_with("at byte 0: the header's length: expected at most 100000000, found 100000001")
     );
     long[..8].copy_from_slice(&3u64.to_le_bytes());
-    assert!(message("x.safetensors", &long).ends_with("at byte 8: the header needs 3 bytes, but 2 are left"));
+    assert!(refusal("x.safetensors", &long).ends_with("at byte 8: the header needs 3 bytes, but 2 are left"));
     let mut not_text = safetensors("{\"_\":{}}", 0);
     not_text[10] = 0xFF;
     assert!(
-        message("x.safetensors", &not_text).ends_with("at byte 10: expected a JSON string in UTF-8, found other bytes")
+        refusal("x.safetensors", &not_text).ends_with("at byte 10: expected a JSON string in UTF-8, found other bytes")
     );
 }
 

@@ -1,10 +1,15 @@
 //! What the tests share: where the data lie, checksums, and the report of what ran.
 
+pub(crate) mod archive;
+pub(crate) mod message;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+
+use blob_io::{Bytes, Checkpoint, Error};
 
 /// A file or folder under `tests/data`.
 pub(crate) fn data(path: &str) -> PathBuf {
@@ -27,6 +32,16 @@ pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> 
         .collect();
     found.sort();
     found
+}
+
+/// A file of these bytes.
+pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
+    Checkpoint::from_source(name, Box::new(Bytes::new(bytes.to_vec())))
+}
+
+/// Why a file of these bytes does not open.
+pub(crate) fn refusal(name: &str, bytes: &[u8]) -> String {
+    open(name, bytes).expect_err("it is broken").to_string()
 }
 
 /// Says what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): on standard output, and in the file
@@ -164,15 +179,4 @@ pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
     let ran = Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
     assert!(!ran.err.contains("panicked"), "{ran:?}");
     ran
-}
-
-/// A protobuf varint.
-pub(crate) fn varint(mut n: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    while n > 0x7F {
-        out.push(n as u8 | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-    out
 }

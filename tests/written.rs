@@ -12,7 +12,7 @@ use proptest::sample::select;
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde_json::Value;
 
-use crate::npy::open;
+use crate::support::open;
 
 /// A tensor to write.
 #[derive(Clone, Debug)]

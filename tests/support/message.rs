@@ -1,0 +1,39 @@
+//! Protobuf messages, Caffe's above all, put together field by field: also such as no writer makes.
+
+/// A varint.
+pub(crate) fn varint(mut n: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    while n > 0x7F {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+    out
+}
+
+/// A length-delimited field.
+pub(crate) fn len(number: u64, content: &[u8]) -> Vec<u8> {
+    [varint(number << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
+}
+
+/// A varint field.
+pub(crate) fn var(number: u64, value: u64) -> Vec<u8> {
+    [varint(number << 3), varint(value)].concat()
+}
+
+/// A blob's shape.
+pub(crate) fn shape(dims: &[u64]) -> Vec<u8> {
+    let dims: Vec<u8> = dims.iter().flat_map(|dim| varint(*dim)).collect();
+    len(7, &len(1, &dims))
+}
+
+/// A blob's data, packed.
+pub(crate) fn floats(values: &[f32]) -> Vec<u8> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    len(5, &bytes)
+}
+
+/// A layer of a net, with one blob.
+pub(crate) fn layer(name: &str, blob: &[u8]) -> Vec<u8> {
+    len(100, &[len(1, name.as_bytes()), len(2, b"X"), len(7, blob)].concat())
+}
