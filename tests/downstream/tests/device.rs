@@ -30,8 +30,8 @@ fn a_memory_moves_to_our_device_and_back() {
 
 /// A blob of four floats whose newest bytes are a kernel's, in the device's memory.
 fn on_the_device(queue: &Arc<dyn Queue>, value: f32) -> AnyBlob {
-    let blob = AnyBlob::new(Shape::new([2, 2]).unwrap(), DType::F32).unwrap();
-    let mut token = blob.data_memory().device_overwrite(queue, 0..16).unwrap();
+    let mut blob = AnyBlob::new(Shape::new([2, 2]).unwrap(), DType::F32).unwrap();
+    let mut token = blob.data_mut().overwrite_device(queue).unwrap();
     loopback::launch(&**queue, [token.arg_mut()], move |args| {
         args[0].bytes_mut().chunks_mut(4).for_each(|cell| cell.copy_from_slice(&value.to_ne_bytes()));
     })
@@ -47,11 +47,8 @@ fn a_merge_takes_its_parts_from_device_memory() {
     let parts = [on_the_device(&queue, 1.0), on_the_device(&queue, 2.0)];
     let merged = blob_ops::merge(&[&parts[0], &parts[1]], 1).unwrap();
     assert_eq!(merged.shape().dims(), [2, 4]);
-    let bytes = merged.data_memory().host(0..32).unwrap();
-    let floats: Vec<f32> = bytes.chunks(4).map(|cell| f32::from_ne_bytes(cell.try_into().unwrap())).collect();
-    assert_eq!(floats, [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
-    drop(bytes);
+    assert_eq!(*merged.data().elements::<f32>().unwrap(), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
     // The result goes to the device in turn.
-    drop(merged.data_memory().device(&queue, 0..32).unwrap());
+    drop(merged.data().device(&queue).unwrap());
     assert_eq!(synced_mem::Device::meter(&*device).stats().uploads().bytes(), 32);
 }
