@@ -43,7 +43,7 @@ impl Failure {
         self.check
     }
 
-    /// The number of the promise of [`Queue`](crate::Queue) that the check tests.
+    /// The number of the promise of [`Queue`] that the check tests.
     pub fn promise(&self) -> u8 {
         self.promise
     }

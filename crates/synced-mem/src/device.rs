@@ -96,7 +96,8 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
 ///    work was lost fails at every later `synchronize`, and so does every queue that was made to wait for it since. Once
 ///    it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no further.
-/// 9. **Innocence.** No call uses a memory of this crate, nor waits for anybody who does, nor panics.
+/// 9. **Innocence.** No call uses a memory of this crate, nor panics. Only `synchronize` and `wait_for` wait for code that
+///    uses one, such as a kernel; all others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of that device.
 /// 11. **Deadlocks.** A call fails with [`Error::Deadlock`] where it would have to wait for the very work that calls it (a

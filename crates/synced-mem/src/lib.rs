@@ -57,6 +57,21 @@
 //! is left to the queue is leaked once and counted in [`Stats::leaks`]. Bytes that it alone was to deliver are an error
 //! until they are overwritten.
 //!
+//! # Who may call what from where
+//!
+//! | code that is not this crate's | when it runs | what it may do with memories |
+//! |---|---|---|
+//! | an owner's `as_ref` | once, on adoption, with nothing locked | use any |
+//! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any, this one included |
+//! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included; drop its last handle |
+//! | [`Queue::synchronize`], [`Queue::wait_for`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
+//! | a [`Block`]'s destructor | with the memory's lock released | use none |
+//! | all else of a [`Device`] or a [`Queue`] | with the memory's lock held | use none, nor wait for code that does |
+//! | a kernel of the loopback | see [`loopback::launch`] | use any, but not wait for its own end |
+//!
+//! Nothing of this runs while a borrow is being checked, but a call that waits has entered its own borrow before: what is
+//! in conflict with that gets [`Error::Conflict`] at once. Work on a memory's end is done by whoever drops the last handle.
+//!
 //! # For those who know Caffe
 //!
 //! | `caffe::SyncedMemory` | here |

@@ -51,7 +51,8 @@ impl KernelArg<'_> {
 /// | in a kernel | |
 /// |---|---|
 /// | wait for another thread, use a thread pool | yes |
-/// | enqueue work, launch, take a token, drop the last handle of a memory, of a block, of a queue | yes |
+/// | enqueue work, launch, drop the last handle of a memory, of a block, of a queue | yes |
+/// | use a memory | with [`Mode::Deferred`](super::Mode::Deferred); the other modes may run it within a call that has that memory locked, and it hangs |
 /// | wait for another queue's work, of any machine | yes |
 /// | wait for its own end: synchronise its queue or one that waits for it, or what waits for such a queue, through any number of machines and of kernels that wait for each other | an error of the call: [`Error::Deadlock`] |
 /// | hand such waiting to another thread, and wait for that thread | it hangs, because nobody can see it |

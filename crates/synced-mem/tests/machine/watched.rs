@@ -83,11 +83,12 @@ pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     worker.join().unwrap();
 }
 
-/// Uses a memory when it is dropped: as an owner of adopted bytes, or as what an observer holds.
+/// Uses a memory when it is adopted and when it is dropped: as an owner of bytes, or as what an observer holds.
 struct Busy(SharedMem);
 
 impl AsRef<[u8]> for Busy {
     fn as_ref(&self) -> &[u8] {
+        self.0.head();
         &[1, 2]
     }
 }
