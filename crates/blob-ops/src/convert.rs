@@ -22,7 +22,7 @@ use blob_core::{AnyBlob, DType, Part};
 ///
 /// let blob = Blob::from_slice(Shape::new([3])?, &[1.5f32, -1e9, f32::NAN])?;
 /// let small = blob_ops::convert(&blob, DType::I8)?;
-/// assert_eq!(*small.data::<i8>()?, [1, -128, 0]);
+/// assert_eq!(*small.data().elements::<i8>()?, [1, -128, 0]);
 /// let error = blob_ops::convert_checked(&blob, DType::I8).unwrap_err();
 /// assert_eq!(error.to_string(), "convert checked: element 0 of the data is 1.5, which i8 does not hold");
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -75,14 +75,14 @@ fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], E
     convert::single(value, dtype).ok_or(Error::Value { op, dtype, value })
 }
 
-/// The bytes of an object.
+/// The elements of an object.
 fn object_range(op: &'static str, blob: &AnyBlob, object: usize) -> Result<Range<usize>, Error> {
     let dims = Argument::Out.of(op).seven(blob)?;
     let objects = dims.object_count();
     if object >= objects {
         return Err(Error::ObjectOutOfRange { op, object, objects });
     }
-    let size = dims.object_size() * blob.dtype().size();
+    let size = dims.object_size();
     Ok(object * size..(object + 1) * size)
 }
 
