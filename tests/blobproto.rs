@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use blob_core::{DType, Shape};
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::caffe::decode_blob;
+use blob_io::caffe::proto::BlobProto;
 use blob_io::{Checkpoint, Format, Kind, OpenOptions};
+use prost::Message;
 
 use crate::caffe::{crc_as, dims};
 use crate::support::message::{floats, len, shape, var, varint};
@@ -54,6 +57,36 @@ fn check_refused(name: &str, index: &BTreeMap<&str, &Result<&str, &str>>) {
         (Err(part), Err(error)) => assert!(error.to_string().contains(*part), "{name}: {error}"),
         (expected, got) => panic!("{name}: expected {expected:?}, got {got:?}"),
     }
+}
+
+#[test]
+fn messages_become_blobs_and_back() {
+    let mut compared = 0;
+    for path in files(&data("caffe/blobproto"), |name| name.ends_with(".binaryproto")) {
+        let bytes = std::fs::read(&path).expect("readable");
+        let (Ok(blob), Ok(proto)) = (decode_blob(&bytes), BlobProto::decode(&bytes[..])) else { continue };
+        // The forks' raw values are no fields of Caffe's own message.
+        if proto.data.len().max(proto.double_data.len()) != blob.shape().count() {
+            continue;
+        }
+        let same = |a: &AnyBlob, b: &AnyBlob| {
+            assert_eq!((a.shape(), a.dtype(), a.has_diff()), (b.shape(), b.dtype(), b.has_diff()), "{path:?}");
+            assert_eq!(*a.data().bytes().unwrap(), *b.data().bytes().unwrap(), "{path:?}");
+            assert_eq!(
+                a.has_diff().then(|| a.diff().bytes().unwrap().to_vec()),
+                b.has_diff().then(|| b.diff().bytes().unwrap().to_vec())
+            );
+        };
+        same(&AnyBlob::try_from(&proto).expect("a blob"), &blob);
+        let written = BlobProto::try_from(&blob).expect("floats or doubles");
+        same(&decode_blob(&written.encode_to_vec()).expect("it reads back"), &blob);
+        let values = if blob.dtype() == DType::F64 { written.double_data.len() } else { written.data.len() };
+        assert_eq!(values, blob.shape().count());
+        compared += 1;
+    }
+    assert!(compared >= 20, "{compared}");
+    let halves = AnyBlob::new(Shape::new([2]).unwrap(), DType::F16).unwrap();
+    assert!(BlobProto::try_from(&halves).unwrap_err().to_string().contains("not f"));
 }
 
 #[test]

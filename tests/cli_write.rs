@@ -12,7 +12,7 @@ const NET: &str = "caffe/net/v1.caffemodel";
 const VERDICTS: &[(&[&str], i32, &str)] = &[
     (&[NET], 0, "OK   Caffe NetParameter, V1 layers: 4 tensors, 371 values"),
     (&[NET, "--finite"], 0, "all values finite"),
-    (&["caffe/net/truncated.caffemodel"], 1, "at byte 2,732 of 2,767 in layer #9 \"loss\": "),
+    (&["caffe/net/truncated.caffemodel"], 1, "at byte 2732 of 2767 in layer #9 \"loss\": "),
     (&["caffe/net/truncated.caffemodel"], 1, "are whole"),
     (&["caffe/net/empty.caffemodel"], 1, "this is empty (0 bytes)"),
     (&["caffe/blobproto/count_short.binaryproto"], 1, "at byte 2 of 28 in array \"@0\": data: expected 6"),

@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: `proto/caffe.proto` becomes `blob-io`'s `caffe/messages.rs`, without a protoc.
+//! `cargo xtask codegen`: `proto/caffe.proto` becomes `blob-io`'s `caffe/proto.rs`, without a protoc.
 //! It relies on protox to parse, on prost-build to write Rust, on rustfmt for the layout.
 //! The result is committed, so that no crate needs a build script; `--check` compares and writes nothing.
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 const PROTO: &str = "proto/caffe.proto";
-const MESSAGES: &str = "crates/blob-io/src/caffe/messages.rs";
+const MESSAGES: &str = "crates/blob-io/src/caffe/proto.rs";
 
 /// Opens the generated file. The lints: `pub` inside a `pub(crate)` module is what prost writes, and a subset of a format
 /// has messages that only tests or only writers use.

@@ -25,7 +25,7 @@ type Task = (&'static str, &'static str, &'static str, fn(&[&str]) -> Result<()>
 const TASKS: &[Task] = &[
     ("ci", "", "everything that must hold before a commit, in order", ci::run),
     ("tidy", "", "the rules of style and architecture that a program can check", tidy::run),
-    ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/messages.rs", codegen::run),
+    ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", codegen::run),
     ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", mutants::run),
     ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", sanitize::run),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", soak::run),

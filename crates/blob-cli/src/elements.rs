@@ -30,11 +30,7 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// An entry that cannot be loaded.
     pub(crate) fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let Some(dtype) = entry.dtype().filter(|_| entry.fault().is_none()) else {
-            // Says what is wrong with it.
-            checkpoint.view(entry)?;
-            return Err(Error::Interrupted);
-        };
+        let dtype = checkpoint.array(entry)?.dtype();
         let is_direct = entry.is_plain() && !entry.segments().is_empty();
         let mut end = 0;
         let ends = entry.segments().iter().map(|run| {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use blob_convert::Watch;
-use blob_io::{Checkpoint, Entry, Error, Layout, Output, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Layout, Output};
 
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
@@ -106,11 +106,7 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
 }
 
 fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> {
-    // An entry without an array has no dtype; asking for its bytes says so.
-    let Some(dtype) = entry.dtype().filter(|_| entry.fault().is_none()) else {
-        return checkpoint.view(entry).map(|_| Vec::new());
-    };
-    let spec = TensorSpec::new(entry.name(), dtype, entry.shape().clone());
+    let spec = checkpoint.array(entry)?;
     let frame = Layout::npy(&spec)?.frame(&[], &[])?;
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
 }

@@ -59,7 +59,7 @@ pub fn measure(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Measured, Error> {
-    let dtype = dtype_of(checkpoint, entry)?;
+    let dtype = checkpoint.array(entry)?.dtype();
     let mut stats = StatsAccumulator::new(dtype);
     let mut kept = Vec::new();
     let keeps = bins.is_some() && entry.byte_len() <= KEPT;
@@ -188,7 +188,7 @@ pub fn measure_channels(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
-    let dtype = dtype_of(checkpoint, entry)?;
+    let dtype = checkpoint.array(entry)?.dtype();
     let n = entry.shape().num_axes();
     let channels = Channels::new(entry, axis).ok_or_else(|| {
         let axes = if n == 1 { "axis" } else { "axes" };
@@ -243,7 +243,7 @@ fn finite_ranges(
     channels: &Channels,
     watch: &dyn Watch,
 ) -> Result<Vec<Option<(f64, f64)>>, Error> {
-    let dtype = dtype_of(checkpoint, entry)?;
+    let dtype = checkpoint.array(entry)?.dtype();
     let mut all: Vec<Finite> = (0..channels.count).map(|_| Finite::new(dtype)).collect();
     let mut router = channels.router(dtype);
     pieces(checkpoint, entry, watch, &mut |bytes| {
@@ -311,14 +311,6 @@ fn pieces(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch, take: &mut 
         take(bytes);
         Ok(())
     })
-}
-
-fn dtype_of(checkpoint: &Checkpoint, entry: &Entry) -> Result<DType, Error> {
-    // An entry with a fault has no dtype to speak of, but its fault is the better message.
-    if entry.fault().is_some() {
-        checkpoint.stream(entry, PIECE, &mut |_| Ok(()))?;
-    }
-    entry.dtype().ok_or_else(|| refuse(checkpoint, entry, "holds no array"))
 }
 
 fn new_histogram(checkpoint: &Checkpoint, dtype: DType, min: f64, max: f64, bins: usize) -> Result<Histogram, Error> {

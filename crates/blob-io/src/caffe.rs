@@ -8,9 +8,9 @@ pub(crate) mod classify;
 mod decode;
 pub(crate) mod evidence;
 mod layer;
-mod messages;
 #[cfg(test)]
 mod oracle;
+pub mod proto;
 pub(crate) mod protobuf;
 pub(crate) mod read;
 mod types;

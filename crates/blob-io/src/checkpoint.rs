@@ -17,6 +17,7 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::npz::archive;
 use crate::payload::{self, Elements, member};
+use crate::spec::TensorSpec;
 use crate::warning::Warning;
 use crate::wire::source::{Bytes, Input, Source};
 pub use open::OpenOptions;
@@ -174,6 +175,14 @@ impl Checkpoint {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The array as a tensor to be written: its name, dtype and shape.
+    ///
+    /// # Errors
+    /// Why it cannot be loaded: its [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
+    pub fn array(&self, entry: &Entry) -> Result<TensorSpec, Error> {
+        Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.

@@ -36,5 +36,31 @@ pub(crate) fn text(metadata: &[(String, String)]) -> String {
 
 /// A JSON string.
 pub(crate) fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let mut json = String::with_capacity(text.len() + 2);
+    json.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => json.extend(['\\', c]),
+            '\u{8}' => json += "\\b",
+            '\u{C}' => json += "\\f",
+            '\n' => json += "\\n",
+            '\r' => json += "\\r",
+            '\t' => json += "\\t",
+            '\0'..='\u{1F}' => json += &format!("\\u{:04x}", u32::from(c)),
+            _ => json.push(c),
+        }
+    }
+    json.push('"');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_serde_json_quotes_them() {
+        let all: String = (0..0x3000).filter_map(char::from_u32).collect();
+        assert_eq!(quoted(&all), serde_json::Value::from(all).to_string());
+    }
 }

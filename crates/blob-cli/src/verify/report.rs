@@ -253,22 +253,16 @@ impl<'a> Report<'a> {
         writeln!(self.out, "{}", paragraph(text, self.context.terminal.width, hang))
     }
 
-    /// `at byte 7,327,617 of 10,666,211 in layer #41 "conv4_2": …`
+    /// `at byte 7327617 of 10666211 in layer #41 "conv4_2": …`
     fn text(&self, line: &Line) -> String {
         let Some(offset) = line.offset else {
             let tensor = line.tensor.as_deref().map(|t| format!("{t:?} "));
             return format!("{}{}", tensor.unwrap_or_default(), line.message);
         };
-        let of = self.bytes.map(|n| format!(" of {}", units::grouped(n)));
+        let of = self.bytes.map(|n| format!(" of {n}"));
         let subject = line.subject.as_deref();
         let subject = subject.map(|s| format!(" in {s}"));
-        format!(
-            "at byte {}{}{}: {}",
-            units::grouped(offset),
-            of.unwrap_or_default(),
-            subject.unwrap_or_default(),
-            line.message
-        )
+        format!("at byte {}{}{}: {}", offset, of.unwrap_or_default(), subject.unwrap_or_default(), line.message)
     }
 
     fn row(&mut self, line: &Line) -> io::Result<()> {

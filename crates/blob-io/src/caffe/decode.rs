@@ -1,8 +1,11 @@
-//! A BlobProto in memory as a blob (Caffe's FromProto), and Caffe's rule for equal shapes (ShapeEquals).
+//! A BlobProto in memory as a blob and back (Caffe's FromProto and ToProto), and Caffe's rule for equal shapes
+//! (ShapeEquals).
 
-use blob_core::{AnyBlob, Shape};
+use blob_core::{AnyBlob, DType, Shape};
+use prost::Message;
 
 use crate::caffe::blob::{self, Fields};
+use crate::caffe::proto::{BlobProto, BlobShape};
 use crate::caffe::protobuf::Span;
 use crate::error::{Error, ReadError};
 use crate::limits::Limits;
@@ -62,6 +65,56 @@ pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
     let mut padded = [1; 4];
     padded[4 - dims.len()..].copy_from_slice(dims);
     Ok(stored.dims() == padded)
+}
+
+/// The message as a blob, as [`decode_blob`] makes it (Caffe's `FromProto`).
+impl TryFrom<&BlobProto> for AnyBlob {
+    type Error = Error;
+
+    fn try_from(proto: &BlobProto) -> Result<Self, Error> {
+        decode_blob(&proto.encode_to_vec())
+    }
+}
+
+/// A blob of floats or doubles as a message: its shape, its data and, where it has one, its diff (Caffe's `ToProto`).
+///
+/// ```
+/// use blob_core::{AnyBlob, Blob, Shape};
+/// use blob_io::caffe::proto::BlobProto;
+///
+/// let blob = Blob::from_slice(Shape::new([2])?, &[1.0f32, 2.0])?.into_any();
+/// let proto = BlobProto::try_from(&blob)?;
+/// assert_eq!(proto.data, [1.0, 2.0]);
+/// let back = AnyBlob::try_from(&proto)?;
+/// assert_eq!(*back.data().elements::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl TryFrom<&AnyBlob> for BlobProto {
+    type Error = Error;
+
+    fn try_from(blob: &AnyBlob) -> Result<Self, Error> {
+        let dim = blob.shape().dims().iter().map(|dim| *dim as i64).collect();
+        let mut proto = Self { shape: Some(BlobShape { dim }), ..Self::default() };
+        match blob.dtype() {
+            DType::F32 => {
+                proto.data = blob.data().elements::<f32>()?.to_vec();
+                if blob.has_diff() {
+                    proto.diff = blob.diff().elements::<f32>()?.to_vec();
+                }
+            }
+            DType::F64 => {
+                proto.double_data = blob.data().elements::<f64>()?.to_vec();
+                if blob.has_diff() {
+                    proto.double_diff = blob.diff().elements::<f64>()?.to_vec();
+                }
+            }
+            other => {
+                let message = format!("holds float32 and float64, not {other}");
+                return Err(Error::Request { file: NAME.to_owned(), message });
+            }
+        }
+        Ok(proto)
+    }
 }
 
 /// The fields of the whole message.

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::caffe::messages::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
+use crate::caffe::proto::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
 use crate::{Bytes, Checkpoint, Format, Kind, OpenOptions};
 
 /// A blob whose number of values fits its shape, in floats or doubles, with the shape in either form.

@@ -1,7 +1,7 @@
 //! Layer types of the old generations, in the CamelCase names of V2 (UpgradeV0LayerType, UpgradeV1LayerType in
 //! BVLC/caffe `9b891540`, `upgrade_proto.cpp`).
 
-use crate::caffe::messages::v1_layer_parameter::LayerType as T;
+use crate::caffe::proto::v1_layer_parameter::LayerType as T;
 
 /// The V2 name of a V0 layer's lower-case type; a type that Caffe did not know stays as it is.
 pub(crate) fn v0_type(text: &str) -> &str {

@@ -98,6 +98,8 @@ pub(crate) enum FaultKind {
     Flag { field: &'static str, found: i64, known: &'static str },
     /// A fixed number (magic, count) that is not what it must be.
     Mismatch { field: &'static str, expected: u64, found: u64 },
+    /// A mark that a record begins with, other than it must be.
+    Signature { field: &'static str, expected: u32, found: u32 },
     /// More of something than a limit allows.
     Limit { field: &'static str, needed: u64, allowed: u64, limit: Limit },
     /// A checksum that the file has of its bytes is another than theirs.
@@ -186,7 +188,7 @@ impl fmt::Display for FaultKind {
                 "expected a member of the CRC-32 in the zip's directory, found one of {found:#010x} in place of {expected:#010x}"
             ),
             Self::Foreign { name, bytes } => write!(f, "dtype {name}, {bytes} bytes"),
-            Self::Trailer { field, expected, found } => {
+            Self::Trailer { field, expected, found } | Self::Signature { field, expected, found } => {
                 write!(f, "{field}: expected {expected:#010x}, found {found:#010x}")
             }
             Self::Unsupported { expected, found } | Self::Words { expected, found } => {

@@ -66,13 +66,13 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
         found = Directory { begin, end, count, ..found };
         limit = at64;
     }
+    if found.begin > limit {
+        let what = format!("one at byte {}, behind that", found.begin);
+        return Err(ReadError::fault(at, FaultKind::words("a central directory before the zip's end record", what)));
+    }
     if found.end > limit {
-        let what = FaultKind::Truncated {
-            field: "the zip's central directory",
-            needed: found.end.saturating_sub(found.begin),
-            left: limit.saturating_sub(found.begin),
-        };
-        return Err(ReadError::fault(at, what));
+        let (needed, left) = (found.end - found.begin, limit - found.begin);
+        return Err(ReadError::fault(at, FaultKind::Truncated { field: "the zip's central directory", needed, left }));
     }
     Ok(found)
 }
@@ -135,8 +135,7 @@ fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Res
     if found == expected {
         return Ok(());
     }
-    let (expected, found) = (expected.into(), found.into());
-    Err(ReadError::fault(at, FaultKind::Mismatch { field, expected, found }))
+    Err(ReadError::fault(at, FaultKind::Signature { field, expected, found }))
 }
 
 /// Reads the record at the cursor, which lies before `end`, and moves behind it.
