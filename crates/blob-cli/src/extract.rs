@@ -32,7 +32,11 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let progress = Progress::begin(&context.terminal, entry.byte_len());
     // A broken or empty entry is told before the output is touched.
     let elements = match format {
-        ExtractFormat::Csv => Some(Elements::new(&checkpoint, entry)?),
+        ExtractFormat::Csv => {
+            // Its elements are read one by one, past the checksum.
+            checkpoint.check(entry, &mut |_| if progress.cancelled() { Err(Error::Interrupted) } else { Ok(()) })?;
+            Some(Elements::new(&checkpoint, entry)?)
+        }
         _ => None,
     };
     let header = match format {

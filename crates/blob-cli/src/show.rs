@@ -29,16 +29,16 @@ const PIECE: usize = 64 << 10;
 pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
-    if args.slice.is_none() && args.head.is_none() {
-        // Of a part nothing is claimed; the whole is shown only where it is what its checksum says.
-        checkpoint.check(entry, &mut |_| Ok(()))?;
-    }
-    let elements = Elements::new(&checkpoint, entry)?;
     let view = match &args.slice {
         None => View::whole(entry.shape().dims()),
         Some(text) => View::parse(text, entry.shape().dims())
             .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
+    if view.count().min(args.head.unwrap_or(usize::MAX)) == entry.shape().count() {
+        // Of a part nothing is claimed; the whole is shown only where it is what its checksum says.
+        checkpoint.check(entry, &mut |_| Ok(()))?;
+    }
+    let elements = Elements::new(&checkpoint, entry)?;
     context.say(Shown { args, file: checkpoint.name(), entry, elements, view: &view })?;
     Ok(Status::Yes)
 }
