@@ -267,8 +267,8 @@ fn every_golden_is_listed_and_verified() {
             let ls = blob(&["ls", "--json", path]);
             match (ls.code, verdict["ok"].as_bool()) {
                 (Some(0), Some(true)) => listed += 1,
-                // A sparse array whose indices do not fit: that is in its values, which `ls` does not read.
-                (Some(0), Some(false)) if path.contains("/csr_") || path.contains("/rsp_") => broken += 1,
+                // A sparse array whose indices do not fit, a bool of 7: that is in values, which `ls` does not read.
+                (Some(0), Some(false)) if ["/csr_", "/rsp_", "/bool_"].iter().any(|n| path.contains(n)) => broken += 1,
                 (Some(2), Some(false)) => broken += 1,
                 // Sound, as far as one can tell, and not read.
                 (Some(2), None) if verdict["schema"] == "blob.error/1" => {

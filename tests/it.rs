@@ -18,6 +18,7 @@ mod cli_width;
 mod cli_write;
 mod conformance;
 mod convert;
+mod damaged;
 mod element;
 mod element_neoml;
 mod folder;

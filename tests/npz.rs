@@ -215,14 +215,12 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
     // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last mark.
     let end = json + 21;
     assert_eq!(&bytes[end - 1..end], b"}");
-    for (at, warned) in
-        [(mark, 0), (mark + 16, 0), (mark + 23, 0), (json, 1), (end - 1, 1), (end, 0), (end + 7, 0), (end + 8, 0)]
-    {
+    for at in [mark, mark + 16, mark + 23, json, end - 1, end, end + 7, end + 8] {
         let mut broken = bytes.clone();
         broken[at] ^= 0x20;
         let file = open("x.npz", &broken).unwrap();
         assert_eq!(&*file.view(&file.entries()[0]).unwrap(), &[1, 2, 3]);
-        assert_eq!((file.metadata(), file.warnings().len()), (&[][..], warned), "{}", at - mark);
+        assert_eq!((file.metadata(), file.warnings().len()), (&[][..], 1), "{}", at - mark);
     }
     // An array that ends like metadata is an array.
     let data = &bytes[mark..end + 24];

@@ -17,6 +17,7 @@ use crate::planned::{How, Planned};
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
+use crate::verify::contradicted;
 use crate::watch::Watch;
 
 /// More threads than this find no more memory bandwidth to share.
@@ -28,6 +29,7 @@ pub struct Summary {
     bytes_in: u64,
     bytes_out: u64,
     digests: Digests,
+    contradicted: Vec<String>,
 }
 
 impl Summary {
@@ -54,6 +56,12 @@ impl Summary {
     pub fn sha256(&self) -> Option<&str> {
         self.digests.sha256.as_deref()
     }
+
+    /// The source's tensors that are not what its own receipt says was written; an empty name for all of them together.
+    #[must_use]
+    pub fn contradicted(&self) -> &[String] {
+        &self.contradicted
+    }
 }
 
 impl Plan<'_> {
@@ -74,7 +82,8 @@ impl Plan<'_> {
             }
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
         };
-        Ok(Summary { bytes_in: self.checkpoint.stored().len(), bytes_out, digests })
+        let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors);
+        Ok(Summary { bytes_in: self.checkpoint.stored().len(), bytes_out, digests, contradicted })
     }
 }
 

@@ -22,8 +22,10 @@ pub(crate) use contents::of_all;
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
 
-/// A longer receipt is not read. Our readers of files keep 4 MiB of metadata; this is for texts from elsewhere.
+/// A longer text from elsewhere is not read.
 const LONGEST: usize = 16 << 20;
+/// How long a receipt is that we write, but for a folder's list of files: our readers keep 4 MiB of metadata.
+const MOST_TEXT: usize = (4 << 20) - 4096;
 /// How many earlier sources a receipt names: the first, and the last of them.
 const MOST_EARLIER: usize = 64;
 /// The longest text of an earlier source that is handed on.
@@ -69,7 +71,7 @@ impl Receipt {
             .map(|(k, v)| (k.clone(), json!(v)))
             .collect();
         source.insert("metadata".into(), Value::Object(metadata));
-        let rest = json!({
+        let mut rest = json!({
             "schema": "blob.receipt/1",
             "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),
             "tensors": tensors.len(),
@@ -78,9 +80,15 @@ impl Receipt {
             "left_out": left_out.iter().map(|(name, why)| json!({"name": name, "reason": why})).collect::<Vec<_>>(),
             "warnings": warnings(checkpoint),
             "history": history(checkpoint),
-        })
-        .to_string();
-        Ok(Self { source: Value::Object(source).to_string(), rest, contents: Contents::new(tensors, files)?, sha256 })
+        });
+        let contents = Contents::new(tensors, files)?;
+        let room = MOST_TEXT - if files.is_empty() { contents.len() } else { 0 };
+        let mut source = Value::Object(source);
+        shorten(&mut source, &mut rest, room);
+        if rest["changes"].is_null() {
+            rest["bf16_as_u16"] = json!(tensors.iter().any(|t| t.keeps_bf16));
+        }
+        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256 })
     }
 
     /// Key and text with digests of the right width that are not the real ones.
@@ -109,6 +117,21 @@ impl Receipt {
     }
 }
 
+/// Leaves the longest lists out until the two objects fit into `room`: `null` stands for each of them.
+fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
+    let mut lists: Vec<(usize, &mut Value)> = Vec::new();
+    let mut len = source.to_string().len() + rest.to_string().len();
+    let lists_of = [source, rest].into_iter().filter_map(Value::as_object_mut).flat_map(Map::values_mut);
+    lists.extend(lists_of.filter(|v| v.is_array() || v.is_object()).map(|v| (v.to_string().len(), v)));
+    lists.sort_unstable_by_key(|(len, _)| *len);
+    while len > room
+        && let Some((longest, list)) = lists.pop()
+    {
+        *list = Value::Null;
+        len -= longest.saturating_sub("null".len());
+    }
+}
+
 /// A file that tensors came from, as a receipt names it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Origin {
@@ -125,6 +148,7 @@ impl Origin {
     /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
+        let text = (text.len() <= LONGEST).then_some(text)?;
         Some(read::<Lineage>(text)?.source)
     }
 
@@ -164,7 +188,7 @@ struct Lineage {
     #[serde(default)]
     tool: String,
     #[serde(default)]
-    history: Earlier,
+    history: Option<Earlier>,
 }
 
 /// Earlier sources, from the first on.
@@ -189,10 +213,19 @@ impl<'de> Deserialize<'de> for Earlier {
     }
 }
 
-/// The names of the tensors that a receipt calls bf16, though their dtype says u16.
-#[derive(Deserialize)]
-struct KeptBits {
-    changes: Bf16,
+/// The tensors that a receipt calls bf16, though their dtype says u16.
+#[derive(Default, Deserialize)]
+pub(crate) struct KeptBits {
+    changes: Option<Bf16>,
+    /// Where the list of changes is left out: whether there were such tensors.
+    #[serde(default)]
+    bf16_as_u16: bool,
+}
+
+impl KeptBits {
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.changes.as_ref().map_or(self.bf16_as_u16, |changes| changes.0.contains(name))
+    }
 }
 
 #[derive(Default)]
@@ -241,7 +274,6 @@ pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
 
 /// A receipt as far as `T` wants it; serde passes over the rest.
 pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
-    let text = (text.len() <= LONGEST).then_some(text)?;
     serde_json::from_str(text).ok()
 }
 
@@ -251,9 +283,8 @@ pub(crate) fn own(checkpoint: &Checkpoint) -> Option<&str> {
 }
 
 /// The tensors of a file that its receipt calls bf16, though their dtype says u16.
-pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> HashSet<String> {
-    let receipt = own(checkpoint).and_then(read::<KeptBits>);
-    receipt.map(|receipt| receipt.changes.0).unwrap_or_default()
+pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> KeptBits {
+    own(checkpoint).and_then(read).unwrap_or_default()
 }
 
 /// Where the source itself came from, as far as it has a receipt: the first file, and what was made of it since.
@@ -261,7 +292,7 @@ fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
     let Some(lineage) = own(checkpoint).and_then(read::<Lineage>) else {
         return Vec::new();
     };
-    let mut earlier = lineage.history;
+    let mut earlier = lineage.history.unwrap_or_default();
     let tool = lineage.tool;
     earlier.push(Origin { tool, ..lineage.source });
     earlier.0
@@ -326,7 +357,7 @@ mod tests {
     #[test]
     fn a_history_keeps_its_first_source_and_the_last_ones() {
         let all: Vec<String> = (0..1000).map(|i| origin(&i.to_string())).collect();
-        let kept = lineage(&all).history.0;
+        let kept = lineage(&all).history.expect("a history").0;
         let names: Vec<&str> = kept.iter().map(Origin::name).collect();
         assert_eq!((names.len(), names[0]), (64, "0"));
         assert_eq!((names[1], names[63]), ("937", "999"));
@@ -334,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_not_handed_on() {
-        let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.0;
+        let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.expect("a history").0;
         assert_eq!(kept.iter().map(Origin::name).collect::<Vec<_>>(), ["b"]);
         let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
         assert!(Origin::of_receipt(&long).is_none());
@@ -345,7 +376,10 @@ mod tests {
     fn bf16_is_found_among_the_changes() {
         let text =
             r#"{"changes":[{"name":"a","bits_of":"bf16","changes":["x"]},{"name":"b","changes":["bf16"],"y":1}]}"#;
-        let kept = read::<KeptBits>(text).expect("a receipt").changes.0;
-        assert_eq!(kept, HashSet::from(["a".to_owned()]));
+        let kept = read::<KeptBits>(text).expect("a receipt");
+        assert!(kept.contains("a") && !kept.contains("b"));
+        for (text, is_kept) in [(r#"{"changes":null}"#, false), (r#"{"changes":null,"bf16_as_u16":true}"#, true)] {
+            assert_eq!(read::<KeptBits>(text).expect("a receipt").contains("b"), is_kept);
+        }
     }
 }

@@ -43,12 +43,19 @@ fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error
     }
     let old = Checkpoint::open(path)?;
     let (mut changed, mut count) = (Vec::new(), 0);
-    receipt(&old, &Uncounted(watch), &mut |finding| {
+    let checked = receipt(&old, &Uncounted(watch), &mut |finding| {
         count += 1;
         if changed.len() < NAMED {
             changed.push(format!("{:?}", finding.tensor()));
         }
     })?;
+    let refused = |message| Err(Error::Request { file: path.display().to_string(), message });
+    if checked.is_none() {
+        return refused(
+            "has a receipt whose digests cannot be read, and so may hold the work of others, which is never replaced; move the folder away, or name another one"
+                .to_owned(),
+        );
+    }
     if count == 0 {
         return Ok(());
     }
@@ -56,13 +63,10 @@ fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Err(Error::Request {
-        file: path.display().to_string(),
-        message: format!(
-            "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
-            changed.join(", ")
-        ),
-    })
+    refused(format!(
+        "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
+        changed.join(", ")
+    ))
 }
 
 /// Hears of a signal, but not of bytes, which are not the source's.

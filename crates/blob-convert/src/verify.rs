@@ -11,6 +11,7 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 use crate::hash::{self, PIECE};
 use crate::watch::Watch;
 pub use against::against;
+pub(crate) use receipt::contradicted;
 pub use receipt::receipt;
 
 /// What a check tells of a file, one at a time: a hostile file can be worth a million of them, and none is kept.
@@ -81,9 +82,11 @@ pub const FINDINGS: &[(&str, &str)] = &[
 /// sparse arrays fit each other, bools are 0 or 1.
 ///
 /// # Errors
-/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
+/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so; at the end
+/// [`Error::LimitExceeded`] where a limit kept an array from being looked at, which says nothing against it.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
-    broken(checkpoint.whole(), checkpoint.name(), &mut |finding| {
+    let mut limited = None;
+    broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
         tell(Remark::Finding(finding));
     })?;
     for entry in checkpoint.entries() {
@@ -92,8 +95,10 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 tell(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
             }
-            Some(fault) => {
-                tell(Remark::Finding(Finding::of_fault(entry.name(), fault)));
+            Some(_) => {
+                // Says what is wrong with it.
+                let told = checkpoint.view(entry).map(drop);
+                broken(told, entry.name(), &mut limited, &mut |finding| tell(Remark::Finding(finding)))?;
                 continue;
             }
             None => {}
@@ -103,15 +108,15 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
         }
         let mut found = |finding| tell(Remark::Finding(finding));
         let checked = checkpoint.check(entry, &mut |len| watch.step(len));
-        broken(checked, entry.name(), &mut found)?;
+        broken(checked, entry.name(), &mut limited, &mut found)?;
         if entry.dtype() == Some(DType::Bool) && entry.fault().is_none() {
-            broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut |_| {})?;
+            broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut limited, &mut |_| {})?;
         }
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
-            broken(checkpoint.check_sparse(entry), sparse.name(), &mut found)?;
+            broken(checkpoint.check_sparse(entry), sparse.name(), &mut limited, &mut found)?;
         }
     }
-    Ok(())
+    limited.map_or(Ok(()), Err)
 }
 
 /// Finds the bytes of a bool array that are neither 0 nor 1: readers disagree on what they mean.
@@ -138,14 +143,28 @@ fn bools(
     Ok(())
 }
 
-/// What is wrong with the bytes is a finding; any other error stays one.
-fn broken(outcome: Result<(), Error>, name: &str, found: &mut dyn FnMut(Finding)) -> Result<(), Error> {
-    match outcome.as_ref().err().and_then(Error::fault) {
-        Some(fault) => {
-            found(Finding::of_fault(name, fault));
+/// Whether bytes are broken for certain: what a limit kept from being read may be sound.
+fn is_broken(e: &Error) -> bool {
+    matches!(e, Error::Malformed { .. })
+}
+
+/// What is wrong with the bytes is a finding; the first limit is kept for later; any other error stays one.
+fn broken(
+    outcome: Result<(), Error>,
+    name: &str,
+    limited: &mut Option<Error>,
+    found: &mut dyn FnMut(Finding),
+) -> Result<(), Error> {
+    match outcome {
+        Err(e @ Error::LimitExceeded { .. }) => {
+            limited.get_or_insert(e);
             Ok(())
         }
-        None => outcome,
+        Err(Error::Malformed { fault, .. }) => {
+            found(Finding::of_fault(name, &fault));
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 
@@ -175,7 +194,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             Ok(())
         });
         match read {
-            Err(e) if e.fault().is_some() => continue,
+            Err(e) if is_broken(&e) => continue,
             read => read?,
         }
         if let Some(first) = first {

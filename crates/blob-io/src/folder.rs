@@ -21,9 +21,11 @@ use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
 const MOST_OPEN: usize = 8;
-/// A receipt's text is kept up to this length and this much an array, as far as it is there.
+/// A receipt's text is kept up to this length beside its list of files, and of that list as much as one of ours has: an
+/// item is this long, with each byte of its two names as `\u0000`.
 const MOST_TEXT: u64 = 4 << 20;
-const TEXT_EACH: u64 = 512;
+const TEXT_EACH: u64 = 1024;
+const LONGEST_ESCAPE: u64 = 6;
 
 /// The key under which a receipt stands among a file's metadata.
 const KEY: &str = "blob.receipt";
@@ -56,7 +58,11 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
     };
     let mut folder = Folder { root: path.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() };
     let limits = gather.limits().clone();
-    let listed = listing::files(&receipt, &limits, &mut |listed, at| folder.add(&listed, at, gather));
+    let mut most = MOST_TEXT;
+    let listed = listing::files(&receipt, &limits, &mut |listed, at| {
+        most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
+        folder.add(&listed, at, gather)
+    });
     match listed {
         Ok(true) => {}
         Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
@@ -65,15 +71,24 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
             return Err(stop.into_error(&receipt));
         }
     }
-    let most = MOST_TEXT + TEXT_EACH * gather.len() as u64;
-    let mut text = vec![0; receipt.len().min(most) as usize];
-    if receipt.len() <= most
-        && receipt.read_at(0, &mut text).is_ok()
-        && let Ok(text) = String::from_utf8(text)
-    {
-        gather.metadata.push((KEY.to_owned(), text));
+    match text(&receipt, most) {
+        Ok(text) => gather.metadata.push((KEY.to_owned(), text)),
+        Err(found) => gather.fault(Fault::new(0, FaultKind::words("a receipt that can be read", found))),
     }
     Ok(folder)
+}
+
+/// The receipt's text, or why there is none.
+fn text(receipt: &FileSource, most: u64) -> Result<String, String> {
+    let len = receipt.len();
+    if len > most {
+        return Err(format!("{len} bytes, more than its {most} for the files that it lists"));
+    }
+    let mut text = Vec::new();
+    text.try_reserve_exact(len as usize).map_err(|_| format!("{len} bytes, for which there is no memory"))?;
+    text.resize(len as usize, 0);
+    receipt.read_at(0, &mut text).map_err(|e| e.to_string())?;
+    String::from_utf8(text).map_err(|_| "text that is not UTF-8".to_owned())
 }
 
 fn without(name: &str, what: &str) -> Error {

@@ -65,10 +65,12 @@ impl Line {
 
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
+        // A receipt as a whole is of no tensor.
+        let tensor = Some(finding.tensor()).filter(|t| !t.is_empty() || finding.reason() != "receipt");
         Self {
             reason: finding.reason(),
-            tensor: Some(finding.tensor().to_owned()),
-            subject: Some(format!("array {:?}", finding.tensor())),
+            tensor: tensor.map(str::to_owned),
+            subject: tensor.map(|tensor| format!("array {tensor:?}")),
             offset: finding.offset(),
             message: finding.message().to_owned(),
         }

@@ -57,6 +57,11 @@ impl Contents {
         Ok(Self { text, places, order })
     }
 
+    /// The list's length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// The two fields, with zeros where `digests` are not known yet.
     pub(crate) fn fields(&self, digests: Option<&[Hash]>) -> String {
         let zeros = Hash::from_bytes([0; 32]);

@@ -4,7 +4,6 @@
 //! without an array, bf16 as the bits of a u16, sparse arrays made dense.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::mem;
 use std::sync::mpsc;
 use std::thread;
@@ -13,7 +12,7 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
 use super::{Finding, PIECE, Remark, index_of};
-use crate::receipt::kept_bits;
+use crate::receipt::{KeptBits, kept_bits};
 use crate::threads::{join, spawn};
 use crate::watch::Watch;
 
@@ -131,7 +130,7 @@ fn alone(of: &Names<'_>, other: &Names<'_>, compare: &mut Compare<'_>) {
 /// A comparison in the making.
 struct Compare<'a> {
     /// The tensors of either file that keep bf16 as the bits of a u16.
-    kept: [HashSet<String>; 2],
+    kept: [KeptBits; 2],
     watch: &'a dyn Watch,
     tell: &'a mut dyn FnMut(Remark),
     equal: u64,
@@ -155,7 +154,7 @@ impl Compare<'_> {
             Ok(None) => self.equal += 1,
             Ok(Some((reason, message))) => self.finding(a.name(), reason, message),
             // Bytes that are broken are a finding of this tensor; the others are compared all the same.
-            Err(Error::Malformed { file, fault, .. } | Error::LimitExceeded { file, fault, .. }) => {
+            Err(Error::Malformed { file, fault, .. }) => {
                 let message = format!("is broken in {file}: {fault}");
                 self.finding(a.name(), fault.reason().as_str(), message);
             }

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use blake3::Hash;
-use blob_core::DType;
+use blob_core::{DType, MAX_AXES};
 use blob_io::{Checkpoint, Entry, Error};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::{Finding, stream};
+use super::{Finding, is_broken, stream};
+use crate::planned::{How, Planned};
 use crate::receipt::{each, of_all, own, read};
 use crate::watch::Watch;
 
@@ -28,8 +29,22 @@ struct Written {
 struct Item {
     name: String,
     dtype: String,
-    shape: Vec<u64>,
+    shape: Dims,
     blake3: String,
+}
+
+/// A shape; of one with more axes than any array has, no more than shows it.
+#[derive(Default)]
+struct Dims(Vec<u64>);
+
+impl<'de> Deserialize<'de> for Dims {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), |dims, extent| {
+            if dims.0.len() <= MAX_AXES {
+                dims.0.push(extent);
+            }
+        })
+    }
 }
 
 #[derive(Default)]
@@ -47,8 +62,9 @@ impl<'de> Deserialize<'de> for Items {
 /// their names, dtypes and shapes, and that each one's bytes have the digest that the receipt has of them.
 ///
 /// Hands each finding over as it comes, and returns how many digests were right; `None` for a file without a receipt, or
-/// with one that has no digests. What has a fault is [`arrays`](super::arrays)' to tell. Over some 20,000 tensors the
-/// receipt has one digest of all, and the finding, of a tensor with an empty name, cannot say which one differs.
+/// with one that has no digests. A receipt that cannot be read is a finding, and so is an array that it lists and that has
+/// a fault; of a wrong checksum [`arrays`](super::arrays) tells. Over some 20,000 tensors the receipt has one digest of
+/// all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
 ///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
@@ -57,7 +73,11 @@ pub fn receipt(
     watch: &dyn Watch,
     found: &mut dyn FnMut(Finding),
 ) -> Result<Option<u64>, Error> {
-    let Some(written) = own(checkpoint).and_then(read::<Written>) else {
+    let Some(text) = own(checkpoint) else {
+        return Ok(None);
+    };
+    let Some(written) = read::<Written>(text) else {
+        found(Finding::new("", "receipt", "the receipt cannot be read: no digest was checked"));
         return Ok(None);
     };
     match (written.contents, written.contents_blake3) {
@@ -80,17 +100,22 @@ fn each_tensor(
             continue;
         };
         if entry.fault().is_some() {
+            found(Finding::new(entry.name(), "receipt", format!("cannot be read, and was written as {}", item.kind())));
             continue;
         }
         if let Some(message) = item.differ(entry) {
             found(Finding::new(entry.name(), "receipt", message));
             continue;
         }
-        let hash = hash_of(checkpoint, entry, watch)?.to_hex();
+        let Some(hash) = hash_of(checkpoint, entry, watch)? else {
+            continue;
+        };
+        let hash = hash.to_hex();
         if *hash == *item.blake3 {
             right += 1;
         } else {
-            let message = format!("has other bytes than were written: BLAKE3 {hash}, in the receipt {}", item.blake3);
+            let expected = short(&item.blake3);
+            let message = format!("has other bytes than were written: BLAKE3 {hash}, in the receipt {expected}");
             found(Finding::new(entry.name(), "receipt", message));
         }
     }
@@ -104,11 +129,16 @@ impl Item {
     fn differ(&self, entry: &Entry) -> Option<String> {
         let dims = entry.shape().dims().iter().map(|n| *n as u64);
         let dtype = entry.dtype().map_or("none", DType::name);
-        if self.dtype == dtype && self.shape.iter().copied().eq(dims) {
+        if self.dtype == dtype && self.shape.0.iter().copied().eq(dims) {
             return None;
         }
-        let shape: Vec<String> = self.shape.iter().map(u64::to_string).collect();
-        Some(format!("is {dtype} {}, and was written as {} {}", entry.shape(), self.dtype, shape.join("×")))
+        Some(format!("is {dtype} {}, and was written as {}", entry.shape(), self.kind()))
+    }
+
+    /// `f32 2×3`
+    fn kind(&self) -> String {
+        let shape: Vec<String> = self.shape.0.iter().map(u64::to_string).collect();
+        format!("{} {}", short(&self.dtype), shape.join("×"))
     }
 }
 
@@ -119,28 +149,69 @@ fn all_together(
     found: &mut dyn FnMut(Finding),
 ) -> Result<u64, Error> {
     let mut entries: Vec<&Entry> = checkpoint.entries().iter().collect();
-    if entries.iter().any(|entry| entry.fault().is_some()) {
-        return Ok(0);
-    }
     entries.sort_by_key(|entry| entry.name());
     let mut hashes = Vec::with_capacity(entries.len());
     for entry in entries {
-        hashes.push(hash_of(checkpoint, entry, watch)?);
+        let hash = match entry.fault() {
+            None => hash_of(checkpoint, entry, watch)?,
+            Some(_) => None,
+        };
+        let Some(hash) = hash else {
+            let message = format!("the tensors together were not checked: {:?} cannot be read", entry.name());
+            found(Finding::new("", "receipt", message));
+            return Ok(0);
+        };
+        hashes.push(hash);
     }
     let all = of_all(hashes.iter()).to_hex();
     if *all == *expected {
         return Ok(hashes.len() as u64);
     }
+    let expected = short(expected);
     let message = format!("the tensors together are not what was written: BLAKE3 {all}, in the receipt {expected}");
     found(Finding::new("", "receipt", message));
     Ok(0)
 }
 
-fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Hash, Error> {
+/// An array's digest; `None` where its bytes are broken.
+fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
     let mut hasher = blake3::Hasher::new();
-    stream(checkpoint, entry, watch, &mut |bytes| {
+    let read = stream(checkpoint, entry, watch, &mut |bytes| {
         hasher.update(bytes);
         Ok(())
-    })?;
-    Ok(hasher.finalize())
+    });
+    match read {
+        Ok(()) => Ok(Some(hasher.finalize())),
+        Err(e) if is_broken(&e) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The beginning of a text from a receipt, for a message.
+fn short(text: &str) -> &str {
+    text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
+}
+
+/// The tensors that are not what the file's own receipt says was written, by the digests that a conversion has taken of
+/// them; an empty name where the receipt has one digest of all.
+pub(crate) fn contradicted(checkpoint: &Checkpoint, tensors: &[Planned], hashes: &[Hash]) -> Vec<String> {
+    let Some(written) = own(checkpoint).and_then(read::<Written>) else {
+        return Vec::new();
+    };
+    let entry = |tensor: &Planned| checkpoint.entries()[tensor.entry].name();
+    let stored = tensors.iter().zip(hashes).filter(|(tensor, _)| tensor.how != How::Dense);
+    let found: BTreeMap<&str, &Hash> = stored.map(|(tensor, hash)| (entry(tensor), hash)).collect();
+    let differs = |hash: &Hash, expected: &str| *hash.to_hex() != *expected;
+    match (written.contents, written.contents_blake3) {
+        (Some(items), _) => {
+            let items = items.0.into_values();
+            let other = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
+            items.filter(other).map(|item| item.name).collect()
+        }
+        (None, Some(all)) if found.len() == checkpoint.entries().len() => {
+            let differs = differs(&of_all(found.into_values()), &all);
+            if differs { vec![String::new()] } else { Vec::new() }
+        }
+        _ => Vec::new(),
+    }
 }

@@ -41,12 +41,16 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 /// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken is
 /// a warning: the arrays are whole without it.
 pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<bool, ReadError> {
-    let Some(json) = find(cursor, begin, end)? else {
-        return Ok(false);
-    };
     let kept = gather.metadata.len();
-    cursor.seek(json.0);
-    match object(cursor, json.1, gather) {
+    let read = match find(cursor, begin, end) {
+        Ok(None) => return Ok(false),
+        Ok(Some((from, to))) => {
+            cursor.seek(from);
+            object(cursor, to, gather)
+        }
+        Err(e) => Err(e),
+    };
+    match read {
         Err(ReadError::Fault(fault)) => {
             gather.metadata.truncate(kept);
             gather.warn(Some(fault.offset()), "the archive's metadata cannot be read");
@@ -56,7 +60,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &m
     }
 }
 
-/// Where the JSON begins and ends.
+/// Where the JSON begins and ends. A block of which only one side is whole is a fault.
 fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u64)>, ReadError> {
     let field = "the archive's metadata";
     let Some(tail) = end.checked_sub(SIDE).filter(|tail| *tail >= begin + SIDE) else {
@@ -64,14 +68,20 @@ fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u6
     };
     cursor.seek(tail);
     let len = cursor.u64(field)?;
-    let mark: [u8; 16] = cursor.array(end, field)?;
+    let is_ended = cursor.array(end, field)? == *MAGIC;
     let start = tail.checked_sub(len).filter(|start| *start >= begin + SIDE);
-    let (MAGIC, Some(start)) = (&mark, start) else {
-        return Ok(None);
+    let is_begun = match start {
+        Some(start) => {
+            cursor.seek(start - SIDE);
+            cursor.array(end, field)? == *MAGIC
+        }
+        None => false,
     };
-    cursor.seek(start - SIDE);
-    let mark: [u8; 16] = cursor.array(end, field)?;
-    Ok((mark == *MAGIC && cursor.u64(field)? == len).then_some((start, tail)))
+    match start {
+        Some(start) if is_begun && is_ended && cursor.u64(field)? == len => Ok(Some((start, tail))),
+        _ if !is_begun && !is_ended => Ok(None),
+        _ => Err(Fault::new(tail, FaultKind::words(field, "only one end of them")).into()),
+    }
 }
 
 fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), ReadError> {
