@@ -264,3 +264,33 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
     assert!(extract.err.contains("conv1/0") && extract.err.contains("x.npy"), "{extract:?}");
     assert_eq!(extract.err.lines().count(), 1);
 }
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_whose_reader_leaves_is_trouble() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+    let one = folder.path().join("one.caffemodel");
+    // More than a pipe holds.
+    let data = vec![0u8; 1 << 20];
+    let blob_proto = [&[0x3A, 0x05, 0x0A, 0x03, 0x80, 0x80, 0x10, 0x2A, 0x80, 0x80, 0x40][..], &data].concat();
+    fs::write(&one, &blob_proto).expect("writable");
+    let (one, to) = (one.to_str().expect("UTF-8"), pipe.to_str().expect("UTF-8"));
+    for args in [
+        &["convert", "--from", "binaryproto", one, "--to", "npz", "-o", to][..],
+        &["extract", "--from", "binaryproto", one, "--to", "csv", "-o", to],
+    ] {
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || {
+                use std::io::Read;
+                let mut few = [0; 10];
+                fs::File::open(pipe).expect("opens").read_exact(&mut few).expect("a beginning");
+            }
+        });
+        let ran = blob(args);
+        reader.join().expect("reads");
+        assert!(ran.code == Some(2) && ran.err.contains("cannot write"), "{ran:?}");
+    }
+}

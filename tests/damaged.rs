@@ -213,3 +213,21 @@ fn a_receipt_of_a_million_axes_is_told_in_one_short_line() {
     let ran = fails(&[path.to_str().expect("UTF-8")], "\"a\" is u8 1, and was written as ffff");
     assert!(ran.out.len() < 1000, "{}", ran.out.len());
 }
+
+#[test]
+fn a_conversion_says_what_its_source_s_receipt_denies() {
+    let home = tempfile::tempdir().expect("a folder");
+    let safe = converted(NET, home.path(), "x.safetensors");
+    let to = |name: &str| home.path().join(name).to_str().expect("UTF-8").to_owned();
+    let sound = blob(&["convert", &safe, "-o", &to("a.npz")]);
+    assert!(sound.code == Some(0) && !sound.err.contains("warning"), "{sound:?}");
+    flip(&safe, first_value(&safe), 1);
+    let words = "array \"conv1/0\" is not what the receipt in ";
+    for name in ["b.npz", "b/"] {
+        let ran = blob(&["convert", &safe, "-o", &to(name)]);
+        assert!(ran.code == Some(0) && ran.err.contains(words), "{ran:?}");
+    }
+    let json = blob(&["convert", "--json", &safe, "-o", &to("c.npz")]).json().remove(0);
+    let warnings = json["warnings"].as_array().expect("a list");
+    assert!(warnings.len() == 1 && warnings[0].as_str().expect("words").starts_with(words), "{json}");
+}

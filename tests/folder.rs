@@ -290,3 +290,50 @@ fn force_loses_nothing_that_it_did_not_write() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_name_that_is_no_text_is_never_ours() {
+    use std::os::unix::ffi::OsStrExt;
+    let home = tempfile::tempdir().unwrap();
+    let net = home.path().join("x.caffemodel");
+    std::fs::write(&net, crate::convert::named("a\u{fffd}".as_bytes())).unwrap();
+    let wts = converted(net.to_str().unwrap(), home.path());
+    let ours = Path::new(&wts).join("a\u{fffd}/0.npy");
+    let foreign = Path::new(&wts).join(std::ffi::OsStr::from_bytes(b"a\xff"));
+    assert!(ours.is_file());
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::copy(&ours, foreign.join("0.npy")).unwrap();
+    let refused = blob(&["convert", net.to_str().unwrap(), "--force", "-o", &wts]);
+    assert!(refused.code == Some(2) && refused.err.contains("holds other files"), "{refused:?}");
+    assert!(foreign.join("0.npy").is_file());
+}
+
+#[test]
+fn an_input_that_lies_in_the_output_is_not_lost() {
+    let home = tempfile::tempdir().unwrap();
+    let wts = converted("caffe/net/v1.caffemodel", home.path());
+    let input = format!("{wts}conv1/0.npy");
+    for extra in [&[][..], &["-n"]] {
+        let ran = blob(&[&["convert", &input, "--force", "-o", &wts], extra].concat());
+        assert!(ran.code == Some(2) && ran.err.contains("lies in "), "{ran:?}");
+    }
+    for file in ["conv1/0.npy", "conv1/1.npy", "ip/0.npy", "ip/1.npy"] {
+        assert!(Path::new(&wts).join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_link_to_a_folder_that_is_not_there_yet_is_followed() {
+    let home = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("real", home.path().join("link")).unwrap();
+    for _ in 0..2 {
+        let to = format!("{}/link/", home.path().display());
+        let ran = blob(&["convert", "caffe/net/v1.caffemodel", "--force", "-o", &to]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(home.path().join("real/ip/0.npy").is_file());
+        std::fs::remove_dir_all(home.path().join("real")).unwrap();
+    }
+    assert!(home.path().join("link").is_symlink());
+}

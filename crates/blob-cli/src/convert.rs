@@ -29,6 +29,9 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     if context.global.json && matches!(target, Target::Stdout) && !args.dry_run {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
+    if let (true, Target::Folder { .. }) = (args.force, &target) {
+        refuse_within(&args.input, &args.output)?;
+    }
     let checkpoint = open(&args.input, &context.global)?;
     let options = Options::new(format_of(args, &target)?).dense(args.dense).sha256(args.sha256);
     let plan = plan(&checkpoint, &options, &target)?;
@@ -40,14 +43,18 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
+    let contradicted: Vec<String> = done.contradicted().iter().map(|name| contradicts(&checkpoint, name)).collect();
+    warn(&contradicted, "blob verify has them all", context);
     // Listing and planning too: a million arrays take their time.
     let seconds = begun.elapsed().as_secs_f64();
     if context.global.json {
-        let facts = facts(args, &checkpoint, &plan)
+        let mut facts = facts(args, &checkpoint, &plan, contradicted)
             .with("bytes_out", done.bytes_out())
-            .with("blake3", done.blake3())
-            .with("sha256", done.sha256())
-            .with("seconds", seconds);
+            .with("blake3", done.blake3());
+        if let Some(sha256) = done.sha256() {
+            facts = facts.with("sha256", sha256);
+        }
+        let facts = facts.with("seconds", seconds);
         let mut out = context.terminal.out();
         json::line(&mut out, &facts)?;
         out.flush()?;
@@ -63,6 +70,27 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     ));
     prove_it(args, &target, context);
     Ok(Status::Yes)
+}
+
+/// Refuses to replace a folder that the input lies in: it would be gone with all else that stands there.
+fn refuse_within(input: &Path, output: &Path) -> Result<(), Failure> {
+    let (Ok(real), Ok(folder)) = (fs::canonicalize(input), fs::canonicalize(output)) else {
+        return Ok(());
+    };
+    if real == folder || !real.starts_with(folder) {
+        return Ok(());
+    }
+    let (input, output) = (input.display(), output.display());
+    Err(Failure::new(format!("{input} lies in {output}, which would be replaced; name another folder")))
+}
+
+/// What to say of an array that is not what its file's receipt says.
+fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
+    let whose = format!("what the receipt in {} says was written", checkpoint.name());
+    match name {
+        "" => format!("the arrays together are not {whose}"),
+        name => format!("array {name:?} is not {whose}"),
+    }
 }
 
 /// Where the output goes.
@@ -116,18 +144,22 @@ pub(crate) fn no_format(path: &Path) -> String {
 fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let lines: Vec<String> = warnings(checkpoint).into_iter().chain(left_out).collect();
+    warn(&lines, "the receipt has them all", context);
+}
+
+fn warn(lines: &[String], rest: &str, context: &Context) {
     for line in lines.iter().take(TOLD) {
         context.terminal.warning(line);
     }
     if lines.len() > TOLD {
-        context.terminal.warning(format!("and {} more; the receipt has them all", lines.len() - TOLD));
+        context.terminal.warning(format!("and {} more; {rest}", lines.len() - TOLD));
     }
 }
 
 fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     if context.global.json {
-        let facts = facts(args, checkpoint, plan).with("bytes_out", plan.output_len());
+        let facts = facts(args, checkpoint, plan, Vec::new()).with("bytes_out", plan.output_len());
         json::line(&mut out, &facts)?;
         out.flush()?;
         return Ok(Status::Yes);
@@ -168,8 +200,8 @@ fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, context: &C
     Ok(Status::Yes)
 }
 
-/// `blob.convert/1`, as far as it is known before the work.
-fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>) -> Object {
+/// `blob.convert/1`, as far as it is known before the work, and what came up during it.
+fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, came_up: Vec<String>) -> Object {
     let left_out = plan.left_out().iter().map(|(name, reason)| json!({"name": name, "reason": reason}));
     let changed = plan.tensors().iter().filter(|t| !t.changes().is_empty());
     let changed = changed.map(|t| json!({"name": t.name(), "changes": t.changes()}));
@@ -183,7 +215,7 @@ fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>) -> Object {
         .with("bytes_in", checkpoint.stored().len())
         .with("changes", changed.collect::<Vec<_>>())
         .with("left_out", left_out.collect::<Vec<_>>())
-        .with("warnings", warnings(checkpoint))
+        .with("warnings", [warnings(checkpoint), came_up].concat())
 }
 
 /// The command that proves the conversion, where there are two sides that can be read again.

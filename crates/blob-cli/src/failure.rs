@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use blob_io::{Entry, Error, Existing, Fault, Limit, Reason};
+use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason};
 
 /// How a command that ran to its end answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -148,7 +148,12 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => Self::ReaderGone,
+            // Through another pipe someone waits for the whole file.
+            Error::Io { file, source, .. }
+                if source.kind() == io::ErrorKind::BrokenPipe && file == Output::stdout().name() =>
+            {
+                Self::ReaderGone
+            }
             _ => Self::Trouble(Box::new(Problem::from(&e))),
         }
     }

@@ -59,7 +59,9 @@ impl OutputDir {
 
     fn begin(path: &Path, if_exists: IfExists) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let target = resolve(path).map_err(|e| failed(&name, "follow the link", e))?;
+        // With a `/` behind it, a link to nothing would be taken for a folder.
+        let bare: PathBuf = path.components().collect();
+        let target = resolve(&bare).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
             return Err(request(&name, "is no folder that can be made; name one in it"));
         };

@@ -177,7 +177,10 @@ impl Walk<'_> {
             let entry = entry?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let kind = entry.file_type()?;
-            if kind.is_dir() && self.folders.contains(&*name) {
+            if entry.file_name().to_str().is_none() {
+                // Not listed, however it is spelled: a receipt's names are UTF-8.
+                self.foreign.0.push(name);
+            } else if kind.is_dir() && self.folders.contains(&*name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;
             } else if kind.is_dir() {
                 self.foreign.0.push(name + "/");
