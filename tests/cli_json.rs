@@ -309,3 +309,50 @@ fn a_histogram_leaves_out_what_is_not_finite_and_says_so() {
     let not_finite: u64 = row[10..12].iter().map(|n| n.parse::<u64>().unwrap()).sum();
     assert!(not_finite == 3 && row[12..].concat().contains('█'), "{table:?}");
 }
+
+#[test]
+fn a_conversion_s_json_is_of_its_schema_with_a_digest_and_without() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, extra) in [("a.npz", &[][..]), ("b.npz", &["--sha256"]), ("c.npz", &["-n"])] {
+        let to = folder.path().join(name);
+        let ran = blob(&[&["convert", "--json", NET, "-o", to.to_str().unwrap()], extra].concat());
+        let has = ran.json()[0].get("sha256").is_some();
+        assert_eq!((ran.code, has), (Some(0), extra == ["--sha256"]), "{ran:?}");
+    }
+}
+
+/// A row of `stats` about a tensor that cannot be measured: the page tells of all that it lacks.
+#[test]
+fn the_page_says_what_a_row_may_lack() {
+    let page = blob(&["schemas"]).out;
+    let stats = page.split("## blob.stats/1").nth(1).unwrap();
+    let ran = blob(&["stats", "--json", "caffe/blobproto/count_short.binaryproto"]).json();
+    let row = ran[0]["tensors"][0].as_object().unwrap();
+    let mut rows = 0;
+    for line in stats.lines().filter_map(|l| l.strip_prefix("| `tensors[].")) {
+        let name = line.split('`').next().unwrap();
+        if !name.contains('.') {
+            rows += 1;
+            let lacks = !row.contains_key(name);
+            assert!(!lacks || line.contains(", may be missing |"), "{line}");
+            assert!(row.get(name) != Some(&Value::Null) || line.contains(" or `null` |"), "{line}");
+        }
+    }
+    assert!(row.contains_key("error") && rows > 14, "{row:?}, {rows}");
+}
+
+/// What was not read for a limit may be sound: that is no verdict.
+#[test]
+fn a_limit_is_trouble_and_no_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.npz");
+    let content = npy("'|u1'", "(2000000,)", &[5; 2_000_000]);
+    std::fs::write(&path, theirs(Deflated, &[("a.npy", &content), ("b.npy", &npy("'|u1'", "(1,)", &[1]))])).unwrap();
+    let path = path.to_str().unwrap();
+    assert_eq!(blob(&["verify", path]).code, Some(0));
+    for args in [&["verify", path][..], &["verify", "--json", path], &["verify", path, "--finite"]] {
+        let ran = blob(&[args, &["--max-alloc", "1MiB"]].concat());
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(!ran.out.contains("FAIL") && ran.err.contains("--max-alloc"), "{ran:?}");
+    }
+}

@@ -208,21 +208,36 @@ fn markdown() -> String {
 
 fn rows(text: &mut String, path: &str, fields: &[Field]) {
     for field in fields {
-        let presence = match field.presence {
-            Presence::Always => "",
-            Presence::OrNull => " or `null`",
-            Presence::Sometimes => ", may be missing",
+        row(text, path, field, field.presence);
+    }
+}
+
+fn row(text: &mut String, path: &str, field: &Field, presence: Presence) {
+    let presence = match presence {
+        Presence::Always => "",
+        Presence::OrNull => " or `null`",
+        Presence::Sometimes => ", may be missing",
+    };
+    let (name, words, says) = (field.name, field.is.words(), field.says);
+    let _ = writeln!(text, "| `{path}{name}` | {words}{presence} | {says} |");
+    let Some((dot, one, other)) = field.is.within() else {
+        return;
+    };
+    let path = format!("{path}{name}{dot}");
+    if other.is_empty() {
+        return rows(text, &path, one);
+    }
+    // An object of one of two kinds: what only one has may be missing.
+    for field in one {
+        let twin = other.iter().find(|o| o.name == field.name);
+        let presence = match twin.map(|o| o.presence) {
+            None => Presence::Sometimes,
+            Some(Presence::Always) => field.presence,
+            Some(weaker) => weaker,
         };
-        let (name, words, says) = (field.name, field.is.words(), field.says);
-        let _ = writeln!(text, "| `{path}{name}` | {words}{presence} | {says} |");
-        if let Some((dot, one, other)) = field.is.within() {
-            let path = format!("{path}{name}{dot}");
-            rows(text, &path, one);
-            // What both kinds have was said.
-            let is_new = |f: &&Field| one.iter().all(|o| o.name != f.name);
-            for field in other.iter().filter(is_new) {
-                rows(text, &path, std::slice::from_ref(field));
-            }
-        }
+        row(text, &path, field, presence);
+    }
+    for field in other.iter().filter(|f| one.iter().all(|o| o.name != f.name)) {
+        row(text, &path, field, Presence::Sometimes);
     }
 }
