@@ -118,6 +118,21 @@ fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
     assert!(blob(&["stats", NET]).out.starts_with("NAME     SHAPE"));
 }
 
+/// A text without room leaves: it is not wrapped letter by letter.
+#[test]
+fn no_text_is_squeezed_into_a_letter_a_line() {
+    for (args, lines) in [("formats", 45), ("ls -l caffe/blobproto/float_and_double.binaryproto", 12)] {
+        for columns in [20, 30, 40, 60] {
+            let Some(shown) = on_terminal(columns, &format!("{args} --color never"), &[]) else {
+                return report("NOT TESTED: a narrow terminal (no `script`)");
+            };
+            assert!(shown.lines().count() <= lines, "{args} at {columns}: {shown}");
+        }
+    }
+    let shown = on_terminal(30, "formats --color never", &[]).unwrap();
+    assert!(shown.contains("TESTED AGAINST)") && shown.contains("safetensors"), "{shown}");
+}
+
 /// 16 MiB and 256 bytes an array, for what a process may write to; each thread's stack comes on top.
 #[cfg(target_os = "linux")]
 #[test]

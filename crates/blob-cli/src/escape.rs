@@ -17,12 +17,46 @@ pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
 
 /// A message, in which names are already quoted: its backslashes and spaces stay as they are.
 pub(crate) fn tame(message: &str) -> Cow<'_, str> {
-    spell(message, Rule { is_name: false, ascii: false })
+    tamed(message, Rule { is_name: false, ascii: false })
 }
 
 /// A message in ASCII alone; what has a common spelling there keeps it: `20x1x5x5`, `...`.
 pub(crate) fn tame_ascii(message: &str) -> Cow<'_, str> {
-    spell(message, Rule { is_name: false, ascii: true })
+    tamed(message, Rule { is_name: false, ascii: true })
+}
+
+fn tamed(message: &str, rule: Rule) -> Cow<'_, str> {
+    match quoted(message) {
+        Cow::Borrowed(message) => spell(message, rule),
+        Cow::Owned(message) => Cow::Owned(spell(&message, rule).into_owned()),
+    }
+}
+
+/// Names in a message are quoted by `{:?}`, which spells the control characters of ASCII `\u{1b}`; lists have `\x1b`.
+fn quoted(message: &str) -> Cow<'_, str> {
+    if !message.contains("\\u{") {
+        return Cow::Borrowed(message);
+    }
+    let (mut out, mut rest) = (String::with_capacity(message.len()), message);
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let code = rest.strip_prefix("\\u{").and_then(|code| code.split_once('}'));
+        match code.and_then(|(code, behind)| Some((u8::from_str_radix(code, 16).ok()?, behind))) {
+            Some((code @ 0..=0x7f, behind)) => {
+                out.push_str(&format!("\\x{code:02x}"));
+                rest = behind;
+            }
+            _ => {
+                // Two stand for one: the second begins nothing.
+                let (own, behind) = rest.split_at(if rest.starts_with("\\\\") { 2 } else { 1 });
+                out.push_str(own);
+                rest = behind;
+            }
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
 }
 
 /// What is spelled out.
@@ -118,6 +152,14 @@ mod tests {
         assert_eq!(escape_ascii("名/0"), r"\u{540d}/0");
         assert_eq!(tame_ascii("\"a\\n\" has 2×3, é…"), "\"a\\n\" has 2x3, \\u{e9}...");
         assert_eq!(tame("\"a\\n\" has 2×3\n"), "\"a\\n\" has 2×3\\n");
+    }
+
+    #[test]
+    fn a_name_in_a_message_is_spelled_as_in_a_list() {
+        for name in ["a\x1b[31m", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
+            assert_eq!(tame(&format!("{name:?} is missing")), format!("\"{}\" is missing", escape(name)));
+        }
+        assert_eq!(tame(r"C:\udata\u{zz} \u{1b"), r"C:\udata\u{zz} \u{1b");
     }
 
     /// Reads a spelling back.

@@ -8,7 +8,7 @@ use crate::failure::{Failure, Status};
 use crate::output::Out;
 use crate::render::Render;
 use crate::render::json::{self, Object};
-use crate::render::table::{Column, Table};
+use crate::render::table::{Column, LAST, Table};
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
     context.say(Formats)?;
@@ -27,9 +27,9 @@ impl Render for Formats {
         let columns = vec![
             Column::left("NAME"),
             Column::left("WHAT").leaves(1),
-            Column::left("EXTENSIONS"),
+            Column::left("EXTENSIONS").leaves(LAST + 1),
             Column::left("READ").leaves(2),
-            Column::left("WRITE"),
+            Column::left("WRITE").leaves(LAST),
             Column::text("TESTED AGAINST"),
         ];
         let mut table = Table::new(&context.terminal, columns);

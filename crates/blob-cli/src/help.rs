@@ -25,9 +25,10 @@ pub(crate) const NOTES: [(&str, &str); 5] = [
     (
         "WIDTH",
         "On a terminal, tables obey its width: names are cut in the middle, and these columns leave first, in this order. \
-         ls: OFFSET, PIECES, LAYER TYPE, PARAMS, KIND, BYTES. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN. \
-         convert --dry-run: DTYPE, SHAPE, BYTES. formats: WHAT, READ. --wide cuts and leaves out nothing. In a pipe, ls \
-         prints lines for programs and the others print whole tables; --table prints there what a terminal would show.",
+         ls: OFFSET, PIECES, LAYER TYPE, PARAMS, KIND, BYTES, WARNINGS. stats: L1, L2, DTYPE, SHAPE, ZERO, STD, MEAN. \
+         convert --dry-run: DTYPE, SHAPE, BYTES, CHANGES. formats: WHAT, READ, WRITE, EXTENSIONS, TESTED AGAINST. --wide \
+         cuts and leaves out nothing. In a pipe, ls prints lines for programs and the others print whole tables; --table \
+         prints there what a terminal would show.",
     ),
     ("EXIT STATUS", EXIT),
 ];

@@ -24,6 +24,9 @@ const TEXT: usize = 2000;
 /// The least room that a text is wrapped into.
 const LEAST_TEXT: usize = 20;
 
+/// From this turn on a column leaves only where a text has no room for its title.
+pub(crate) const LAST: u8 = 100;
+
 /// Between two columns.
 const GAP: usize = 2;
 
@@ -83,9 +86,9 @@ impl Column {
         Self::new(title, Kind::Name(least))
     }
 
-    /// A last column of sentences.
+    /// A last column of sentences; where there is no room to wrap them into, it leaves after all others.
     pub(crate) fn text(title: &'static str) -> Self {
-        Self::new(title, Kind::Text)
+        Self::new(title, Kind::Text).leaves(u8::MAX)
     }
 
     /// The column leaves a table that is too wide, as the `turn`th one.
@@ -180,11 +183,11 @@ impl<'a> Table<'a> {
             return widths.into_iter().map(Some).collect();
         };
         let mut shown = vec![true; widths.len()];
-        let least = |widths: &[Extent], shown: &[bool]| {
+        let least = |widths: &[Extent], shown: &[bool], text: usize| {
             let each = self.columns.iter().zip(widths).zip(shown).filter(|(_, shown)| **shown);
-            each.map(|((c, w), _)| c.least(w.whole()) + GAP).sum::<usize>().saturating_sub(GAP)
+            each.map(|((c, w), _)| c.least(w.whole(), text) + GAP).sum::<usize>().saturating_sub(GAP)
         };
-        if least(&widths, &shown) > most {
+        if least(&widths, &shown, LEAST_TEXT) > most {
             // Points below each other take more room than numbers that end below each other.
             for (i, column) in self.columns.iter().enumerate() {
                 if column.kind == Kind::Point {
@@ -192,17 +195,18 @@ impl<'a> Table<'a> {
                 }
             }
         }
-        while least(&widths, &shown) > most {
-            let leaves = (0..shown.len()).filter(|i| shown[*i] && self.columns[*i].leaves.is_some());
-            let Some(next) = leaves.min_by_key(|i| self.columns[*i].leaves) else {
-                break;
-            };
-            shown[next] = false;
+        for (text, turns) in [(LEAST_TEXT, 0..=LAST - 1), (0, 0..=u8::MAX)] {
+            while least(&widths, &shown, text) > most {
+                let leaves = |i: &usize| self.columns[*i].leaves.filter(|turn| turns.contains(turn));
+                let next = (0..shown.len()).filter(|i| shown[*i] && leaves(i).is_some()).min_by_key(leaves);
+                let Some(next) = next else { break };
+                shown[next] = false;
+            }
         }
         // What is over goes to the name first, then to the text.
-        let mut over = most.saturating_sub(least(&widths, &shown));
+        let mut over = most.saturating_sub(least(&widths, &shown, LEAST_TEXT));
         for (i, column) in self.columns.iter().enumerate().filter(|(i, _)| shown[*i]) {
-            let least = column.least(widths[i].whole());
+            let least = column.least(widths[i].whole(), LEAST_TEXT);
             if least < widths[i].whole() {
                 let more = over.min(widths[i].whole() - least);
                 widths[i] = Extent { left: least + more, right: 0 };
@@ -263,11 +267,11 @@ impl<'a> Table<'a> {
 }
 
 impl Column {
-    /// The least room of a column whose cells want `wanted`.
-    fn least(&self, wanted: usize) -> usize {
+    /// The least room of a column whose cells want `wanted`; for a text at least its title's.
+    fn least(&self, wanted: usize, text: usize) -> usize {
         match self.kind {
             Kind::Name(least) => wanted.min(least),
-            Kind::Text => wanted.min(LEAST_TEXT.max(self.title.len())),
+            Kind::Text => wanted.min(text.max(self.title.len())),
             _ => wanted,
         }
     }
