@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use crate::support::archive::zeros;
 use crate::support::{blob, data, ran, report, tool};
 
 #[test]
@@ -212,13 +213,7 @@ fn a_tab_completes_in_an_interactive_bash() {
 fn a_signal_leaves_no_half_bar() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("zeros.npy");
-    let header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (68719476736,), }";
-    let mut bytes = header.to_vec();
-    bytes.resize(127, b' ');
-    bytes.push(b'\n');
-    fs::write(&source, &bytes).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(&source).unwrap();
-    file.set_len(128 + (256 << 30)).unwrap();
+    zeros(&source, 64 << 30);
     let line = format!("stty cols 80 rows 50; echo $$; exec '{}' stats '{}'", tool().display(), source.display());
     let mut script = Command::new("script");
     script.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).stdout(Stdio::piped());

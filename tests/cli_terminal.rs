@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::{Command, Stdio};
 
+use crate::support::archive::zeros;
 use crate::support::{blob, command, data, on_terminal, ran, report, tool};
 
 const NET: &str = "caffe/net/v1.caffemodel";
@@ -52,13 +53,7 @@ fn a_terminal_gets_a_table_and_colour() {
 fn a_signal_stops_the_work_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("zeros.npy");
-    let header = b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (1073741824,), }";
-    let mut bytes = header.to_vec();
-    bytes.resize(127, b' ');
-    bytes.push(b'\n');
-    fs::write(&source, &bytes).unwrap();
-    let file = fs::OpenOptions::new().write(true).open(&source).unwrap();
-    file.set_len(128 + (4 << 30)).unwrap();
+    zeros(&source, 1 << 30);
     for signal in ["-INT", "-TERM"] {
         let out = folder.path().join("out.npz");
         let args = ["convert", source.to_str().unwrap(), "--sha256", "-o", out.to_str().unwrap()];

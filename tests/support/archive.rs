@@ -1,6 +1,8 @@
 //! Arrays of NumPy and archives of them: as MXNet 2 writes them, and as the `zip` crate does.
 
+use std::fs;
 use std::io::{Cursor, Write};
+use std::path::Path;
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -13,6 +15,14 @@ pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     bytes.extend(dict.as_bytes());
     bytes.extend(data);
     bytes
+}
+
+/// A file of so many float zeros, which takes no blocks on the disk.
+pub(crate) fn zeros(path: &Path, count: u64) {
+    let header = npy("'<f4'", &format!("({count},)"), b"");
+    fs::write(path, &header).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.set_len(header.len() as u64 + 4 * count).unwrap();
 }
 
 pub(crate) fn ints(values: &[i64]) -> Vec<u8> {
