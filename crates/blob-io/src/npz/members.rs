@@ -14,7 +14,7 @@ pub(crate) const LONGEST: usize = 65_000;
 /// `arg:w`, `conv1/0`, `100%`, `a b` or `größe`.
 ///
 /// * Percent-encoded: control characters and `\`, the dots of a part that is `..`, the `/` of an absolute path, the colon of
-///   one with a drive letter (`C:/x`), and the dot of an ending `.npy` that NumPy would take off because the name before it
+///   a drive letter (`C:/x`, `x/C:`), and the dot of an ending `.npy` that NumPy would take off because the name before it
 ///   is a tensor's too.
 /// * A name over 65,000 bytes, once encoded, is cut and gets `~` and its CRC-32.
 /// * An encoded name that is taken gets `~2`, `~3`, ….
@@ -44,9 +44,6 @@ pub fn member_names(names: &[&str]) -> Vec<String> {
 }
 
 fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
-    let bytes = name.as_bytes();
-    let drive =
-        bytes.len() > 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':' && matches!(bytes[2], b'/' | b'\\');
     let npy = name.strip_suffix(".npy").filter(|stem| all.contains(stem)).map(str::len);
     let mut out = String::with_capacity(name.len() + 8);
     let mut at = 0;
@@ -54,9 +51,10 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
         if i > 0 {
             out += if at == 1 { "%2F" } else { "/" };
         }
+        let drive = names_drive(part, i == 0, at + part.len() == name.len());
         for (within, c) in part.char_indices() {
             let place = at + within;
-            let special = c == '\\' || c.is_control() || part == ".." || drive && place == 1 || npy == Some(place);
+            let special = c == '\\' || c.is_control() || part == ".." || drive && within == 1 || npy == Some(place);
             if special {
                 let mut utf8 = [0; 4];
                 for byte in c.encode_utf8(&mut utf8).bytes() {
@@ -74,6 +72,16 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
     match out == name {
         true => Cow::Borrowed(name),
         false => Cow::Owned(out),
+    }
+}
+
+/// Whether a part could lead to another drive, where names are joined on Windows. `a:w` stays: NumPy's users ask for it.
+fn names_drive(part: &str, first: bool, last: bool) -> bool {
+    match part.as_bytes() {
+        [letter, b':', rest @ ..] if letter.is_ascii_alphabetic() => {
+            !first || rest.is_empty() && !last || rest.starts_with(b"\\") || rest.ends_with(b"..")
+        }
+        _ => false,
     }
 }
 
@@ -98,6 +106,8 @@ mod tests {
             "%2F",
             "w:0",
             "C:w",
+            "C:",
+            "a:w/b",
             "<a|b>*?\"",
             "aux",
             "a.npy",
@@ -123,6 +133,9 @@ mod tests {
             ("//x", "%2F/x"),
             ("C:/x", "C%3A/x"),
             ("C:\\x", "C%3A%5Cx"),
+            ("x/C:", "x/C%3A"),
+            ("x/c:d:e/arg:w", "x/c%3Ad:e/arg:w"),
+            ("C:../x", "C%3A../x"),
             ("a\\..\\b", "a%5C..%5Cb"),
             ("a\0b\n\x1B\u{85}", "a%00b%0A%1B%C2%85"),
         ] {
