@@ -1,12 +1,13 @@
 //! Single elements of a stored tensor: fetched without reading the rest, and written as text.
 //!
-//! A plain array is read where it lies; one that is packed, reordered or inflated is loaded whole first.
+//! A plain array is read where it lies. One that is packed, reordered or inflated is read from its beginning on, as far as
+//! it is wanted, and loaded whole only where an element before the last one is asked for.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Reader};
 use half::{bf16, f16};
 
 use crate::slice::Row;
@@ -19,8 +20,10 @@ pub(crate) struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     dtype: DType,
-    /// For each of the entry's segments, the first element behind it. Empty where `loaded` is set.
+    /// For each of a plain entry's segments, the first element behind it.
     ends: Vec<u64>,
+    /// Of any other entry the rest, and the element that comes next.
+    reader: Option<(u64, Reader<'a>)>,
     loaded: Option<Cow<'a, [u8]>>,
     /// The elements that were fetched last, from this one on: short rows lie in one after the other.
     ahead: (u64, Vec<u8>),
@@ -42,7 +45,8 @@ impl<'a> Elements<'a> {
             entry,
             dtype,
             ends: if is_direct { ends.collect() } else { Vec::new() },
-            loaded: if is_direct { None } else { Some(checkpoint.view(entry)?) },
+            reader: if is_direct { None } else { Some((0, checkpoint.reader(entry)?)) },
+            loaded: None,
             ahead: (0, Vec::new()),
         })
     }
@@ -84,6 +88,27 @@ impl<'a> Elements<'a> {
             let at = first as usize * size;
             out.extend_from_slice(&loaded[at..at + len * size]);
             return Ok(());
+        }
+        match &mut self.reader {
+            Some((next, _)) if first < *next => {
+                // It does not go back.
+                self.reader = None;
+                self.loaded = Some(self.checkpoint.view(self.entry)?);
+                return self.range(first, len, out);
+            }
+            Some((next, reader)) => {
+                reader.skip((first - *next) * size as u64)?;
+                *next = first + len as u64;
+                let mut at = out.len();
+                out.resize(at + len * size, 0);
+                while at < out.len() {
+                    let n = reader.pull(&mut out[at..])?;
+                    assert!(n > 0, "an entry has the bytes of its shape");
+                    at += n;
+                }
+                return Ok(());
+            }
+            None => {}
         }
         if len * size > WINDOW / 4 {
             return self.read(first, len, out);
@@ -250,6 +275,21 @@ mod tests {
                 assert_eq!(found, expected);
             }
         }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_read_as_far_as_it_is_wanted() {
+        let file = counting(false);
+        let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
+        let mut out = Vec::new();
+        for start in [2, 7, 30] {
+            elements.fetch(Row { start, step: 1, len: 2 }, &mut out).unwrap();
+        }
+        assert!(elements.loaded.is_none());
+        elements.fetch(Row { start: 1, step: 1, len: 1 }, &mut out).unwrap();
+        assert!(elements.loaded.is_some(), "it does not go back");
+        let found: Vec<f32> = out.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        assert_eq!(found, [2.0, 3.0, 7.0, 8.0, 30.0, 31.0, 1.0]);
     }
 
     #[test]
