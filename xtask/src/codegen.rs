@@ -82,7 +82,7 @@ mod tests {
     fn a_difference_is_named_by_line() {
         assert!(compare("a\nb\n", "a\nb\n").is_ok());
         let error = compare("a\nb\nc\n", "a\nx\nc\n").unwrap_err().to_string();
-        assert!(error.contains("messages.rs:2:"), "{error}");
+        assert!(error.contains(&format!("{MESSAGES}:2:")), "{error}");
         assert!(error.contains("committed: b") && error.contains("generated: x"), "{error}");
         let error = compare("a\n", "a\nb\n").unwrap_err().to_string();
         assert!(error.contains("committed: (end of file)"), "{error}");
