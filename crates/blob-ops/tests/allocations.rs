@@ -203,7 +203,7 @@ fn what_is_allocated_is_counted() {
     });
 }
 
-/// A list of the guards and one of their bytes, and no third for any thread.
+/// A list of the guards, and one of their bytes with the length of a row; no third for any thread.
 #[test]
 fn many_parts_take_a_list() {
     for threads in [1, 2, 7] {
@@ -212,7 +212,7 @@ fn many_parts_take_a_list() {
                 let mut parts: Vec<_> = (0..count).map(|_| blob(&[rows, run], DType::U8)).collect();
                 let mut whole = blob(&[rows, run * count], DType::U8);
                 let guard = size_of::<RefMut<'_, [u8]>>().max(size_of::<Ref<'_, [u8]>>());
-                let lists = count * (guard + size_of::<&[u8]>());
+                let lists = count * (guard + size_of::<(&[u8], usize)>());
                 let check = |name: &str, op: &mut dyn FnMut()| {
                     let runs: Vec<_> = std::iter::repeat_with(|| counted(&mut *op)).take(RUNS).collect();
                     let ours = |&(calls, bytes): &(usize, usize)| calls == 2 && bytes <= lists;
