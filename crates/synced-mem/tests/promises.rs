@@ -7,6 +7,8 @@ mod evicted;
 mod handed;
 #[path = "common/poison.rs"]
 mod poison;
+#[path = "promises/received.rs"]
+mod received;
 #[path = "promises/replaced.rs"]
 mod replaced;
 #[path = "promises/scattered.rs"]
