@@ -1,6 +1,8 @@
 //! What must hold where a conversion's output goes, before the work begins.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
+use std::{fs, thread};
 
 use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
@@ -10,6 +12,10 @@ use crate::watch::Watch;
 
 /// How many changed arrays are named.
 const NAMED: usize = 3;
+
+/// How often a folder is looked at that other processes replace meanwhile, and the pause between.
+const LOOKS: usize = 200;
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Plan<'_> {
     /// Checks what [`run`](Plan::run) would fail at before it writes: a file that exists, a folder that is missing or
@@ -37,10 +43,29 @@ pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Res
 }
 
 /// Errors where arrays of a folder that shall be replaced are not what a conversion wrote: they are the user's own work.
+///
+/// A folder that another process replaces meanwhile is looked at again: what was found is then of two folders.
 fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error> {
     if !replaces {
         return Ok(());
     }
+    for _ in 1..LOOKS {
+        let before = made(path);
+        let looked = as_written(path, watch);
+        if looked.is_ok() || before.is_some() && before == made(path) {
+            return looked;
+        }
+        thread::sleep(PAUSE);
+    }
+    as_written(path, watch)
+}
+
+/// When a file was last added to the folder or taken from it; `None` while it is not there.
+fn made(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|found| found.modified()).ok()
+}
+
+fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
     let old = Checkpoint::open(path)?;
     let (mut changed, mut count) = (Vec::new(), 0);
     let checked = receipt(&old, &Uncounted(watch), &mut |finding| {
