@@ -1,8 +1,6 @@
 //! What must hold where a conversion's output goes, before the work begins.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
-use std::{fs, thread};
 
 use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
@@ -12,10 +10,6 @@ use crate::watch::Watch;
 
 /// How many changed arrays are named.
 const NAMED: usize = 3;
-
-/// How often a folder is looked at that other processes replace meanwhile, and the pause between.
-const LOOKS: usize = 200;
-const PAUSE: Duration = Duration::from_millis(1);
 
 impl Plan<'_> {
     /// Checks what [`run`](Plan::run) would fail at before it writes: a file that exists, a folder that is missing or
@@ -27,10 +21,7 @@ impl Plan<'_> {
         match &self.output {
             Destination::Stdout { .. } => Ok(()),
             Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
-            Destination::Folder { path, if_exists, .. } => {
-                let replaces = OutputDir::check(path, *if_exists)?;
-                unchanged(path, replaces, watch)
-            }
+            Destination::Folder { path, if_exists, .. } => unchanged(path, &OutputDir::check(path, *if_exists)?, watch),
         }
     }
 }
@@ -38,31 +29,22 @@ impl Plan<'_> {
 /// Begins a folder.
 pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Result<OutputDir, Error> {
     let folder = OutputDir::create(path, if_exists)?;
-    unchanged(path, folder.replaces(), watch)?;
+    unchanged(path, &folder, watch)?;
     Ok(folder)
 }
 
 /// Errors where arrays of a folder that shall be replaced are not what a conversion wrote: they are the user's own work.
 ///
-/// A folder that another process replaces meanwhile is looked at again: what was found is then of two folders.
-fn unchanged(path: &Path, replaces: bool, watch: &dyn Watch) -> Result<(), Error> {
-    if !replaces {
+/// One that another conversion replaces meanwhile is that one's: what was found is then of two folders, and says nothing.
+fn unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {
+    if !folder.replaces() {
         return Ok(());
     }
-    for _ in 1..LOOKS {
-        let before = made(path);
-        let looked = as_written(path, watch);
-        if looked.is_ok() || before.is_some() && before == made(path) {
-            return looked;
-        }
-        thread::sleep(PAUSE);
+    let looked = as_written(path, watch);
+    if folder.is_overtaken() {
+        return Ok(());
     }
-    as_written(path, watch)
-}
-
-/// When a file was last added to the folder or taken from it; `None` while it is not there.
-fn made(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|found| found.modified()).ok()
+    looked
 }
 
 fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {

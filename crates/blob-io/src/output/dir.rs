@@ -48,13 +48,13 @@ impl OutputDir {
         Ok(begun)
     }
 
-    /// Whether [`OutputDir::create`] would begin the folder; what it makes for that is removed. True where a folder of an
-    /// earlier conversion would be replaced.
+    /// As [`OutputDir::create`], but what a crash left beside the target stays: a look at what would happen, that leaves no
+    /// trace once it is dropped.
     ///
     /// # Errors
     /// As [`OutputDir::create`].
-    pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<bool, Error> {
-        Self::begin(path.as_ref(), if_exists).map(|begun| begun.replaces())
+    pub fn check(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
+        Self::begin(path.as_ref(), if_exists)
     }
 
     fn begin(path: &Path, if_exists: IfExists) -> Result<Self, Error> {
@@ -89,6 +89,13 @@ impl OutputDir {
     #[must_use]
     pub fn replaces(&self) -> bool {
         self.there.is_some()
+    }
+
+    /// Whether the folder that stood there in the beginning does so no more: another conversion has put its own there, or
+    /// is about to.
+    #[must_use]
+    pub fn is_overtaken(&self) -> bool {
+        self.there.as_ref().is_some_and(|there| !there.stands(&self.target))
     }
 
     /// Begins a file in the folder; `path` is relative and stays within it, as [`file_names`](crate::file_names) makes
@@ -446,7 +453,7 @@ mod tests {
         let listed = receipt(&[("conv1/0.npy", 2), ("gone.npy", 7)]);
         fs::write(target.join(RECEIPT), listed).unwrap();
         let refused = || {
-            assert!(OutputDir::check(&target, IfExists::Replace).unwrap());
+            assert!(OutputDir::check(&target, IfExists::Replace).unwrap().replaces());
             fs::read_dir(home.path()).unwrap().count()
         };
         assert_eq!(refused(), 1, "a check leaves nothing");

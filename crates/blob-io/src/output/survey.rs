@@ -48,15 +48,21 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// A file that is not what it was; `None` also where another conversion has put a folder of its own there.
+    /// A file that is not what it was; `None` also where another conversion has put a folder of its own there. One that is
+    /// gone is no loss: another process may be removing what it takes for a leftover.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
         let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {
             return None;
         }
-        let all = self.0.iter().chain(&now.0);
-        let mut differing = all.filter(|(file, _)| self.0.get(*file) != now.0.get(*file));
+        let mut differing = now.0.iter().filter(|(file, stamp)| self.0.get(*file) != Some(*stamp));
         differing.next().map(|(file, _)| file.clone())
+    }
+
+    /// Whether the folder at `root` still has this receipt.
+    pub(super) fn stands(&self, root: &Path) -> bool {
+        let receipt = fs::metadata(root.join(RECEIPT)).ok();
+        receipt.map(|meta| Stamp::of(&meta)) == self.0.get(RECEIPT).cloned()
     }
 
     /// Removes these files and the folders that are empty then; the receipt last, so that what is left is still known
