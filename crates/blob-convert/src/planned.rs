@@ -41,7 +41,7 @@ impl Planned {
         self.spec.byte_len()
     }
 
-    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`].
+    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`](blob_io::Checkpoint::entries).
     #[must_use]
     pub fn entry(&self) -> usize {
         self.entry
