@@ -50,6 +50,7 @@ impl Stores {
 impl Processor {
     /// From the words of the `cpuid` instruction: the vendor's of leaf 0 in the order EBX, EDX, ECX, and EAX of leaf 1,
     /// where the family is bits 8 to 11, and for 15 bits 20 to 27 are added (Intel SDM 2A, CPUID; AMD APM 3, E.3.2).
+    #[allow(dead_code, reason = "only x86-64 says what it is")]
     pub(crate) fn new(vendor: [u32; 3], signature: u32) -> Self {
         let family = signature >> 8 & 0xF;
         let extended = if family == 0xF { signature >> 20 & 0xFF } else { 0 };
