@@ -72,7 +72,7 @@ impl Yard {
         ]
     }
 
-    /// At most so many locks and unlocks.
+    /// A row whose bar is a number of locks and unlocks of a mutex.
     fn row(&self, name: &str, nanoseconds: f64, bar: f64) -> Row {
         let allocations = nanoseconds / self.allocation;
         let note = format!("{nanoseconds:.1} ns, {allocations:.2} allocations");

@@ -157,7 +157,7 @@ fn an_existing_file_stays_unless_it_may_be_replaced() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
 }
 
-/// Stops after so many bytes.
+/// Stops after a number of bytes.
 struct StopAfter(AtomicU64);
 
 impl Watch for StopAfter {

@@ -123,7 +123,7 @@ pub(crate) fn blob_with(args: &[&str], input: &[u8]) -> Ran {
     ran(command(args), input)
 }
 
-/// What the tool prints on a terminal of so many columns, which `script` provides; without `script` there is none.
+/// What the tool prints on a terminal of this width, which `script` provides; without `script` there is none.
 pub(crate) fn on_terminal(columns: usize, args: &str, environment: &[(&str, &str)]) -> Option<String> {
     on_terminal_after(":", columns, args, environment)
 }

@@ -96,7 +96,7 @@ impl Bench {
     }
 }
 
-/// Seconds that so many runs take.
+/// How many seconds `runs` runs take.
 fn time(runs: usize, mut f: impl FnMut()) -> f64 {
     let start = Instant::now();
     (0..runs).for_each(|_| f());

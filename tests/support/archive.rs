@@ -17,7 +17,7 @@ pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A file of so many float zeros, which takes no blocks on the disk.
+/// A file of `count` float zeros, which takes no blocks on the disk.
 pub(crate) fn zeros(path: &Path, count: u64) {
     let header = npy("'<f4'", &format!("({count},)"), b"");
     fs::write(path, &header).unwrap();

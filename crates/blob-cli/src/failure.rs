@@ -81,7 +81,7 @@ pub(crate) enum Failure {
     No(Box<Problem>),
     /// A signal: exit code 130.
     Interrupted,
-    /// Whoever read our output has gone. Nothing to say, exit code 0.
+    /// The reader of our output has gone. Nothing to say, exit code 0.
     ReaderGone,
 }
 

@@ -127,7 +127,7 @@ fn nothing(checkpoint: &Checkpoint, pattern: &str) -> Failure {
 
 /// The name that looks most like `wanted`, if one looks much like it.
 pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    /// clap's own threshold for its suggestions is 0.7; beyond so many names nobody waits for one.
+    /// clap's own threshold for its suggestions is 0.7; beyond this many names a suggestion takes too long.
     const ENOUGH: f64 = 0.8;
     const MANY: usize = 10_000;
     names

@@ -61,7 +61,7 @@ pub(crate) mod tests {
         done
     }
 
-    /// A BlobProto of so many floats, in two rows.
+    /// A BlobProto of `len` floats, in two rows.
     fn blob(len: usize) -> Checkpoint {
         let varint = |n: usize, width: usize| {
             (0..width).map(move |i| {

@@ -4,7 +4,7 @@ use blob_io::Error;
 
 /// Follows work, and may stop it.
 pub trait Watch: Sync {
-    /// So many more bytes of the source have been dealt with.
+    /// `bytes` more of the source have been dealt with.
     fn advanced(&self, bytes: u64);
 
     /// Whether to stop: the work then returns [`Error::Interrupted`] and leaves nothing behind.

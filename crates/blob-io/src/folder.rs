@@ -78,7 +78,7 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
     Ok(folder)
 }
 
-/// The receipt's text, or why there is none.
+/// The receipt's text, or why it cannot be had.
 fn text(receipt: &FileSource, most: u64) -> Result<String, String> {
     let len = receipt.len();
     if len > most {

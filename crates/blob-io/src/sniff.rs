@@ -1,6 +1,6 @@
 //! What a file really is: by its content, then by its name; and the reader that fits.
 //!
-//! What the file is where it is none of ours, `foreign` says.
+//! `foreign` says what any other file is.
 
 mod foreign;
 mod messages;

@@ -90,7 +90,7 @@ fn blob(dtype: DType, bytes: &[u8]) -> AnyBlob {
     AnyBlob::from_vec(shape, dtype, bytes.to_vec()).expect("whole elements")
 }
 
-/// Runs it on so many threads.
+/// Runs it on a pool of `threads` threads.
 fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
     pool.build().expect("threads").install(run)

@@ -84,7 +84,7 @@ fn dims(rows: usize) -> [usize; 7] {
     [rows, 1, 1, 4, 1, 4, 4]
 }
 
-/// Along the first axis, along one in the middle and along the last; so many parts as take no list.
+/// Along the first axis, along one in the middle and along the last; in few enough parts that no list is taken.
 fn merges_and_splits(rows: usize, dtype: DType, check: Check<'_>) {
     let mut whole = blob(&dims(rows), dtype);
     for (axis, count) in [(0, 2), (0, 8), (0, 16), (3, 2), (3, 4), (6, 4)] {

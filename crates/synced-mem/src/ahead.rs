@@ -1,4 +1,4 @@
-//! Moving ahead of time: starting transfers whose bytes somebody will want soon. Nobody waits here; who needs the bytes does.
+//! Moving ahead of time: starting transfers of bytes that will be wanted soon. Nothing waits here; the access that needs the bytes does.
 //! It relies on `state` and leaves out what a transfer does.
 
 use std::ops::Range;

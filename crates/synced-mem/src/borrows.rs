@@ -10,7 +10,7 @@ use crate::intervals::Intervals;
 use crate::replicas::Slot;
 use crate::{Access, Error};
 
-/// So many borrows stand in the list: to read them all costs less than one step down a tree that is not in the cache.
+/// How many borrows stand in the list, at most: reading them all costs less than a step down a tree outside the cache.
 const FEW: usize = 16;
 
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(crate) struct Borrows {
     few: Vec<(u64, Borrow)>,
     many: Many,
     next: u64,
-    /// How many threads wait for a borrow to end. Waking nobody would cost a system call.
+    /// How many threads wait for a borrow to end. Waking without a sleeper would cost a system call.
     pub(crate) waiting: usize,
 }
 
@@ -51,17 +51,17 @@ impl Borrows {
         refuse(self.find(range, writers_only, None), range, access)
     }
 
-    /// Whether nobody borrows any of `range` on this copy, so that it may be given up there.
+    /// Whether no borrow meets `range` on this copy, so that it may be given up there.
     pub(crate) fn check_copy(&self, slot: Slot, range: &Range<usize>) -> Result<(), Error> {
         refuse(self.find(range, false, Some(slot)), range, Access::Write)
     }
 
-    /// Whether somebody may be writing some of `range`.
+    /// Whether a borrow to write meets `range`.
     pub(crate) fn writes(&self, range: &Range<usize>) -> bool {
         self.find(range, true, None).is_some()
     }
 
-    /// Whether somebody borrows some of `range`.
+    /// Whether a borrow meets `range`.
     pub(crate) fn touches(&self, range: &Range<usize>) -> bool {
         self.find(range, false, None).is_some()
     }

@@ -22,7 +22,7 @@ pub(crate) enum Stop {
     Wait(Wait),
 }
 
-/// Somebody has to wait for queues; `None` is the host.
+/// Waits to be made before the step can go on; `None` as the waiter is the host.
 pub(crate) struct Wait {
     by: Option<Line>,
     queues: Vec<Line>,
@@ -128,7 +128,7 @@ impl Plan {
     }
 }
 
-/// Whether a queue fails each of so many times that it is asked.
+/// Whether a queue fails every time that it is asked, this many times.
 fn lasts(line: &Line, times: usize) -> bool {
     let fails = |_| matches!(line.queue().synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
     (0..times).all(fails)
@@ -136,7 +136,7 @@ fn lasts(line: &Line, times: usize) -> bool {
 
 /// The way to a state.
 pub(crate) trait Door {
-    /// Runs `step` while nobody else changes the state.
+    /// Runs `step` while nothing else changes the state.
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
 }
 

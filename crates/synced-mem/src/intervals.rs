@@ -14,7 +14,7 @@ pub(crate) struct Intervals {
     root: Option<Link>,
 }
 
-/// Room for so many is kept when the last has gone.
+/// For how many entries room is kept when the last has gone.
 const KEPT: usize = 8;
 
 /// A node's place in `nodes`.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::Access;
 use crate::ranges::Ranges;
 
-/// At most so many ranges of past accesses a queue and kind of access: a byte too much only makes somebody wait more.
+/// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.
 const MOST_RANGES: usize = 16;
 
 /// Numbers the moments at which uses are entered and waits begin, and knows which waits are under way. One for all copies
@@ -123,12 +123,12 @@ struct Live {
 }
 
 impl<Q> Uses<Q> {
-    /// Nobody uses the copy.
+    /// No queue uses the copy.
     pub(crate) const fn new() -> Self {
         Uses { entries: Vec::new() }
     }
 
-    /// Whether nobody uses the copy.
+    /// Whether no queue uses the copy.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -344,7 +344,7 @@ mod tests {
     struct Size {
         queues: usize,
         span: usize,
-        /// At most so many guards are held or leaked at a time; a guard's number is its place.
+        /// How many guards are held or leaked at a time, at most; a guard's number is its place.
         guards: usize,
         /// Whether the host may wait while others go on.
         waits: bool,
@@ -521,7 +521,7 @@ mod tests {
             waits.into_iter().for_each(|queue| self.finish(queue));
         }
 
-        /// A wait that nobody else comes into.
+        /// A wait during which nothing else happens.
         fn finish(&mut self, queue: usize) {
             let began = self.clock.begin();
             self.wait(self.host(), &[queue]);

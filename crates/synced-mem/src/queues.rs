@@ -11,9 +11,9 @@ use crate::state::{FIXED, HOST, State};
 use crate::{Access, Error, EventKind, HostBuffer};
 
 /// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited for.
-/// A queue for each request would otherwise be kept for as long as nobody writes, and asked at each access.
+/// Otherwise a queue for each request would be kept until the next write, and asked at each access.
 const MOST_USERS: usize = 64;
-/// So many host buffers wait for their queues at most, where these work.
+/// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
 const MOST_RETIRED: usize = 2;
 
 impl State {

@@ -29,7 +29,7 @@ pub enum Head {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Slot(pub(crate) usize);
 
-/// So many of the slots, the lowest, are the host's.
+/// How many of the slots, the lowest, are the host's.
 const HOST_SLOTS: usize = 2;
 
 /// One step on the way to a valid range.
@@ -44,7 +44,7 @@ pub(crate) enum Action {
         /// The bytes.
         range: Range<usize>,
     },
-    /// Nobody ever wrote these bytes: they become zero in `to`.
+    /// These bytes were never written: they become zero in `to`.
     Fill {
         /// The copy that lacks them.
         to: Slot,
@@ -53,7 +53,7 @@ pub(crate) enum Action {
     },
 }
 
-/// At most so many ranges a copy, which is what a scattered use may cost: by the length of the memory, so that the ranges
+/// How many ranges a copy keeps, at most, which is what a scattered use may cost: by the length of the memory, so that the ranges
 /// take no more room than a quarter of its bytes, but for a small memory, whose gaps cost little to close.
 const MOST_RANGES: usize = 256;
 const FEWEST_RANGES: usize = 16;
@@ -71,7 +71,7 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// A memory of `span` bytes that nobody touched: the two slots of the host, and nothing valid in them.
+    /// An untouched memory of `span` bytes: the two slots of the host, and nothing valid in them.
     pub(crate) fn new(span: usize) -> Self {
         Replicas {
             span,
@@ -117,7 +117,7 @@ impl Replicas {
     }
 
     /// What must happen so that `range` of `to` is valid, in order of position: a copy for each run of missing bytes with
-    /// one source, a fill for each run that nobody holds. A byte comes from the first copy of `order` that holds it;
+    /// one source, a fill for each run that no copy holds. A byte comes from the first copy of `order` that holds it;
     /// copies that `order` leaves out come after it, by number. Nothing missing: nothing to do, and no allocation.
     pub(crate) fn read(&self, to: Slot, range: &Range<usize>, order: &[Slot]) -> Vec<Action> {
         debug_assert!(range.is_empty() || range.end <= self.span);
@@ -260,7 +260,7 @@ mod tests {
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct World {
         replicas: Replicas,
-        /// By slot: the bytes whose value is the newest one, or zero where nobody wrote.
+        /// By slot: the bytes whose value is the newest one, or zero where nothing was written.
         newest: Vec<Mask>,
         /// The bytes that were written or read before, and so have a value to lose.
         touched: Mask,

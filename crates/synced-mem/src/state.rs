@@ -30,7 +30,7 @@ const DEVICES: usize = 2;
 pub(crate) enum Intent {
     Read,
     Write,
-    /// As a write, by somebody who writes every byte: nothing is moved or filled for it.
+    /// As a write of every byte: nothing is moved or filled for it.
     Overwrite,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct State {
     pub(crate) fixed: Option<HostCopy>,
     /// From slot [`DEVICES`] on. An entry stays where it is for ever, whether it has memory or not.
     pub(crate) devices: Vec<DeviceCopy>,
-    /// Host copies that nobody will read any more, but that a queue may still use.
+    /// Host copies that are no longer read, but that a queue may still use.
     pub(crate) retired: Vec<HostCopy>,
     /// How many guards write to the host's own memory now; 0 in a `SyncedMem`, where `&mut` says so.
     pub(crate) host_writers: usize,

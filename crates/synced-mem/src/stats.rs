@@ -1,4 +1,4 @@
-//! What memory costs: counters per memory and per device, and events for whoever wants to watch.
+//! What memory costs: counters per memory and per device, and events for an observer.
 //! It relies on nothing and decides nothing; events are delivered by others, after their locks are released.
 
 use std::fmt;

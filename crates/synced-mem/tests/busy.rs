@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Arg, Device, DeviceRef, Error, Place, Queue, SharedMem};
 
-/// After so many kernels there are no more, so that the tests end.
+/// How many kernels are launched at most, so that the tests end.
 const MOST: usize = 1000;
 
 /// How many kernels have run.

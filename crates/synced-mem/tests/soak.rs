@@ -32,7 +32,7 @@ use world::World;
 #[global_allocator]
 static POISONING: poison::Poisoning = poison::Poisoning;
 
-/// So many steps of each thread are a round.
+/// How many steps of each thread are a round.
 const STEPS: u64 = 400;
 
 /// What the environment asks for.
@@ -40,7 +40,7 @@ struct Wanted {
     time: Duration,
     seed: u64,
     threads: usize,
-    /// Whether somebody asked for this run: then the result is reported.
+    /// Whether the run was asked for on the command line: then its result is reported.
     asked: bool,
 }
 

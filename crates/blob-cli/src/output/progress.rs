@@ -82,7 +82,7 @@ impl Progress {
 
     fn draw(&self, done: u64) {
         let elapsed = self.start.elapsed();
-        // Whoever else is drawing shows nearly the same.
+        // Another thread is drawing, and shows nearly the same.
         let Ok(mut drawn) = self.drawn.try_lock() else {
             return;
         };

@@ -93,7 +93,7 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// How many bytes of these parts fit into so many columns.
+/// How many bytes of these parts fit into the columns.
 fn fitting<'t>(parts: impl Iterator<Item = &'t str>, mut room: usize) -> usize {
     let fits = parts.take_while(|part| match room.checked_sub(width(part)) {
         Some(left) => {

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use crate::output::Terminal;
 use crate::output::width::{cut, width, wrap};
 
-/// A part is printed when it has so many rows, or so many bytes.
+/// How many rows, or bytes, a part of the table has when it is printed.
 const ROWS: usize = 4096;
 const BYTES: usize = 1 << 20;
 

@@ -296,7 +296,7 @@ fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Opt
                 let mut piece = spare.try_recv().unwrap_or_default();
                 piece.clear();
                 piece.extend_from_slice(bytes);
-                // Nobody takes it: the other side found a difference, or failed.
+                // It is not taken where the other side found a difference, or failed.
                 sender.send(piece).map_err(|_| Error::Interrupted)
             })
         });

@@ -15,7 +15,7 @@ use crate::wire::cursor::Cursor;
 /// `kMXAPINDArrayListMagic`.
 const LIST_MAGIC: u64 = 0x112;
 
-/// So many devices are named; a hostile file may name one an array.
+/// How many devices are named, at most; a hostile file may name one an array.
 const MOST_CONTEXTS: usize = 4;
 
 /// Lists the arrays of a list file. Returns the versions of its records, in words.

@@ -127,7 +127,7 @@ impl<'c, 's> Archive<'c, 's> {
         }
     }
 
-    /// Counts bytes that are inflated before anybody asks for an array: their sum is bounded, not only each header.
+    /// Counts the bytes that are inflated while the file is opened: their sum is bounded, not only each header.
     fn spend(&mut self, bytes: u64) -> Result<(), FaultKind> {
         let left = self.inflatable.checked_sub(bytes);
         self.inflatable = left.ok_or(FaultKind::Limit {

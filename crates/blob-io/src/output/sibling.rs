@@ -141,7 +141,7 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     // With the rest at most 255 bytes. Two targets whose long names share the temporaries do no harm: of a stale one
-    // nobody holds the lock.
+    // no process holds the lock.
     let name = &name[..floor(&name, 200)];
     OsString::from(format!(".{name}.blob-tmp-"))
 }
@@ -160,7 +160,7 @@ pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     }
 }
 
-/// Removes a temporary file that nobody holds.
+/// Removes a temporary file that no process holds.
 fn remove_if_free(path: &Path) {
     if !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
         return;

@@ -77,7 +77,7 @@ const MARKS: &[Mark] = &[
 const NCNN_HELP: Option<&str> = Some("the names and shapes stand in the .param file beside it");
 const TORCH7_HELP: Option<&str> = Some("in Python, torchfile reads it");
 
-/// What a file of `len` bytes that begins with `head` is, where it is none of ours.
+/// What a file of `len` bytes that begins with `head` is, where it is of no format that is read.
 pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
     let mark = MARKS.iter().find(|(at, mark, ..)| {
         let there = head.get(*at..);
@@ -152,7 +152,7 @@ fn paddle(head: &[u8]) -> bool {
     length && head.get(20) == Some(&0x08)
 }
 
-/// Torch7: an object that is a table, number 1, of so many pairs, whose first key is a number or a string.
+/// Torch7: an object that is a table, number 1, of this many pairs, whose first key is a number or a string.
 fn torch7_table(head: &[u8]) -> bool {
     matches!(words(head), Some([3, 1, 1..=0xFF_FFFF, 1 | 2]))
 }

@@ -20,7 +20,7 @@ const RAGGED: [usize; 10] = [0, 1, 15, 16, 17, 255, 257, 4095, 4096, 4097];
 /// A prime.
 const PERIOD: usize = 4099;
 
-/// More than a mebibyte of elements of so many bytes, so that threads share it, with a ragged end.
+/// More than a mebibyte of elements of this width, so that threads share it, with a ragged end.
 fn large(size: usize) -> usize {
     (1 << 20) / size + 13
 }

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// What freed bytes become.
 pub(crate) const FREED: u8 = 0xDD;
 
-/// Only so many bytes of a block are overwritten.
+/// How many bytes of a block are overwritten, at most.
 const MOST: usize = 1 << 16;
 
 pub(crate) struct Poisoning;

@@ -28,7 +28,7 @@ enum Held {
     Device { token: DeviceRef<'static>, expected: Expected },
 }
 
-/// At most so many.
+/// How many are kept at most.
 const MOST_HELD: usize = 4;
 
 impl<'a> Worker<'a> {
