@@ -22,6 +22,11 @@ const PLANE_BYTES: usize = 512;
 /// Bytes of a row that are handled at a time where no planes are needed, in the first-level cache.
 const ROW_BYTES: usize = 8 << 10;
 
+/// Scratch that begins with a cache line. Registers that straddle two cost a third more where the stack happens to lie so:
+/// 0.72 to 0.97 of memcpy's time for NHWC to NCHW with three channels (AMD EPYC, AVX-512, 37 MiB).
+#[repr(align(64))]
+struct Lines<T>(T);
+
 /// `ins` rows of the source become `outs` rows of the destination.
 pub(super) struct Interleave {
     ins: Stride,
@@ -87,7 +92,7 @@ impl Interleave {
         if store == Store::Cached {
             return self.zip_straight::<W, N>(src, dst);
         }
-        let mut buffer = [0; ROW_BYTES];
+        let Lines(buffer) = &mut Lines([0; ROW_BYTES]);
         let (len, step) = (self.along.len * W, ROW_BYTES / (N * W) * W);
         for (from, to) in self.rows() {
             for start in (0..len).step_by(step) {
@@ -106,7 +111,7 @@ impl Interleave {
         if store == Store::Cached {
             return self.unzip_straight::<W, N>(src, dst);
         }
-        let mut buffer = [[0; ROW_BYTES / MAX_SIDE]; N];
+        let Lines(buffer) = &mut Lines([[0; ROW_BYTES / MAX_SIDE]; N]);
         let (len, step) = (self.along.len * W, ROW_BYTES / MAX_SIDE);
         for (from, to) in self.rows() {
             for start in (0..len).step_by(step) {
@@ -156,15 +161,15 @@ impl Interleave {
     /// Rows by way of planes: several short ones at a time.
     #[inline(always)]
     fn by_planes<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
-        let mut planes = [[[0; PLANE_BYTES]; MAX_SIDE]; MAX_SIDE];
-        let mut buffer = [0; PLANE_BYTES * MAX_SIDE];
+        let Lines(planes) = &mut Lines([[[0; PLANE_BYTES]; MAX_SIDE]; MAX_SIDE]);
+        let Lines(buffer) = &mut Lines([0; PLANE_BYTES * MAX_SIDE]);
         for (from, to) in Walk::new(&self.outer, 0) {
             for chunk in self.chunks(PLANE_BYTES / W) {
                 for i in 0..self.ins.len {
-                    self.fill::<W>(&chunk, &src[from + i * self.ins.from..], &mut planes, i);
+                    self.fill::<W>(&chunk, &src[from + i * self.ins.from..], planes, i);
                 }
                 for (j, planes) in planes[..self.outs.len].iter().enumerate() {
-                    let row = self.row::<W>(&chunk, planes, &mut buffer);
+                    let row = self.row::<W>(&chunk, planes, buffer);
                     let dst = &mut dst[to + j * self.outs.to..];
                     self.write::<M>(&chunk, row, dst, store);
                 }
