@@ -124,6 +124,7 @@ impl SyncedMem {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or [`Error::Device`] when a download fails; no copy is lost.
+    #[inline]
     pub fn host(&self) -> Result<&[u8], Error> {
         // Acquire: with the Release below, whoever sees the pointer sees the bytes that were moved before it was set.
         if let Some(start) = NonNull::new(self.fast.load(Ordering::Acquire)) {
@@ -131,13 +132,19 @@ impl SyncedMem {
             // `&mut self` before that changes; the bytes are initialised, and under `&self` nobody writes valid bytes.
             return Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) });
         }
+        self.fetch_host()
+    }
+
+    /// The first time. Apart, so that [`host`](Self::host) stays small enough to be inlined in other crates.
+    #[cold]
+    fn fetch_host(&self) -> Result<&[u8], Error> {
         let start = self.act(|state| {
             let (start, _) = state.host(&state.whole(), Intent::Read)?;
             // Under the lock under which it was found so.
             self.fast.store(start.as_ptr(), Ordering::Release);
             Ok(start)
         })?;
-        // SAFETY: as above, `host` has just made it so.
+        // SAFETY: as in `host`: `State::host` has just made it so.
         Ok(unsafe { slice::from_raw_parts(start.as_ptr(), self.len) })
     }
 
