@@ -3,7 +3,12 @@
 
 use synced_mem::SharedMem;
 
-use crate::{DType, Dims7, Error, Part, Shape, View, ViewMut};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::part::Part;
+use crate::shape::dims7::Dims7;
+use crate::shape::extents::Shape;
+use crate::view::{View, ViewMut};
 
 /// A tensor whose dtype is known at run time, with a second memory of the same shape for its gradient.
 ///
@@ -163,13 +168,13 @@ impl AnyBlob {
     /// The data or the diff, for reading.
     #[inline]
     pub fn part(&self, part: Part) -> View<'_> {
-        View::new(self, part)
+        View::new(self.memory(part), self.dtype, &self.shape)
     }
 
     /// The data or the diff, for writing.
     #[inline]
     pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
-        ViewMut::new(View::new(self, part))
+        ViewMut::new(self.part(part))
     }
 
     /// A blob over the same memories, with the shape of now.

@@ -4,7 +4,10 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{BlobDim, DType, MAX_AXES, Nchw, Part, Shape};
+use crate::dtype::DType;
+use crate::part::Part;
+use crate::shape::extents::{MAX_AXES, Shape};
+use crate::shape::names::{BlobDim, Nchw};
 
 /// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may have
 /// been copied when the diff fails.

@@ -58,29 +58,30 @@
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 
-mod axis;
-mod dims7;
+// From the ground up, as each relies on those above it.
+mod blob;
 mod dtype;
 mod error;
+#[allow(unsafe_code)]
+mod guards;
+mod part;
 mod shape;
-
-// In the order of the pages: a type's own functions first, then what other files add to it.
-mod blob;
 mod typed;
-
 mod view;
 mod window;
 
 #[cfg(any(test, feature = "proptest"))]
 pub mod strategies;
 
-pub use axis::{Axis, BlobDim, Nchw};
 pub use blob::AnyBlob;
-pub use dims7::Dims7;
 pub use dtype::{DType, Element};
 pub use error::Error;
-pub use shape::{MAX_AXES, Shape};
+pub use guards::{Ref, RefMut};
+pub use part::Part;
+pub use shape::axis::Axis;
+pub use shape::dims7::Dims7;
+pub use shape::extents::{MAX_AXES, Shape};
+pub use shape::names::{BlobDim, Nchw};
 pub use typed::Blob;
-pub use typed::guards::{Ref, RefMut};
-pub use view::{Part, View, ViewMut};
+pub use view::{View, ViewMut};
 pub use window::{Window, WindowMut, WindowRef, Windows};

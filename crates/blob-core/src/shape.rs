@@ -1,27 +1,18 @@
-//! `Shape`: the extents of a tensor, row-major, with a count that is known to fit.
-//! It relies on `axis` for the ways to name an axis; it knows no element type and no memory.
+//! Shapes: extents of a tensor, row-major, with a count that is known to fit; what can fail of them stands here.
+//! It relies on `extents` for the type and on `axis` for the ways to name an axis; it knows no element type and no memory.
 
+pub(crate) mod axis;
+pub(crate) mod dims7;
+pub(crate) mod extents;
 mod legacy;
+pub(crate) mod names;
 
-use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
 
-use crate::{Axis, Error};
+use axis::Axis;
+use extents::{MAX_AXES, Shape};
 
-/// The most axes a shape may have (Caffe's `kMaxBlobAxes`).
-pub const MAX_AXES: usize = 32;
-
-/// The extents of 0 to [`MAX_AXES`] axes, the last one varying fastest.
-///
-/// The count is at most `isize::MAX`, and so is the product of the nonzero extents: no stride and no partial product
-/// of a shape overflows.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Shape {
-    /// Shared by the clones of a shape: blobs and windows make many.
-    dims: Arc<[usize]>,
-    count: usize,
-}
+use crate::error::Error;
 
 impl Shape {
     /// A shape of these extents.
@@ -35,26 +26,6 @@ impl Shape {
         }
         let count = checked_count(dims)?;
         Ok(Self { dims: dims.into(), count })
-    }
-
-    /// The shape without axes, of one element.
-    pub fn scalar() -> Self {
-        Self { dims: Arc::default(), count: 1 }
-    }
-
-    /// The extents.
-    pub fn dims(&self) -> &[usize] {
-        &self.dims
-    }
-
-    /// The number of axes.
-    pub fn num_axes(&self) -> usize {
-        self.dims.len()
-    }
-
-    /// The number of elements: the product of the extents, 1 without axes.
-    pub fn count(&self) -> usize {
-        self.count
     }
 
     /// The axis as a number from the left: Caffe's `CanonicalAxisIndex`, and its like for names.
@@ -165,15 +136,6 @@ impl Shape {
         Self::new([before, &[collapsed], behind].concat())
     }
 
-    /// The shape as Caffe logs it (`Blob::shape_string`): `2 3 4 5 (120)`, `(1)` without axes.
-    pub fn shape_string(&self) -> String {
-        let mut text = String::new();
-        for extent in self.dims() {
-            text += &format!("{extent} ");
-        }
-        text + &format!("({})", self.count)
-    }
-
     /// The axes of a range, all there.
     fn axes(&self, axes: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
         let Range { start, end } = bounds(axes, self.num_axes());
@@ -226,23 +188,6 @@ pub(crate) fn linear(extents: impl Iterator<Item = usize>, index: &[usize]) -> R
         }
     }
     Ok(offset)
-}
-
-impl fmt::Display for Shape {
-    /// `2×3×4×5`, or `scalar` without axes.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let extents: Vec<_> = self.dims.iter().map(usize::to_string).collect();
-        f.pad(&match extents.is_empty() {
-            true => "scalar".into(),
-            false => extents.join("×"),
-        })
-    }
-}
-
-impl fmt::Debug for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shape({self})")
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ mod blobs;
 use proptest::prelude::*;
 use proptest::sample;
 
-use crate::{DType, Dims7, MAX_AXES, Shape};
+use crate::dtype::DType;
+use crate::shape::dims7::Dims7;
+use crate::shape::extents::{MAX_AXES, Shape};
 
 pub use blobs::{blobs, windows};
 

@@ -1,16 +1,19 @@
 //! `Blob<T>`: a blob whose dtype is proven. Everything in it is a call of `AnyBlob`'s with the type put in; it holds no
 //! unsafe and decides nothing.
 
-#[allow(unsafe_code)]
-pub(crate) mod guards;
-
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
 use synced_mem::SharedMem;
 
-use crate::{AnyBlob, Element, Error, Part, Ref, RefMut, Shape, ViewMut};
+use crate::blob::AnyBlob;
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::guards::{Ref, RefMut};
+use crate::part::Part;
+use crate::shape::extents::Shape;
+use crate::view::ViewMut;
 
 /// A blob whose elements are known to be `T`. Everything that does not depend on the type is [`AnyBlob`]'s.
 ///

@@ -8,39 +8,11 @@ use std::sync::Arc;
 
 use synced_mem::{DeviceMut, DeviceRef, Queue, SharedMem};
 
+use crate::dtype::{DType, Element};
+use crate::error::Error;
+use crate::guards::{Ref, RefMut};
+use crate::shape::extents::{MAX_AXES, Shape};
 use crate::shape::{bounds, linear};
-use crate::{AnyBlob, DType, Element, Error, MAX_AXES, Ref, RefMut, Shape};
-
-/// One of a blob's two memories. What may work on both takes a part or [`Part::BOTH`].
-// Exhaustive: a blob has two memories, and a `match` over them should need no wildcard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Part {
-    /// The values.
-    Data,
-    /// The gradient. Untouched it is all zeros, and takes no memory.
-    Diff,
-}
-
-impl Part {
-    /// The data, then the diff.
-    pub const BOTH: [Part; 2] = [Part::Data, Part::Diff];
-}
-
-/// A part is a list of one: `copy_from(&source, Part::Diff)`, `copy_from(&source, Part::BOTH)`.
-impl AsRef<[Part]> for Part {
-    fn as_ref(&self) -> &[Part] {
-        std::slice::from_ref(self)
-    }
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Part::Data => "data",
-            Part::Diff => "diff",
-        })
-    }
-}
 
 /// Elements of a blob's data, or of its diff, for reading: all of them, those of a window, or a [`range`](Self::range).
 ///
@@ -87,10 +59,10 @@ const FLAT: &[usize] = &[0];
 
 impl<'a> View<'a> {
     #[inline]
-    pub(crate) fn new(blob: &'a AnyBlob, part: Part) -> Self {
-        let dims = blob.shape().dims();
+    pub(crate) fn new(memory: &'a SharedMem, dtype: DType, shape: &'a Shape) -> Self {
+        let dims = shape.dims();
         let steps = dims.first().copied().unwrap_or(1);
-        Self { memory: blob.memory(part), dtype: blob.dtype(), start: 0, count: blob.count(), dims, steps }
+        Self { memory, dtype, start: 0, count: shape.count(), dims, steps }
     }
 
     /// Steps of the outermost axis that are known to be there. Nothing overflows: the blob counts no fewer elements.
@@ -317,7 +289,7 @@ mod tests {
     use synced_mem::{Device, Head};
 
     use super::*;
-    use crate::Blob;
+    use crate::{AnyBlob, Blob, Part};
 
     const fn assert_send_sync<T: Send + Sync>() {}
     const _: () = {

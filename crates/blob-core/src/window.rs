@@ -10,7 +10,13 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{AnyBlob, Blob, DType, Element, Error, Part, Shape, View, ViewMut};
+use crate::blob::AnyBlob;
+use crate::dtype::{DType, Element};
+use crate::error::Error;
+use crate::part::Part;
+use crate::shape::extents::Shape;
+use crate::typed::Blob;
+use crate::view::{View, ViewMut};
 
 use frame::{Frame, Outer};
 

@@ -7,7 +7,7 @@ use super::{Finding, Tree};
 
 /// The files that may hold `unsafe`.
 const UNSAFE: &[&str] = &[
-    "crates/blob-core/src/typed",
+    "crates/blob-core/src/guards",
     "crates/blob-io/src/wire/source",
     "crates/blob-ops/src/cpu/aarch64",
     "crates/blob-ops/src/cpu/tiles",

@@ -4,7 +4,10 @@
 use synced_mem::SharedMem;
 
 use super::AnyBlob;
-use crate::{DType, Error, Part, Shape};
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::part::Part;
+use crate::shape::extents::Shape;
 
 impl AnyBlob {
     /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).

@@ -4,7 +4,8 @@
 use synced_mem::SharedMem;
 
 use super::{AnyBlob, byte_len};
-use crate::{Error, Shape};
+use crate::error::Error;
+use crate::shape::extents::Shape;
 
 impl AnyBlob {
     /// How many elements [`reshape`](Self::reshape) can grow to without fresh memories.

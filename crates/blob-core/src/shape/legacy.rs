@@ -1,8 +1,10 @@
 //! Caffe's legacy accessors: a shape of up to four axes, padded with ones to num, channels, height and width.
 //! It relies on the shape's bounds. It does not repeat upstream's bounds, which let an index one past the end through.
 
-use super::{Shape, linear};
-use crate::{Error, Nchw};
+use super::extents::Shape;
+use super::linear;
+use super::names::Nchw;
+use crate::error::Error;
 
 /// The axes of a legacy blob.
 const LEGACY_AXES: usize = Nchw::ALL.len();

@@ -5,9 +5,14 @@
 use std::fmt;
 use std::ops::{Range, RangeBounds};
 
+use crate::blob::AnyBlob;
 use crate::blob::copy::expect_shape;
+use crate::dtype::DType;
+use crate::error::Error;
+use crate::part::Part;
 use crate::shape::bounds;
-use crate::{AnyBlob, DType, Error, Part, Shape, View, ViewMut};
+use crate::shape::extents::Shape;
+use crate::view::{View, ViewMut};
 
 /// Some steps of a blob along its outermost axis, for reading. Made by [`AnyBlob::window`].
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::AnyBlob;
+use crate::blob::AnyBlob;
 
 /// A window, as those that lie in it see it.
 pub(super) struct Frame {

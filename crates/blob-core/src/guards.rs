@@ -9,7 +9,8 @@ use std::slice;
 
 use synced_mem::{HostMut, HostRef, SharedMem};
 
-use crate::{Element, Error};
+use crate::dtype::Element;
+use crate::error::Error;
 
 /// Elements borrowed for reading: `Ref<'_, [T]>` dereferences to `[T]`.
 pub struct Ref<'a, S: ?Sized> {
@@ -28,7 +29,7 @@ pub struct RefMut<'a, S: ?Sized> {
 impl<T: Element> Ref<'_, [T]> {
     pub(crate) fn new(bytes: HostRef) -> Result<Self, Error> {
         check_layout::<T>(&bytes)?;
-        T::check(&bytes)?;
+        check_values::<T>(&bytes)?;
         let borrow = PhantomData;
         Ok(Self { bytes, borrow })
     }
@@ -39,11 +40,11 @@ impl<T: Element> RefMut<'_, [T]> {
     pub(crate) fn write(memory: &SharedMem, range: Range<usize>) -> Result<Self, Error> {
         check_destination::<T>(memory, range.start)?;
         if !T::ANY_BYTES {
-            T::check(&memory.host(range.clone())?)?;
+            check_values::<T>(&memory.host(range.clone())?)?;
         }
         let bytes = memory.host_mut(range)?;
         check_layout::<T>(&bytes)?;
-        T::check(&bytes)?;
+        check_values::<T>(&bytes)?;
         let borrow = PhantomData;
         Ok(Self { bytes, borrow })
     }
@@ -72,6 +73,13 @@ fn check_destination<T: Element>(memory: &SharedMem, at: usize) -> Result<(), Er
 fn check_layout<T: Element>(bytes: &[u8]) -> Result<(), Error> {
     debug_assert_eq!(bytes.len() % size_of::<T>(), 0, "the blob knew its length");
     check_address::<T>(bytes.as_ptr().addr())
+}
+
+fn check_values<T: Element>(bytes: &[u8]) -> Result<(), Error> {
+    match T::first_invalid(bytes) {
+        None => Ok(()),
+        Some(index) => Err(Error::InvalidBool { index, byte: bytes[index] }),
+    }
 }
 
 fn check_address<T: Element>(address: usize) -> Result<(), Error> {

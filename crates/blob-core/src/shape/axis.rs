@@ -3,7 +3,9 @@
 
 use std::fmt;
 
-use crate::{Error, Shape};
+use super::extents::Shape;
+use super::names::{BlobDim, Nchw};
+use crate::error::Error;
 
 /// What names an axis of a shape: `2usize`, `2`, `-1`, [`Nchw::Channels`], [`BlobDim::Height`]. Sealed.
 ///
@@ -57,28 +59,6 @@ impl Axis for i32 {
     }
 }
 
-/// Caffe's names for the axes of a blob of up to four axes, from the left: in a shape of two axes they are
-/// [`Num`](Nchw::Num) and [`Channels`](Nchw::Channels), and the others are not there.
-///
-/// Where Caffe's accessors answer 1 for an axis that is not there, see [`Shape::legacy_pad_right`].
-// Exhaustive: the legacy blob has these four names for ever, and a `match` over them should need no wildcard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Nchw {
-    /// Axis 0, the images of a batch; `num()`.
-    Num,
-    /// Axis 1; `channels()`.
-    Channels,
-    /// Axis 2; `height()`.
-    Height,
-    /// Axis 3; `width()`.
-    Width,
-}
-
-impl Nchw {
-    /// All four, in the order of the axes.
-    pub const ALL: [Nchw; 4] = [Nchw::Num, Nchw::Channels, Nchw::Height, Nchw::Width];
-}
-
 /// In shapes of up to four axes.
 impl Axis for Nchw {
     fn resolve(self, shape: &Shape) -> Result<usize, Error> {
@@ -93,52 +73,6 @@ impl Axis for Nchw {
     }
 }
 
-impl fmt::Display for Nchw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Nchw::Num => "Num",
-            Nchw::Channels => "Channels",
-            Nchw::Height => "Height",
-            Nchw::Width => "Width",
-        })
-    }
-}
-
-/// NeoML's names for the seven axes of every blob (`TBlobDim`), in memory order: channels vary fastest.
-///
-/// The first three count objects, the other four are one object; see [`Dims7`](crate::Dims7).
-// Exhaustive: NeoML's blobs have these seven names for ever, and a `match` over them should need no wildcard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BlobDim {
-    /// Axis 0, the length of a sequence; `BD_BatchLength`.
-    BatchLength,
-    /// Axis 1, the sequences of a batch; `BD_BatchWidth`.
-    BatchWidth,
-    /// Axis 2, the objects of a list; `BD_ListSize`.
-    ListSize,
-    /// Axis 3; `BD_Height`.
-    Height,
-    /// Axis 4; `BD_Width`.
-    Width,
-    /// Axis 5; `BD_Depth`.
-    Depth,
-    /// Axis 6; `BD_Channels`.
-    Channels,
-}
-
-impl BlobDim {
-    /// All seven, in the order of the axes.
-    pub const ALL: [BlobDim; 7] = [
-        BlobDim::BatchLength,
-        BlobDim::BatchWidth,
-        BlobDim::ListSize,
-        BlobDim::Height,
-        BlobDim::Width,
-        BlobDim::Depth,
-        BlobDim::Channels,
-    ];
-}
-
 /// In shapes of exactly seven axes.
 impl Axis for BlobDim {
     fn resolve(self, shape: &Shape) -> Result<usize, Error> {
@@ -146,20 +80,6 @@ impl Axis for BlobDim {
             return Ok(self as usize);
         }
         Err(Error::NotSevenAxes { axis: Some(self), shape: shape.clone() })
-    }
-}
-
-impl fmt::Display for BlobDim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            BlobDim::BatchLength => "BatchLength",
-            BlobDim::BatchWidth => "BatchWidth",
-            BlobDim::ListSize => "ListSize",
-            BlobDim::Height => "Height",
-            BlobDim::Width => "Width",
-            BlobDim::Depth => "Depth",
-            BlobDim::Channels => "Channels",
-        })
     }
 }
 

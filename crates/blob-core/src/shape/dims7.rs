@@ -3,8 +3,10 @@
 
 use std::fmt;
 
-use crate::shape::checked_count;
-use crate::{BlobDim, Error, Shape};
+use super::checked_count;
+use super::extents::Shape;
+use super::names::BlobDim;
+use crate::error::Error;
 
 /// The axes of every NeoML blob.
 const AXES: usize = BlobDim::ALL.len();
