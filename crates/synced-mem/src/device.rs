@@ -3,6 +3,8 @@
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
 //! It relies on nothing. It declares; it holds no unsafe block, names no backend and knows no coherence.
 
+pub(crate) mod token;
+
 use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;

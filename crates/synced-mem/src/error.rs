@@ -4,26 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{DeviceId, QueueId};
-
-/// What a borrow of a byte range may do with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Access {
-    /// The bytes are only read; any number of readers may overlap.
-    Read,
-    /// The bytes may be written; nobody else may overlap.
-    Write,
-}
-
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Access::Read => "read",
-            Access::Write => "write",
-        })
-    }
-}
+use crate::{Access, DeviceId, QueueId};
 
 /// A failed memory operation. Whatever failed, no byte that was written is lost, and none is valid with another value.
 #[derive(Debug)]

@@ -108,50 +108,34 @@
 //! through a guard takes effect on devices too; a range outside the memory is an error, not a null pointer.
 #![deny(unsafe_code)]
 
-mod after;
+mod access;
 mod ahead;
-mod borrows;
-mod bounds;
-mod broken;
+mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod copies;
 #[allow(unsafe_code)]
 mod device;
 mod engine;
 mod error;
-#[allow(unsafe_code)]
 mod host;
-mod intervals;
 #[allow(unsafe_code)]
 pub mod loopback;
 #[allow(unsafe_code)]
-mod memory;
-mod ordering;
-mod pool;
-mod queues;
-mod ranges;
-mod replicas;
+mod owned;
 mod shared;
-mod state;
 mod stats;
 mod sync;
-mod token;
-#[allow(unsafe_code)]
-mod transfer;
-mod upkeep;
 mod within;
 
+pub use access::{Access, Head, Place};
+pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, DeviceId, Queue, QueueId};
-pub use error::{Access, Error};
-pub use host::HostBuffer;
-pub use memory::SyncedMem;
-pub use memory::scope::{LentMut, Scope, scope};
-pub use pool::HostPool;
-pub use replicas::Head;
+pub use error::Error;
+pub use host::buffer::HostBuffer;
+pub use host::pool::HostPool;
+pub use owned::SyncedMem;
+pub use owned::scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;
 pub use shared::guards::{HostMut, HostRef};
 pub use stats::{Event, EventKind, Meter, Observer, Stats, Traffic};
-pub use token::{Arg, DeviceMut, DeviceRef};
-pub use upkeep::Place;
 pub use within::Within;

@@ -3,7 +3,6 @@
 //! A conflict is an error at once, nobody waits for a borrow who has not asked to, and the lock is not held while user
 //! code runs. It relies on `state` for the copies; it forms references to borrowed ranges only, from raw pointers.
 
-#[allow(unsafe_code)]
 mod copy;
 #[allow(unsafe_code)]
 pub(crate) mod guards;
@@ -14,14 +13,15 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::bounds::Sole;
-use crate::engine::{self, Stop};
-use crate::replicas::Head;
-use crate::state::State;
+use crate::engine::evict::Only;
+use crate::engine::state::State;
+use crate::engine::step::{self, Stop};
+use crate::engine::tidy::Sole;
 use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::upkeep::{Only, Place};
 use crate::within::Within;
-use crate::{Access, DeviceMut, DeviceRef, Error, HostMut, HostPool, HostRef, Observer, Queue, Stats, SyncedMem};
+use crate::{
+    Access, DeviceMut, DeviceRef, Error, Head, HostMut, HostPool, HostRef, Observer, Place, Queue, Stats, SyncedMem,
+};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
@@ -326,8 +326,8 @@ impl Inner {
         step: impl FnMut(&mut State) -> Result<R, Stop>,
     ) -> Result<R, Error> {
         let state = &self.state;
-        let door = engine::Locked { state, lock: held };
-        engine::act(door, |state| state.tidy(Sole::Yes), step)
+        let door = step::Locked { state, lock: held };
+        step::act(door, |state| state.tidy(Sole::Yes), step)
     }
 
     /// A guard is gone.

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::replicas::Slot;
+use crate::access::Intent;
+use crate::coherence::replicas::Slot;
+use crate::device::token::Span;
+use crate::engine::state::{HOST, State};
 use crate::shared::guards::{DeviceLease, Lease};
-use crate::state::{HOST, Intent, State};
 use crate::sync::MutexGuard;
-use crate::token::Span;
 use crate::{Access, DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 
 /// The same memory, for borrows that wait: see [`SharedMem::within`].

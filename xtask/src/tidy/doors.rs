@@ -16,11 +16,12 @@ const UNSAFE: &[&str] = &[
     "crates/synced-mem/src/conformance",
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/device",
-    "crates/synced-mem/src/host",
+    "crates/synced-mem/src/engine/receive",
+    "crates/synced-mem/src/engine/transfer",
+    "crates/synced-mem/src/host/buffer",
     "crates/synced-mem/src/loopback",
-    "crates/synced-mem/src/memory",
-    "crates/synced-mem/src/shared",
-    "crates/synced-mem/src/transfer",
+    "crates/synced-mem/src/owned",
+    "crates/synced-mem/src/shared/guards",
 ];
 
 /// Declares the unsafe traits that a backend implements, and holds no unsafe block.
@@ -37,7 +38,7 @@ const CFG: &[&str] = &[
     "crates/blob-ops/src/cpu",
     "crates/blob-ops/src/cuda",
     "crates/synced-mem/src/cuda",
-    "crates/synced-mem/src/host",
+    "crates/synced-mem/src/host/buffer",
     "crates/synced-mem/src/sync",
 ];
 

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 
 use super::memory::POISON;
 use super::*;
-use crate::token::{DeviceMut, DeviceRef, Span};
+use crate::device::token::{DeviceMut, DeviceRef, Span};
 use crate::{Access, Arg, Block};
 
 /// Names of what ran, in order.

@@ -9,10 +9,10 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::Access;
-use crate::host::dangling;
-use crate::replicas::Slot;
+use crate::coherence::replicas::Slot;
+use crate::engine::state::State;
+use crate::host::buffer::dangling;
 use crate::shared::Inner;
-use crate::state::State;
 
 /// Bytes borrowed for reading. Holds the memory alive and dereferences to the same place for its whole life.
 pub struct HostRef {

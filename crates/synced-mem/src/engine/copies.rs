@@ -6,10 +6,10 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::broken::Broken;
-use crate::engine::Stop;
-use crate::ordering::{Clock, Uses, Waited};
-use crate::ranges::Ranges;
+use crate::coherence::ranges::Ranges;
+use crate::coherence::uses::{Clock, Uses, Waited};
+use crate::engine::broken::Broken;
+use crate::engine::step::Stop;
 use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
 
 /// A queue that is compared by its identity.

@@ -7,7 +7,7 @@ use std::mem;
 use std::sync::{Arc, PoisonError, Weak};
 
 use crate::Error;
-use crate::host::{Allocation, HostBuffer};
+use crate::host::buffer::{Allocation, HostBuffer};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The smallest class. Below it, allocators have caches of their own, and no page is ever given back.

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::copies::Line;
+use crate::engine::copies::Line;
 use crate::{Access, Error, HostBuffer, Queue, SharedMem, SyncedMem};
 
 impl SyncedMem {

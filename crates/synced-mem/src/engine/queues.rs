@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use crate::after::Afterwards;
-use crate::copies::{HostCopy, Line};
-use crate::engine::Stop;
-use crate::replicas::Slot;
-use crate::state::{FIXED, HOST, State};
+use crate::coherence::replicas::Slot;
+use crate::engine::copies::{HostCopy, Line};
+use crate::engine::events::Afterwards;
+use crate::engine::state::{FIXED, HOST, State};
+use crate::engine::step::Stop;
 use crate::{Access, Error, EventKind, HostBuffer};
 
 /// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited for.

@@ -5,11 +5,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::copies::{HostCopy, Line};
-use crate::engine::Stop;
-use crate::ranges::Ranges;
-use crate::replicas::Slot;
-use crate::state::{HOST, State};
+use crate::coherence::ranges::Ranges;
+use crate::coherence::replicas::Slot;
+use crate::engine::copies::{HostCopy, Line};
+use crate::engine::state::{HOST, State};
+use crate::engine::step::Stop;
 use crate::{Access, Error, EventKind, HostBuffer};
 
 /// At most this many are remembered of those that no copy names any more. A forgotten one is found out again.

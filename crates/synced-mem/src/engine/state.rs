@@ -8,15 +8,16 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::after::Afterwards;
-use crate::borrows::Borrows;
-use crate::copies::{DeviceCopy, HostCopy, Line, Waits, order};
-use crate::engine::Stop;
-use crate::host::dangling;
-use crate::replicas::{Head, Replicas, Slot};
-use crate::token::Span;
-use crate::upkeep::Leaving;
-use crate::{Access, DeviceId, Error, EventKind, HostPool, Observer, Queue, Stats};
+use crate::access::Intent;
+use crate::coherence::borrows::Borrows;
+use crate::coherence::replicas::{Replicas, Slot};
+use crate::device::token::Span;
+use crate::engine::copies::{DeviceCopy, HostCopy, Line, Waits, order};
+use crate::engine::events::Afterwards;
+use crate::engine::step::Stop;
+use crate::engine::teardown::Leaving;
+use crate::host::buffer::dangling;
+use crate::{Access, DeviceId, Error, EventKind, Head, HostPool, Observer, Queue, Stats};
 
 /// The host's own memory: the only host copy that anything writes.
 pub(crate) const HOST: Slot = Slot(0);
@@ -24,24 +25,6 @@ pub(crate) const HOST: Slot = Slot(0);
 pub(crate) const FIXED: Slot = Slot(1);
 /// The first device.
 const DEVICES: usize = 2;
-
-/// Why a range is accessed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Intent {
-    Read,
-    Write,
-    /// As a write of every byte: nothing is moved or filled for it.
-    Overwrite,
-}
-
-impl Intent {
-    pub(crate) fn access(self) -> Access {
-        match self {
-            Intent::Read => Access::Read,
-            Intent::Write | Intent::Overwrite => Access::Write,
-        }
-    }
-}
 
 pub(crate) struct State {
     pub(crate) len: usize,

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::state::State;
+use crate::engine::state::State;
 use crate::{Block, DeviceId, Error, Event, EventKind, HostBuffer, Observer};
 
 /// What is left to do when the lock has been released, because it is user code.

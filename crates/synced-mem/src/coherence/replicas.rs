@@ -4,25 +4,8 @@
 
 use std::ops::Range;
 
-use crate::ranges::Ranges;
-
-/// Where the bytes of a memory are valid: Caffe's `SyncedHead`, seen as a view of the valid ranges of every copy.
-///
-/// A state is given when it holds for the whole memory; when parts of it differ, the memory is [`Head::Mixed`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Head {
-    /// No byte was ever written or read: no copy holds anything.
-    Uninitialized,
-    /// The host holds all bytes, and no device holds any.
-    AtHost,
-    /// One device holds all bytes, and the host holds none.
-    AtDevice,
-    /// The host and at least one device hold all bytes.
-    Synced,
-    /// None of these holds for the whole memory.
-    Mixed,
-}
+use crate::Head;
+use crate::coherence::ranges::Ranges;
 
 /// A copy of the memory, by its number: 0 is the host's own writable memory, 1 read-only host bytes that were adopted,
 /// and from 2 on there is one for each device.

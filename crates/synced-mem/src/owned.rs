@@ -5,6 +5,7 @@
 //! It leaves every decision about copies to `state`.
 
 mod adopt;
+mod evict;
 pub(crate) mod scope;
 
 use std::fmt;
@@ -13,13 +14,12 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, PoisonError};
 
-use crate::bounds::Sole;
-use crate::engine::{self, Stop};
-use crate::replicas::Head;
-use crate::state::{HOST, Intent, State};
+use crate::access::Intent;
+use crate::engine::state::{HOST, State};
+use crate::engine::step::{self, Stop};
+use crate::engine::tidy::Sole;
 use crate::sync::{AtomicPtr, Mutex, Ordering};
-use crate::upkeep::Place;
-use crate::{DeviceMut, DeviceRef, Error, HostBuffer, HostPool, Observer, Queue, SharedMem, Stats};
+use crate::{DeviceMut, DeviceRef, Error, Head, HostBuffer, HostPool, Observer, Place, Queue, SharedMem, Stats};
 
 /// A memory of a fixed length, coherent between the host and any number of devices.
 ///
@@ -347,7 +347,7 @@ impl SyncedMem {
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
     pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
-        engine::act(&self.state, |state| state.tidy(Sole::No), step)
+        step::act(&self.state, |state| state.tidy(Sole::No), step)
     }
 
     pub(crate) fn act_mut<R>(
@@ -356,7 +356,7 @@ impl SyncedMem {
         step: impl FnMut(&mut State) -> Result<R, Stop>,
     ) -> Result<R, Error> {
         let state = self.state.get_mut();
-        engine::act(state.unwrap_or_else(PoisonError::into_inner), tidy, step)
+        step::act(state.unwrap_or_else(PoisonError::into_inner), tidy, step)
     }
 
     pub(crate) fn with_mut<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {

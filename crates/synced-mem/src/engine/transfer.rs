@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::copies::{DeviceMemory, Line, order};
-use crate::engine::Stop;
-use crate::replicas::{Action, Slot};
-use crate::state::{FIXED, HOST, State};
+use crate::coherence::replicas::{Action, Slot};
+use crate::engine::copies::{DeviceMemory, Line, order};
+use crate::engine::state::{FIXED, HOST, State};
+use crate::engine::step::Stop;
 use crate::{Access, Block, Error, EventKind, HostBuffer};
 
 impl State {

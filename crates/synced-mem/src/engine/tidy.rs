@@ -5,10 +5,10 @@
 use std::ops::Range;
 
 use crate::Access;
-use crate::borrows::Borrows;
-use crate::engine::{Stop, unless_failed};
-use crate::replicas::Slot;
-use crate::state::{FIXED, HOST, State};
+use crate::coherence::borrows::Borrows;
+use crate::coherence::replicas::Slot;
+use crate::engine::state::{FIXED, HOST, State};
+use crate::engine::step::{Stop, unless_failed};
 
 /// Who is sure that nobody holds a plain slice of the memory, so that valid bytes may be given up.
 #[derive(Clone, Copy, PartialEq, Eq)]

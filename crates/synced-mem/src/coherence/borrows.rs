@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::intervals::Intervals;
-use crate::replicas::Slot;
+use crate::coherence::intervals::Intervals;
+use crate::coherence::replicas::Slot;
 use crate::{Access, Error};
 
 /// How many borrows stand in the list, at most: reading them all costs less than a step down a tree outside the cache.

@@ -1,0 +1,80 @@
+//! What one says of an access: for what, at which place, and how the places stand to each other.
+//! It relies on nothing but the devices' names, and decides nothing.
+
+use std::fmt;
+
+use crate::DeviceId;
+
+/// What a borrow of a byte range may do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Access {
+    /// The bytes are only read; any number of readers may overlap.
+    Read,
+    /// The bytes may be written; nobody else may overlap.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        })
+    }
+}
+
+/// Why a range is accessed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    Read,
+    Write,
+    /// As a write of every byte: nothing is moved or filled for it.
+    Overwrite,
+}
+
+impl Intent {
+    pub(crate) fn access(self) -> Access {
+        match self {
+            Intent::Read => Access::Read,
+            Intent::Write | Intent::Overwrite => Access::Write,
+        }
+    }
+}
+
+/// Where bytes can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// The host: our own memory there, and adopted bytes.
+    Host,
+    /// A device.
+    Device(DeviceId),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.write_str("the host"),
+            Place::Device(device) => device.fmt(f),
+        }
+    }
+}
+
+/// Where the bytes of a memory are valid: Caffe's `SyncedHead`, seen as a view of the valid ranges of every copy.
+///
+/// A state is given when it holds for the whole memory; when parts of it differ, the memory is [`Head::Mixed`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Head {
+    /// No byte was ever written or read: no copy holds anything.
+    Uninitialized,
+    /// The host holds all bytes, and no device holds any.
+    AtHost,
+    /// One device holds all bytes, and the host holds none.
+    AtDevice,
+    /// The host and at least one device hold all bytes.
+    Synced,
+    /// None of these holds for the whole memory.
+    Mixed,
+}

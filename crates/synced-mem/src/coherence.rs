@@ -1,0 +1,8 @@
+//! The algebra of coherence: which bytes are valid where, who may still use them, who borrows them. Pure: it holds no
+//! buffer and calls no queue, so each of its files is tested against a model.
+
+pub(crate) mod borrows;
+mod intervals;
+pub(crate) mod ranges;
+pub(crate) mod replicas;
+pub(crate) mod uses;

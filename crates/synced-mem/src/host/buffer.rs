@@ -1,0 +1,679 @@
+//! One block of host memory: where it came from, how it is aligned, who frees it.
+//! Every byte of it is initialised at all times, so handing out slices is safe.
+//! It relies on the global allocator, and hands a pool's block back to its pool; it knows no borrows, no sharing, no
+//! devices.
+
+use std::alloc::{self, Layout};
+use std::any::Any;
+use std::fmt;
+use std::mem::{self, ManuallyDrop};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::host::pool::Loan;
+use crate::{Access, Error};
+
+/// Alignment of every block we allocate: a cache line, and the widest vector register.
+const ALIGN: usize = 64;
+/// Alignment of large blocks: what DLPack asks of a tensor's first byte.
+const ALIGN_LARGE: usize = 256;
+/// From this length a block counts as large: a page, so the padding is at most 6 %.
+const LARGE: usize = 4096;
+/// From this length huge pages are asked for: first touch of 256 MiB took 139 ms without and 26 ms with them.
+const HUGE: usize = 4 << 20;
+/// The alignment asked of the allocator. Above 16, std's `alloc_zeroed` takes aligned memory and clears it
+/// (125 ms for 256 MiB) where `calloc` hands out pages that the kernel has already zeroed (0.013 ms).
+const ALIGN_ALLOCATOR: usize = 16;
+
+/// A block of initialised host bytes with its owner.
+///
+/// Blocks allocated here start at a multiple of 64 bytes, of 256 from 4 KiB up; adopted memory starts wherever it was.
+/// An empty buffer never allocates and is 64-byte aligned.
+pub struct HostBuffer {
+    /// The first byte. Not derived from a reference that later code would have to keep unique.
+    ptr: NonNull<u8>,
+    len: usize,
+    backing: Backing,
+}
+
+/// Who frees the bytes, and whether they may be written. What is held here is held only to be dropped.
+enum Backing {
+    /// No bytes at all.
+    Empty,
+    /// A block of our own that nobody used before.
+    Fresh { block: Allocation },
+    /// A block of our own that goes back to its pool.
+    Pooled { loan: Loan },
+    /// A vector's block.
+    Vector { _vector: RawVector },
+    /// Somebody else's bytes with their owner.
+    Owner { _owner: Owner, access: Access },
+    /// Somebody else's bytes, which outlive the buffer.
+    Lent { access: Access },
+}
+
+/// A vector taken apart, so that moving it does not assert that nothing else points into its bytes.
+struct RawVector {
+    ptr: NonNull<u8>,
+    capacity: usize,
+}
+
+impl Drop for RawVector {
+    fn drop(&mut self) {
+        // SAFETY: pointer and capacity are those of the vector that `HostBuffer::from_vec` took apart, and only this
+        // puts it together again, once; length 0 is within it, and bytes need no drop.
+        drop(unsafe { Vec::from_raw_parts(self.ptr.as_ptr(), 0, self.capacity) });
+    }
+}
+
+/// A boxed owner as a raw pointer: moving a `Box` would assert that nothing else points into it,
+/// and the bytes of an inline array do lie in it.
+struct Owner(NonNull<dyn Any + Send + Sync>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // SAFETY: `self.0` came from `Box::leak` in `from_owner` or `from_raw`, and only this boxes it again, once.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+// SAFETY: the buffer owns its block alone, or an owner that is `Send + Sync`, or whoever made it promised as much
+// (`from_raw`, `lent`); bytes are plain data, and a shared reference to the buffer only reads them.
+unsafe impl Send for HostBuffer {}
+// SAFETY: as above; no method that takes `&self` writes.
+unsafe impl Sync for HostBuffer {}
+
+impl HostBuffer {
+    /// Allocates `len` zero bytes.
+    ///
+    /// Costs no time per byte until a page is first touched.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the allocator refuses, or no block can be this large.
+    pub fn zeroed(len: usize) -> Result<Self, Error> {
+        if len == 0 {
+            return Ok(Self::empty());
+        }
+        let block = Allocation::zeroed(len)?;
+        let (ptr, backing) = (block.start, Backing::Fresh { block });
+        Ok(Self { ptr, len, backing })
+    }
+
+    /// Takes over a vector's bytes without copying them. They may be written.
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        if bytes.is_empty() {
+            return Self::empty();
+        }
+        let mut bytes = ManuallyDrop::new(bytes);
+        let (len, capacity) = (bytes.len(), bytes.capacity());
+        // SAFETY: a vector's pointer is never null. It is taken with `as_mut_ptr`, which keeps the right to the
+        // whole capacity that `drop` needs.
+        let ptr = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
+        let backing = Backing::Vector { _vector: RawVector { ptr, capacity } };
+        Self { ptr, len, backing }
+    }
+
+    /// Adopts the bytes of `owner` without copying them. The owner is dropped when the bytes are used no more: with the
+    /// buffer, or when a write has copied them.
+    ///
+    /// The bytes are read-only: the first write copies them. `owner` is moved to its final place first and its
+    /// `as_ref` is called once there; it is not touched again until it is dropped.
+    pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+        let owner = NonNull::from(Box::leak(Box::new(owner)));
+        // Before the call, so that an owner that panics in it is dropped.
+        let backing = Backing::Owner { _owner: Owner(owner), access: Access::Read };
+        // SAFETY: the owner lives in its box until `backing` is dropped, and nobody writes to it or borrows it mutably
+        // before that. So the slice, tied to this borrow, stays valid for as long as the buffer keeps `backing`.
+        let bytes: &[u8] = unsafe { owner.as_ref() }.as_ref();
+        let (ptr, len) = (first(NonNull::from(bytes).cast(), bytes.len()), bytes.len());
+        Self { ptr, len, backing }
+    }
+
+    /// Adopts `len` bytes at `ptr` without copying them. The owner is dropped when the bytes are used no more: with the
+    /// buffer, or when a write has copied bytes that may only be read. Of no bytes, only the owner is adopted.
+    ///
+    /// # Safety
+    /// From now until `owner` is dropped, unless `len` is 0: `ptr` starts `len` initialised bytes of one allocation,
+    /// which any thread may use; nobody writes them but through the buffer; and with [`Access::Write`], `ptr` may write
+    /// them, and nobody reads them but through the buffer. They do not lie in the box of `owner` itself: moving a box
+    /// claims what is in it.
+    pub(crate) unsafe fn from_raw(
+        ptr: NonNull<u8>,
+        len: usize,
+        access: Access,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let backing = Backing::Owner { _owner: Owner(NonNull::from(Box::leak(owner))), access };
+        let ptr = first(ptr, len);
+        Self { ptr, len, backing }
+    }
+
+    /// Uses `len` bytes at `ptr` that somebody else keeps and frees.
+    ///
+    /// # Safety
+    /// As [`from_raw`](Self::from_raw), until the buffer, what borrows it and every pointer taken from it were used for
+    /// the last time, in whichever thread.
+    pub(crate) unsafe fn lent(ptr: NonNull<u8>, len: usize, access: Access) -> Self {
+        let (ptr, backing) = (first(ptr, len), Backing::Lent { access });
+        Self { ptr, len, backing }
+    }
+
+    /// The first `len` bytes of a pool's block, which goes back to the pool with the buffer.
+    pub(crate) fn pooled(loan: Loan, len: usize) -> Self {
+        assert!(len <= loan.block().capacity, "a pool's block is too short");
+        let ptr = first(loan.block().start, len);
+        let backing = Backing::Pooled { loan };
+        Self { ptr, len, backing }
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `ptr` starts `len` initialised bytes of one block (the constructors made it so, or their callers
+        // promised it), alive while `self` is, and written only through `&mut self` or by `SharedMem`, which does not
+        // call this function on a buffer that it writes. A pool's block is in `self.backing`, so the pool has it not.
+        unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+
+    /// The bytes for writing. Read-only bytes are copied into memory of our own first, and their owner is dropped.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when that copy finds no room; the buffer is then unchanged.
+    pub fn make_mut(&mut self) -> Result<&mut [u8], Error> {
+        if !self.is_writable() {
+            let mut copy = Self::zeroed(self.len)?;
+            copy.make_mut_overwrite()?.copy_from_slice(self.as_slice());
+            *self = copy;
+        }
+        self.make_mut_overwrite()
+    }
+
+    /// The bytes for writing by somebody who writes all of them: what they hold is unspecified, though initialised.
+    ///
+    /// # Errors
+    /// As [`make_mut`](Self::make_mut).
+    pub fn make_mut_overwrite(&mut self) -> Result<&mut [u8], Error> {
+        if !self.is_writable() {
+            *self = Self::zeroed(self.len)?;
+        }
+        // SAFETY: as in `as_slice`; the bytes are ours alone to write, since the buffer is writable, and `&mut self`
+        // makes this the only reference to them.
+        Ok(unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) })
+    }
+
+    /// The first byte, for `SharedMem`: reading and writing through it is limited by its borrows only.
+    pub(crate) fn ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Whether the bytes may be written where they are.
+    pub(crate) fn is_writable(&self) -> bool {
+        match self.backing {
+            Backing::Owner { access, .. } | Backing::Lent { access } => access == Access::Write,
+            _ => true,
+        }
+    }
+
+    /// Whether every byte that nobody wrote since the buffer was made is zero.
+    pub(crate) fn is_clean(&self) -> bool {
+        match &self.backing {
+            Backing::Empty | Backing::Fresh { .. } => true,
+            Backing::Pooled { loan } => !loan.is_reused(),
+            Backing::Vector { .. } | Backing::Owner { .. } | Backing::Lent { .. } => false,
+        }
+    }
+
+    /// Whether somebody else keeps and frees the bytes.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self.backing, Backing::Lent { .. })
+    }
+
+    /// How many bytes our own allocator keeps for the buffer: its length, or a pool's block in full. What was spent on
+    /// its alignment is not counted.
+    pub(crate) fn allocated(&self) -> usize {
+        match &self.backing {
+            Backing::Fresh { block } => block.capacity,
+            Backing::Pooled { loan } => loan.block().capacity,
+            _ => 0,
+        }
+    }
+
+    fn empty() -> Self {
+        Self { ptr: dangling(), len: 0, backing: Backing::Empty }
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        // All other backings free what they hold.
+        if let Backing::Pooled { loan } = mem::replace(&mut self.backing, Backing::Empty) {
+            loan.give_back();
+        }
+    }
+}
+
+impl fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostBuffer")
+            .field("ptr", &self.ptr)
+            .field("len", &self.len)
+            .field("writable", &self.is_writable())
+            .finish()
+    }
+}
+
+/// A block of the global allocator, freed when dropped: `capacity` bytes from `start`, zero until somebody writes them.
+pub(crate) struct Allocation {
+    start: NonNull<u8>,
+    capacity: usize,
+    /// What the allocator handed out, asked for with `layout`: `start` is its first aligned byte.
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is owned alone and has no thread of its own; its bytes are plain data.
+unsafe impl Send for Allocation {}
+// SAFETY: as above; through a shared reference, only a copy of the pointer is to be had.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    /// Fails as [`HostBuffer::zeroed`] does.
+    pub(crate) fn zeroed(capacity: usize) -> Result<Self, Error> {
+        let out_of_memory = || Error::OutOfMemory { bytes: capacity };
+        let align = if capacity < LARGE { ALIGN } else { ALIGN_LARGE };
+        let layout = padded(capacity, align).ok_or_else(out_of_memory)?;
+        // SAFETY: `layout` is not zero-sized: it has the padding at least, because `align > ALIGN_ALLOCATOR`.
+        let base = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        let address = base.addr().get();
+        // At most `align - ALIGN_ALLOCATOR`, because `address` is a multiple of ALIGN_ALLOCATOR.
+        let offset = address.next_multiple_of(align) - address;
+        // SAFETY: `offset <= align - ALIGN_ALLOCATOR`, so `offset + capacity <= layout.size()`: within the block.
+        let start = unsafe { base.add(offset) };
+        if capacity >= HUGE {
+            advise_huge_pages(start, capacity);
+        }
+        Ok(Self { start, capacity, base, layout })
+    }
+
+    /// The number of bytes.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from `alloc_zeroed` with this `layout`, and is freed only here.
+        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+/// What to ask the allocator for, so that it holds `capacity` bytes from a multiple of `align`.
+fn padded(capacity: usize, align: usize) -> Option<Layout> {
+    let padded = capacity.checked_add(align - ALIGN_ALLOCATOR)?;
+    Layout::from_size_align(padded, ALIGN_ALLOCATOR).ok()
+}
+
+/// Where `len` bytes start: at `ptr`, unless there are none.
+fn first(ptr: NonNull<u8>, len: usize) -> NonNull<u8> {
+    if len == 0 { dangling() } else { ptr }
+}
+
+/// Where an empty slice starts: nowhere, but aligned.
+pub(crate) fn dangling() -> NonNull<u8> {
+    #[repr(align(64))]
+    struct Line;
+    const { assert!(align_of::<Line>() == ALIGN) };
+    NonNull::<Line>::dangling().cast()
+}
+
+/// Asks for huge pages within the block. A refusal costs time only, so it is not an error.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn advise_huge_pages(ptr: NonNull<u8>, len: usize) {
+    /// A multiple of every page size that Linux runs with: the advice must start on a page.
+    const PAGE: usize = 64 << 10;
+    let skip = ptr.addr().get().next_multiple_of(PAGE) - ptr.addr().get();
+    let Some(len) = len.checked_sub(skip) else {
+        return;
+    };
+    let start = ptr.as_ptr().wrapping_add(skip).cast();
+    // SAFETY: the range lies within our block; this advice changes no contents and no protection.
+    unsafe { libc::madvise(start, len & !(PAGE - 1), libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    const fn assert_send_sync<T: Send + Sync + 'static>() {}
+    const _: () = assert_send_sync::<HostBuffer>();
+
+    /// An owner whose bytes lie in itself, and that answers each call differently.
+    struct Fickle {
+        bytes: [u8; 40],
+        calls: Arc<AtomicUsize>,
+        drops: Arc<AtomicUsize>,
+    }
+
+    impl Fickle {
+        fn new() -> (Self, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+            let (calls, drops) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+            let owner = Fickle { bytes: std::array::from_fn(|i| i as u8), calls: calls.clone(), drops: drops.clone() };
+            (owner, calls, drops)
+        }
+    }
+
+    impl AsRef<[u8]> for Fickle {
+        fn as_ref(&self) -> &[u8] {
+            match self.calls.fetch_add(1, Ordering::Relaxed) {
+                0 => &self.bytes[..33],
+                _ => &[],
+            }
+        }
+    }
+
+    impl Drop for Fickle {
+        fn drop(&mut self) {
+            self.drops.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fill(0xEE);
+        }
+    }
+
+    #[test]
+    fn zeroed_is_zero_and_aligned() {
+        let lengths = [0, 1, 2, 63, 64, 65, 127, 1000, 4095, 4096, 4097, 10_007];
+        for len in lengths.into_iter().chain([HUGE - 1, HUGE, HUGE + 1]) {
+            // Several at once, so that no address is right by luck.
+            let mut buffers: Vec<_> = (0..4).map(|_| HostBuffer::zeroed(len).unwrap()).collect();
+            let align = if len < 4096 { 64 } else { 256 };
+            for buffer in &mut buffers {
+                assert_eq!(buffer.len(), len);
+                assert_eq!(buffer.is_empty(), len == 0);
+                assert_eq!(buffer.as_slice().as_ptr().addr() % align, 0, "length {len}");
+                // Every byte, where that is quick; under Miri it is not.
+                let step = if cfg!(miri) { 997 } else { 1 };
+                assert!(buffer.as_slice().iter().step_by(step).all(|&byte| byte == 0));
+                buffer.make_mut().unwrap().fill(0xFF);
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_zero_again_after_reuse() {
+        for _ in 0..64 {
+            let mut buffer = HostBuffer::zeroed(300).unwrap();
+            assert!(buffer.as_slice().iter().all(|&byte| byte == 0));
+            buffer.make_mut().unwrap().fill(0xFF);
+        }
+    }
+
+    #[test]
+    fn too_long_is_an_error() {
+        let max = isize::MAX as usize;
+        for len in [max - 255, max - 16, max, max + 1, usize::MAX - 1, usize::MAX] {
+            if cfg!(miri) && len < max - 16 {
+                continue; // A valid layout: Miri ends there instead of answering null.
+            }
+            match HostBuffer::zeroed(len) {
+                Err(Error::OutOfMemory { bytes }) => assert_eq!(bytes, len),
+                other => panic!("{len}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_vector_is_adopted_with_its_capacity() {
+        for (len, capacity) in [(0, 0), (0, 100), (1, 1), (5, 100)] {
+            let mut bytes = Vec::with_capacity(capacity);
+            bytes.resize(len, 3);
+            let address = bytes.as_ptr();
+            let mut buffer = HostBuffer::from_vec(bytes);
+            assert_eq!(buffer.as_slice(), vec![3; len]);
+            if len == 0 {
+                assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0);
+                continue;
+            }
+            assert_eq!(buffer.as_slice().as_ptr(), address);
+            buffer.make_mut().unwrap()[len - 1] = 4;
+            assert_eq!(buffer.make_mut().unwrap().as_ptr(), address);
+            assert_eq!(buffer.as_slice()[len - 1], 4);
+        }
+    }
+
+    #[test]
+    fn an_owner_is_asked_once_and_in_its_final_place() {
+        let (owner, calls, drops) = Fickle::new();
+        let buffer = HostBuffer::from_owner(owner);
+        let expected: Vec<u8> = (0..33).collect();
+        let moved = Box::new(buffer);
+        for _ in 0..3 {
+            assert_eq!(moved.as_slice(), expected);
+        }
+        let moved = *moved;
+        assert_eq!(moved.as_slice(), expected);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert_eq!(drops.load(Ordering::Relaxed), 0);
+        drop(moved);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn writing_to_adopted_bytes_copies_them_and_lets_the_owner_go() {
+        let (owner, calls, drops) = Fickle::new();
+        let mut buffer = HostBuffer::from_owner(owner);
+        assert!(!buffer.is_writable());
+        buffer.make_mut().unwrap()[2] = 99;
+        assert!(buffer.is_writable());
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert_eq!(buffer.as_slice()[..4], [0, 1, 99, 3]);
+        assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0);
+        drop(buffer);
+        assert_eq!(drops.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn overwriting_adopted_bytes_leaves_them_alone() {
+        let owner: Arc<[u8]> = Arc::from([1, 2, 3]);
+        let mut buffer = HostBuffer::from_owner(owner.clone());
+        buffer.make_mut_overwrite().unwrap().fill(9);
+        assert_eq!(buffer.as_slice(), [9, 9, 9]);
+        assert_eq!(*owner, [1, 2, 3]);
+    }
+
+    #[test]
+    fn an_empty_owner_is_kept_and_its_address_is_not() {
+        let owner: Arc<[u8]> = Arc::from([]);
+        let buffer = HostBuffer::from_owner(owner.clone());
+        assert_eq!(Arc::strong_count(&owner), 2);
+        assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0);
+        drop(buffer);
+        assert_eq!(Arc::strong_count(&owner), 1);
+    }
+
+    #[test]
+    fn an_owner_that_panics_is_dropped() {
+        struct Panics {
+            _alive: Arc<()>,
+        }
+        impl AsRef<[u8]> for Panics {
+            fn as_ref(&self) -> &[u8] {
+                panic!("expected")
+            }
+        }
+        let alive = Arc::new(());
+        let owner = Panics { _alive: alive.clone() };
+        assert!(std::panic::catch_unwind(|| HostBuffer::from_owner(owner)).is_err());
+        assert_eq!(Arc::strong_count(&alive), 1);
+    }
+
+    /// A boxed slice as foreign memory; its owner shows the bytes that it found when it was dropped.
+    struct Foreign {
+        bytes: NonNull<[u8]>,
+        found: Arc<Mutex<Option<Vec<u8>>>>,
+    }
+
+    // SAFETY: it owns the slice behind the pointer alone, as a `Box` would.
+    unsafe impl Send for Foreign {}
+    // SAFETY: as above; nothing is done through a shared reference.
+    unsafe impl Sync for Foreign {}
+
+    impl Drop for Foreign {
+        fn drop(&mut self) {
+            // SAFETY: the pointer came from a leaked box, and only this takes it back.
+            let bytes = unsafe { Box::from_raw(self.bytes.as_ptr()) };
+            *self.found.lock().unwrap() = Some(bytes.into_vec());
+        }
+    }
+
+    fn adopt_foreign(bytes: &[u8], access: Access) -> (HostBuffer, Arc<Mutex<Option<Vec<u8>>>>) {
+        let found = Arc::<Mutex<Option<Vec<u8>>>>::default();
+        let bytes = NonNull::from(Box::leak(Box::<[u8]>::from(bytes)));
+        let owner = Foreign { bytes, found: found.clone() };
+        // SAFETY: the bytes are a leaked box's, which only the owner knows of and frees.
+        let buffer = unsafe { HostBuffer::from_raw(bytes.cast(), bytes.len(), access, Box::new(owner)) };
+        (buffer, found)
+    }
+
+    #[test]
+    fn foreign_bytes_are_written_in_place_and_their_owner_goes_last() {
+        let (mut buffer, found) = adopt_foreign(&[1, 2, 3], Access::Write);
+        let address = buffer.as_slice().as_ptr();
+        buffer.make_mut().unwrap()[1] = 9;
+        assert_eq!(buffer.make_mut_overwrite().unwrap().as_ptr(), address);
+        assert_eq!(buffer.as_slice(), [1, 9, 3]);
+        assert_eq!(*found.lock().unwrap(), None);
+        drop(Box::new(buffer));
+        assert_eq!(*found.lock().unwrap(), Some(vec![1, 9, 3]));
+    }
+
+    #[test]
+    fn foreign_bytes_to_read_are_copied_by_a_write() {
+        let (mut buffer, found) = adopt_foreign(&[1, 2, 3], Access::Read);
+        assert_eq!(buffer.as_slice(), [1, 2, 3]);
+        assert_eq!(*found.lock().unwrap(), None);
+        buffer.make_mut().unwrap()[1] = 9;
+        assert_eq!(*found.lock().unwrap(), Some(vec![1, 2, 3]));
+        assert_eq!(buffer.as_slice(), [1, 9, 3]);
+    }
+
+    #[test]
+    fn lent_bytes_are_written_in_place_and_not_freed() {
+        let mut bytes = [1u8, 2, 3];
+        let ptr = NonNull::from(&mut bytes[1..]).cast();
+        // SAFETY: two bytes of the array, which is not used before the buffer is gone.
+        let mut buffer = unsafe { HostBuffer::lent(ptr, 2, Access::Write) };
+        buffer.make_mut().unwrap()[1] = 9;
+        drop(buffer);
+        assert_eq!(bytes, [1, 2, 9]);
+    }
+
+    #[test]
+    fn lent_bytes_to_read_are_copied_by_a_write() {
+        let bytes = [1u8, 2, 3];
+        // SAFETY: the array outlives the buffer and is not written.
+        let mut buffer = unsafe { HostBuffer::lent(NonNull::from(&bytes).cast(), 3, Access::Read) };
+        assert_eq!(buffer.as_slice().as_ptr(), bytes.as_ptr());
+        buffer.make_mut().unwrap()[0] = 9;
+        assert!(!buffer.is_lent());
+        assert_eq!((buffer.as_slice(), bytes), (&[9, 2, 3][..], [1, 2, 3]));
+    }
+
+    /// A buffer of each source but a pool: what it is called, and whether it is writable, clean, lent.
+    /// Both slices have to outlive what is returned, and the second is not to be used meanwhile.
+    fn of_each_source(bytes: &[u8], mutable: &mut [u8]) -> [(&'static str, HostBuffer, [bool; 3]); 7] {
+        let (len, owner) = (bytes.len(), HostBuffer::from_owner(bytes.to_vec()));
+        // SAFETY: the slice is there to read, and outlives the buffer.
+        let lent = unsafe { HostBuffer::lent(NonNull::from(bytes).cast(), len, Access::Read) };
+        let (ptr, mutable_len) = (NonNull::from(&mut *mutable).cast(), mutable.len());
+        // SAFETY: the slice is there to write, outlives the buffer, and nobody else uses it.
+        let lent_mutable = unsafe { HostBuffer::lent(ptr, mutable_len, Access::Write) };
+        let foreign = |access| adopt_foreign(bytes, access).0;
+        let zeroed = HostBuffer::zeroed(len).unwrap();
+        let vector = HostBuffer::from_vec(bytes.to_vec());
+        [
+            ("zeroed", zeroed, [true, true, false]),
+            ("vector", vector, [true, len == 0, false]),
+            ("owner", owner, [false, false, false]),
+            ("foreign", foreign(Access::Read), [false, false, false]),
+            ("foreign, mutable", foreign(Access::Write), [true, false, false]),
+            ("lent", lent, [false, false, true]),
+            ("lent, mutable", lent_mutable, [true, false, true]),
+        ]
+    }
+
+    #[test]
+    fn each_source_says_what_it_is() {
+        for bytes in [&[][..], &[0; 100], &[0; 5000]] {
+            for (source, buffer, expected) in of_each_source(bytes, &mut bytes.to_vec()) {
+                let is = [buffer.is_writable(), buffer.is_clean(), buffer.is_lent()];
+                assert_eq!(is, expected, "{source}");
+                let allocated = if source == "zeroed" { bytes.len() } else { 0 };
+                assert_eq!(buffer.allocated(), allocated, "{source}");
+                assert_eq!(buffer.len(), bytes.len(), "{source}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_aligned_whatever_its_source() {
+        // At one of the two places, an address taken over from the caller is odd.
+        let (bytes, mutable) = ([1; 2], &mut [1; 2]);
+        for at in 0..2 {
+            for (source, buffer, _) in of_each_source(&bytes[at..at], &mut mutable[at..at]) {
+                assert_eq!(buffer.as_slice(), [], "{source}");
+                assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0, "{source}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_copy_for_writing_is_aligned_as_a_block_of_ours_is() {
+        for len in [1, 64, 4095, 4096, 10_007] {
+            let (bytes, mutable) = (vec![7; len], &mut vec![7; len]);
+            for (_, mut buffer, [writable, ..]) in of_each_source(&bytes, mutable) {
+                if writable {
+                    continue;
+                }
+                let align = if len < 4096 { 64 } else { 256 };
+                let bytes = buffer.make_mut().unwrap();
+                assert_eq!(bytes.as_ptr().addr() % align, 0, "length {len}");
+                assert_eq!(bytes, vec![7; len]);
+                assert!(buffer.is_clean());
+                assert_eq!(buffer.allocated(), len);
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_nothing_keeps_its_owner() {
+        let (buffer, found) = adopt_foreign(&[], Access::Write);
+        assert_eq!(*found.lock().unwrap(), None);
+        drop(buffer);
+        assert_eq!(*found.lock().unwrap(), Some(vec![]));
+    }
+
+    #[test]
+    fn a_pools_block_is_as_long_as_promised() {
+        let pool = crate::HostPool::new(1 << 20);
+        let mut buffer = pool.take(4097).unwrap();
+        assert!(buffer.is_writable() && buffer.is_clean() && !buffer.is_lent());
+        buffer.make_mut().unwrap().fill(1);
+        assert_eq!((buffer.len(), buffer.allocated()), (4097, 6144));
+    }
+}
