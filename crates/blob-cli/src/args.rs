@@ -273,7 +273,7 @@ pub(crate) struct Convert {
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
-    /// Replace OUT where it exists
+    /// Replace OUT where it exists; IN itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
     /// Say what would be done, and write nothing
@@ -304,7 +304,7 @@ pub(crate) struct Extract {
     /// The output's format; without it, OUT's extension says it (`-` is npy)
     #[arg(long, value_name = "FMT")]
     pub(crate) to: Option<ExtractFormat>,
-    /// Replace OUT where it exists
+    /// Replace OUT where it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -18,6 +18,7 @@ use crate::open::open;
 use crate::output::progress::Progress;
 use crate::render::json::{self, Object};
 use crate::render::table::{Column, Table};
+use crate::source;
 use crate::units;
 
 /// How many warnings and left-out arrays are told one by one.
@@ -29,9 +30,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     if context.global.json && matches!(target, Target::Stdout) && !args.dry_run {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
-    if let (true, Target::Folder { .. }) = (args.force, &target) {
-        refuse_within(&args.input, &args.output)?;
-    }
+    source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
     let options = Options::new(format_of(args, &target)?).dense(args.dense).sha256(args.sha256);
     let plan = plan(&checkpoint, &options, &target)?;
@@ -70,18 +69,6 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     ));
     prove_it(args, &target, context);
     Ok(Status::Yes)
-}
-
-/// Refuses to replace a folder that the input lies in: it would be gone with all else that stands there.
-fn refuse_within(input: &Path, output: &Path) -> Result<(), Failure> {
-    let (Ok(real), Ok(folder)) = (fs::canonicalize(input), fs::canonicalize(output)) else {
-        return Ok(());
-    };
-    if real == folder || !real.starts_with(folder) {
-        return Ok(());
-    }
-    let (input, output) = (input.display(), output.display());
-    Err(Failure::new(format!("{input} lies in {output}, which would be replaced; name another folder")))
 }
 
 /// What to say of an array that is not what its file's receipt says.
@@ -221,12 +208,7 @@ fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, came_up: Vec<
 /// The command that proves the conversion, where there are two sides that can be read again.
 fn prove_it(args: &Convert, target: &Target<'_>, context: &Context) {
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    let real = |path: &Path| fs::canonicalize(path).ok();
-    if matches!(target, Target::Stdout)
-        || args.dense
-        || !(stays(&args.input) && stays(&args.output))
-        || real(&args.input) == real(&args.output)
-    {
+    if matches!(target, Target::Stdout) || args.dense || !(stays(&args.input) && stays(&args.output)) {
         return;
     }
     let (output, input) = (quoted(&args.output), quoted(&args.input));

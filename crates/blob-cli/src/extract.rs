@@ -17,6 +17,7 @@ use crate::output::progress::Progress;
 use crate::render::json::{self, Object};
 use crate::select::select_one;
 use crate::slice::View;
+use crate::source;
 
 /// What goes to the output at once.
 const PIECE: usize = 1 << 20;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     if context.global.json && is_stdout {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
+    source::keep(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, entry.byte_len());

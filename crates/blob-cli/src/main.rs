@@ -28,6 +28,7 @@ mod schema;
 mod select;
 mod show;
 mod slice;
+mod source;
 mod stats;
 mod units;
 mod verify;

@@ -1,0 +1,37 @@
+//! Keeps a command from replacing what it reads: a conversion that fails late must not take the only copy.
+//!
+//! Compares files, not their paths: a link or another spelling leads to the same one.
+
+use std::fs;
+use std::path::Path;
+
+use blob_io::IfExists;
+
+use crate::failure::Failure;
+
+/// Refuses an output that is the input itself; and, where existing files are to be replaced, a folder that the input
+/// lies in, or a file of the folder that is read.
+pub(crate) fn keep(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Failure> {
+    // A pipe would be waited for, and has nothing to lose.
+    let lasts = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    if !(lasts(input) && lasts(output)) {
+        return Ok(());
+    }
+    let (from, to) = (input.display(), output.display());
+    if same_file::is_same_file(input, output).unwrap_or(false) {
+        let failure = Failure::new(format!("{to}: this is what is read, and a source is never replaced by its copy"));
+        return Err(failure.help("write to another name beside it, then move that over it"));
+    }
+    let (Ok(real_from), Ok(real_to), IfExists::Replace) =
+        (fs::canonicalize(input), fs::canonicalize(output), if_exists)
+    else {
+        return Ok(());
+    };
+    if real_from.starts_with(&real_to) {
+        return Err(Failure::new(format!("{from} lies in {to}, which would be replaced; name another folder")));
+    }
+    if real_to.starts_with(&real_from) {
+        return Err(Failure::new(format!("{to} lies in {from}, which is read; name a file outside it")));
+    }
+    Ok(())
+}
