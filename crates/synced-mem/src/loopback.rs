@@ -4,11 +4,12 @@
 //! only host pointers are real.
 //! It leaves out speed: tasks run on whichever thread calls, under that lock, and kernels on copies, without it.
 
+mod calls;
 mod kernel;
 mod machine;
 mod memory;
 mod queue;
-mod run;
+mod schedule;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -17,73 +18,17 @@ mod turns;
 use std::fmt;
 use std::sync::Arc;
 
-use machine::{Fault, Machine, State};
+use calls::Fault;
+use machine::Machine;
 use memory::Piece;
 use queue::LoopQueue;
 
 use crate::{Device, DeviceId, Error, Meter, Queue};
 
-pub use kernel::{KernelArg, launch};
-
-/// When enqueued work runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// At once, within the call that enqueues it.
-    Immediate,
-    /// Not before somebody synchronises; and then only that queue's work and, transitively, what it waits for.
-    Deferred,
-    /// After every call, some tasks of some queues that are ready, drawn from this seed. The same calls with the same
-    /// seed run in the same order, as long as one thread makes them.
-    Random(u64),
-}
-
-/// The calls that are counted, and that can be made to fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// [`Device::queue`].
-    Queue,
-    /// [`Queue::alloc`].
-    Alloc,
-    /// [`Queue::adopt`].
-    Adopt,
-    /// [`Queue::upload`].
-    Upload,
-    /// [`Queue::download`].
-    Download,
-    /// [`Queue::copy`].
-    Copy,
-    /// [`Queue::fill`].
-    Fill,
-    /// [`Queue::wait_for`].
-    Wait,
-    /// [`Queue::synchronize`].
-    Synchronize,
-    /// [`launch`].
-    Launch,
-}
-
-/// How many operations there are.
-const OPERATIONS: usize = Operation::Launch as usize + 1;
-
-impl Operation {
-    /// As [`Queue`] and [`Device`] name it.
-    fn name(self) -> &'static str {
-        match self {
-            Operation::Queue => "queue",
-            Operation::Alloc => "alloc",
-            Operation::Adopt => "adopt",
-            Operation::Upload => "upload",
-            Operation::Download => "download",
-            Operation::Copy => "copy",
-            Operation::Fill => "fill",
-            Operation::Wait => "wait_for",
-            Operation::Synchronize => "synchronize",
-            Operation::Launch => "launch",
-        }
-    }
-}
+pub use calls::Operation;
+pub use kernel::KernelArg;
+pub use machine::Mode;
+pub use queue::launch;
 
 /// A device of host memory.
 ///
@@ -91,8 +36,8 @@ impl Operation {
 /// * Devices made by [`sibling`](Self::sibling) share a machine: their queues wait for each other and copy directly.
 ///   Two devices made by [`new`](Self::new) are foreign: waiting synchronises the other queue, and neither reaches the
 ///   other.
-/// * A queue that is dropped with work pending leaves the work behind. It runs when somebody needs it; what nobody has
-///   needed when the last handle to the machine is dropped never runs, and nobody can tell.
+/// * A queue that is dropped with work pending leaves the work behind. It runs when it is needed; what nothing has
+///   needed when the last handle to the machine is dropped never runs, which nothing can tell.
 pub struct Loopback {
     id: DeviceId,
     machine: Arc<Machine>,
@@ -135,19 +80,18 @@ impl Loopback {
 
     /// Lets the work of a later call end half-way: an upload, a download, a copy or a fill moves the first half of its
     /// bytes, a kernel does not run. The call itself succeeds, if it does not run the work; the queue fails from then on.
-    /// Calls that enqueue no bytes take no notice.
+    /// For calls that enqueue no bytes it does nothing.
     pub fn break_off(&self, operation: Operation, nth: u64) {
         self.fail_as(operation, nth, Fault::BrokenOff);
     }
 
     fn fail_as(&self, operation: Operation, nth: u64, fault: Fault) {
-        let mut state = self.machine.state();
-        state.account(self.id).fail(operation, nth, fault);
+        self.machine.state().account(self.id).fail(operation, nth, fault);
     }
 
     /// From now on a block that is dropped is given out again by its queue, to the next allocation of that length: at
-    /// once, though the queue may carry work that uses it, and with what it then holds. So a stream-ordered allocator
-    /// does. That a block is used after it was dropped is then found out no more.
+    /// once, though the queue may carry work that uses it, and with what it then holds, as a stream-ordered allocator
+    /// does. Uses of a dropped block are then no longer found.
     pub fn reuse_blocks(&self) {
         self.machine.state().account(self.id).reuses = true;
     }
@@ -178,7 +122,7 @@ impl Loopback {
         self.machine.state().memory.misuses.clone()
     }
 
-    /// Device memory that somebody else owns, to be adopted.
+    /// Device memory with an owner of its own, to be adopted.
     ///
     /// # Errors
     /// [`Error::DeviceOutOfMemory`] when the host has no room.
@@ -203,11 +147,11 @@ unsafe impl Device for Loopback {
     }
 
     fn name(&self) -> String {
-        format!("loopback, {:?}", self.machine.mode())
+        format!("loopback, {:?}", self.machine.mode)
     }
 
     fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
-        self.machine.state().call(self.id, Operation::Queue)?;
+        self.machine.state().account(self.id).call(Operation::Queue)?;
         Ok(Arc::new(LoopQueue::new(self.handle())))
     }
 
@@ -218,13 +162,14 @@ unsafe impl Device for Loopback {
 
 impl fmt::Debug for Loopback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loopback").field("id", &self.id).field("mode", &self.machine.mode()).finish_non_exhaustive()
+        f.debug_struct("Loopback").field("id", &self.id).field("mode", &self.machine.mode).finish_non_exhaustive()
     }
 }
 
 /// Memory of a [`Loopback`] whose owner is not a queue: what [`Queue::adopt`] is for.
 ///
 /// Dropping it frees the memory at once, whatever work is pending on it; such work is then listed as a misuse.
+#[derive(Debug)]
 pub struct ExternalBlock {
     machine: Arc<Machine>,
     slot: u64,
@@ -267,20 +212,5 @@ impl ExternalBlock {
 impl Drop for ExternalBlock {
     fn drop(&mut self) {
         self.machine.state().memory.free(self.slot);
-    }
-}
-
-impl fmt::Debug for ExternalBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExternalBlock").field("address", &self.slot).field("len", &self.len).finish_non_exhaustive()
-    }
-}
-
-impl State {
-    /// Notes a broken promise of the caller, and gives the error that says so.
-    fn misuse(&mut self, device: DeviceId, operation: Operation, what: &str) -> Error {
-        let name = operation.name();
-        self.memory.misuses.push(format!("{device}: {name}: {what}"));
-        Error::device(device, name, what)
     }
 }

@@ -2,30 +2,94 @@
 //! It relies on `machine` for the order and on `task` for the host bytes. It decides nothing.
 
 use std::any::Any;
-use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, MutexGuard};
 
-use super::machine::{Called, Entry, Machine, State};
+use super::Loopback;
+use super::calls::{Called, Operation};
+use super::kernel::{KernelArg, Launch, Param};
+use super::machine::Machine;
 use super::memory::Piece;
-use super::run::Failure;
-use super::task::{HostSource, HostTarget, Task};
-use super::{Loopback, Operation};
-use crate::{Block, Device, DeviceId, Error, Queue, QueueId};
+use super::schedule::{Kernels, State};
+use super::task::{Entry, HostBytes, Task};
+use crate::{Arg, Block, Device, DeviceId, Error, Queue, QueueId};
 
-/// A queue of a loopback.
-pub(super) struct LoopQueue {
-    pub(super) id: QueueId,
-    pub(super) device: Loopback,
+/// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). It is called with the bytes of `args`, in order.
+///
+/// The kernel runs on whichever thread needs its work done, with nothing locked: neither the machine nor a memory, because
+/// only this function, [`Queue::wait_for`] and [`Queue::synchronize`] run kernels. What it may do:
+///
+/// | in a kernel | |
+/// |---|---|
+/// | wait for another thread, use a thread pool | yes |
+/// | enqueue work, launch, drop the last handle of a memory, of a block, of a queue | yes |
+/// | use a memory | yes |
+/// | wait for another queue's work, of any machine | yes |
+/// | wait for its own end: synchronise its queue or one that waits for it, or what waits for such a queue, through any number of machines and of kernels that wait for each other | an error of the call: [`Error::Deadlock`] |
+/// | hand such waiting to another thread, and wait for that thread | it hangs, because that cannot be seen |
+///
+/// With [`Mode::Immediate`](super::Mode::Immediate) a launch waits for the kernel, and so in a kernel of the same queue is
+/// an [`Error::Deadlock`]; the work is enqueued all the same.
+///
+/// A kernel that panics fails its queue. If it ran within this call, this call reports it. Otherwise every later
+/// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
+///
+/// # Errors
+/// [`Error::WrongQueue`] for an argument borrowed for another queue. [`Error::Device`] when `queue` is none of a
+/// loopback, when an argument that is written overlaps another, or when the kernel ran and panicked.
+pub fn launch<'a>(
+    queue: &dyn Queue,
+    args: impl IntoIterator<Item = Arg<'a>>,
+    kernel: impl FnOnce(&mut [KernelArg<'_>]) + Send + 'static,
+) -> Result<(), Error> {
+    let Some(queue) = (queue as &dyn Any).downcast_ref::<LoopQueue>() else {
+        let message = "kernels of a loopback run on its own queues only";
+        return Err(Error::device(queue.device().id(), Operation::Launch.name(), message));
+    };
+    // Collected before the lock is taken: the iterator is the caller's code.
+    let args: Vec<Arg<'_>> = args.into_iter().collect();
+    let mut call = queue.begin(Operation::Launch)?;
+    let mut params = Vec::with_capacity(args.len());
+    for arg in &args {
+        if arg.queue() != queue.id {
+            return Err(Error::wrong_queue(queue.id, arg.queue()));
+        }
+        let Range { start, end } = arg.range();
+        let piece = arg.block().map(|block| call.piece(block, start, end - start)).transpose()?;
+        params.push(Param::new(arg.access(), piece));
+    }
+    let Some(launch) = Launch::new(params, Box::new(kernel)) else {
+        return Err(call.misuse("an argument that is written overlaps another"));
+    };
+    let work = call.work(Task::Launch(launch));
+    let position = call.run(work)?;
+    let failed = queue.device.machine.state().lane(queue.id).take_failure(position);
+    failed.map_err(|message| Error::device(queue.device.id, Operation::Launch.name(), message))
 }
 
-/// A block of a loopback: one that a queue allocated, or a view of memory that somebody else owns.
+/// A queue of a loopback.
+#[derive(Debug)]
+pub(super) struct LoopQueue {
+    id: QueueId,
+    device: Loopback,
+}
+
+/// A block of a loopback: one that a queue allocated, or a view of memory that has another owner.
+#[derive(Debug)]
 struct LoopBlock {
     machine: Arc<Machine>,
     device: DeviceId,
     piece: Piece,
     /// The queue that allocated it, and frees it; none for an adopted one.
     queue: Option<QueueId>,
+}
+
+/// A call of a queue that was counted and not refused, with the machine locked.
+struct Call<'a> {
+    queue: &'a LoopQueue,
+    state: MutexGuard<'a, State>,
+    called: Called,
 }
 
 impl LoopQueue {
@@ -35,35 +99,10 @@ impl LoopQueue {
         Self { id, device }
     }
 
-    /// `block[at..at + len]`, if it is that of a block of this device.
-    pub(super) fn piece(
-        &self,
-        state: &mut State,
-        operation: Operation,
-        block: &dyn Block,
-        at: usize,
-        len: usize,
-    ) -> Result<Piece, Error> {
-        match self.own(block) {
-            Some(own) if own.device == self.device.id => own.part(state, operation, at, len),
-            _ => Err(state.misuse(self.device.id, operation, "a block of another device")),
-        }
-    }
-
-    /// Enqueues the work of a call, and ends the call.
-    pub(super) fn enqueue(&self, state: MutexGuard<'_, State>, called: Called, task: Task) -> Result<u64, Error> {
-        let entry = match called.broken_off() {
-            Some(message) => task.broken_off(message),
-            None => Entry::Work(task),
-        };
-        self.append(state, called, entry)
-    }
-
-    fn append(&self, state: MutexGuard<'_, State>, called: Called, entry: Entry) -> Result<u64, Error> {
-        let device = self.device.id;
-        let position = self.device.machine.enqueue(state, self.id, entry);
-        let position = position.map_err(|_| Error::deadlock(self.id, called.operation.name()))?;
-        called.end(device, position)
+    fn begin(&self, operation: Operation) -> Result<Call<'_>, Error> {
+        let mut state = self.device.machine.state();
+        let called = state.account(self.device.id).call(operation)?;
+        Ok(Call { queue: self, state, called })
     }
 
     /// The block, if it is one of this machine.
@@ -78,15 +117,56 @@ impl LoopQueue {
     }
 }
 
-impl LoopBlock {
-    /// Some of its bytes, for work of its own or of a sibling device.
-    fn part(&self, state: &mut State, operation: Operation, at: usize, len: usize) -> Result<Piece, Error> {
-        let Some(end) = at.checked_add(len).filter(|end| *end <= self.len()) else {
-            let what = format!("bytes {at}..{at}+{len} of a block of {} bytes", self.len());
-            return Err(state.misuse(self.device, operation, &what));
+impl Call<'_> {
+    /// `block[at..at + len]`, if it is that of a block of this device.
+    fn piece(&mut self, block: &dyn Block, at: usize, len: usize) -> Result<Piece, Error> {
+        match self.queue.own(block) {
+            Some(own) if own.device == self.queue.device.id => self.part(own, at, len),
+            _ => Err(self.misuse("a block of another device")),
+        }
+    }
+
+    /// Some bytes of a block of this machine.
+    fn part(&mut self, block: &LoopBlock, at: usize, len: usize) -> Result<Piece, Error> {
+        let Some(end) = at.checked_add(len).filter(|end| *end <= block.len()) else {
+            return Err(self.misuse(&format!("bytes {at}..{at}+{len} of a block of {} bytes", block.len())));
         };
-        let start = self.piece.range.start;
-        Ok(Piece { slot: self.piece.slot, range: start + at..start + end })
+        let start = block.piece.range.start;
+        Ok(Piece { slot: block.piece.slot, range: start + at..start + end })
+    }
+
+    /// Notes a broken promise of the caller, and gives the error that says so.
+    fn misuse(&mut self, what: &str) -> Error {
+        let (device, name) = (self.queue.device.id, self.called.operation.name());
+        self.state.memory.misuses.push(format!("{device}: {name}: {what}"));
+        self.called.failed(what)
+    }
+
+    /// The work of the call, whole or broken off.
+    fn work(&self, task: Task) -> Entry {
+        match self.called.broken_off() {
+            Some(message) => task.broken_off(message),
+            None => Entry::Work(task),
+        }
+    }
+
+    /// Enqueues work of a call that may be made with a memory locked, and ends the call.
+    fn enqueue(mut self, task: Task) -> Result<(), Error> {
+        let entry = self.work(task);
+        let position = self.state.append(self.queue.id, entry);
+        let machine = &self.queue.device.machine;
+        // It waits for nothing, so it cannot wait for itself.
+        drop(machine.after_call(self.state, self.queue.id, position, Kernels::Leave));
+        self.called.end(())
+    }
+
+    /// Enqueues, and runs what the mode runs, kernels too; gives the position of the entry.
+    fn run(mut self, entry: Entry) -> Result<u64, Error> {
+        let queue = self.queue.id;
+        let position = self.state.append(queue, entry);
+        let ran = self.queue.device.machine.after_call(self.state, queue, position, Kernels::Run);
+        drop(ran.map_err(|_| self.called.deadlock(queue))?);
+        self.called.end(position)
     }
 }
 
@@ -95,7 +175,7 @@ impl LoopBlock {
 // 2: a lane is a FIFO of which only the front is taken, and not while a kernel of it runs (`Machine::step`).
 // 3: a wait is an entry of the lane, which is not passed before the other lane has come as far as its tail was; a queue
 //    of another machine or backend is synchronised.
-// 4: `Machine::synchronize` runs the lane to its tail; entries run under the lock, or, kernels, between two locks, on the
+// 4: `Machine::run_all` runs the lane to its tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
 // 6: host bytes are named by tasks only, and a task is gone once it has run.
@@ -115,53 +195,37 @@ unsafe impl Queue for LoopQueue {
     }
 
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
-        let device = self.device.id;
-        let mut state = self.device.machine.state();
-        let called = state.call(device, Operation::Alloc)?;
-        let account = state.account(device);
-        let in_use = account.in_use.checked_add(len);
-        let in_use = in_use.filter(|bytes| *bytes <= account.limit);
-        let in_use = in_use.ok_or(Error::device_out_of_memory(device, len))?;
-        let reused = state.reuse(self.id, len);
-        let slot = reused.or_else(|| state.memory.allocate(device, len));
-        let slot = slot.ok_or(Error::device_out_of_memory(device, len))?;
-        let account = state.account(device);
-        account.in_use = in_use;
-        account.live += 1;
+        let Call { mut state, called, .. } = self.begin(Operation::Alloc)?;
+        let slot = state.allocate(self.id, len);
         // A block that is not handed out is freed without the lock.
         drop(state);
-        let range = 0..len;
-        called.end(device, self.block(Piece { slot, range }, Some(self.id)))
+        let slot = slot.ok_or(Error::device_out_of_memory(self.device.id, len))?;
+        called.end(self.block(Piece { slot, range: 0..len }, Some(self.id)))
     }
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
-        let device = self.device.id;
-        let mut state = self.device.machine.state();
-        let called = state.call(device, Operation::Adopt)?;
-        let Some(piece) = state.memory.find(device, address, len) else {
-            let what = format!("no memory of this device: {len} bytes at {address:#x}");
-            return Err(state.misuse(device, Operation::Adopt, &what));
+        let mut call = self.begin(Operation::Adopt)?;
+        let Some(piece) = call.state.memory.find(self.device.id, address, len) else {
+            return Err(call.misuse(&format!("no memory of this device: {len} bytes at {address:#x}")));
         };
-        called.end(device, self.block(piece, None))
+        call.called.end(self.block(piece, None))
     }
 
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
-        let mut state = self.device.machine.state();
-        let called = state.call(self.device.id, Operation::Upload)?;
-        let to = self.piece(&mut state, Operation::Upload, to, at, len)?;
+        let mut call = self.begin(Operation::Upload)?;
+        let to = call.piece(to, at, len)?;
         // SAFETY: the caller's contract says that the bytes are readable and unchanged until a `synchronize` has
         // returned `Ok`. By then the task has run and is dropped (promise 4); until then they are as `new` wants them.
-        let from = unsafe { HostSource::new(from, len) };
-        self.enqueue(state, called, Task::Upload { to, from }).map(drop)
+        let from = unsafe { HostBytes::new(from, len) };
+        call.enqueue(Task::Upload { to, from })
     }
 
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
-        let mut state = self.device.machine.state();
-        let called = state.call(self.device.id, Operation::Download)?;
-        let from = self.piece(&mut state, Operation::Download, from, at, len)?;
-        // SAFETY: as for `upload`: until then the bytes are writable, and used by nobody else.
-        let to = unsafe { HostTarget::new(to, len) };
-        self.enqueue(state, called, Task::Download { from, to }).map(drop)
+        let mut call = self.begin(Operation::Download)?;
+        let from = call.piece(from, at, len)?;
+        // SAFETY: as for `upload`: until then the bytes are writable, and have no other user.
+        let to = unsafe { HostBytes::new(to, len) };
+        call.enqueue(Task::Download { from, to })
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {
@@ -178,53 +242,49 @@ unsafe impl Queue for LoopQueue {
         from_at: usize,
         len: usize,
     ) -> Result<(), Error> {
-        let mut state = self.device.machine.state();
-        let called = state.call(self.device.id, Operation::Copy)?;
-        let to = self.piece(&mut state, Operation::Copy, to, to_at, len)?;
+        let mut call = self.begin(Operation::Copy)?;
+        let to = call.piece(to, to_at, len)?;
         let Some(from) = self.own(from) else {
-            let what = "a block of a device that this queue does not reach";
-            return Err(state.misuse(self.device.id, Operation::Copy, what));
+            return Err(call.misuse("a block of a device that this queue does not reach"));
         };
-        let from = from.part(&mut state, Operation::Copy, from_at, len)?;
+        let from = call.part(from, from_at, len)?;
         if to.overlaps(&from) {
-            let what = "source and target overlap";
-            return Err(state.misuse(self.device.id, Operation::Copy, what));
+            return Err(call.misuse("source and target overlap"));
         }
-        self.enqueue(state, called, Task::Copy { to, from }).map(drop)
+        call.enqueue(Task::Copy { to, from })
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
-        let mut state = self.device.machine.state();
-        let called = state.call(self.device.id, Operation::Fill)?;
-        let piece = self.piece(&mut state, Operation::Fill, block, at, len)?;
-        self.enqueue(state, called, Task::Fill(piece)).map(drop)
+        let mut call = self.begin(Operation::Fill)?;
+        let piece = call.piece(block, at, len)?;
+        call.enqueue(Task::Fill(piece))
     }
 
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
-        let mut state = self.device.machine.state();
-        let called = state.call(self.device.id, Operation::Wait)?;
+        let mut call = self.begin(Operation::Wait)?;
         let sibling = (other as &dyn Any)
             .downcast_ref::<LoopQueue>()
             .filter(|other| Arc::ptr_eq(&other.device.machine, &self.device.machine));
         if let Some(other) = sibling {
-            let lost = state.failure(other.id).map_err(Failure::Lost);
-            lost.map_err(|lost| lost.error(self.device.id, self.id, Operation::Wait))?;
-            let wait = state.wait_for(other.id);
-            return self.append(state, called, wait).map(drop);
+            call.state.lane(other.id).failure().map_err(|message| call.called.failed(&message))?;
+            let wait = call.state.wait_for(other.id);
+            return call.run(wait).map(drop);
         }
+        let Call { state, called, .. } = call;
         // Not under our lock: the other may be waiting for us just now.
         drop(state);
         other.synchronize()?;
-        called.end(self.device.id, ())
+        called.end(())
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        let (device, operation) = (self.device.id, Operation::Synchronize);
-        let mut state = self.device.machine.state();
-        let called = state.call(device, operation)?;
-        let result = self.device.machine.synchronize(state, self.id);
-        result.map_err(|failure| failure.error(device, self.id, operation))?;
-        called.end(device, ())
+        let Call { state, called, .. } = self.begin(Operation::Synchronize)?;
+        let state = self.device.machine.run_all(state, self.id);
+        let mut state = state.map_err(|_| called.deadlock(self.id))?;
+        let failure = state.lane(self.id).failure();
+        drop(state);
+        failure.map_err(|message| called.failed(&message))?;
+        called.end(())
     }
 }
 
@@ -251,35 +311,11 @@ impl Drop for LoopBlock {
         let Some(queue) = self.queue else {
             return;
         };
-        let len = self.len();
         let mut state = self.machine.state();
-        let account = state.account(self.device);
-        account.in_use -= len;
-        account.live -= 1;
-        let (slot, reuses) = (self.piece.slot, account.reuses);
-        if !state.knows(queue) {
-            state.memory.free(slot);
-        } else if reuses {
-            state.keep(queue, slot, len);
-        } else {
+        if let Some(end) = state.release(self.device, queue, self.piece.slot, self.len()) {
+            let position = state.append(queue, end);
             // Dropped within a kernel of this very queue it is freed once that has ended.
-            let _ = self.machine.enqueue(state, queue, Entry::Work(Task::Free(slot)));
+            drop(self.machine.after_call(state, queue, position, Kernels::Leave));
         }
-    }
-}
-
-impl fmt::Debug for LoopQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopQueue").field("id", &self.id).field("device", &self.device).finish()
-    }
-}
-
-impl fmt::Debug for LoopBlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoopBlock")
-            .field("device", &self.device)
-            .field("address", &self.address())
-            .field("len", &self.len())
-            .finish_non_exhaustive()
     }
 }

@@ -1,22 +1,34 @@
-//! What a loopback queue carries: work on bytes, and how it is performed.
+//! What a loopback queue carries: work on bytes with how it is performed, and waits.
 //! It relies on the contracts of `Queue::upload` and `Queue::download` for the host bytes that pending work points to;
 //! device bytes come from `memory`, by safe code. It knows no order.
 
 use std::ptr::NonNull;
 
 use super::kernel::Launch;
-use super::machine::Entry;
 use super::memory::{Memory, POISON, Piece};
+use crate::QueueId;
+
+/// One place of a queue.
+pub(super) enum Entry {
+    Work(Task),
+    /// Work that is broken off: what is left of it, and what is said of it.
+    Broken(Task, String),
+    /// Ready when the other queue has done this many entries.
+    Wait {
+        other: QueueId,
+        until: u64,
+    },
+}
 
 /// One piece of work.
 pub(super) enum Task {
     Upload {
         to: Piece,
-        from: HostSource,
+        from: HostBytes,
     },
     Download {
         from: Piece,
-        to: HostTarget,
+        to: HostBytes,
     },
     Copy {
         to: Piece,
@@ -28,56 +40,44 @@ pub(super) enum Task {
     Launch(Launch),
 }
 
-/// Host bytes that a pending upload reads.
-pub(super) struct HostSource {
+/// Host bytes that a pending upload reads, or a pending download writes.
+pub(super) struct HostBytes {
     start: NonNull<u8>,
     len: usize,
 }
 
-/// Host bytes that a pending download writes.
-pub(super) struct HostTarget {
-    start: NonNull<u8>,
-    len: usize,
-}
+// SAFETY: it is a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
+// them on whichever thread runs it.
+unsafe impl Send for HostBytes {}
 
-// SAFETY: a `HostSource` is a pointer to plain bytes, which have no thread; by the contract of `new` they may be read
-// by whichever thread runs the task.
-unsafe impl Send for HostSource {}
-// SAFETY: as for `HostSource`, with the contract of `HostTarget::new`.
-unsafe impl Send for HostTarget {}
-
-impl HostSource {
+impl HostBytes {
     /// # Safety
-    /// Until this value is dropped, the `len` bytes at `start` are readable from any thread and nobody changes them.
+    /// Until this value is dropped, the `len` bytes at `start` may be used from any thread: for an upload they are
+    /// readable and do not change, for a download they are writable and have no other user.
     pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
     }
 
+    /// For the upload that this was made for.
     fn read(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "a task is made with equal lengths");
         // SAFETY: by the contract of `new` the source is readable and stable; the target is a unique borrow of as many
-        // bytes, and so cannot overlap bytes that somebody else may read.
+        // bytes, and so cannot overlap bytes that another may read.
         unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr(), to.as_mut_ptr(), self.len) }
     }
-}
 
-impl HostTarget {
-    /// # Safety
-    /// Until this value is dropped, the `len` bytes at `start` are writable from any thread and nobody else uses them.
-    pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len }
-    }
-
-    fn write(&self, from: &[u8]) {
-        assert_eq!(from.len(), self.len, "a task is made with equal lengths");
-        // SAFETY: by the contract of `new` the target is writable and ours alone, so it overlaps no borrowed slice; the
-        // source is a borrow of as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start.as_ptr(), self.len) }
-    }
-
-    fn poison(&self) {
-        // SAFETY: as in `write`.
-        unsafe { self.start.as_ptr().write_bytes(POISON, self.len) }
+    /// For the download that this was made for; poison in the place of bytes that are gone.
+    fn write(&self, from: Option<&[u8]>) {
+        assert!(from.is_none_or(|from| from.len() == self.len), "a task is made with equal lengths");
+        let start = self.start.as_ptr();
+        if let Some(from) = from {
+            // SAFETY: by the contract of `new` the target is writable and ours alone, so it overlaps no borrowed slice;
+            // the source is a borrow of as many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start, self.len) }
+        } else {
+            // SAFETY: as above.
+            unsafe { start.write_bytes(POISON, self.len) }
+        }
     }
 }
 
@@ -87,18 +87,15 @@ impl Task {
         let half = match self {
             Task::Upload { to, mut from } => {
                 from.len /= 2;
-                let to = to.first(from.len);
-                Task::Upload { to, from }
+                Task::Upload { to: to.first(from.len), from }
             }
             Task::Download { from, mut to } => {
                 to.len /= 2;
-                let from = from.first(to.len);
-                Task::Download { from, to }
+                Task::Download { from: from.first(to.len), to }
             }
             Task::Copy { to, from } => {
                 let len = to.range.len() / 2;
-                let (to, from) = (to.first(len), from.first(len));
-                Task::Copy { to, from }
+                Task::Copy { to: to.first(len), from: from.first(len) }
             }
             Task::Fill(piece) => Task::Fill(piece.first(piece.range.len() / 2)),
             Task::Launch(launch) => return Entry::Work(Task::Launch(launch.broken_off(message))),
@@ -115,10 +112,7 @@ impl Task {
                     from.read(bytes);
                 }
             }
-            Task::Download { from, to } => match memory.read(&from) {
-                Some(bytes) => to.write(bytes),
-                None => to.poison(),
-            },
+            Task::Download { from, to } => to.write(memory.read(&from)),
             Task::Copy { to, from } => memory.copy(&to, &from),
             Task::Fill(piece) => {
                 if let Some(bytes) = memory.write(&piece) {

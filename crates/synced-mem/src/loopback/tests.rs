@@ -10,6 +10,7 @@ mod uses;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
+use super::calls::OPERATIONS;
 use super::memory::POISON;
 use super::*;
 use crate::device::token::{DeviceMut, DeviceRef, Span};

@@ -128,3 +128,41 @@ fn kernels_that_wait_for_each_others_machines_are_told_so() {
         queues.iter().for_each(|queue| queue.synchronize().unwrap());
     });
 }
+
+#[test]
+fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
+    let modes = (0..16).map(Mode::Random).chain(MODES);
+    for mode in modes {
+        in_time(move || {
+            let device = Loopback::new(mode);
+            let (queue, other) = (device.queue().unwrap(), device.queue().unwrap());
+            let memory = SharedMem::from_vec(vec![7; 64]);
+            let own = memory.clone();
+            let (starts, started) = channel();
+            let seen = Log::default();
+            let read = seen.clone();
+            let kernel = move |_: &mut [KernelArg<'_>]| {
+                starts.send(()).unwrap();
+                // For a call that waits for this kernel with the memory locked to have begun.
+                thread::sleep(Duration::from_millis(5));
+                let bytes = own.host(0..64).map(|bytes| bytes[63]);
+                read.0.lock().unwrap().push(format!("{bytes:?}"));
+            };
+            let launched = {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || launch(&*queue, [], kernel).unwrap())
+            };
+            match mode {
+                Mode::Immediate => started.recv().unwrap(),
+                _ => launched.join().unwrap(),
+            }
+            for queue in [&other, &queue] {
+                drop(memory.device_mut(queue, 0..64).unwrap());
+                memory.host_mut(0..64).unwrap()[0] = 1;
+            }
+            queue.synchronize().unwrap();
+            assert_eq!(seen.names().len(), 1, "{mode:?}");
+            assert_eq!((memory.host(0..64).unwrap()[..2].to_vec(), device.misuses()), (vec![1, 7], vec![]));
+        });
+    }
+}

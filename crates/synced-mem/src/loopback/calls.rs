@@ -1,0 +1,134 @@
+//! The calls on the devices of a loopback machine: counted, limited, and made to fail where a test asks for it.
+//! It relies on its caller to hold the machine's lock. It does not know what a call does.
+
+use crate::{DeviceId, Error, QueueId};
+
+/// The calls that are counted, and that can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Device::queue`](crate::Device::queue).
+    Queue,
+    /// [`Queue::alloc`](crate::Queue::alloc).
+    Alloc,
+    /// [`Queue::adopt`](crate::Queue::adopt).
+    Adopt,
+    /// [`Queue::upload`](crate::Queue::upload).
+    Upload,
+    /// [`Queue::download`](crate::Queue::download).
+    Download,
+    /// [`Queue::copy`](crate::Queue::copy).
+    Copy,
+    /// [`Queue::fill`](crate::Queue::fill).
+    Fill,
+    /// [`Queue::wait_for`](crate::Queue::wait_for).
+    Wait,
+    /// [`Queue::synchronize`](crate::Queue::synchronize).
+    Synchronize,
+    /// [`launch`](super::launch).
+    Launch,
+}
+
+/// The name of each operation, as [`Queue`](crate::Queue) and [`Device`](crate::Device) have it.
+const NAMES: [&str; OPERATIONS] =
+    ["queue", "alloc", "adopt", "upload", "download", "copy", "fill", "wait_for", "synchronize", "launch"];
+
+/// How many operations there are.
+pub(super) const OPERATIONS: usize = Operation::Launch as usize + 1;
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        NAMES[self as usize]
+    }
+}
+
+/// What a device has unless it is told otherwise: more than any host has, and so little that the host's allocator is
+/// not bothered with what the conformance suite asks for in vain.
+const LIMIT: usize = usize::MAX / 8;
+
+/// What is counted for one device.
+pub(super) struct Account {
+    device: DeviceId,
+    pub(super) limit: usize,
+    pub(super) in_use: usize,
+    pub(super) live: usize,
+    calls: [u64; OPERATIONS],
+    /// The calls that shall fail, by their number, and how.
+    failures: Vec<(Operation, u64, Fault)>,
+    /// Whether blocks are given out again.
+    pub(super) reuses: bool,
+}
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Before it has done anything.
+    Refused,
+    /// After it has done everything.
+    Reported,
+    /// Its work ends half-way, after the call has succeeded.
+    BrokenOff,
+}
+
+/// A call that goes on, and how it ends.
+pub(super) struct Called {
+    device: DeviceId,
+    pub(super) operation: Operation,
+    /// How it is told to fail, and what it says then.
+    fault: Option<(Fault, String)>,
+}
+
+impl Account {
+    pub(super) fn new(device: DeviceId) -> Self {
+        Self { device, limit: LIMIT, in_use: 0, live: 0, calls: [0; OPERATIONS], failures: Vec::new(), reuses: false }
+    }
+
+    pub(super) fn fail(&mut self, operation: Operation, nth: u64, fault: Fault) {
+        let number = self.calls(operation).saturating_add(nth);
+        self.failures.push((operation, number, fault));
+    }
+
+    pub(super) fn calls(&self, operation: Operation) -> u64 {
+        self.calls[operation as usize]
+    }
+
+    /// Counts a call, and refuses it if it was told to be refused.
+    pub(super) fn call(&mut self, operation: Operation) -> Result<Called, Error> {
+        self.calls[operation as usize] += 1;
+        let number = self.calls(operation);
+        let this = |failure: &(Operation, u64, Fault)| (failure.0, failure.1) == (operation, number);
+        let fault = self.failures.iter().find(|failure| this(failure)).map(|failure| failure.2);
+        self.failures.retain(|failure| !this(failure));
+        let fault = fault.map(|fault| (fault, format!("call {number} was told to fail")));
+        match fault {
+            Some((Fault::Refused, message)) => Err(Error::device(self.device, operation.name(), message)),
+            fault => Ok(Called { device: self.device, operation, fault }),
+        }
+    }
+}
+
+impl Called {
+    /// Whether the work of this call is broken off, and why.
+    pub(super) fn broken_off(&self) -> Option<String> {
+        let (fault, message) = self.fault.as_ref()?;
+        (*fault == Fault::BrokenOff).then(|| message.clone())
+    }
+
+    /// The end of a call that has done everything.
+    pub(super) fn end<T>(self, done: T) -> Result<T, Error> {
+        match self.fault {
+            Some((Fault::Reported, message)) => Err(Error::device(self.device, self.operation.name(), message)),
+            _ => Ok(done),
+        }
+    }
+
+    /// The error of a call whose work has failed, or that is refused.
+    pub(super) fn failed(&self, message: &str) -> Error {
+        Error::device(self.device, self.operation.name(), message)
+    }
+
+    /// The error of a call that would have to wait for the kernel it is made from.
+    pub(super) fn deadlock(&self, queue: QueueId) -> Error {
+        Error::deadlock(queue, self.operation.name())
+    }
+}

@@ -1,0 +1,240 @@
+//! The schedule of a loopback machine: what is pending on its queues, in which order it may take effect, and what failed.
+//! It relies on its caller to hold the machine's lock, and on `machine` to run what it chooses. It runs nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::calls::Account;
+use super::memory::Memory;
+use super::task::{Entry, Task};
+use super::turns::Turn;
+use crate::{DeviceId, QueueId};
+
+/// Everything that the lock of a machine guards.
+pub(super) struct State {
+    accounts: BTreeMap<DeviceId, Account>,
+    /// Ordered by identity, which is by age, so that a seed chooses the same queues in every process.
+    lanes: BTreeMap<QueueId, Lane>,
+    pub(super) memory: Memory,
+    random: Random,
+}
+
+/// What is pending on one queue.
+pub(super) struct Lane {
+    device: DeviceId,
+    pub(super) pending: VecDeque<Entry>,
+    /// How many entries have taken effect; the next, or the kernel that runs, has this position.
+    pub(super) done: u64,
+    /// The kernel that runs, taken out of `pending`.
+    pub(super) running: Option<Turn>,
+    /// Slots with their lengths that were freed in order and may be given out again, where the device does that.
+    spare: Vec<(u64, usize)>,
+    /// What went wrong here, and at which position.
+    failed: Vec<(u64, String)>,
+    /// Whether the queue's last handle is gone.
+    is_closed: bool,
+}
+
+/// What a call does with kernels that are in its way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kernels {
+    /// It runs them, and waits for those that other threads run.
+    Run,
+    /// It leaves them, and what lies behind them, because its caller may hold a lock that a kernel needs.
+    Leave,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        let (accounts, lanes) = (BTreeMap::new(), BTreeMap::new());
+        Self { accounts, lanes, memory: Memory::default(), random: Random(seed) }
+    }
+
+    pub(super) fn add_device(&mut self, device: DeviceId) {
+        self.accounts.insert(device, Account::new(device));
+    }
+
+    pub(super) fn account(&mut self, device: DeviceId) -> &mut Account {
+        let account = self.accounts.get_mut(&device);
+        account.expect("a device is added before it can be named")
+    }
+
+    pub(super) fn open(&mut self, queue: QueueId, device: DeviceId) {
+        let lane = Lane {
+            device,
+            pending: VecDeque::new(),
+            done: 0,
+            running: None,
+            spare: Vec::new(),
+            failed: Vec::new(),
+            is_closed: false,
+        };
+        self.lanes.insert(queue, lane);
+    }
+
+    /// The queue has no handle any more: it is forgotten as soon as its work is done.
+    pub(super) fn close(&mut self, queue: QueueId) {
+        if let Some(lane) = self.lanes.get_mut(&queue) {
+            lane.is_closed = true;
+        }
+        self.forget_if_over(queue);
+    }
+
+    pub(super) fn lane(&mut self, queue: QueueId) -> &mut Lane {
+        let lane = self.lanes.get_mut(&queue);
+        lane.expect("a queue is open as long as it has a handle or work")
+    }
+
+    /// How many tasks are pending on a device's queues.
+    pub(super) fn pending(&self, device: DeviceId) -> usize {
+        let lanes = self.lanes.values().filter(|lane| lane.device == device);
+        lanes.map(|lane| lane.pending.len()).sum()
+    }
+
+    /// A slot for a block of a queue: one that it freed, or a fresh one. `None` beyond the limit of the device or the host.
+    pub(super) fn allocate(&mut self, queue: QueueId, len: usize) -> Option<u64> {
+        let device = self.lane(queue).device;
+        let account = self.account(device);
+        let limit = account.limit;
+        let in_use = account.in_use.checked_add(len).filter(|bytes| *bytes <= limit)?;
+        let slot = self.lane(queue).reuse(len).or_else(|| self.memory.allocate(device, len))?;
+        let account = self.account(device);
+        account.in_use = in_use;
+        account.live += 1;
+        Some(slot)
+    }
+
+    /// A block of a queue was dropped. Gives what the queue then has to carry: the end of its slot, if it is not yet over.
+    pub(super) fn release(&mut self, device: DeviceId, queue: QueueId, slot: u64, len: usize) -> Option<Entry> {
+        let account = self.account(device);
+        account.in_use -= len;
+        account.live -= 1;
+        let reuses = account.reuses;
+        match self.lanes.get_mut(&queue) {
+            None => self.memory.free(slot),
+            // What the queue carries now may still use it.
+            Some(lane) if reuses => lane.spare.push((slot, len)),
+            Some(_) => return Some(Entry::Work(Task::Free(slot))),
+        }
+        None
+    }
+
+    /// Appends to a queue; says which position it got.
+    pub(super) fn append(&mut self, queue: QueueId, entry: Entry) -> u64 {
+        let lane = self.lane(queue);
+        let position = lane.tail();
+        lane.pending.push_back(entry);
+        position
+    }
+
+    /// A wait of a queue for what is enqueued on the other now.
+    pub(super) fn wait_for(&self, other: QueueId) -> Entry {
+        let until = self.lanes.get(&other).map_or(0, Lane::tail);
+        Entry::Wait { other, until }
+    }
+
+    /// How many entries run after a call: on average one, so that the backlog neither grows without end nor vanishes.
+    pub(super) fn draw_count(&mut self) -> usize {
+        [0, 0, 1, 3][self.random.below(4)]
+    }
+
+    /// One of the queues whose next entry may run, if there is one.
+    pub(super) fn draw(&mut self, kernels: Kernels) -> Option<QueueId> {
+        let is_ready = |queue: &QueueId, lane: &Lane| {
+            let is_idle = lane.pending.is_empty() || lane.running.is_some();
+            !is_idle && !lane.is_left(kernels) && self.obstacle(*queue).is_none()
+        };
+        let ready = self.lanes.iter().filter(|(queue, lane)| is_ready(queue, lane));
+        let ready: Vec<QueueId> = ready.map(|(queue, _)| *queue).collect();
+        if ready.is_empty() {
+            return None;
+        }
+        let chosen = self.random.below(ready.len());
+        Some(ready[chosen])
+    }
+
+    /// How far a queue has come; one that is forgotten has done everything.
+    pub(super) fn done(&self, queue: QueueId) -> u64 {
+        self.lanes.get(&queue).map_or(u64::MAX, |lane| lane.done)
+    }
+
+    /// What must run before the next entry of a queue can.
+    pub(super) fn obstacle(&self, queue: QueueId) -> Option<(QueueId, u64)> {
+        match self.lanes.get(&queue)?.pending.front()? {
+            Entry::Wait { other, until } if self.done(*other) < *until => Some((*other, *until)),
+            Entry::Wait { .. } | Entry::Work(_) | Entry::Broken(..) => None,
+        }
+    }
+
+    /// The next entry of a queue has taken effect.
+    pub(super) fn advance(&mut self, queue: QueueId, result: Result<(), String>) {
+        let lane = self.lane(queue);
+        if let Err(message) = result {
+            lane.failed.push((lane.done, message));
+        }
+        lane.done += 1;
+        self.forget_if_over(queue);
+    }
+
+    /// A failure of what was waited for is a failure of the waiting queue.
+    pub(super) fn inherit(&self, other: QueueId, until: u64) -> Result<(), String> {
+        let failed = self.lanes.get(&other).map(|lane| lane.failed.as_slice());
+        let mut before = failed.into_iter().flatten().filter(|(at, _)| *at < until);
+        before.next().map_or(Ok(()), |(_, message)| Err(message.clone()))
+    }
+
+    /// A failed queue stays, because another may still wait for it.
+    fn forget_if_over(&mut self, queue: QueueId) {
+        let is_idle = |lane: &Lane| lane.pending.is_empty() && lane.running.is_none();
+        let is_over = |lane: &Lane| lane.is_closed && is_idle(lane) && lane.failed.is_empty();
+        if !self.lanes.get(&queue).is_some_and(is_over) {
+            return;
+        }
+        for (slot, _) in self.lanes.remove(&queue).into_iter().flat_map(|lane| lane.spare) {
+            self.memory.free(slot);
+        }
+    }
+}
+
+impl Lane {
+    /// The position that the next entry gets.
+    pub(super) fn tail(&self) -> u64 {
+        self.done + u64::from(self.running.is_some()) + self.pending.len() as u64
+    }
+
+    /// Whether a call that treats kernels so must not go on here, because a kernel is next or runs.
+    pub(super) fn is_left(&self, kernels: Kernels) -> bool {
+        let is_next = matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))));
+        kernels == Kernels::Leave && (self.running.is_some() || is_next)
+    }
+
+    /// What has gone wrong.
+    pub(super) fn failure(&self) -> Result<(), String> {
+        self.failed.first().map_or(Ok(()), |(_, message)| Err(message.clone()))
+    }
+
+    /// What went wrong at a position, if it has run: told once, and then forgotten.
+    pub(super) fn take_failure(&mut self, position: u64) -> Result<(), String> {
+        let index = self.failed.iter().position(|(at, _)| *at == position);
+        index.map_or(Ok(()), |index| Err(self.failed.remove(index).1))
+    }
+
+    /// A slot that was freed in order, for the next block of this length.
+    fn reuse(&mut self, len: usize) -> Option<u64> {
+        let index = self.spare.iter().position(|(_, spare)| *spare == len)?;
+        Some(self.spare.swap_remove(index).0)
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and good enough to shuffle tests.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        // The remainder is below `bound`, a `usize`.
+        ((mixed ^ (mixed >> 31)) % bound as u64) as usize
+    }
+}
