@@ -94,7 +94,7 @@ impl<T: Element> Deref for Ref<'_, [T]> {
 
     fn deref(&self) -> &[T] {
         let bytes: &[u8] = &self.bytes;
-        // SAFETY: the invariant of `bytes`, checked by `new`; the guard yields the same place each time and nobody
+        // SAFETY: the invariant of `bytes`, checked by `new`; the guard yields the same place each time and nothing
         // writes there while it lives. The division rounds down, so the slice lies within the bytes.
         unsafe { slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
     }

@@ -28,7 +28,7 @@ use crate::view::ViewMut;
 /// # Ok::<(), blob_core::Error>(())
 /// ```
 ///
-/// Nobody writes through one guard while another is read:
+/// The compiler refuses to write through one guard while another is read:
 ///
 /// ```compile_fail,E0502
 /// # use blob_core::{Blob, Shape};
@@ -41,6 +41,15 @@ pub struct Blob<T> {
     /// Invariant: its dtype is `T::DTYPE`.
     any: AnyBlob,
     element: PhantomData<T>,
+}
+
+/// A vector as its bytes.
+struct Elements<T>(Vec<T>);
+
+impl<T: Element> AsRef<[u8]> for Elements<T> {
+    fn as_ref(&self) -> &[u8] {
+        bytemuck::cast_slice(&self.0)
+    }
 }
 
 impl<T: Element> Blob<T> {
@@ -63,6 +72,18 @@ impl<T: Element> Blob<T> {
         let mut blob = Self::new(shape)?;
         blob.data_overwrite()?.copy_from_slice(elements);
         Ok(blob)
+    }
+
+    /// A blob over a vector's elements, in row-major order. They are read where they are; the first write copies them.
+    ///
+    /// # Errors
+    /// As [`from_slice`](Self::from_slice).
+    pub fn from_vec(shape: Shape, elements: Vec<T>) -> Result<Self, Error> {
+        if elements.len() != shape.count() {
+            return Err(Error::WrongCount { wanted: shape.count(), got: elements.len() });
+        }
+        let data = SharedMem::from_owner(Elements(elements));
+        Ok(Self::wrap(AnyBlob::from_parts(shape, T::DTYPE, data, None)?))
     }
 
     fn wrap(any: AnyBlob) -> Self {
@@ -269,6 +290,19 @@ mod tests {
         assert_eq!(*scalar.data().unwrap(), [2.5]);
         let none = Blob::<f64>::from_slice(shape(&[0, 4]), &[]).unwrap();
         assert!(none.data().unwrap().is_empty());
+    }
+
+    #[test]
+    fn from_vec_reads_in_place_and_counts() {
+        let elements = vec![1.5f64, 2.5, 3.5, 4.5, 5.5, 6.5];
+        let address = elements.as_ptr();
+        let mut blob = Blob::from_vec(shape(&[2, 3]), elements).unwrap();
+        assert_eq!(blob.data().unwrap().as_ptr(), address);
+        blob.data_mut().unwrap()[0] = 0.5;
+        assert_eq!(*blob.data().unwrap(), [0.5, 2.5, 3.5, 4.5, 5.5, 6.5]);
+        let error = Blob::from_vec(shape(&[2, 3]), vec![true; 5]).unwrap_err();
+        assert!(matches!(error, Error::WrongCount { wanted: 6, got: 5 }));
+        assert!(Blob::<u8>::from_vec(shape(&[0]), vec![]).unwrap().data().unwrap().is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl AnyBlob {
     /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe and NeoML).
     ///
     /// Each is copied where its newest bytes are: on the host, or on a device that holds them when the host does not, or
-    /// when this blob is there already. What is overwritten is not moved for it. A memory that nobody has touched copies
+    /// when this blob is there already. What is overwritten is not moved for it. A memory that was never touched copies
     /// as zeros and stays untouched. Copying a memory onto itself changes nothing.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::fmt;
 /// [`Num`](Nchw::Num) and [`Channels`](Nchw::Channels), and the others are not there.
 ///
 /// Where Caffe's accessors answer 1 for an axis that is not there, see [`Shape::legacy_pad_right`](crate::Shape::legacy_pad_right).
-// Exhaustive: the legacy blob has these four names for ever, and a `match` over them should need no wildcard.
+// Exhaustive: the legacy blob will only ever have these four names, and a `match` over them should need no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Nchw {
     /// Axis 0, the images of a batch; `num()`.
@@ -38,7 +38,7 @@ impl fmt::Display for Nchw {
 /// NeoML's names for the seven axes of every blob (`TBlobDim`), in memory order: channels vary fastest.
 ///
 /// The first three count objects, the other four are one object; see [`Dims7`](crate::Dims7).
-// Exhaustive: NeoML's blobs have these seven names for ever, and a `match` over them should need no wildcard.
+// Exhaustive: NeoML's blobs will only ever have these seven names, and a `match` over them should need no wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlobDim {
     /// Axis 0, the length of a sequence; `BD_BatchLength`.

@@ -64,7 +64,7 @@ fn drawn(shapes: impl Strategy<Value = Shape>) -> impl Strategy<Value = AnyBlob>
         let mut blob = AnyBlob::from_vec(shape, dtype, bytes).expect("a blob of its length");
         if let Some(seed) = diff {
             let bytes = contents(blob.count(), dtype, seed);
-            let mut diff = blob.diff_mut().overwrite_bytes().expect("nobody else has it");
+            let mut diff = blob.diff_mut().overwrite_bytes().expect("no other handle exists");
             diff.copy_from_slice(&bytes);
         }
         blob

@@ -27,7 +27,7 @@ pub struct WindowRef<'a> {
 ///
 /// To read through it, or to ask for its shape, see [`as_ref`](Self::as_ref).
 ///
-/// While it lives, nobody else has the blob, as the compiler sees to; [`split_at_mut`](Self::split_at_mut) makes two:
+/// While it lives the compiler refuses any other access to the blob; [`split_at_mut`](Self::split_at_mut) makes two:
 ///
 /// ```compile_fail
 /// # let shape = blob_core::Shape::new([2])?;
@@ -47,7 +47,7 @@ pub struct WindowRef<'a> {
 /// ```
 #[derive(Debug)]
 pub struct WindowMut<'a> {
-    /// Whoever makes this has the steps to itself for `'a`.
+    /// Invariant: these steps are borrowed exclusively for `'a`.
     window: WindowRef<'a>,
 }
 
@@ -133,8 +133,8 @@ impl<'a> WindowRef<'a> {
         self.blob.part(part).steps(self.pos, self.len)
     }
 
-    /// A blob of its own with a copy of the elements, each made where the newest ones are. Of a diff, or of data, that
-    /// nobody has touched, there is nothing to copy.
+    /// A new blob with a copy of the elements, each part copied where its newest bytes are. A part that was never touched
+    /// is not copied: it stays untouched in the new blob.
     ///
     /// # Errors
     /// [`Error::Memory`].
@@ -148,7 +148,7 @@ impl<'a> WindowRef<'a> {
 }
 
 impl<'a> WindowMut<'a> {
-    /// Of a window that nobody else uses for `'a`.
+    /// Of a window that is borrowed exclusively for `'a`.
     pub(super) fn new(window: WindowRef<'a>) -> Self {
         Self { window }
     }

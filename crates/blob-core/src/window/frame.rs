@@ -11,7 +11,7 @@ use crate::blob::AnyBlob;
 pub(super) struct Frame {
     pub(super) outer: Outer,
     pub(super) len: usize,
-    /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows, whoever moves.
+    /// Invariant: what this lies in has the steps `pos..pos + len`. The position in the owner follows from the sum.
     pub(super) pos: AtomicUsize,
 }
 

@@ -7,7 +7,7 @@
 //! Relies on `lanes.rs` for reading and on `narrow.rs` for the 16-bit floats. Knows no blobs and no threads.
 
 use super::Isa;
-use super::lanes::{BLOCK, Bool, Element, Lane, Scratch, no_kernel, with_element};
+use super::lanes::{BLOCK, Bool, Element, Lane, Scratch, with_element};
 use super::machine::{Kernel, Machine, Store};
 use super::narrow::{Odd, to_bf16, to_f16};
 use crate::scalar::Scalar;
@@ -191,30 +191,40 @@ enum Holds {
 
 impl Holds {
     fn of(dtype: DType) -> Holds {
-        macro_rules! whole {
-            ($integer:ident) => {
-                Holds::Whole($integer::MIN.into(), $integer::MAX.into())
-            };
-        }
-        // Halfway from the greatest number to the next that a wider exponent would have.
-        let middle = |bits: i32, exponent: i32| (2.0 - 2f64.powi(-bits)) * 2f64.powi(exponent);
-        match dtype {
-            DType::U8 => whole!(u8),
-            DType::I8 => whole!(i8),
-            DType::I16 => whole!(i16),
-            DType::U16 => whole!(u16),
-            DType::I32 => whole!(i32),
-            DType::U32 => whole!(u32),
-            DType::I64 => whole!(i64),
-            DType::U64 => whole!(u64),
-            DType::Bool => Holds::Whole(0, 1),
-            DType::F16 => Holds::Below(middle(11, 15)),
-            DType::BF16 => Holds::Below(middle(8, 127)),
-            DType::F32 => Holds::Below(middle(24, 127)),
-            DType::F64 => Holds::Below(f64::INFINITY),
-            other => no_kernel(other),
-        }
+        with_element!(dtype, E => E::holds())
     }
+
+    /// Below the middle between the greatest number of so wide a fraction and the next that a wider exponent would have.
+    fn below(fraction_bits: i32, exponent: i32) -> Holds {
+        Holds::Below((2.0 - 2f64.powi(-fraction_bits)) * 2f64.powi(exponent))
+    }
+}
+
+/// An element type, by what it holds.
+trait Holding {
+    fn holds() -> Holds;
+}
+
+macro_rules! holding {
+    ($($element:ident => $holds:expr;)*) => { $(
+        impl Holding for $element {
+            fn holds() -> Holds {
+                $holds
+            }
+        }
+    )* };
+    (whole $($integer:ident)*) => {
+        holding! { $($integer => Holds::Whole($integer::MIN.into(), $integer::MAX.into());)* }
+    };
+}
+
+holding!(whole u8 i8 i16 u16 i32 u32 i64 u64);
+holding! {
+    Bool => Holds::Whole(0, 1);
+    f16 => Holds::below(11, 15);
+    bf16 => Holds::below(8, 127);
+    f32 => Holds::below(24, 127);
+    f64 => Holds::Below(f64::INFINITY);
 }
 
 /// A lane that can be looked at through [`Holds`], brought into its own type once.

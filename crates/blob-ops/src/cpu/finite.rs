@@ -5,9 +5,8 @@
 //! ```
 
 use super::Isa;
-use super::lanes::no_kernel;
 use super::machine::{Kernel, Machine};
-use blob_core::DType;
+use blob_core::{DType, with_dtype};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::ops::BitAnd;
@@ -17,14 +16,37 @@ const STEP: usize = 1024;
 
 /// Looks for NaN and Inf among whole elements.
 pub(crate) fn find(isa: Isa, dtype: DType, bytes: &[u8]) -> Found {
-    match dtype {
-        DType::F16 => isa.run(Find { bytes, exponent: f16::INFINITY.to_bits(), fraction: 0x03FF }),
-        DType::BF16 => isa.run(Find { bytes, exponent: bf16::INFINITY.to_bits(), fraction: 0x007F }),
-        DType::F32 => isa.run(Find { bytes, exponent: f32::INFINITY.to_bits(), fraction: 0x007F_FFFF }),
-        DType::F64 => isa.run(Find { bytes, exponent: f64::INFINITY.to_bits(), fraction: (1 << 52) - 1 }),
-        other if other.is_float() => no_kernel(other),
-        _ => Found::default(),
+    with_dtype!(dtype, T => T::find(isa, bytes))
+}
+
+/// An element type, by what of it is not finite.
+trait Search {
+    fn find(_: Isa, _: &[u8]) -> Found {
+        Found::default()
     }
+}
+
+macro_rules! finite {
+    ($($element:ty)*) => { $(impl Search for $element {})* };
+}
+
+finite!(u8 i8 i16 u16 i32 u32 i64 u64 bool);
+
+macro_rules! floats {
+    ($($float:ty, $fraction_bits:literal;)*) => { $(
+        impl Search for $float {
+            fn find(isa: Isa, bytes: &[u8]) -> Found {
+                isa.run(Find { bytes, exponent: <$float>::INFINITY.to_bits(), fraction: (1 << $fraction_bits) - 1 })
+            }
+        }
+    )* };
+}
+
+floats! {
+    f16, 10;
+    bf16, 7;
+    f32, 23;
+    f64, 52;
 }
 
 /// A float as an unsigned word.

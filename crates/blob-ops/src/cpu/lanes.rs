@@ -7,7 +7,6 @@
 //! Bytes may lie at any alignment. Nothing here knows instruction sets: the vectoriser sees slices and arrays.
 
 use crate::scalar::Scalar;
-use blob_core::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::ops::AddAssign;
@@ -58,11 +57,6 @@ macro_rules! with_element {
 }
 
 pub(crate) use with_element;
-
-/// A dtype that `blob-core` knows and this crate forgot: our own mistake, found by the test over all dtypes.
-pub(crate) fn no_kernel(dtype: DType) -> ! {
-    panic!("blob-ops has no kernel for {dtype:?}")
-}
 
 /// How the bytes of one dtype become lanes.
 pub(crate) trait Element {
