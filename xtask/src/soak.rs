@@ -1,5 +1,5 @@
 //! `cargo xtask soak [--seconds N] [--seed S] [--threads T]`: the memory's stress machine, which is a test of `synced-mem`.
-//! It hands over what is asked for in variables; what the run does stands in `crates/synced-mem/tests/soak.rs`.
+//! It hands over what is asked for in variables; what the run does stands in `crates/synced-mem/tests/soak/`.
 
 use std::process::Command;
 

@@ -1,24 +1,22 @@
 //! What the documentation of the memory promises, one module for each subject, through public functions only.
 //! It relies on the loopback, which runs nothing before it must and fails where it is told to.
 
-#[path = "promises/evicted.rs"]
+mod broken;
+mod busy;
+mod devices;
 mod evicted;
-#[path = "promises/handed.rs"]
 mod handed;
-#[path = "common/poison.rs"]
+mod many_queues;
+#[path = "../common/poison.rs"]
 mod poison;
-#[path = "promises/received.rs"]
 mod received;
-#[path = "promises/replaced.rs"]
 mod replaced;
-#[path = "promises/scattered.rs"]
 mod scattered;
-#[path = "promises/slices.rs"]
 mod slices;
-#[path = "promises/spread.rs"]
-mod spread;
-#[path = "promises/waits.rs"]
-mod waits;
+mod waiting;
+mod x_review;
+mod x_spread;
+mod x_waits;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

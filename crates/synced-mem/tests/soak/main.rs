@@ -5,21 +5,14 @@
 //! rounds of a fixed number of steps, each drawn from a seed of its own, so `--seed` of a failing round begins with it;
 //! only how the threads interleave differs, and not even that with `--threads 1`.
 
-#[path = "soak/draw.rs"]
 mod draw;
-#[path = "soak/owned.rs"]
 mod owned;
-#[path = "common/poison.rs"]
+#[path = "../common/poison.rs"]
 mod poison;
-#[path = "soak/shadow.rs"]
 mod shadow;
-#[path = "soak/shared.rs"]
 mod shared;
-#[path = "soak/watch.rs"]
 mod watch;
-#[path = "soak/whole.rs"]
 mod whole;
-#[path = "soak/world.rs"]
 mod world;
 
 use std::io::Write;

@@ -3,31 +3,18 @@
 //! It relies on the loopback, which runs nothing before it must and lists what broke a promise.
 //! It leaves out threads (loom, and the units' tests) and adopted device memory (the conformance suite).
 
-#[path = "machine/bounded.rs"]
 mod bounded;
-#[path = "machine/checks.rs"]
 mod checks;
-#[path = "machine/failures.rs"]
 mod failures;
-#[path = "machine/lent.rs"]
 mod lent;
-#[path = "machine/model.rs"]
 mod model;
-#[path = "machine/ops.rs"]
 mod ops;
-#[path = "machine/pooled.rs"]
 mod pooled;
-#[path = "machine/rig.rs"]
 mod rig;
-#[path = "machine/subject.rs"]
 mod subject;
-#[path = "machine/synced.rs"]
 mod synced;
-#[path = "machine/waits.rs"]
 mod waits;
-#[path = "machine/watched.rs"]
 mod watched;
-#[path = "machine/world.rs"]
 mod world;
 
 use proptest::prelude::*;
