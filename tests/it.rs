@@ -38,6 +38,7 @@ mod npz_checksum;
 mod npz_corrupt;
 mod npz_hostile;
 mod numpy;
+mod reader;
 mod reasons;
 mod receipt;
 mod safetensors_header;

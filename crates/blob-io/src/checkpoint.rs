@@ -9,7 +9,7 @@ mod sparse;
 use std::borrow::Cow;
 use std::path::Path;
 
-use blob_core::{AnyBlob, DType};
+use blob_core::AnyBlob;
 
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
@@ -260,9 +260,12 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::load`]; a column-major array is read at once, any other as the reader is.
     pub fn reader<'a>(&'a self, entry: &'a Entry) -> Result<Reader<'a>, Error> {
+        Ok(Reader::new(&self.name, entry, self.elements(entry)?))
+    }
+
+    fn elements<'a>(&'a self, entry: &'a Entry) -> Result<Elements<'a>, Error> {
         entry.loadable(&self.name)?;
-        let elements = Elements::open(&self.input, entry, &self.limits).map_err(|e| entry.error(&self.name, e))?;
-        Ok(Reader::new(&self.name, entry, elements))
+        Elements::open(&self.input, entry, &self.limits).map_err(|e| entry.error(&self.name, e))
     }
 
     /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes: whole
@@ -279,15 +282,20 @@ impl Checkpoint {
         chunk: usize,
         sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut reader = self.reader(entry)?;
-        let width = entry.dtype.map_or(1, DType::size);
-        let mut buf = vec![0; ((chunk / width).max(1) * width).min(reader.left() as usize)];
-        loop {
-            match reader.pull(&mut buf)? {
-                0 => return Ok(()),
-                n => sink(&buf[..n])?,
-            }
-        }
+        self.reader(entry)?.push(chunk, sink)
+    }
+
+    /// As [`Checkpoint::stream`] for the bytes of [`Checkpoint::dense_reader`].
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load_dense`], and what `sink` returns.
+    pub fn stream_dense(
+        &self,
+        entry: &Entry,
+        chunk: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.dense_reader(entry)?.push(chunk, sink)
     }
 
     /// Compares an array with the checksum that the file has of it, where it has one: the CRC-32 of an npz member, of

@@ -4,6 +4,7 @@
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
 
 mod columns;
+mod dense;
 pub(crate) mod member;
 
 use std::io::{self, Read};
@@ -15,6 +16,7 @@ use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::limits::{Limit, Limits};
 use crate::wire::source::Source;
 use columns::Columns;
+use dense::Dense;
 use member::Content;
 
 /// Whether this machine's order is not the files'.
@@ -82,6 +84,7 @@ enum Stored<'a> {
     /// A member of an archive, from its array's first byte on.
     Member(Content<'a>),
     Columns(Columns),
+    Dense(Box<Dense<'a>>),
 }
 
 impl<'a> Elements<'a> {
@@ -94,6 +97,17 @@ impl<'a> Elements<'a> {
         let (left, width) = (elements.left, elements.width);
         let stored = Stored::Columns(Columns::read(elements, entry)?);
         Ok(Self { stored, width, swapped: false, left })
+    }
+
+    /// The `len` bytes of the dense array that has `values` in units at these places, and zeros elsewhere.
+    pub(crate) fn dense(values: Self, unit: u64, places: impl Iterator<Item = u64> + Send + 'a, len: u64) -> Self {
+        let width = values.width;
+        Self {
+            stored: Stored::Dense(Box::new(Dense::new(values, unit, Box::new(places)))),
+            width,
+            swapped: false,
+            left: len,
+        }
     }
 
     fn in_file_order(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
@@ -139,6 +153,7 @@ impl<'a> Elements<'a> {
         match &mut self.stored {
             Stored::Member(content) => content.read(out)?,
             Stored::Columns(columns) => columns.next(out),
+            Stored::Dense(dense) => dense.next(out)?,
             Stored::Runs { source, runs, done, gaps } => {
                 let mut filled = 0;
                 while filled < out.len() {
@@ -167,6 +182,7 @@ impl<'a> Elements<'a> {
         match &mut self.stored {
             Stored::Member(content) => content.skip(bytes)?,
             Stored::Columns(columns) => columns.skip((bytes / self.width as u64) as usize),
+            Stored::Dense(dense) => dense.skip(bytes)?,
             Stored::Runs { runs, done, .. } => {
                 let mut left = bytes / self.width as u64;
                 while left > 0 {

@@ -6,14 +6,11 @@ use std::borrow::Cow;
 
 use blob_core::{AnyBlob, DType};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Reader};
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::{Error, Fault, FaultKind};
 use crate::limits::Limit;
-use crate::payload;
-
-/// What is held of the values at a time.
-const CHUNK: usize = 1 << 20;
+use crate::payload::{self, Elements};
 
 impl Checkpoint {
     /// Loads a whole sparse array, of which `entry` is any part, as a dense blob; what is not stored is zero.
@@ -24,37 +21,26 @@ impl Checkpoint {
     /// indices out of range or not ascending. The error names the element and its value.
     pub fn load_dense(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         let parts = Parts::of(self, entry)?;
+        let mut reader = parts.reader()?;
         let dtype = parts.values.loadable(self.name())?;
-        // Before anything is allocated.
-        parts.byte_len(dtype)?;
         let mut blob = AnyBlob::new(parts.sparse.shape().clone(), dtype)?;
         {
             let mut out = blob.data_mut().overwrite_bytes()?;
-            let mut done = 0;
-            parts.stream(CHUNK, &mut |bytes| {
-                out[done..][..bytes.len()].copy_from_slice(bytes);
-                done += bytes.len();
-                Ok(())
-            })?;
+            reader.pull(&mut out)?;
             payload::to_native(&mut out, dtype.size());
         }
         Ok(blob)
     }
 
-    /// Hands over the bytes of a whole sparse array, of which `entry` is any part, made dense: row-major,
-    /// little-endian, in chunks as [`Checkpoint::stream`] makes them.
+    /// The bytes of a whole sparse array, of which `entry` is any part, made dense, as [`Checkpoint::reader`] gives those
+    /// of a dense one.
     ///
-    /// Memory stays at a few chunks and the index arrays.
+    /// Memory stays at the index arrays and a piece of the values.
     ///
     /// # Errors
-    /// As [`Checkpoint::load_dense`], all before the first chunk; what reading returns, and what `sink` returns.
-    pub fn stream_dense(
-        &self,
-        entry: &Entry,
-        chunk: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        Parts::of(self, entry)?.stream(chunk, sink)
+    /// As [`Checkpoint::load_dense`].
+    pub fn dense_reader<'a>(&'a self, entry: &'a Entry) -> Result<Reader<'a>, Error> {
+        Parts::of(self, entry)?.reader()
     }
 
     /// Checks that the parts of a sparse array, of which `entry` is any part, fit each other and the shape, as MXNet's
@@ -64,7 +50,7 @@ impl Checkpoint {
     /// As [`Checkpoint::load_dense`], but for the limit on the dense size.
     pub fn check_sparse(&self, entry: &Entry) -> Result<(), Error> {
         let parts = Parts::of(self, entry)?;
-        let indices = Index::of(&parts, parts.indices)?;
+        let indices = Index::of(parts, parts.indices)?;
         match parts.sparse.kind() {
             SparseKind::RowSparse => parts.check_rows(&indices).map(|_| ()),
             SparseKind::Csr => parts.check_csr(&indices).map(|_| ()),
@@ -73,6 +59,7 @@ impl Checkpoint {
 }
 
 /// The parts of one sparse array.
+#[derive(Clone, Copy)]
 struct Parts<'a> {
     file: &'a Checkpoint,
     sparse: &'a Sparse,
@@ -111,31 +98,36 @@ impl<'a> Parts<'a> {
         Err(self.fault(self.values, 0, what))
     }
 
-    fn stream(&self, chunk: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-        let dtype = self.values.loadable(self.file.name())?;
-        let width = dtype.size();
-        let out = Chunks::new(self.byte_len(dtype)?, (chunk / width).max(1) * width, sink);
+    /// The dense array's bytes; everything is checked before the first of them.
+    fn reader(self) -> Result<Reader<'a>, Error> {
+        let file = self.file;
+        let dtype = self.values.loadable(file.name())?;
+        let (len, width) = (self.byte_len(dtype)?, dtype.size() as u64);
         let indices = Index::of(self, self.indices)?;
-        match self.sparse.kind() {
+        let count = indices.len;
+        let elements = match self.sparse.kind() {
             SparseKind::RowSparse => {
                 let unit = self.check_rows(&indices)?.saturating_mul(width);
-                self.scatter(out, unit, |k| indices.get(k) as u64 * unit as u64)
+                let places = (0..count).map(move |k| indices.get(k) as u64 * unit);
+                Elements::dense(file.elements(self.values)?, unit, places, len)
             }
             SparseKind::Csr => {
                 let (indptr, columns) = self.check_csr(&indices)?;
                 let mut row = 0;
-                self.scatter(out, width, |k| {
+                let places = (0..count).map(move |k| {
                     while indptr.get(row + 1) <= k as i128 {
                         row += 1;
                     }
-                    (row as u64 * columns + indices.get(k) as u64) * width as u64
-                })
+                    (row as u64 * columns + indices.get(k) as u64) * width
+                });
+                Elements::dense(file.elements(self.values)?, width, places, len)
             }
-        }
+        };
+        Ok(Reader::new(file.name(), self.values, elements))
     }
 
     /// row_sparse: row `indices[k]` of the outermost axis is `values[k]`. Returns the elements of a row.
-    fn check_rows(&self, indices: &Index<'_>) -> Result<usize, Error> {
+    fn check_rows(&self, indices: &Index<'_>) -> Result<u64, Error> {
         let dims = self.sparse.shape().dims();
         let (&rows, inner) = dims.split_first().ok_or_else(|| self.misfit("one axis or more"))?;
         if self.values.shape().dims().split_first() != Some((&indices.len, inner)) {
@@ -143,19 +135,19 @@ impl<'a> Parts<'a> {
         }
         indices.check_ascending(0..indices.len, rows, "row numbers that ascend and are below the first dimension")?;
         // Saturates only where the array has no rows at all.
-        Ok(inner.iter().fold(1, |n: usize, d| n.saturating_mul(*d)))
+        Ok(inner.iter().fold(1, |n: u64, d| n.saturating_mul(*d as u64)))
     }
 
     /// csr: `values[indptr[r]..indptr[r + 1]]` are row `r` at columns `indices[..]`. Returns the row pointers and the
     /// number of columns.
-    fn check_csr(&self, indices: &Index<'_>) -> Result<(Index<'_>, u64), Error> {
+    fn check_csr(&self, indices: &Index<'_>) -> Result<(Index<'a>, u64), Error> {
         let (&[rows, columns], Some(indptr)) = (self.sparse.shape().dims(), self.indptr) else {
             return Err(self.misfit("row pointers, and two axes of the array"));
         };
         if self.values.shape().dims() != [indices.len] {
             return Err(self.misfit("one value for each index"));
         }
-        let indptr = Index::of(self, indptr)?;
+        let indptr = Index::of(*self, indptr)?;
         // An array without values may be stored without row pointers.
         if indptr.len == 0 && indices.len == 0 {
             return Ok((indptr, columns as u64));
@@ -184,25 +176,6 @@ impl<'a> Parts<'a> {
         Ok((indptr, columns as u64))
     }
 
-    /// Streams the values, `unit` bytes of them at each place that `place` says, with zeros between.
-    fn scatter(&self, mut out: Chunks<'_>, unit: usize, mut place: impl FnMut(usize) -> u64) -> Result<(), Error> {
-        let mut done = 0;
-        self.file.stream(self.values, CHUNK, &mut |mut bytes| {
-            while !bytes.is_empty() {
-                let within = done % unit;
-                if within == 0 {
-                    out.zeros(place(done / unit))?;
-                }
-                let (head, rest) = bytes.split_at(bytes.len().min(unit - within));
-                out.put(head)?;
-                done += head.len();
-                bytes = rest;
-            }
-            Ok(())
-        })?;
-        out.finish()
-    }
-
     /// Shapes that do not fit each other.
     fn misfit(&self, expected: &'static str) -> Error {
         let parts: Vec<_> = [Some(self.values), Some(self.indices), self.indptr]
@@ -226,7 +199,7 @@ impl<'a> Parts<'a> {
 
 /// One index array, of any integer type.
 struct Index<'a> {
-    parts: &'a Parts<'a>,
+    parts: Parts<'a>,
     entry: &'a Entry,
     bytes: Cow<'a, [u8]>,
     dtype: DType,
@@ -234,7 +207,7 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn of(parts: &'a Parts<'a>, entry: &'a Entry) -> Result<Self, Error> {
+    fn of(parts: Parts<'a>, entry: &'a Entry) -> Result<Self, Error> {
         let dtype = entry.loadable(parts.file.name())?;
         if matches!(dtype, DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool) {
             return Err(parts.fault(entry, 0, FaultKind::words("an integer type", dtype.name())));
@@ -276,79 +249,5 @@ impl<'a> Index<'a> {
     fn fault(&self, i: usize, expected: &'static str) -> Error {
         let found = format!("{} as element {i}", self.get(i));
         self.parts.fault(self.entry, i, FaultKind::words(expected, found))
-    }
-}
-
-/// Bytes that come in order, handed to a sink in chunks of one length.
-struct Chunks<'s> {
-    buf: Vec<u8>,
-    len: usize,
-    done: u64,
-    total: u64,
-    sink: &'s mut dyn FnMut(&[u8]) -> Result<(), Error>,
-}
-
-impl<'s> Chunks<'s> {
-    fn new(total: u64, chunk: usize, sink: &'s mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Self {
-        Self { buf: vec![0; (chunk as u64).min(total) as usize], len: 0, done: 0, total, sink }
-    }
-
-    /// Zeros up to the place `until`, counted from the beginning.
-    fn zeros(&mut self, until: u64) -> Result<(), Error> {
-        while self.done < until {
-            let n = (self.buf.len() - self.len).min((until - self.done) as usize);
-            self.buf[self.len..][..n].fill(0);
-            self.advance(n)?;
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        while !bytes.is_empty() {
-            let (head, rest) = bytes.split_at(bytes.len().min(self.buf.len() - self.len));
-            self.buf[self.len..][..head.len()].copy_from_slice(head);
-            self.advance(head.len())?;
-            bytes = rest;
-        }
-        Ok(())
-    }
-
-    fn advance(&mut self, n: usize) -> Result<(), Error> {
-        self.len += n;
-        self.done += n as u64;
-        if self.len == self.buf.len() {
-            (self.sink)(&self.buf)?;
-            self.len = 0;
-        }
-        Ok(())
-    }
-
-    /// Zeros up to the end, and the last chunk.
-    fn finish(mut self) -> Result<(), Error> {
-        self.zeros(self.total)?;
-        if self.len > 0 {
-            (self.sink)(&self.buf[..self.len])?;
-        }
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_have_one_length_but_the_last() {
-        let mut seen: Vec<Vec<u8>> = Vec::new();
-        let mut sink = |bytes: &[u8]| {
-            seen.push(bytes.to_vec());
-            Ok(())
-        };
-        let mut out = Chunks::new(11, 4, &mut sink);
-        out.put(&[1]).unwrap();
-        out.zeros(3).unwrap();
-        out.put(&[2, 3, 4, 5, 6, 7]).unwrap();
-        out.finish().unwrap();
-        assert_eq!(seen, [vec![1, 0, 0, 2], vec![3, 4, 5, 6], vec![7, 0, 0]]);
     }
 }

@@ -1,0 +1,87 @@
+//! Values at ascending places with zeros between them, pulled piece by piece: how a sparse array becomes dense.
+//!
+//! Relies on its caller for the places: they ascend by a unit or more, and the last unit ends within the array.
+
+use super::Elements;
+use crate::error::ReadError;
+
+/// What is held of the values at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// The way through a dense array.
+pub(super) struct Dense<'a> {
+    values: Elements<'a>,
+    /// Values that are read and not yet handed out begin at `used`.
+    buffer: Vec<u8>,
+    used: usize,
+    /// Where each unit of values begins in the array, in bytes; and how many bytes a unit has.
+    places: Box<dyn Iterator<Item = u64> + Send + 'a>,
+    unit: u64,
+    /// How far the array is handed out, and where the unit lies that comes next or is on its way.
+    at: u64,
+    begin: u64,
+    end: u64,
+}
+
+impl<'a> Dense<'a> {
+    pub(super) fn new(values: Elements<'a>, unit: u64, places: Box<dyn Iterator<Item = u64> + Send + 'a>) -> Self {
+        Self { values, buffer: Vec::new(), used: 0, places, unit, at: 0, begin: 0, end: 0 }
+    }
+
+    /// Fills `out`, which has room for whole elements and no more than are left.
+    pub(super) fn next(&mut self, mut out: &mut [u8]) -> Result<(), ReadError> {
+        while !out.is_empty() {
+            let (is_value, n) = self.run(out.len() as u64);
+            let (now, later) = out.split_at_mut(n as usize);
+            match is_value {
+                true => self.copy(now)?,
+                false => now.fill(0),
+            }
+            out = later;
+        }
+        Ok(())
+    }
+
+    /// Passes over whole elements, no more than are left.
+    pub(super) fn skip(&mut self, mut bytes: u64) -> Result<(), ReadError> {
+        while bytes > 0 {
+            let (is_value, n) = self.run(bytes);
+            if is_value {
+                let buffered = n.min((self.buffer.len() - self.used) as u64);
+                self.used += buffered as usize;
+                self.values.skip(n - buffered)?;
+            }
+            bytes -= n;
+        }
+        Ok(())
+    }
+
+    /// Whether values or zeros come next, and how many bytes of them, at most `room`.
+    fn run(&mut self, room: u64) -> (bool, u64) {
+        if self.at == self.end {
+            self.begin = self.places.next().unwrap_or(u64::MAX);
+            self.end = self.begin.saturating_add(self.unit);
+        }
+        let is_value = self.at >= self.begin;
+        let until = if is_value { self.end } else { self.begin };
+        let n = room.min(until - self.at);
+        self.at += n;
+        (is_value, n)
+    }
+
+    fn copy(&mut self, mut out: &mut [u8]) -> Result<(), ReadError> {
+        while !out.is_empty() {
+            if self.used == self.buffer.len() {
+                self.buffer.resize(self.values.left().min(CHUNK) as usize, 0);
+                self.values.next(&mut self.buffer)?;
+                self.used = 0;
+            }
+            let n = out.len().min(self.buffer.len() - self.used);
+            let (now, later) = out.split_at_mut(n);
+            now.copy_from_slice(&self.buffer[self.used..][..n]);
+            self.used += n;
+            out = later;
+        }
+        Ok(())
+    }
+}
