@@ -1,19 +1,17 @@
 //! A queue that has failed takes nothing with it but what it alone was to deliver: what is valid elsewhere stays
 //! usable, on every other queue, and what it may still touch is leaked within a bound.
 
-use std::panic::resume_unwind;
-use std::sync::{Arc, Weak};
+use std::panic::panic_any;
+use std::sync::{Arc, Weak, mpsc};
+use std::thread;
 
 use synced_mem::loopback::{Loopback, Mode, Operation, launch};
-use synced_mem::{Device, DeviceMut, DeviceRef, Error, Place, Queue, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Place, Queue, SharedMem, SyncedMem};
 
-/// Launches a kernel that panics.
-fn break_queue(queue: &Arc<dyn Queue>) {
-    launch(&**queue, [], |_| resume_unwind(Box::new("told to panic"))).unwrap();
-}
+use super::{PATIENCE, break_queue, expect, fill};
 
 /// A device with a queue that will fail and one that will not.
-fn device() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
+fn two_queues() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
     let device = Loopback::new(Mode::Deferred);
     let (broken, healthy) = (device.queue().unwrap(), device.queue().unwrap());
     (device, broken, healthy)
@@ -27,21 +25,6 @@ fn shared(broken: &Arc<dyn Queue>) -> SharedMem {
     memory
 }
 
-fn expect(token: &DeviceRef<'_>, byte: u8) {
-    launch(&**token.queue(), [token.arg()], move |args| {
-        assert!(args[0].bytes().iter().all(|found| *found == byte));
-    })
-    .unwrap();
-}
-
-fn fill(token: &mut DeviceMut<'_>, byte: u8) {
-    let queue = Arc::clone(token.queue());
-    launch(&*queue, [token.arg_mut()], move |args| {
-        args[0].bytes_mut().fill(byte);
-    })
-    .unwrap();
-}
-
 /// The error names the queue.
 fn names<T>(result: Result<T, Error>, queue: &Arc<dyn Queue>) -> bool {
     let name = queue.id().to_string();
@@ -53,7 +36,7 @@ fn names<T>(result: Result<T, Error>, queue: &Arc<dyn Queue>) -> bool {
 
 #[test]
 fn batches_behind_a_broken_queue_are_bounded() {
-    let (_device, broken, _) = device();
+    let (_device, broken, _) = two_queues();
     let memory = shared(&broken);
     let batches: Vec<Weak<Vec<u8>>> = (0..1000)
         .map(|_| {
@@ -81,42 +64,51 @@ impl AsRef<[u8]> for Owner {
 }
 
 #[test]
-fn a_healthy_queue_reads_what_the_host_holds() {
-    let (device, broken, healthy) = device();
-    let memory = shared(&broken);
-    // Here the failure becomes known to the memory.
-    memory.host_mut(0..8).unwrap().fill(2);
-    let token = memory.device(&healthy, 0..8).unwrap();
-    expect(&token, 2);
-    drop(token);
-    healthy.synchronize().unwrap();
-    assert!(memory.valid_on(Place::Device(device.id())));
-    assert_eq!(&*memory.host(0..8).unwrap(), [2; 8]);
-    drop(memory);
-    healthy.synchronize().unwrap();
-    assert_eq!(device.misuses(), [""; 0]);
+fn a_healthy_queue_reads_and_writes_what_the_host_holds() {
+    for is_known in [false, true] {
+        let (device, broken, healthy) = two_queues();
+        let memory = shared(&broken);
+        if is_known {
+            // The memory learns of the failure here.
+            memory.host_mut(0..8).unwrap().fill(2);
+        } else {
+            assert!(broken.synchronize().is_err());
+        }
+        let byte = 1 + u8::from(is_known);
+        expect(&memory.device(&healthy, 0..8).unwrap(), byte);
+        healthy.synchronize().unwrap();
+        assert!(memory.valid_on(Place::Device(device.id())));
+        assert_eq!(&*memory.host(0..8).unwrap(), [byte; 8]);
+        fill(&mut memory.device_mut(&healthy, 0..4).unwrap(), 5);
+        assert_eq!(memory.host(2..6).unwrap()[..], [5, 5, byte, byte]);
+        drop(memory);
+        healthy.synchronize().unwrap();
+        assert_eq!(device.misuses(), [""; 0]);
+    }
 }
 
 #[test]
 fn what_is_valid_on_the_host_is_written_again_and_its_readers_see_what_they_saw() {
-    let (_device, broken, healthy) = device();
-    let memory = shared(&broken);
-    let seen = memory.host(0..4).unwrap();
-    memory.host_mut(4..8).unwrap().fill(2);
-    assert_eq!(*seen, [1; 4]);
-    drop(seen);
-    memory.host_mut(0..4).unwrap().fill(3);
-    assert_eq!(&*memory.host(0..8).unwrap(), [3, 3, 3, 3, 2, 2, 2, 2]);
-    let mut token = memory.device_mut(&healthy, 0..8).unwrap();
-    fill(&mut token, 4);
-    drop(token);
-    assert_eq!(&*memory.host(0..8).unwrap(), [4; 8]);
-    assert_eq!(memory.stats().leaks().count(), 1, "{:?}", memory.stats());
+    for is_known in [false, true] {
+        let (_device, broken, healthy) = two_queues();
+        let memory = shared(&broken);
+        assert!(!is_known || broken.synchronize().is_err());
+        let seen = memory.host(0..4).unwrap();
+        memory.host_mut(4..8).unwrap().fill(2);
+        assert_eq!(*seen, [1; 4]);
+        drop(seen);
+        memory.host_mut(0..4).unwrap().fill(3);
+        memory.host_overwrite(7..8).unwrap().fill(5);
+        assert_eq!(&*memory.host(0..8).unwrap(), [3, 3, 3, 3, 2, 2, 2, 5]);
+        fill(&mut memory.device_mut(&healthy, 0..8).unwrap(), 4);
+        assert_eq!(&*memory.host(0..8).unwrap(), [4; 8]);
+        assert_eq!(memory.stats().leaks().count(), 1, "{:?}", memory.stats());
+    }
 }
 
 #[test]
 fn the_one_owner_writes_again_too() {
-    let (_device, broken, healthy) = device();
+    let (_device, broken, healthy) = two_queues();
     let mut memory = SyncedMem::from_vec(vec![1; 8]);
     memory.prefetch(&broken).unwrap();
     break_queue(&broken);
@@ -129,7 +121,7 @@ fn the_one_owner_writes_again_too() {
 
 #[test]
 fn a_guard_that_writes_keeps_its_buffer() {
-    let (_device, broken, _) = device();
+    let (_device, broken, _) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     memory.prefetch(&broken, 0..4).unwrap();
     let mut writer = memory.host_mut(4..8).unwrap();
@@ -143,11 +135,11 @@ fn a_guard_that_writes_keeps_its_buffer() {
 
 #[test]
 fn a_fresh_queue_overwrites_what_a_broken_one_was_to_write() {
-    let (device, broken, healthy) = device();
+    let (device, broken, healthy) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     fill(&mut memory.device_mut(&broken, 0..8).unwrap(), 2);
     break_queue(&broken);
-    // Nobody else has these bytes, and the error says who was to deliver them.
+    // No other place has these bytes, and the error names the queue that was to deliver them.
     assert!(names(memory.host(0..8), &broken));
     assert!(names(memory.device(&healthy, 0..8), &broken));
     assert!(names(memory.evict(Place::Device(device.id())), &broken));
@@ -162,7 +154,7 @@ fn a_fresh_queue_overwrites_what_a_broken_one_was_to_write() {
 
 #[test]
 fn bytes_that_a_broken_queue_alone_has_outlive_the_overwriting_of_others() {
-    let (_device, broken, healthy) = device();
+    let (_device, broken, healthy) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     fill(&mut memory.device_mut(&broken, 0..8).unwrap(), 2);
     break_queue(&broken);
@@ -176,7 +168,7 @@ fn bytes_that_a_broken_queue_alone_has_outlive_the_overwriting_of_others() {
 
 #[test]
 fn work_under_a_token_goes_on_where_its_copy_was_given_up() {
-    let (device, broken, healthy) = device();
+    let (device, broken, healthy) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     memory.prefetch(&broken, 0..8).unwrap();
     let token = memory.device(&healthy, 0..4).unwrap();
@@ -198,7 +190,7 @@ fn work_under_a_token_goes_on_where_its_copy_was_given_up() {
 
 #[test]
 fn a_call_that_fails_once_breaks_nothing() {
-    let (device, queue, other) = device();
+    let (device, queue, other) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     fill(&mut memory.device_mut(&queue, 0..8).unwrap(), 2);
     device.fail(Operation::Synchronize, 1);
@@ -218,7 +210,7 @@ fn a_call_that_fails_once_breaks_nothing() {
 
 #[test]
 fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
-    let (device, queue, other) = device();
+    let (device, queue, other) = two_queues();
     let memory = SharedMem::from_vec(vec![1; 8]);
     let mut token = memory.device_mut(&queue, 0..4).unwrap();
     let shared = memory.clone();
@@ -243,8 +235,8 @@ fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
 
 #[test]
 fn what_an_owner_writes_is_not_left_behind_in_a_buffer_that_is_replaced() {
-    let (_device, _, healthy) = device();
-    let (_foreign, broken, _) = device();
+    let (_device, _, healthy) = two_queues();
+    let (_foreign, broken, _) = two_queues();
     let mut memory = SyncedMem::from_vec(vec![1; 1024]);
     drop(memory.device_range(&broken, 540..550).unwrap());
     fill(&mut memory.device_overwrite(&healthy).unwrap(), 2);
@@ -262,7 +254,7 @@ fn what_an_owner_writes_is_not_left_behind_in_a_buffer_that_is_replaced() {
 
 #[test]
 fn bytes_come_from_where_no_broken_queue_was_to_bring_them() {
-    let (device, broken, _) = device();
+    let (device, broken, _) = two_queues();
     let healthy = device.sibling().queue().unwrap();
     let memory = SharedMem::new(8);
     fill(&mut memory.device_overwrite(&broken, 0..8).unwrap(), 2);
@@ -276,8 +268,8 @@ fn bytes_come_from_where_no_broken_queue_was_to_bring_them() {
 
 #[test]
 fn what_is_evicted_from_the_host_goes_to_a_device_that_works() {
-    let (device, broken, _) = device();
-    let (other, _, healthy) = self::device();
+    let (device, broken, _) = two_queues();
+    let (other, _, healthy) = two_queues();
     let memory = shared(&broken);
     memory.prefetch(&healthy, 0..8).unwrap();
     memory.host_mut(0..8).unwrap().fill(4);
@@ -289,7 +281,7 @@ fn what_is_evicted_from_the_host_goes_to_a_device_that_works() {
 
 #[test]
 fn a_memory_that_more_broken_queues_have_used_than_are_remembered_works_again() {
-    let (device, _, healthy) = device();
+    let (device, _, healthy) = two_queues();
     let devices = [device.sibling(), device];
     let memory = SharedMem::new(100);
     let mut queues = Vec::new();
@@ -313,7 +305,7 @@ fn a_memory_that_more_broken_queues_have_used_than_are_remembered_works_again() 
 
 #[test]
 fn bytes_that_the_broken_queue_only_read_are_read_by_others() {
-    let (device, broken, healthy) = device();
+    let (device, broken, healthy) = two_queues();
     let memory = SharedMem::new(8);
     fill(&mut memory.device_overwrite(&healthy, 0..8).unwrap(), 6);
     expect(&memory.device(&broken, 0..8).unwrap(), 6);
@@ -323,4 +315,73 @@ fn bytes_that_the_broken_queue_only_read_are_read_by_others() {
     assert_eq!(&*memory.host(0..8).unwrap(), [6; 8]);
     healthy.synchronize().unwrap();
     assert_eq!(device.misuses(), [""; 0]);
+}
+
+#[test]
+fn a_device_with_a_broken_queue_can_be_left() {
+    let (device, broken, _) = two_queues();
+    let memory = shared(&broken);
+    let _ = memory.evict(Place::Device(device.id()));
+    assert_eq!(memory.host_mut(0..8).unwrap()[..], [1; 8]);
+    let (_other, _, healthy) = two_queues();
+    expect(&memory.device(&healthy, 0..8).unwrap(), 1);
+    healthy.synchronize().unwrap();
+}
+
+#[test]
+fn who_overwrites_everything_on_a_fresh_queue_needs_nothing_of_the_broken_one() {
+    let (device, broken, _) = two_queues();
+    let mut memory = SyncedMem::new(16);
+    fill(&mut memory.device_overwrite(&broken).unwrap(), 1);
+    break_queue(&broken);
+    assert!(broken.synchronize().is_err());
+    let fresh = device.queue().unwrap();
+    fill(&mut memory.device_overwrite(&fresh).unwrap(), 2);
+    assert_eq!(memory.host().unwrap(), [2; 16]);
+    fresh.synchronize().unwrap();
+    memory.host_overwrite().unwrap().fill(3);
+    expect(&memory.device(&fresh).unwrap(), 3);
+    fresh.synchronize().unwrap();
+}
+
+#[test]
+fn nothing_waits_for_no_bytes() {
+    let ((_one, first, _), (_two, second, _)) = (two_queues(), two_queues());
+    let mut memory = SyncedMem::new(0);
+    drop(memory.device_mut(&first).unwrap());
+    break_queue(&first);
+    assert!(memory.host().is_ok() && memory.device(&second).is_ok());
+}
+
+/// A panic's payload whose destructor panics too.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic!("a payload's destructor");
+        }
+    }
+}
+
+#[test]
+fn a_panic_that_panics_again_is_a_device_error() {
+    let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+    let waiting = queue.device().queue().unwrap();
+    let memory = {
+        let mut memory = SyncedMem::new(1 << 16);
+        drop(memory.device_overwrite(&queue).unwrap());
+        memory
+    };
+    launch(&*queue, [], |_| panic_any(Bomb)).unwrap();
+    waiting.wait_for(&*queue).unwrap();
+    // A download that will not have been made when the memory ends: the buffer is leaked, not freed under it.
+    memory.prefetch_host().unwrap();
+    let (done, ended) = mpsc::channel();
+    thread::spawn(move || {
+        drop(memory);
+        let results = [queue.synchronize(), queue.synchronize(), waiting.synchronize()];
+        done.send(results.map(|result| result.is_err())).unwrap();
+    });
+    assert_eq!(ended.recv_timeout(PATIENCE).expect("it hangs"), [true; 3]);
 }

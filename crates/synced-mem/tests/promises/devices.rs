@@ -3,6 +3,8 @@
 use synced_mem::loopback::{Loopback, Mode, Operation};
 use synced_mem::{Device, Place, SharedMem, SyncedMem};
 
+use super::break_queue;
+
 #[test]
 fn asking_for_a_way_between_devices_touches_no_block() {
     let (near, far) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
@@ -10,7 +12,7 @@ fn asking_for_a_way_between_devices_touches_no_block() {
     let memory = SharedMem::from_vec(vec![7; 64]);
     drop(memory.device_mut(&near_queue, 0..64).unwrap());
     drop(memory.device(&far_queue, 0..64).unwrap());
-    // Whatever was asked is in no one's use, so the block goes at once.
+    // What was asked is in no use, so the block goes at once.
     memory.evict(Place::Device(near.id())).unwrap();
     drop(near_queue);
     assert_eq!(*memory.host(0..64).unwrap(), [7; 64]);
@@ -70,4 +72,16 @@ fn bytes_that_are_written_far_apart_are_all_that_moves() {
         let (stats, touched) = (memory.stats(), writes as u64);
         assert_eq!((stats.downloads().bytes(), stats.uploads().bytes()), (touched, touched));
     }
+}
+
+#[test]
+fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
+    let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
+    let (first, second) = (one.queue().unwrap(), two.queue().unwrap());
+    let memory = SyncedMem::from_vec(vec![7; 8]);
+    memory.prefetch(&second).unwrap();
+    break_queue(&second);
+    let pending = two.pending();
+    drop(memory.device(&first).unwrap());
+    assert_eq!((two.pending(), memory.stats().avoided().count()), (pending, 0));
 }

@@ -1,10 +1,8 @@
 //! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has gone.
 
-use std::mem;
-
 use synced_mem::{Device, Error, Head, Place, SharedMem, SyncedMem};
 
-use super::{break_queue, device, expect, fill};
+use super::{break_queue, device, fill};
 
 #[test]
 fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
@@ -57,18 +55,33 @@ fn the_host_keeps_what_a_broken_queue_was_to_upload() {
 }
 
 #[test]
-fn adopted_device_memory_is_read_after_what_was_enqueued_before() {
+fn a_copy_on_its_way_is_nothing_to_rely_on() {
     let (device, queue) = device();
-    let other = device.queue().unwrap();
-    let outside = device.external(8).unwrap();
-    let address = outside.address();
-    // SAFETY: the block outlives both memories, and the first is only used to launch what the second waits for.
-    let adopt = |owner| unsafe { SyncedMem::from_raw_device(&queue, address, 8, owner) };
-    let mut writer = adopt(Box::new(())).unwrap();
-    fill(&mut writer.device_overwrite(&queue).unwrap(), 4);
-    mem::forget(writer);
-    let memory = adopt(Box::new(outside)).unwrap();
-    expect(&memory.device(&other).unwrap(), 4);
-    other.synchronize().unwrap();
-    assert_eq!(memory.host().unwrap(), [4; 8]);
+    let other = device.sibling().queue().unwrap();
+    let mut memory = SyncedMem::new(8);
+    fill(&mut memory.device_overwrite(&queue).unwrap(), 7);
+    queue.synchronize().unwrap();
+    break_queue(&other);
+    memory.prefetch(&other).unwrap();
+    // What the broken queue was to bring to the sibling is not taken for another copy: the bytes go to the host first.
+    memory.evict(Place::Device(device.id())).unwrap();
+    assert_eq!(memory.host().unwrap(), [7; 8]);
+}
+
+#[test]
+fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
+    let ((one, first), (two, second)) = (device(), device());
+    let mut memory = SyncedMem::from_vec(vec![7; 8]);
+    memory.prefetch(&first).unwrap();
+    memory.prefetch(&second).unwrap();
+    memory.evict(Place::Device(one.id())).unwrap();
+    memory.host_range_mut(0..1).unwrap()[0] = 1;
+    memory.evict(Place::Host).unwrap();
+    assert_eq!((one.live_blocks(), two.live_blocks()), (0, 1));
+    // The one that is preferred has no room: the other has.
+    memory.host_mut().unwrap().fill(2);
+    memory.evict(Place::Device(two.id())).unwrap();
+    one.set_limit(0);
+    memory.evict(Place::Host).unwrap();
+    assert_eq!(memory.host().unwrap(), [2; 8]);
 }

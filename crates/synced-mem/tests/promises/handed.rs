@@ -1,6 +1,6 @@
 //! What is handed out and what is refused: addresses of parts, lengths, ranges that a device writes.
 
-use synced_mem::{Device, Error, Place, SharedMem, SyncedMem};
+use synced_mem::{Error, HostPool, SharedMem, SyncedMem};
 
 use super::{device, fill};
 
@@ -37,22 +37,7 @@ fn nothing_is_brought_to_the_host_from_under_a_writer() {
 }
 
 #[test]
-fn device_memory_of_another_length_is_refused() {
-    let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![1; 8]);
-    for len in [7, 9] {
-        let outside = device.external(len).unwrap();
-        let address = outside.address();
-        // SAFETY: the block is the owner's, and used by nobody else.
-        let adopted = unsafe { memory.adopt_device(&queue, address, len, Box::new(outside)) };
-        assert!(matches!(adopted, Err(Error::WrongLength { .. })));
-    }
-    assert!(!memory.valid_on(Place::Device(device.id())));
-    assert_eq!(memory.host().unwrap(), [1; 8]);
-}
-
-#[test]
-fn what_one_owner_wrote_is_borrowed_by_nobody_when_it_is_shared() {
+fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
     let (_device, queue) = device();
     let mut memory = SyncedMem::new(8 << 10);
     fill(&mut memory.device_overwrite(&queue).unwrap(), 1);
@@ -62,4 +47,14 @@ fn what_one_owner_wrote_is_borrowed_by_nobody_when_it_is_shared() {
     let shared = memory.into_shared();
     assert!(shared.check_write(0..shared.len()).is_ok());
     assert_eq!(shared.host_mut(0..shared.len()).unwrap()[13..15], [2, 1]);
+}
+
+#[test]
+fn a_pools_block_shows_old_bytes_to_who_overwrites_only() {
+    let pool = HostPool::new(1 << 20);
+    SyncedMem::new_in(4096, &pool).host_mut().unwrap().fill(9);
+    let memory = SharedMem::new_in(4096, &pool);
+    memory.host_overwrite(0..1).unwrap().fill(1);
+    assert_eq!(memory.host(0..3).unwrap()[..], [1, 0, 0]);
+    assert_eq!(pool.hits(), 1);
 }

@@ -1,6 +1,7 @@
 //! What the documentation of the memory promises, one module for each subject, through public functions only.
 //! It relies on the loopback, which runs nothing before it must and fails where it is told to.
 
+mod adopted;
 mod broken;
 mod busy;
 mod devices;
@@ -14,18 +15,19 @@ mod replaced;
 mod scattered;
 mod slices;
 mod waiting;
-mod x_review;
-mod x_spread;
-mod x_waits;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Device, DeviceMut, DeviceRef, Queue};
 
 #[global_allocator]
 static POISONING: poison::Poisoning = poison::Poisoning;
+
+/// Long enough for a busy machine, short enough for a test that hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A deferred device with a queue.
 fn device() -> (Arc<Loopback>, Arc<dyn Queue>) {
@@ -50,7 +52,7 @@ fn expect(token: &DeviceRef<'_>, byte: u8) {
     .unwrap();
 }
 
-/// A queue on which work was lost fails for ever.
+/// A queue on which work was lost fails for good.
 fn break_queue(queue: &Arc<dyn Queue>) {
     launch(&**queue, [], |_| resume_unwind(Box::new("broken on purpose"))).unwrap();
 }

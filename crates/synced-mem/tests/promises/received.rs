@@ -1,4 +1,4 @@
-//! A copy from another memory that fails: what the target held before is what every place still gives.
+//! A copy from another memory: what it moves, what it refuses, and that one that fails changes nothing.
 
 use synced_mem::SharedMem;
 use synced_mem::loopback::Operation;
@@ -24,4 +24,24 @@ fn a_copy_that_fails_late_leaves_what_another_place_holds() {
     expect(&target.device(&queue, 32..64).unwrap(), 1);
     queue.synchronize().unwrap();
     assert_eq!(target.host(30..34).unwrap()[..], [2, 2, 1, 1]);
+}
+
+#[test]
+fn copying_onto_an_overlapping_range_is_a_conflict_even_of_nothing() {
+    let memory = SharedMem::new(8);
+    assert!(memory.copy_from(2, &memory.clone(), 0..4).is_err());
+    assert!(memory.copy_from(0, &memory, 0..4).is_ok());
+}
+
+#[test]
+fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
+    let (_device, queue) = device();
+    let (source, target) = (SharedMem::new(4096), SharedMem::new(4096));
+    drop(source.device_mut(&queue, 0..4096).unwrap());
+    source.host_overwrite(8..12).unwrap().fill(3);
+    target.copy_from(0, &source, 0..4096).unwrap();
+    let stats = (source.stats(), target.stats());
+    assert_eq!(stats.0.uploads().bytes(), 4);
+    assert_eq!((stats.0.downloads().bytes(), stats.1.device_copies().bytes()), (0, 4096));
+    assert_eq!(target.host(6..14).unwrap()[..], [0, 0, 3, 3, 3, 3, 0, 0]);
 }

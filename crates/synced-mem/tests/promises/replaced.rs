@@ -7,19 +7,6 @@ use super::poison::FREED;
 use super::{device, expect, fill};
 
 #[test]
-fn readers_see_adopted_device_memory_at_once() {
-    let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![1; 8]);
-    assert_eq!(memory.host().unwrap(), [1; 8]);
-    let outside = device.external(8).unwrap();
-    outside.with_bytes_mut(|bytes| bytes.fill(3));
-    let address = outside.address();
-    // SAFETY: the block is the owner's, and used by nobody else.
-    unsafe { memory.adopt_device(&queue, address, 8, Box::new(outside)) }.unwrap();
-    assert_eq!(memory.host().unwrap(), [3; 8]);
-}
-
-#[test]
 fn readers_see_what_replaced_the_bytes_in_any_way() {
     let (device, queue) = device();
     let mut memory = SyncedMem::from_vec(vec![1; 8]);

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use synced_mem::{SharedMem, Stats, SyncedMem};
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, Place, SharedMem, Stats, SyncedMem};
 
-use super::{device, fill};
+use super::{break_queue, device, fill};
 
 const ROW: usize = 64;
 const ROWS: usize = 4096;
@@ -76,4 +77,46 @@ fn rows_written_on_the_host_bring_nothing_else_back() {
         assert!(there <= 2 * touched, "{count} rows: {there} bytes to the device");
         assert_eq!(memory.host(0..ROW).unwrap()[..], [7; ROW]);
     }
+}
+
+/// How many ranges are valid at a place.
+fn ranges(len: usize, is_valid: impl Fn(Range<usize>) -> bool) -> usize {
+    let valid = |cell: usize| is_valid(cell..cell + 1);
+    let starts = |cell: &usize| valid(*cell) && (*cell == 0 || !valid(*cell - 1));
+    (0..len).filter(starts).count()
+}
+
+#[test]
+fn the_bound_gives_up_nothing_for_bytes_that_are_on_their_way() {
+    let (device, queue) = device();
+    let writer = device.queue().unwrap();
+    let memory = SharedMem::new(96);
+    fill(&mut memory.device_overwrite(&writer, 0..96).unwrap(), 7);
+    writer.synchronize().unwrap();
+    // The home is the broken queue from now on.
+    drop(memory.device(&queue, 0..1).unwrap());
+    break_queue(&queue);
+    memory.prefetch_host(0..2).unwrap();
+    let written = (0..20).map(|i| 2 + 3 * i..3 + 3 * i);
+    let guards: Vec<_> = written.map(|range| memory.host_overwrite(range).unwrap()).collect();
+    let place = Place::Device(device.id());
+    assert!(memory.range_valid_on(place, 0..2).unwrap());
+    drop(guards);
+}
+
+#[test]
+fn prefetching_and_evicting_piece_by_piece_keep_the_bound() {
+    let device = Loopback::new(Mode::Immediate);
+    let queue = device.queue().unwrap();
+    let shared = SharedMem::new(400);
+    drop(shared.device_mut(&queue, 0..400).unwrap());
+    let mut owned = SyncedMem::from_vec(vec![1; 400]);
+    owned.prefetch(&queue).unwrap();
+    let place = Place::Device(device.id());
+    for start in (0..400).step_by(4) {
+        shared.prefetch_host(start..start + 1).unwrap();
+        owned.evict_range(place, start..start + 1).unwrap();
+    }
+    assert!(ranges(400, |range| shared.range_valid_on(Place::Host, range).unwrap()) <= 16);
+    assert!(ranges(400, |range| owned.range_valid_on(place, range).unwrap()) <= 16);
 }

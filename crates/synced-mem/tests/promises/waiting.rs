@@ -1,4 +1,4 @@
-//! The memory's lock is not held while a device works: whoever needs no bytes from it goes on meanwhile.
+//! The memory's lock is not held while a device works: a thread that needs no bytes from it goes on meanwhile.
 //!
 //! A kernel is stalled until another thread has done something with the same memory. Were the lock held, that thread
 //! would wait for the kernel and the kernel for the thread, until the kernel gives up.
@@ -11,7 +11,7 @@ use std::time::Duration;
 use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
 use synced_mem::{Arg, Device, Error, Place, Queue, SharedMem, SyncedMem};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+use super::PATIENCE;
 
 /// A kernel that waits to be told to go on, and tells whether it was in time.
 struct Stalled {
@@ -66,18 +66,21 @@ fn is_conflict<T>(result: Result<T, Error>) -> bool {
 }
 
 #[test]
-fn a_guard_is_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
+fn guards_are_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
     let queue = queue();
     let (memory, stalled) = shared(&queue);
-    let guard = memory.host_mut(8..16).unwrap();
+    let guards = (memory.host(8..12).unwrap(), memory.host_mut(12..16).unwrap());
     let read = || memory.host(0..8).unwrap().to_vec();
     let bytes = stalled.during(read, || {
-        drop(guard);
+        assert_eq!(guards.0[..], [1; 4]);
+        drop(guards);
         memory.host_mut(8..12).unwrap().fill(2);
         assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
+        assert!(memory.range_valid_on(Place::Host, 8..16).unwrap());
         assert!(memory.valid_on(Place::Host), "its bytes are on the way");
     });
     assert_eq!(bytes, [7; 8]);
+    assert_eq!(memory.host(6..10).unwrap()[..], [7, 7, 2, 2]);
 }
 
 #[test]
@@ -87,13 +90,42 @@ fn conflicts_and_timeouts_are_answered_meanwhile() {
     let write = || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap();
     stalled.during(write, || {
         assert!(is_conflict(memory.host(4..12)));
+        assert!(is_conflict(memory.host_mut(4..12)));
         assert!(is_conflict(memory.device(&queue, 0..1)));
         assert!(is_conflict(memory.check_write(7..8)));
         assert!(is_conflict(memory.evict(Place::Host)));
+        assert!(is_conflict(memory.adopt_vec(vec![3; 16])));
         let patient = memory.within(Duration::from_millis(1));
         assert!(is_conflict(patient.host(0..8)));
+        assert!(is_conflict(patient.host_overwrite(7..8)));
     });
     assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
+}
+
+#[test]
+fn a_reader_that_waits_is_a_reader_already() {
+    let queue = queue();
+    let (memory, stalled) = shared(&queue);
+    let guard = stalled.during(|| memory.host(0..8).unwrap(), || assert!(is_conflict(memory.check_write(0..1))));
+    assert!(is_conflict(memory.host_mut(0..1)));
+    drop(guard);
+    memory.host_mut(0..1).unwrap();
+}
+
+#[test]
+fn other_memories_and_their_ends_do_not_wait_for_the_kernel() {
+    let queue = queue();
+    let (memory, stalled) = shared(&queue);
+    stalled.during(
+        || memory.host(0..8).map(drop).unwrap(),
+        || {
+            let (other, copied) = (SharedMem::from_vec(vec![3; 16]), SharedMem::new(8));
+            copied.copy_from(0, &other, 4..12).unwrap();
+            other.copy_from(0, &memory, 8..16).unwrap();
+            assert_eq!(other.host(6..10).unwrap()[..], [1, 1, 3, 3]);
+            drop((other, copied));
+        },
+    );
 }
 
 #[test]
@@ -216,4 +248,21 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
     two.synchronize().unwrap();
     let expected = [[2; 10], [1; 10], [3; 10]].concat();
     assert_eq!(told.recv().unwrap(), expected);
+}
+
+#[test]
+fn patience_starts_anew_with_each_borrow() {
+    let memory = SharedMem::new(8);
+    let patient = memory.within(Duration::from_millis(400));
+    thread::sleep(Duration::from_millis(450));
+    let guard = memory.host_mut(0..8).unwrap();
+    let releasing = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        drop(guard);
+    });
+    assert!(patient.host(0..8).is_ok());
+    releasing.join().unwrap();
+    let _guard = memory.host_mut(0..1).unwrap();
+    let hurried = memory.within(Duration::from_millis(1));
+    assert!(hurried.host(0..8).is_err());
 }
