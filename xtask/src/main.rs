@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod breakages;
 mod ci;
 mod codegen;
 mod dist;

@@ -12,7 +12,7 @@ use std::fmt;
 
 use anyhow::{Result, ensure};
 
-use crate::{mutants, shell};
+use crate::{breakages, shell};
 pub(crate) use layers::LAYERS;
 pub(crate) use source::Tree;
 
@@ -69,9 +69,9 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
 
 /// Each deliberate breakage must still find the text that it breaks.
 fn mutants(tree: &Tree) -> Vec<Finding> {
-    let rows = mutants::rows(tree.texts());
-    let finding = |row: &mutants::Mutant| {
-        let message = mutants::stale(row, |file| tree.text(file))?;
+    let rows = breakages::rows(tree.texts());
+    let finding = |row: &breakages::Mutant| {
+        let message = breakages::stale(row, |file| tree.text(file))?;
         Some(Finding::new(&row.list, row.line, message))
     };
     rows.iter().filter_map(finding).collect()

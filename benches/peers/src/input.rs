@@ -3,9 +3,6 @@
 use crate::cases::{Case, Op};
 use crate::naive;
 
-/// Near 1, so that many rounds neither overflow nor vanish.
-pub(crate) const SCALE: f32 = 1.0001;
-
 /// What every peer is given.
 pub(crate) struct Input {
     /// `x`, row-major.

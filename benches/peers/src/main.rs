@@ -50,10 +50,7 @@ fn run(options: &Options) -> Result<()> {
     for (_, cases) in &mut sections {
         cases.retain(|case| case.name.contains(&options.only));
     }
-    let cases: Vec<Case> = sections
-        .iter()
-        .flat_map(|(_, cases)| cases.clone())
-        .collect();
+    let cases: Vec<Case> = sections.iter().flat_map(|(_, cases)| cases.clone()).collect();
     if options.list {
         cases.iter().for_each(|case| println!("{}", case.name));
         return Ok(());
@@ -63,19 +60,12 @@ fn run(options: &Options) -> Result<()> {
     anyhow::ensure!(wrong.is_empty(), "wrong results: {}", wrong.join(", "));
     let print = Print { tsv: options.tsv };
     about(&print, options);
-    let columns: Vec<_> = peers
-        .iter()
-        .map(|peer| (peer.name(), peer.threads()))
-        .collect();
+    let columns: Vec<_> = peers.iter().map(|peer| (peer.name(), peer.threads())).collect();
     for (kib, cases) in sections.iter().filter(|(_, cases)| !cases.is_empty()) {
         let memcpy = measure::memcpy_rate(kib << 10, options.rounds);
         print.section(&cases::payload(*kib), memcpy, &columns);
         for case in cases {
-            print.row(
-                &case.name,
-                &columns,
-                &figures(case, &peers, options.rounds)?,
-            );
+            print.row(&case.name, &columns, &figures(case, &peers, options.rounds)?);
         }
     }
     Ok(())
@@ -86,26 +76,17 @@ fn about(print: &Print, options: &Options) {
     let crates = ["ndarray", "candle-core", "strided-perm"];
     let versions = crates.map(|name| format!("{name} {}", version(name)));
     print.about(&format!("crates: {}", versions.join(", ")));
-    print.about(&format!(
-        "crates: medians of {} pairs, of fewer where a crate is slow",
-        options.rounds
-    ));
+    print.about(&format!("crates: medians of {} pairs, of fewer where a crate is slow", options.rounds));
     print.about(&format!("crates' memory: {}", measure::memory()));
 }
 
 fn version(name: &str) -> &'static str {
     let entry = LOCK.split_once(&format!("name = \"{name}\"\nversion = \""));
-    entry
-        .and_then(|(_, rest)| rest.split('"').next())
-        .unwrap_or("?")
+    entry.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("?")
 }
 
 /// The figures of one case, one for each peer; none where it has no such operation.
-fn figures(
-    case: &Case,
-    peers: &[Box<dyn Peer>],
-    rounds: usize,
-) -> Result<Vec<Option<measure::Figure>>> {
+fn figures(case: &Case, peers: &[Box<dyn Peer>], rounds: usize) -> Result<Vec<Option<measure::Figure>>> {
     let input = Input::new(case);
     let mut copy = measure::Memcpy::new(&input.values);
     let mut figures = Vec::with_capacity(peers.len());
@@ -130,11 +111,7 @@ mod tests {
 
     #[test]
     fn the_payload_is_what_was_asked_for() {
-        let exact = |case: &Case| {
-            !["[", "4000", "127x129", "nchw"]
-                .iter()
-                .any(|part| case.name.contains(part))
-        };
+        let exact = |case: &Case| !["[", "4000", "127x129", "nchw"].iter().any(|part| case.name.contains(part));
         for mib in [64, 128, 256] {
             for (kib, cases) in cases::sections(mib) {
                 for case in cases.into_iter().filter(exact) {
@@ -148,10 +125,8 @@ mod tests {
     #[test]
     fn no_two_cases_have_one_name() {
         let sections = cases::sections(256);
-        let mut names: Vec<&str> = sections
-            .iter()
-            .flat_map(|(_, cases)| cases.iter().map(|case| case.name.as_str()))
-            .collect();
+        let mut names: Vec<&str> =
+            sections.iter().flat_map(|(_, cases)| cases.iter().map(|case| case.name.as_str())).collect();
         assert_eq!(names.len(), 2 * (7 * 2 + 10) + 2 + 3 + 5 + 2 * 13);
         names.sort_unstable();
         names.dedup();
@@ -169,11 +144,7 @@ mod tests {
 
     #[test]
     fn a_first_axis_of_one_is_not_split() {
-        let has = |mib, part: &str| {
-            cases::large(mib)
-                .iter()
-                .any(|case| case.name.contains(part))
-        };
+        let has = |mib, part: &str| cases::large(mib).iter().any(|case| case.name.contains(part));
         assert!(!has(8, "A d=0"));
         assert!(has(64, "merge A d=0 parts=2"));
     }

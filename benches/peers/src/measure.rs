@@ -67,10 +67,7 @@ pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> R
             ratios.push(worked / copied);
         }
     }
-    Ok(Figure {
-        seconds: median(times),
-        ratio: median(ratios),
-    })
+    Ok(Figure { seconds: median(times), ratio: median(ratios) })
 }
 
 /// What memcpy reads and writes a second, in GB, copying so many bytes.
@@ -100,10 +97,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// The processor and the system, for the record.
 pub(crate) fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1))
-        .unwrap_or("unknown CPU");
+    let model =
+        cpu.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1)).unwrap_or("unknown CPU");
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     format!("{model}, {cores} cores, {system} {architecture}")
@@ -114,20 +109,13 @@ pub(crate) fn memory() -> String {
     let before = huge_mib();
     let probe = black_box(vec![1_u8; PROBE]);
     let got = huge_mib() - before;
-    format!(
-        "{got} of {} MiB of a vector on huge pages, memcpy's as the crates'",
-        probe.len() >> 20
-    )
+    format!("{got} of {} MiB of a vector on huge pages, memcpy's as the crates'", probe.len() >> 20)
 }
 
 /// MiB of this process on transparent huge pages; 0 where the system does not say.
 fn huge_mib() -> i64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
-    let kib = smaps.lines().find_map(|line| {
-        line.strip_prefix("AnonHugePages:")?
-            .split_whitespace()
-            .next()
-    });
+    let kib = smaps.lines().find_map(|line| line.strip_prefix("AnonHugePages:")?.split_whitespace().next());
     kib.and_then(|kib| kib.parse().ok()).unwrap_or(0) >> 10
 }
 

@@ -27,13 +27,7 @@ impl Options {
     ///
     /// An unknown word, a missing value, a value out of range.
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options {
-            mib: 256,
-            only: String::new(),
-            rounds: 9,
-            tsv: false,
-            list: false,
-        };
+        let mut options = Options { mib: 256, only: String::new(), rounds: 9, tsv: false, list: false };
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("{word} what?"));
             match word.as_str() {
@@ -42,9 +36,7 @@ impl Options {
                 "--rounds" => options.rounds = number(&word, &value()?, LEAST_ROUNDS)?,
                 "--tsv" => options.tsv = true,
                 "--list" => options.list = true,
-                _ => bail!(
-                    "unknown: {word:?}; known: --mib N, --only TEXT, --rounds N, --tsv, --list"
-                ),
+                _ => bail!("unknown: {word:?}; known: --mib N, --only TEXT, --rounds N, --tsv, --list"),
             }
         }
         Ok(options)
@@ -68,13 +60,7 @@ mod tests {
     #[test]
     fn every_choice_is_read() {
         let options = parse("--mib 8 --only merge --rounds 11 --tsv --list").unwrap();
-        let expected = Options {
-            mib: 8,
-            only: "merge".to_string(),
-            rounds: 11,
-            tsv: true,
-            list: true,
-        };
+        let expected = Options { mib: 8, only: "merge".to_string(), rounds: 11, tsv: true, list: true };
         assert_eq!(options, expected);
         assert_eq!(parse("").unwrap().mib, 256);
     }

@@ -20,8 +20,7 @@ impl Print {
             return println!("memcpy\tcrates\t{payload}\t1\t{memcpy}");
         }
         println!("\n{payload}: memcpy by one thread reads and writes {memcpy:.1} GB/s");
-        let column =
-            |(name, threads): &(&str, usize)| format!(" {:>20}", format!("{name} {threads}t"));
+        let column = |(name, threads): &(&str, usize)| format!(" {:>20}", format!("{name} {threads}t"));
         let heads: String = columns.iter().map(column).collect();
         println!("{:40}{heads}   (time / memcpy by one, time)", "case");
     }
@@ -29,10 +28,7 @@ impl Print {
     /// The figures of one case, one for each column; none where a crate has no such operation.
     pub(crate) fn row(&self, case: &str, columns: &[(&str, usize)], figures: &[Option<Figure>]) {
         if !self.tsv {
-            let cells: String = figures
-                .iter()
-                .map(|cell| format!(" {:>20}", text(cell)))
-                .collect();
+            let cells: String = figures.iter().map(|cell| format!(" {:>20}", text(cell))).collect();
             return println!("{case:40}{cells}");
         }
         for ((name, threads), figure) in columns.iter().zip(figures) {

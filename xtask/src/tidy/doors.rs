@@ -119,8 +119,8 @@ mod tests {
     fn unsafe_outside_its_files_is_found() {
         let text = "//! A.\nfn f() {\n    unsafe { g() }\n}\n";
         assert_eq!(lines(unsafe_code, FILE, text), [3]);
-        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/host.rs", text), NONE);
-        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/host/pool.rs", text), NONE);
+        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/loopback.rs", text), NONE);
+        assert_eq!(lines(unsafe_code, "crates/synced-mem/src/loopback/task.rs", text), NONE);
         assert_eq!(lines(unsafe_code, "tests/it.rs", text), NONE);
         for hidden in
             ["unsafe fn f() {}", "unsafe impl A for B {}", "m! { unsafe { g() } }", "#[unsafe(no_mangle)]\nfn f() {}"]

@@ -9,7 +9,8 @@ use candle_core::{Device, Tensor};
 
 use super::{Peer, Work, prepared};
 use crate::cases::{Case, Op};
-use crate::input::{Input, SCALE};
+use crate::input::Input;
+use crate::naive::SCALE;
 
 pub(super) struct Candle;
 
@@ -97,9 +98,7 @@ fn fresh<'a>(operation: impl Fn() -> candle_core::Result<Tensor> + 'a) -> Box<dy
         *out = Some(operation()?);
         Ok(())
     };
-    prepared(None, run, |out| {
-        out.as_ref().map_or(Ok(Vec::new()), row_major)
-    })
+    prepared(None, run, |out| out.as_ref().map_or(Ok(Vec::new()), row_major))
 }
 
 fn row_major(tensor: &Tensor) -> Result<Vec<f32>> {

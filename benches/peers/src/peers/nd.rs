@@ -11,7 +11,8 @@ use rayon::ThreadPool;
 
 use super::{Peer, Work, prepared};
 use crate::cases::{Case, Op};
-use crate::input::{Input, SCALE};
+use crate::input::Input;
+use crate::naive::SCALE;
 
 pub(super) struct NdArray {
     /// None for one thread: the parallel methods are not called then.
@@ -32,9 +33,7 @@ impl Peer for NdArray {
     }
 
     fn threads(&self) -> usize {
-        self.pool
-            .as_ref()
-            .map_or(1, ThreadPool::current_num_threads)
+        self.pool.as_ref().map_or(1, ThreadPool::current_num_threads)
     }
 
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>> {
@@ -62,18 +61,10 @@ impl Peer for NdArray {
 }
 
 impl NdArray {
-    fn merge<'a>(
-        &'a self,
-        case: &Case,
-        input: &'a Input,
-        axis: usize,
-    ) -> Result<Box<dyn Work + 'a>> {
+    fn merge<'a>(&'a self, case: &Case, input: &'a Input, axis: usize) -> Result<Box<dyn Work + 'a>> {
         let mut shape = case.dims.clone();
         shape[axis] /= input.parts.len();
-        let parts = input
-            .parts
-            .iter()
-            .map(|part| ArrayViewD::from_shape(IxDyn(&shape), part));
+        let parts = input.parts.iter().map(|part| ArrayViewD::from_shape(IxDyn(&shape), part));
         let parts: Vec<ArrayViewD<f32>> = parts.collect::<Result<_, _>>()?;
         let out = ArrayD::<f32>::zeros(IxDyn(&case.dims));
         let run = move |out: &mut ArrayD<f32>| {
@@ -88,12 +79,7 @@ impl NdArray {
         Ok(prepared(out, run, |out| Ok(row_major(out))))
     }
 
-    fn split<'a>(
-        &'a self,
-        x: ArrayViewD<'a, f32>,
-        axis: usize,
-        parts: usize,
-    ) -> Box<dyn Work + 'a> {
+    fn split<'a>(&'a self, x: ArrayViewD<'a, f32>, axis: usize, parts: usize) -> Box<dyn Work + 'a> {
         let len = x.len_of(Axis(axis)) / parts;
         let mut shape = x.raw_dim();
         shape[axis] = len;
@@ -104,9 +90,7 @@ impl NdArray {
             }
             Ok(())
         };
-        prepared(outs, run, |outs| {
-            Ok(outs.iter().flat_map(row_major).collect())
-        })
+        prepared(outs, run, |outs| Ok(outs.iter().flat_map(row_major).collect()))
     }
 
     fn permute<'a>(&'a self, view: ArrayViewD<'a, f32>) -> Box<dyn Work + 'a> {

@@ -66,13 +66,7 @@ impl StridedPerm {
         prepared(vec![0.0; input.values.len()], run, |out| Ok(out.clone()))
     }
 
-    fn split<'a>(
-        &'a self,
-        case: &Case,
-        input: &'a Input,
-        axis: usize,
-        parts: usize,
-    ) -> Box<dyn Work + 'a> {
+    fn split<'a>(&'a self, case: &Case, input: &'a Input, axis: usize, parts: usize) -> Box<dyn Work + 'a> {
         let slices = Slices::new(&case.dims, axis, parts);
         let outs = vec![vec![0.0; input.values.len() / parts]; parts];
         let run = move |outs: &mut Vec<Vec<f32>>| {
@@ -88,12 +82,7 @@ impl StridedPerm {
         prepared(outs, run, |outs| Ok(outs.concat()))
     }
 
-    fn permute<'a>(
-        &'a self,
-        case: &Case,
-        input: &'a Input,
-        order: &[usize],
-    ) -> Result<Box<dyn Work + 'a>> {
+    fn permute<'a>(&'a self, case: &Case, input: &'a Input, order: &[usize]) -> Result<Box<dyn Work + 'a>> {
         let strides = row_major_strides(&case.dims);
         let from: StridedView<f32> = StridedView::new(&input.values, &case.dims, &strides, 0)?;
         let from = from.permute(order)?;
@@ -119,11 +108,7 @@ impl Slices {
         let strides = row_major_strides(whole).to_vec();
         let mut shape = whole.to_vec();
         shape[axis] /= parts;
-        Slices {
-            shape,
-            strides,
-            axis,
-        }
+        Slices { shape, strides, axis }
     }
 
     fn offset(&self, index: usize) -> isize {

@@ -1,0 +1,91 @@
+//! The rows of deliberate breakages, and whether each still finds the text that it breaks. It runs none of them.
+
+/// Where the rows stand; the README there says how they are written.
+pub(crate) const LISTS: &str = "xtask/breakages/";
+
+/// A deliberate breakage, and the test that has to notice it.
+#[derive(Debug, Default)]
+pub(crate) struct Mutant {
+    /// The row's place: the list, and a line that counts from 1.
+    pub(crate) list: String,
+    pub(crate) line: usize,
+    pub(crate) name: String,
+    pub(crate) file: String,
+    /// What `cargo test` gets.
+    pub(crate) test: Vec<String>,
+    /// A text that stands in the file exactly once, and what replaces it.
+    pub(crate) old: String,
+    pub(crate) new: String,
+}
+
+/// The rows of all lists among these files, each a path and its text.
+pub(crate) fn rows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Mutant> {
+    let lists = files.filter(|(path, _)| path.starts_with(LISTS) && path.ends_with(".txt"));
+    lists.flat_map(|(path, text)| parse(path, text)).collect()
+}
+
+fn parse(list: &str, text: &str) -> Vec<Mutant> {
+    let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
+    let rows = lines.split(|(_, line)| line.is_empty()).filter(|row| !row.is_empty());
+    let mutant = |row: &[(usize, &str)]| {
+        let mut words = row.get(1).map_or("", |(_, line)| line).split(' ').map(str::to_string);
+        let side = |sign: char| {
+            let lines = row.iter().skip(2).filter(|(_, line)| line.starts_with([sign, ' ']));
+            lines.map(|(_, line)| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
+        };
+        Mutant {
+            list: list.to_string(),
+            line: row[0].0 + 1,
+            name: row[0].1.to_string(),
+            file: words.next().unwrap_or_default(),
+            test: words.collect(),
+            old: side('-'),
+            new: side('+'),
+        }
+    };
+    rows.map(mutant).collect()
+}
+
+/// Why a row breaks nothing, if so; `text` gives the text of a file.
+pub(crate) fn stale<'a>(mutant: &Mutant, text: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let Mutant { name, file, old, new, .. } = mutant;
+    match text(file).map(|text| text.matches(old.as_str()).count()) {
+        None => Some(format!("{name:?}: there is no {file}")),
+        Some(1) if mutant.test.is_empty() => Some(format!("{name:?}: no test is named")),
+        Some(1) if old == new => Some(format!("{name:?}: the new text is the old one")),
+        Some(1) => None,
+        Some(count) => Some(format!("{name:?}: its old text stands {count} times in {file}, not once")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str =
+        "\nsign, \"quoted\"\na.rs -p a --test b\n- f(a + b,\n-     \"c\");\n+ f(a - b,\n+\n    }\n\nlast\nb.rs\n- x\n";
+
+    #[test]
+    fn a_row_has_its_lines_and_quotes() {
+        let rows = parse("xtask/breakages/a.txt", ROW);
+        let Mutant { line, name, file, test, old, new, .. } = &rows[0];
+        assert_eq!((*line, name.as_str(), file.as_str()), (2, "sign, \"quoted\"", "a.rs"));
+        assert_eq!(test, &["-p", "a", "--test", "b"]);
+        assert_eq!((old.as_str(), new.as_str()), ("f(a + b,\n    \"c\");\n  }", "f(a - b,\n\n  }"));
+        assert_eq!((rows.len(), rows[1].line, rows[1].old.as_str(), rows[1].new.as_str()), (2, 10, "x", ""));
+    }
+
+    #[test]
+    fn a_stale_row_is_found() {
+        let row = |text| parse("", text).remove(0);
+        let mutant = row("sign\na.rs -p a\n- a + b\n+ a - b\n");
+        let stale_in = |text: &'static str| stale(&mutant, |file| (file == "a.rs").then_some(text)).unwrap_or_default();
+        assert_eq!(stale_in("a + b"), "");
+        assert!(stale_in("a * b").contains("0 times"));
+        assert!(stale_in("a + b + a + b").contains("2 times"));
+        assert!(stale(&mutant, |_| None).unwrap().contains("there is no a.rs"));
+        for idle in ["sign\na.rs -p a\n- a + b\n+ a + b\n", "sign\na.rs\n- a + b\n"] {
+            assert!(stale(&row(idle), |_| Some("a + b")).is_some(), "{idle}");
+        }
+    }
+}
