@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, write_tensors};
+use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
 
 use crate::support::message::{floats, layer, len, shape};
 use crate::support::{data, files, real, report};
@@ -301,8 +301,8 @@ fn names_like_those_of_a_sparse_array_stay_tensors_of_their_own_in_an_npz() {
         (name, AnyBlob::from_vec(shape, dtype, bytes.to_vec()).expect("a blob"))
     });
     let (source, npz) = (folder.path().join("e.safetensors"), folder.path().join("e.npz"));
-    let tensors: Vec<(&str, &AnyBlob)> = blobs.iter().map(|(name, blob)| (*name, blob)).collect();
-    write_tensors(&source, Format::Safetensors, &tensors, &[], IfExists::Refuse).expect("written");
+    let writer = blobs.iter().fold(Writer::new(Format::Safetensors), |writer, (name, blob)| writer.tensor(*name, blob));
+    writer.write(&source, IfExists::Refuse).expect("written");
     let source = Checkpoint::open(&source).expect("opens");
     convert(&source, Format::Npz, &npz).expect("converts");
     let back = Checkpoint::open(&npz).expect("opens");

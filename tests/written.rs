@@ -2,16 +2,18 @@
 //! files, the names of files, pipes.
 
 use std::collections::{HashMap, HashSet};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, file_names, write_tensors};
+use blob_core::{AnyBlob, Blob, DType, Shape};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Reason, TensorSpec, Writer, file_names};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use safetensors::tensor::{SafeTensors, TensorView};
 use serde_json::Value;
 
+use crate::support::archive::{npy, theirs};
 use crate::support::open;
 
 /// A tensor to write.
@@ -27,10 +29,20 @@ impl Tensor {
     pub(crate) fn new(name: &str, dtype: DType, dims: &[usize], bytes: &[u8]) -> Self {
         Self { name: name.to_owned(), dtype, dims: dims.to_vec(), bytes: bytes.to_vec() }
     }
+}
 
-    fn blob(&self) -> AnyBlob {
-        let shape = Shape::new(&self.dims).unwrap();
-        AnyBlob::from_vec(shape, self.dtype, self.bytes.clone()).unwrap()
+impl blob_io::Tensor for Tensor {
+    fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    fn shape(&self) -> Result<Shape, Error> {
+        Ok(Shape::new(&self.dims)?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
+        // In pieces of seven bytes, which end within elements.
+        Ok(Box::new(BufReader::with_capacity(7, &self.bytes[..])))
     }
 }
 
@@ -71,10 +83,12 @@ pub(crate) fn written(format: Format, tensors: &[Tensor], metadata: &[(String, S
 }
 
 fn write(path: &Path, format: Format, tensors: &[Tensor], metadata: &[(String, String)]) {
-    let blobs: Vec<AnyBlob> = tensors.iter().map(Tensor::blob).collect();
-    let names = tensors.iter().map(|t| t.name.as_str());
-    let tensors: Vec<(&str, &AnyBlob)> = names.zip(&blobs).collect();
-    write_tensors(path, format, &tensors, metadata, IfExists::Refuse).unwrap();
+    writer(format, tensors, metadata).write(path, IfExists::Refuse).unwrap();
+}
+
+fn writer<'a>(format: Format, tensors: &'a [Tensor], metadata: &[(String, String)]) -> Writer<'a> {
+    let writer = tensors.iter().fold(Writer::new(format), |writer, tensor| writer.tensor(&tensor.name, tensor));
+    metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value))
 }
 
 /// Whether an open file holds exactly these, as they are; bf16 as `bf16` says.
@@ -264,16 +278,91 @@ fn what_no_file_can_hold_is_refused() {
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
-    let blob = AnyBlob::new(Shape::scalar(), DType::F32).unwrap();
+    let two = [Tensor::new("a", DType::U8, &[], &[1]), Tensor::new("b", DType::U8, &[], &[1])];
     for (format, tensors, metadata) in [
-        (Format::Npy, &[("a", &blob), ("b", &blob)][..], pairs(&[])),
+        (Format::Npy, &two[..], pairs(&[])),
         (Format::Npy, &[], pairs(&[])),
-        (Format::Npy, &[("a", &blob)], pairs(&[("k", "v")])),
-        (Format::CaffeModel, &[("a", &blob)], pairs(&[])),
+        (Format::Npy, &two[..1], pairs(&[("k", "v")])),
+        (Format::CaffeModel, &two, pairs(&[])),
     ] {
-        let refused = write_tensors(&path, format, tensors, &metadata, IfExists::Replace);
+        let refused = writer(format, tensors, &metadata).write(&path, IfExists::Replace);
         assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");
         assert!(!path.exists());
+    }
+}
+
+#[test]
+fn blobs_views_and_tensors_of_a_file_are_written_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let values = [1.5f32, -2.0, 0.0, 4.0, 5.0, 6.0];
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    let blob = Blob::from_slice(Shape::new([3, 2]).unwrap(), &values).unwrap();
+    let any = AnyBlob::from_vec(Shape::new([3, 2]).unwrap(), DType::F32, bytes.clone()).unwrap();
+    let deflated = theirs(zip::CompressionMethod::Deflated, &[("w.npy", &npy("'<f4'", "(3, 2)", &bytes))]);
+    let file = open("x.npz", &deflated).unwrap();
+    let stored = file.tensor(file.entry("w").unwrap()).unwrap();
+    for format in [Format::Safetensors, Format::Npz] {
+        let path = folder.path().join(format.name());
+        let (rows, whole) = (any.data().range(2..6).unwrap(), any.data());
+        let writer = Writer::new(format).tensor("blob", &blob).tensor("any", &any).tensor("stored", &stored);
+        writer.tensor("view", &whole).tensor("range", &rows).write(&path, IfExists::Refuse).unwrap();
+        let back = Checkpoint::open(&path).unwrap();
+        for name in ["blob", "any", "stored", "view"] {
+            let entry = back.entry(name).unwrap();
+            assert_eq!((entry.dtype(), entry.shape().dims()), (Some(DType::F32), &[3, 2][..]), "{name}");
+            assert_eq!(*back.view(entry).unwrap(), bytes, "{name}");
+        }
+        assert_eq!(*back.view(back.entry("range").unwrap()).unwrap(), bytes[8..]);
+    }
+}
+
+/// A tensor of four bytes that gives those of its reader.
+struct Odd<F>(F);
+
+impl<R: Read + 'static, F: Fn() -> R> blob_io::Tensor for Odd<F> {
+    fn dtype(&self) -> DType {
+        DType::U8
+    }
+
+    fn shape(&self) -> Result<Shape, Error> {
+        Ok(Shape::new([4])?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
+        Ok(Box::new(BufReader::with_capacity(3, (self.0)())))
+    }
+}
+
+#[test]
+fn a_tensor_that_gives_other_bytes_than_its_shape_says_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in [Format::Safetensors, Format::Npz, Format::Npy] {
+        let path = folder.path().join(format.name());
+        let refused = |tensor: &dyn blob_io::Tensor| {
+            let refused = Writer::new(format).tensor("odd", tensor).write(&path, IfExists::Replace).unwrap_err();
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{format}");
+            (refused.reason(), refused.to_string())
+        };
+        let (reason, text) = refused(&Odd(|| &[1, 2, 3][..]));
+        assert!(
+            reason == Reason::Request && text.ends_with("\"odd\" gave 3 bytes; its dtype and shape say 4"),
+            "{text}"
+        );
+        let (reason, text) = refused(&Odd(|| io::repeat(1)));
+        assert!(reason == Reason::Request && text.ends_with("gave more bytes; its dtype and shape say 4"), "{text}");
+        let own = || io::Error::new(io::ErrorKind::PermissionDenied, "mine");
+        let (reason, text) = refused(&Odd(move || Failing(own)));
+        assert!(reason == Reason::Denied && text.contains("cannot read tensor \"odd\": mine"), "{text}");
+        let (reason, _) = refused(&Odd(|| Failing(|| io::Error::other(Error::Interrupted))));
+        assert_eq!(reason, Reason::Interrupted);
+    }
+}
+
+struct Failing<F>(F);
+
+impl<F: Fn() -> io::Error> Read for Failing<F> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        Err((self.0)())
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
+mod lookup;
 mod open;
 mod reader;
 mod sparse;
+mod stored;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -20,8 +22,10 @@ use crate::payload::{self, Elements, member};
 use crate::spec::TensorSpec;
 use crate::warning::Warning;
 use crate::wire::source::{Bytes, Input, Source};
+use lookup::Lookup;
 pub use open::OpenOptions;
 pub use reader::Reader;
+pub use stored::StoredTensor;
 
 /// An open file: its entries, known from headers alone, and the way to their bytes.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ pub struct Checkpoint {
     format: Format,
     dialect: String,
     entries: Vec<Entry>,
+    lookup: Lookup,
     warnings: Vec<Warning>,
     faults: Vec<Fault>,
     metadata: Vec<(String, String)>,
@@ -92,10 +97,11 @@ impl Checkpoint {
         &self.entries
     }
 
-    /// The array of this name, where there is one.
+    /// The array of this name, where there is one. The first call sorts the names, each takes logarithmic time.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.name() == name)
+        let place = self.lookup.find(name, self.entries.len(), |place| self.entries[place].name())?;
+        Some(&self.entries[place])
     }
 
     /// The names of the arrays, in the order of the file.

@@ -38,11 +38,12 @@ mod payload;
 mod safetensors;
 mod sniff;
 mod spec;
+mod tensor;
 mod warning;
 mod wire;
 mod write;
 
-pub use checkpoint::{Checkpoint, OpenOptions, Reader};
+pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason};
 pub use filenames::file_names;
@@ -52,8 +53,9 @@ pub use limits::{Limit, Limits};
 pub use npz::member_names;
 pub use output::{IfExists, Output, OutputDir};
 pub use spec::{Place, TensorSpec};
+pub use tensor::Tensor;
 pub use warning::Warning;
 #[cfg(feature = "mmap")]
 pub use wire::source::Mmap;
 pub use wire::source::{Bytes, FileSource, Source};
-pub use write::write_tensors;
+pub use write::Writer;

@@ -1,113 +1,162 @@
-//! Blobs to a file in one call, over `Layout` and `Output`.
+//! Tensors to a file in one call, over `Layout` and `Output`.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
-
-use blob_core::AnyBlob;
 
 use crate::error::Error;
 use crate::format::Format;
 use crate::layout::Layout;
 use crate::output::{IfExists, Output};
-use crate::payload;
 use crate::spec::TensorSpec;
+use crate::tensor::Tensor;
 
-/// What is turned around at a time on a big-endian machine.
-const CHUNK: usize = 64 << 10;
-
-/// Writes named blobs to a file: their data, not their diffs.
-///
-/// The file appears under its name when it is whole; see [`Output`]. `npy` takes exactly one blob and no metadata.
+/// Named tensors that one call writes to a file: blobs (their data, not their diffs), tensors of an open file, types of
+/// your own.
 ///
 /// ```no_run
 /// use blob_core::{AnyBlob, DType, Shape};
-/// use blob_io::{Format, IfExists, write_tensors};
+/// use blob_io::{Checkpoint, Format, IfExists, Writer};
 ///
 /// let weight = AnyBlob::new(Shape::new([8, 3, 3, 3])?, DType::F32)?;
-/// write_tensors("net.safetensors", Format::Safetensors, &[("conv1/0", &weight)], &[], IfExists::Refuse)?;
+/// let old = Checkpoint::open("old.caffemodel")?;
+/// let bias = old.tensor(old.entry("conv1/1").unwrap())?;
+/// Writer::new(Format::Safetensors)
+///     .tensor("conv1.weight", &weight)
+///     .tensor("conv1.bias", &bias)
+///     .metadata("license", "MIT")
+///     .write("net.safetensors", IfExists::Refuse)?;
 /// # Ok::<(), blob_io::Error>(())
 /// ```
-///
-/// # Errors
-/// [`Error::Request`] where the format cannot hold the blobs; [`Error::Exists`]; [`Error::Io`]; [`Error::Blob`] where a blob's memory cannot be read.
-pub fn write_tensors(
-    path: impl AsRef<Path>,
+#[must_use]
+pub struct Writer<'a> {
     format: Format,
-    tensors: &[(&str, &AnyBlob)],
-    metadata: &[(String, String)],
-    if_exists: IfExists,
-) -> Result<(), Error> {
-    let path = path.as_ref();
-    let layout = layout(path, format, tensors, metadata)?;
-    let mut output = Output::create(path, if_exists)?;
-    let mut crcs = Vec::new();
-    if layout.wants_crc() {
-        for (_, blob) in tensors {
-            let mut hasher = crc32fast::Hasher::new();
-            little_endian(blob, &mut |bytes| {
-                hasher.update(bytes);
-                Ok(())
-            })?;
-            crcs.push(hasher.finalize());
-        }
-    }
-    output.set_len(layout.len())?;
-    // One after the other, so that a pipe will do as well.
-    let mut parts: Vec<(u64, Part<'_>)> = Vec::new();
-    for (offset, bytes) in layout.frame(metadata, &crcs)? {
-        parts.push((offset, Part::Frame(bytes)));
-    }
-    for ((_, blob), place) in tensors.iter().zip(layout.places()) {
-        if place.len() > 0 {
-            parts.push((place.offset(), Part::Blob(blob)));
-        }
-    }
-    parts.sort_by_key(|(offset, _)| *offset);
-    for (_, part) in parts {
-        match part {
-            Part::Frame(bytes) => output.write_all(&bytes)?,
-            Part::Blob(blob) => little_endian(blob, &mut |bytes| output.write_all(bytes))?,
-        }
-    }
-    output.finish()
+    tensors: Vec<(String, &'a dyn Tensor)>,
+    metadata: Vec<(String, String)>,
 }
 
-enum Part<'a> {
+impl<'a> Writer<'a> {
+    /// A file of this format, without tensors yet. `npy` takes exactly one, and no metadata.
+    pub fn new(format: Format) -> Self {
+        Self { format, tensors: Vec::new(), metadata: Vec::new() }
+    }
+
+    /// Adds a tensor.
+    pub fn tensor(mut self, name: impl Into<String>, tensor: &'a dyn Tensor) -> Self {
+        self.tensors.push((name.into(), tensor));
+        self
+    }
+
+    /// Adds what the file shall say of itself.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// Writes the file, which appears under its name when it is whole; see [`Output`].
+    ///
+    /// # Errors
+    /// [`Error::Request`] where the format cannot hold the tensors, or one gives more or fewer bytes than its dtype and
+    /// shape say; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader returns.
+    pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let layout = self.layout(&file)?;
+        let mut output = Output::create(path, if_exists)?;
+        let bytes_of = |i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
+            let (name, tensor) = &self.tensors[i];
+            pieces(&file, name, *tensor, layout.places()[i].len(), sink)
+        };
+        let mut crcs = Vec::new();
+        if layout.wants_crc() {
+            for i in 0..self.tensors.len() {
+                let mut hasher = crc32fast::Hasher::new();
+                bytes_of(i, &mut |bytes| {
+                    hasher.update(bytes);
+                    Ok(())
+                })?;
+                crcs.push(hasher.finalize());
+            }
+        }
+        output.set_len(layout.len())?;
+        // One after the other, so that a pipe will do as well; of two at one place, the tensor has no bytes.
+        let places = layout.places().iter().enumerate();
+        let mut parts: Vec<(u64, Part)> = places.map(|(i, place)| (place.offset(), Part::Tensor(i))).collect();
+        parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Part::Frame(bytes))));
+        parts.sort_by_key(|(offset, _)| *offset);
+        for (_, part) in parts {
+            match part {
+                Part::Frame(bytes) => output.write_all(&bytes)?,
+                Part::Tensor(i) => bytes_of(i, &mut |bytes| output.write_all(bytes))?,
+            }
+        }
+        output.finish()
+    }
+
+    fn layout(&self, file: &str) -> Result<Layout, Error> {
+        let spec = |(name, tensor): &(String, &dyn Tensor)| -> Result<TensorSpec, Error> {
+            Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?))
+        };
+        let specs: Vec<TensorSpec> = self.tensors.iter().map(spec).collect::<Result<_, _>>()?;
+        let message = match (self.format, &specs[..]) {
+            (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
+            (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
+            (Format::Npy, [spec]) if self.metadata.is_empty() => return Layout::npy(spec),
+            (Format::Npy, [_]) => "an npy file has no place for metadata".to_owned(),
+            (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
+            (format, _) => format!("{} files are read, not written", format.title()),
+        };
+        Err(Error::Request { file: file.to_owned(), message })
+    }
+}
+
+enum Part {
     Frame(Vec<u8>),
-    Blob(&'a AnyBlob),
+    /// Which tensor.
+    Tensor(usize),
 }
 
-fn layout(
-    path: &Path,
-    format: Format,
-    tensors: &[(&str, &AnyBlob)],
-    metadata: &[(String, String)],
-) -> Result<Layout, Error> {
-    let specs: Vec<TensorSpec> =
-        tensors.iter().map(|(name, blob)| TensorSpec::new(*name, blob.dtype(), blob.shape().clone())).collect();
-    let refuse = |message: String| Error::Request { file: path.display().to_string(), message };
-    match (format, &specs[..]) {
-        (Format::Safetensors, specs) => Layout::safetensors(specs, metadata),
-        (Format::Npz, specs) => Layout::npz(specs, metadata),
-        (Format::Npy, [_]) if !metadata.is_empty() => Err(refuse("an npy file has no place for metadata".to_owned())),
-        (Format::Npy, [spec]) => Layout::npy(spec),
-        (Format::Npy, specs) => {
-            let found = specs.len();
-            Err(refuse(format!("an npy file holds one array, not {found}; npz holds many")))
+/// Hands over a tensor's bytes, which must be `len`.
+fn pieces(
+    file: &str,
+    name: &str,
+    tensor: &dyn Tensor,
+    len: u64,
+    sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut reader = tensor.reader()?;
+    let mut done = 0;
+    loop {
+        let n = match reader.fill_buf() {
+            Ok(bytes) => {
+                done += bytes.len() as u64;
+                if done > len || bytes.is_empty() && done < len {
+                    let found = if done > len { "more" } else { &done.to_string() };
+                    let message = format!("tensor {name:?} gave {found} bytes; its dtype and shape say {len}");
+                    return Err(Error::Request { file: file.to_owned(), message });
+                }
+                sink(bytes)?;
+                bytes.len()
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) => {
+                // A reader of this crate has its own error within.
+                return Err(e.downcast::<Error>().unwrap_or_else(|source| {
+                    let action = format!("read tensor {name:?}");
+                    Error::Io { file: file.to_owned(), action, source }
+                }));
+            }
+        };
+        if n == 0 {
+            return Ok(());
         }
-        _ => Err(refuse(format!("{} files are read, not written", format.title()))),
+        reader.consume(n);
     }
 }
 
-/// Hands over a blob's bytes as a file has them.
-fn little_endian(blob: &AnyBlob, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-    let bytes = blob.data().bytes()?;
-    if !payload::BIG_ENDIAN {
-        return sink(&bytes);
+impl fmt::Debug for Writer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.tensors.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Writer").field("format", &self.format).field("tensors", &names).finish_non_exhaustive()
     }
-    for chunk in bytes.chunks(CHUNK) {
-        let mut chunk = chunk.to_vec();
-        payload::swap(&mut chunk, blob.dtype().size());
-        sink(&chunk)?;
-    }
-    Ok(())
 }

@@ -1,10 +1,10 @@
 //! Files of every format: opened, a tensor found by its name, a range of it read; written again as a user writes them.
 
-use std::io::Read;
+use std::io::{BufRead, Cursor, Read};
 use std::path::Path;
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Format, IfExists};
+use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
 
 /// A file of the tests' data with its format, one of its tensors, that one's shape.
 const FILES: &[(&str, Format, &str, &[usize])] = &[
@@ -39,18 +39,59 @@ fn a_tensor_of_every_format_is_found_and_read_in_part() {
     }
 }
 
-#[test]
-fn tensors_are_written_and_read_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let bytes: Vec<u8> = (1..=24).collect();
-    let blob = AnyBlob::from_vec(Shape::new([2, 3]).unwrap(), DType::F32, bytes.clone()).unwrap();
-    for (format, file) in [(Format::Safetensors, "t.safetensors"), (Format::Npz, "t.npz"), (Format::Npy, "t.npy")] {
-        let path = folder.path().join(file);
-        blob_io::write_tensors(&path, format, &[("w", &blob)], &[], IfExists::Refuse).unwrap();
-        let checkpoint = Checkpoint::from_bytes(file, std::fs::read(&path).unwrap()).unwrap();
-        assert_eq!((checkpoint.format(), checkpoint.entries().len()), (format, 1));
-        assert_eq!(checkpoint.view(&checkpoint.entries()[0]).unwrap()[..], bytes);
+/// An image of a user's own, row by row.
+struct Image {
+    width: usize,
+    pixels: Vec<u16>,
+}
+
+impl Tensor for Image {
+    fn dtype(&self) -> DType {
+        DType::U16
     }
+
+    fn shape(&self) -> Result<Shape, blob_io::Error> {
+        Ok(Shape::new([self.pixels.len() / self.width, self.width])?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn BufRead + '_>, blob_io::Error> {
+        let bytes: Vec<u8> = self.pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+}
+
+#[test]
+fn tensors_of_any_type_are_written_and_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = Image { width: 3, pixels: vec![1, 2, 3, 0x0405, 5, 6] };
+    let blob = AnyBlob::from_vec(Shape::new([2, 3]).unwrap(), DType::F32, (1..=24).collect()).unwrap();
+    let old = open("caffe/net/v1.caffemodel");
+    let weight = old.tensor(old.entry("conv1/0").unwrap()).unwrap();
+    for format in [Format::Safetensors, Format::Npz] {
+        let path = folder.path().join(format.name());
+        let writer = Writer::new(format).tensor("image", &image).tensor("blob", &blob).tensor("weight", &weight);
+        writer.metadata("made by", "a user").write(&path, IfExists::Refuse).unwrap();
+        let new = Checkpoint::from_bytes(format.name(), std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!((new.format(), new.entries().len()), (format, 3));
+        assert_eq!(new.metadata(), [("made by".to_owned(), "a user".to_owned())]);
+        let image = new.load(new.entry("image").unwrap()).unwrap();
+        assert_eq!((image.dtype(), image.shape().dims()), (DType::U16, &[2, 3][..]));
+        assert_eq!(image.data().at::<u16>(&[1, 0]).unwrap(), 0x0405);
+        assert_eq!(new.view(new.entry("blob").unwrap()).unwrap()[..], (1..=24).collect::<Vec<u8>>());
+        let (old, new) = (old.view(old.entry("conv1/0").unwrap()), new.view(new.entry("weight").unwrap()));
+        assert!(old.unwrap() == new.unwrap());
+    }
+    let path = folder.path().join("image.npy");
+    Writer::new(Format::Npy).tensor("", &image).write(&path, IfExists::Refuse).unwrap();
+    assert_eq!(Checkpoint::open(&path).unwrap().entries()[0].shape().dims(), [2, 3]);
+}
+
+#[test]
+fn a_format_is_its_name() {
+    for format in Format::ALL {
+        assert_eq!(format.to_string().parse(), Ok(*format));
+    }
+    assert!("cafemodel".parse::<Format>().is_err());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::Checkpoint;
+use super::{Checkpoint, Lookup};
 use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
@@ -170,6 +170,7 @@ impl OpenOptions {
             metadata: std::mem::take(&mut gather.metadata),
             positions: gather.positions as usize,
             entries: gather.into_entries(),
+            lookup: Lookup::default(),
             limits: self.limits.clone(),
             input,
             packed,
