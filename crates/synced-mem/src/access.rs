@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::DeviceId;
+use crate::ids::DeviceId;
 
 /// What a borrow of a byte range may do with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

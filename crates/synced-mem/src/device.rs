@@ -9,49 +9,10 @@ use std::any::Any;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Error, Meter};
-
-/// A device, as long as the process runs: no two devices have the same one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeviceId(u64);
-
-/// A queue, as long as the process runs: no two queues have the same one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueId(u64);
-
-/// Both kinds of identity are drawn from here, so that not even a queue and a device are confused.
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-impl DeviceId {
-    /// An identity that nobody has had. For backends.
-    #[expect(clippy::new_without_default, reason = "each one is another value")]
-    pub fn new() -> Self {
-        // Relaxed: only uniqueness matters.
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl QueueId {
-    /// An identity that nobody has had. For backends.
-    #[expect(clippy::new_without_default, reason = "each one is another value")]
-    pub fn new() -> Self {
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl fmt::Display for DeviceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "device {}", self.0)
-    }
-}
-
-impl fmt::Display for QueueId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "queue {}", self.0)
-    }
-}
+use crate::error::Error;
+use crate::ids::{DeviceId, QueueId};
+use crate::stats::Meter;
 
 /// A place with memory of its own, such as a GPU.
 ///

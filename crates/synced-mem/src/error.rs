@@ -4,7 +4,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::{Access, DeviceId, QueueId};
+use crate::access::Access;
+use crate::ids::{DeviceId, QueueId};
 
 /// A failed memory operation. Whatever failed, no byte that was written is lost, and none is valid with another value.
 #[derive(Debug)]

@@ -118,6 +118,7 @@ mod device;
 mod engine;
 mod error;
 mod host;
+mod ids;
 #[allow(unsafe_code)]
 pub mod loopback;
 #[allow(unsafe_code)]
@@ -129,10 +130,11 @@ mod within;
 
 pub use access::{Access, Head, Place};
 pub use device::token::{Arg, DeviceMut, DeviceRef};
-pub use device::{Block, Device, DeviceId, Queue, QueueId};
+pub use device::{Block, Device, Queue};
 pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::HostPool;
+pub use ids::{DeviceId, QueueId};
 pub use owned::SyncedMem;
 pub use owned::scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;

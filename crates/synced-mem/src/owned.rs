@@ -15,9 +15,9 @@ use std::slice;
 use std::sync::{Arc, PoisonError};
 
 use crate::access::Intent;
-use crate::engine::state::{HOST, State};
-use crate::engine::step::{self, Stop};
-use crate::engine::tidy::Sole;
+use crate::engine::state::State;
+use crate::engine::step;
+use crate::engine::waits::Stop;
 use crate::sync::{AtomicPtr, Mutex, Ordering};
 use crate::{DeviceMut, DeviceRef, Error, Head, HostBuffer, HostPool, Observer, Place, Queue, SharedMem, Stats};
 
@@ -194,10 +194,8 @@ impl SyncedMem {
 
     fn host_write(&mut self, range: Range<usize>, intent: Intent) -> Result<&mut [u8], Error> {
         self.reset_fast();
-        let (start, _) = self.act_mut(
-            |state| state.tidy_around(HOST, range.clone()),
-            |state| state.host(&state.check(&range)?, intent),
-        )?;
+        let (start, _) =
+            self.act_mut(|state| state.coalesce(&range), |state| state.host(&state.check(&range)?, intent))?;
         if range == (0..self.len) {
             // All bytes are valid there again, so the next read needs no lock.
             self.fast.store(start.as_ptr(), Ordering::Relaxed);
@@ -275,10 +273,7 @@ impl SyncedMem {
     ) -> Result<DeviceMut<'_>, Error> {
         self.reset_fast();
         let (span, _) = self.act_mut(
-            |state| {
-                let slot = state.device_slot(queue);
-                state.tidy_around(slot, range.clone())
-            },
+            |state| state.coalesce(&range),
             |state| {
                 let range = state.check(&range)?;
                 state.device(queue, &range, intent, None)
@@ -337,17 +332,17 @@ impl SyncedMem {
     pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = step(&mut state);
-        let aftermath = state.aftermath();
+        let pending = state.take_pending();
         drop(state);
-        if let Some(aftermath) = aftermath {
-            aftermath.run();
+        if let Some(pending) = pending {
+            pending.run();
         }
         result
     }
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.
     pub(crate) fn act<R>(&self, step: impl FnMut(&mut State) -> Result<R, Stop>) -> Result<R, Error> {
-        step::act(&self.state, |state| state.tidy(Sole::No), step)
+        step::act(&self.state, |state| state.close_gaps(), step)
     }
 
     pub(crate) fn act_mut<R>(
@@ -363,8 +358,8 @@ impl SyncedMem {
         let state = self.state.get_mut();
         let state = state.unwrap_or_else(PoisonError::into_inner);
         let result = step(state);
-        if let Some(aftermath) = state.aftermath() {
-            aftermath.run();
+        if let Some(pending) = state.take_pending() {
+            pending.run();
         }
         result
     }
@@ -377,7 +372,7 @@ impl SyncedMem {
 
 impl Drop for SyncedMem {
     fn drop(&mut self) {
-        self.with_mut(State::finish);
+        self.with_mut(State::end);
     }
 }
 

@@ -13,10 +13,10 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::engine::evict::Only;
+use crate::engine::evict::Dirty;
 use crate::engine::state::State;
-use crate::engine::step::{self, Stop};
-use crate::engine::tidy::Sole;
+use crate::engine::step;
+use crate::engine::waits::Stop;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::within::Within;
 use crate::{
@@ -191,7 +191,7 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when somebody borrows bytes there; as [`SyncedMem::evict`].
     pub fn evict(&self, place: Place) -> Result<(), Error> {
-        self.evict_with(place, 0..self.len(), Only::Move)
+        self.evict_with(place, 0..self.len(), Dirty::Move)
     }
 
     /// Takes some bytes away from a place. See [`SyncedMem::evict_range`].
@@ -199,7 +199,7 @@ impl SharedMem {
     /// # Errors
     /// As [`evict`](Self::evict); [`Error::OutOfBounds`].
     pub fn evict_range(&self, place: Place, range: Range<usize>) -> Result<(), Error> {
-        self.evict_with(place, range, Only::Move)
+        self.evict_with(place, range, Dirty::Move)
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -207,27 +207,22 @@ impl SharedMem {
     /// # Errors
     /// [`Error::Conflict`] when somebody borrows bytes there; [`Error::OnlyCopy`].
     pub fn evict_clean(&self, place: Place) -> Result<(), Error> {
-        self.evict_with(place, 0..self.len(), Only::Refuse)
+        self.evict_with(place, 0..self.len(), Dirty::Refuse)
     }
 
-    fn evict_with(&self, place: Place, range: Range<usize>, only: Only) -> Result<(), Error> {
+    fn evict_with(&self, place: Place, range: Range<usize>, dirty: Dirty) -> Result<(), Error> {
         self.inner.act(|state| {
             let range = state.check(&range)?;
             for slot in state.slots_at(place) {
                 state.borrows.check_copy(slot, &range)?;
             }
-            state.evict(place, &range, only)
+            state.evict(place, &range, dirty)
         })
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&self) {
-        for line in self.inner.with(State::shrink) {
-            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self.inner.act(|state| state.wait_at_first(vec![line.clone()]));
-        }
-        // What has no valid byte any more is given back last, like after every operation.
-        let _ = self.inner.act(|_| Ok(()));
+        step::shrink(&self.inner.state);
     }
 
     // ---- what is where ----
@@ -306,10 +301,10 @@ impl Inner {
     pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = step(&mut state);
-        let aftermath = state.aftermath();
+        let pending = state.take_pending();
         drop(state);
-        if let Some(aftermath) = aftermath {
-            aftermath.run();
+        if let Some(pending) = pending {
+            pending.run();
         }
         result
     }
@@ -327,28 +322,28 @@ impl Inner {
     ) -> Result<R, Error> {
         let state = &self.state;
         let door = step::Locked { state, lock: held };
-        step::act(door, |state| state.tidy(Sole::Yes), step)
+        step::act(door, |state| state.coalesce(&(0..0)), step)
     }
 
     /// A guard is gone.
     pub(crate) fn release(&self, end: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         end(&mut state);
-        let (waiting, aftermath) = (state.borrows.waiting, state.aftermath());
+        let (waiting, pending) = (state.borrows.waiting, state.take_pending());
         drop(state);
         // Before the user code: nobody sleeps on because it takes its time, or panics.
         if waiting > 0 {
             self.released.notify_all();
         }
-        if let Some(aftermath) = aftermath {
-            aftermath.run();
+        if let Some(pending) = pending {
+            pending.run();
         }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.with(State::finish);
+        self.with(State::end);
     }
 }
 

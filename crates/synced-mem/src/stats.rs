@@ -5,7 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{DeviceId, Error};
+use crate::error::Error;
+use crate::ids::DeviceId;
 
 /// How often something was done, and with how many bytes in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct Stats {
 }
 
 /// How many kinds of events have counters: all.
-const COUNTED: usize = EventKind::Leak as usize + 1;
+const COUNTED: usize = EventKind::Failure as usize + 1;
 
 impl Traffic {
     /// How often.
@@ -87,6 +88,12 @@ impl Stats {
         self.of(EventKind::Leak)
     }
 
+    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back. Nothing is
+    /// lost by them, and an observer is told the error of each.
+    pub fn failures(&self) -> u64 {
+        self.of(EventKind::Failure).count
+    }
+
     /// Bytes allocated now.
     pub fn in_use(&self) -> u64 {
         self.in_use
@@ -131,6 +138,7 @@ impl fmt::Debug for Stats {
             .field("frees", &self.frees())
             .field("avoided", &self.avoided())
             .field("leaks", &self.leaks())
+            .field("failures", &self.failures())
             .field("in_use", &self.in_use)
             .field("peak", &self.peak)
             .finish()
@@ -159,6 +167,8 @@ pub enum EventKind {
     Avoided,
     /// A block and its owner were leaked, because it is unknown whether a device still uses them.
     Leak,
+    /// Something that no access asked for failed, without loss. [`Event::error`] tells what.
+    Failure,
 }
 
 /// Something that happened to a memory.
@@ -171,13 +181,7 @@ pub struct Event {
 }
 
 impl Event {
-    pub(crate) fn new(kind: EventKind, range: Range<usize>, device: Option<DeviceId>) -> Self {
-        let error = None;
-        Self { kind, range, device, error }
-    }
-
-    pub(crate) fn leak(range: Range<usize>, device: Option<DeviceId>, error: Error) -> Self {
-        let (kind, error) = (EventKind::Leak, Some(error));
+    pub(crate) fn new(kind: EventKind, range: Range<usize>, device: Option<DeviceId>, error: Option<Error>) -> Self {
         Self { kind, range, device, error }
     }
 
@@ -196,7 +200,7 @@ impl Event {
         self.device
     }
 
-    /// Why something was leaked.
+    /// Why something was leaked, or failed.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }

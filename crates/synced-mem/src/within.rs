@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::access::Intent;
 use crate::coherence::replicas::Slot;
-use crate::device::token::Span;
+use crate::device::token::{ClaimedRange, DeviceLease};
 use crate::engine::state::{HOST, State};
-use crate::shared::guards::{DeviceLease, Lease};
+use crate::shared::guards::Lease;
 use crate::sync::MutexGuard;
 use crate::{Access, DeviceMut, DeviceRef, Error, HostMut, HostRef, Queue, SharedMem};
 
@@ -104,12 +104,12 @@ impl<'a> Within<'a> {
         queue: &Arc<dyn Queue>,
         range: Range<usize>,
         intent: Intent,
-    ) -> Result<(Span, Option<DeviceLease>), Error> {
+    ) -> Result<(ClaimedRange, Option<DeviceLease>), Error> {
         let inner = &self.memory.inner;
         let slot = |state: &mut State| state.device_slot(queue);
         let entered = self.enter(&range, intent, slot)?;
         let (checked, borrow) = (entered.checked, entered.borrow);
-        let lease = borrow.map(|(slot, id)| DeviceLease::new(Arc::clone(inner), slot, id));
+        let lease = borrow.map(|(_, id)| DeviceLease::new(inner.clone(), id));
         let guard = borrow.map(|(_, id)| id);
         let (span, _) = inner.act_held(entered.held, |state| state.device(queue, &checked, intent, guard))?;
         Ok((span, lease))

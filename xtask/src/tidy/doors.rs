@@ -16,8 +16,8 @@ const UNSAFE: &[&str] = &[
     "crates/synced-mem/src/conformance",
     "crates/synced-mem/src/cuda",
     "crates/synced-mem/src/device",
-    "crates/synced-mem/src/engine/receive",
     "crates/synced-mem/src/engine/transfer",
+    "crates/synced-mem/src/host/allocation",
     "crates/synced-mem/src/host/buffer",
     "crates/synced-mem/src/loopback",
     "crates/synced-mem/src/owned",
@@ -38,7 +38,7 @@ const CFG: &[&str] = &[
     "crates/blob-ops/src/cpu",
     "crates/blob-ops/src/cuda",
     "crates/synced-mem/src/cuda",
-    "crates/synced-mem/src/host/buffer",
+    "crates/synced-mem/src/host/allocation",
     "crates/synced-mem/src/sync",
 ];
 

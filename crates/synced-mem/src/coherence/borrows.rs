@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::access::Access;
 use crate::coherence::intervals::Intervals;
 use crate::coherence::replicas::Slot;
-use crate::{Access, Error};
+use crate::error::Error;
 
 /// How many borrows stand in the list, at most: reading them all costs less than a step down a tree outside the cache.
 const FEW: usize = 16;
@@ -89,9 +90,10 @@ impl Borrows {
         id
     }
 
-    pub(crate) fn remove(&mut self, id: u64) {
+    /// Ends a borrow. Returns which copy it was on.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Slot> {
         match self.few.iter().rposition(|(held, _)| *held == id) {
-            Some(index) => drop(self.few.swap_remove(index)),
+            Some(index) => Some(self.few.swap_remove(index).1.slot),
             None => self.many.remove(id),
         }
     }
@@ -130,11 +132,10 @@ impl Many {
         self.held.insert(id, borrow);
     }
 
-    fn remove(&mut self, id: u64) {
-        if let Some(held) = self.held.remove(&id) {
-            let copy = &mut self.copies[held.slot.0];
-            copy.of(held.access).remove(&held.range, id);
-        }
+    fn remove(&mut self, id: u64) -> Option<Slot> {
+        let held = self.held.remove(&id)?;
+        self.copies[held.slot.0].of(held.access).remove(&held.range, id);
+        Some(held.slot)
     }
 }
 

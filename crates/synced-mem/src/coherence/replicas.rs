@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::Head;
+use crate::access::Head;
 use crate::coherence::ranges::Ranges;
 
 /// A copy of the memory, by its number: 0 is the host's own writable memory, 1 read-only host bytes that were adopted,

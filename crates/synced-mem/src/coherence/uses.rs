@@ -8,7 +8,7 @@ use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::Access;
+use crate::access::Access;
 use crate::coherence::ranges::Ranges;
 
 /// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.

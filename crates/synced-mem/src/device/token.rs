@@ -9,13 +9,15 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::shared::guards::DeviceLease;
-use crate::{Access, Block, Error, Queue, QueueId};
+use crate::access::Access;
+use crate::device::{Block, Queue};
+use crate::error::Error;
+use crate::ids::QueueId;
 
 /// Bytes of a device's copy, borrowed to be read by work on one queue.
 #[derive(Debug)]
 pub struct DeviceRef<'a> {
-    span: Span,
+    span: ClaimedRange,
     /// Of a shared memory: the dynamic borrow.
     _lease: Option<DeviceLease>,
     borrow: PhantomData<&'a [u8]>,
@@ -24,18 +26,30 @@ pub struct DeviceRef<'a> {
 /// Bytes of a device's copy, borrowed to be written by work on one queue.
 #[derive(Debug)]
 pub struct DeviceMut<'a> {
-    span: Span,
+    span: ClaimedRange,
     _lease: Option<DeviceLease>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
 /// A range of a block, on a queue. A memory of length 0 has no block.
-pub(crate) struct Span {
+pub(crate) struct ClaimedRange {
     pub(crate) block: Option<Arc<dyn Block>>,
     pub(crate) range: Range<usize>,
     pub(crate) queue: Arc<dyn Queue>,
     /// Of a memory with one owner: tells that the token is not gone.
     pub(crate) _hold: Option<Arc<()>>,
+}
+
+/// A memory whose borrows are checked at run time.
+pub(crate) trait Lender: Send + Sync {
+    /// A borrow has ended.
+    fn end(&self, borrow: u64);
+}
+
+/// The dynamic borrow behind a device token.
+pub(crate) struct DeviceLease {
+    lender: Arc<dyn Lender>,
+    borrow: u64,
 }
 
 /// An argument of a kernel: bytes of a device that its token allows it to read or write.
@@ -44,13 +58,25 @@ pub(crate) struct Span {
 /// else.
 #[derive(Debug)]
 pub struct Arg<'a> {
-    span: &'a Span,
+    span: &'a ClaimedRange,
     range: Range<usize>,
     access: Access,
 }
 
+impl DeviceLease {
+    pub(crate) fn new(lender: Arc<dyn Lender>, borrow: u64) -> Self {
+        Self { lender, borrow }
+    }
+}
+
+impl Drop for DeviceLease {
+    fn drop(&mut self) {
+        self.lender.end(self.borrow);
+    }
+}
+
 impl<'a> DeviceRef<'a> {
-    pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
+    pub(crate) fn new(span: ClaimedRange, lease: Option<DeviceLease>) -> Self {
         Self { span, _lease: lease, borrow: PhantomData }
     }
 
@@ -84,7 +110,7 @@ impl<'a> DeviceRef<'a> {
 }
 
 impl<'a> DeviceMut<'a> {
-    pub(crate) fn new(span: Span, lease: Option<DeviceLease>) -> Self {
+    pub(crate) fn new(span: ClaimedRange, lease: Option<DeviceLease>) -> Self {
         Self { span, _lease: lease, borrow: PhantomData }
     }
 
@@ -140,7 +166,7 @@ impl<'a> DeviceMut<'a> {
     }
 }
 
-impl Span {
+impl ClaimedRange {
     /// No bytes at all.
     pub(crate) fn empty(queue: &Arc<dyn Queue>) -> Self {
         Self { block: None, range: 0..0, queue: Arc::clone(queue), _hold: None }
@@ -187,8 +213,17 @@ impl Arg<'_> {
     }
 }
 
-impl fmt::Debug for Span {
+impl fmt::Debug for DeviceLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span").field("range", &self.range).field("queue", &self.queue.id()).finish_non_exhaustive()
+        f.debug_struct("DeviceLease").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ClaimedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClaimedRange")
+            .field("range", &self.range)
+            .field("queue", &self.queue.id())
+            .finish_non_exhaustive()
     }
 }

@@ -1,66 +1,23 @@
 //! The copies of one memory as things: host buffers and device blocks, each with the queues that may still use it.
-//! It relies on `ordering` for what a new access waits for. It does not know which bytes are valid.
+//! It relies on `uses` for what a new access waits for. It does not know which bytes are valid.
 
 use std::any::Any;
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::coherence::ranges::Ranges;
-use crate::coherence::uses::{Clock, Uses, Waited};
-use crate::engine::broken::Broken;
-use crate::engine::step::Stop;
-use crate::{Access, Block, DeviceId, Error, HostBuffer, Queue, QueueId};
-
-/// A queue that is compared by its identity.
-#[derive(Clone)]
-pub(crate) struct Line {
-    id: QueueId,
-    queue: Arc<dyn Queue>,
-}
-
-impl Line {
-    pub(crate) fn new(queue: &Arc<dyn Queue>) -> Self {
-        Self { id: queue.id(), queue: Arc::clone(queue) }
-    }
-
-    pub(crate) fn queue(&self) -> &Arc<dyn Queue> {
-        &self.queue
-    }
-
-    pub(crate) fn is(&self, queue: &dyn Queue) -> bool {
-        self.id == queue.id()
-    }
-
-    /// What this queue's failure is told as.
-    pub(crate) fn named(&self, error: &Error) -> Error {
-        let (device, op, what) = match error {
-            Error::Device { device, op, source } => (*device, *op, source.to_string()),
-            other => (self.queue.device().id(), "synchronize", other.to_string()),
-        };
-        match what.starts_with(&self.id.to_string()) {
-            true => Error::device(device, op, what),
-            false => Error::device(device, op, format!("{}: {what}", self.id)),
-        }
-    }
-}
-
-impl PartialEq for Line {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl fmt::Debug for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.id.fmt(f)
-    }
-}
+use crate::coherence::replicas::Slot;
+use crate::coherence::uses::{Clock, Uses};
+use crate::device::Block;
+use crate::engine::queue::QueueHandle;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::ids::DeviceId;
 
 /// Bytes on the host, and the transfers that may still read or write them. No kernel ever does.
 pub(crate) struct HostCopy {
     pub(crate) buffer: HostBuffer,
-    pub(crate) uses: Uses<Line>,
+    pub(crate) uses: Uses<QueueHandle>,
     /// The bytes that a queue has yet to deliver, exactly: each byte with the last queue that writes it. (`uses` may
     /// name too many bytes, which costs waits only.)
     arriving: Vec<Arriving>,
@@ -68,7 +25,7 @@ pub(crate) struct HostCopy {
 
 /// What a queue has yet to deliver.
 struct Arriving {
-    line: Line,
+    queue: QueueHandle,
     /// When the last of it was entered.
     last: u64,
     ranges: Ranges,
@@ -80,37 +37,40 @@ impl HostCopy {
     }
 
     /// Notes that a queue will write `range`.
-    pub(crate) fn arrive(&mut self, line: &Line, range: &Range<usize>, clock: &Clock) {
+    pub(crate) fn arrive(&mut self, queue: &QueueHandle, range: &Range<usize>, clock: &Clock) {
         self.arriving.retain_mut(|arriving| {
             arriving.ranges.remove(range);
             !arriving.ranges.is_empty()
         });
-        let ours = |arriving: &&mut Arriving| arriving.line == *line && !clock.parts(arriving.last);
+        let ours = |arriving: &&mut Arriving| arriving.queue == *queue && !clock.parts(arriving.last);
         let last = clock.now();
         match self.arriving.iter_mut().find(ours) {
             Some(arriving) => {
                 arriving.ranges.insert(range.clone());
                 arriving.last = last;
             }
-            None => self.arriving.push(Arriving { line: line.clone(), last, ranges: Ranges::of(range.clone()) }),
+            None => self.arriving.push(Arriving { queue: queue.clone(), last, ranges: Ranges::of(range.clone()) }),
         }
     }
 
     /// A wait for the queue that began then has ended well: what was to be delivered before is there.
-    pub(crate) fn arrived(&mut self, line: &Line, began: u64) {
-        self.arriving.retain(|arriving| arriving.line != *line || arriving.last >= began);
+    pub(crate) fn arrived(&mut self, queue: &QueueHandle, began: u64) {
+        self.arriving.retain(|arriving| arriving.queue != *queue || arriving.last >= began);
     }
 
     /// What queues of this kind have yet to deliver, which may never come where they have failed.
-    pub(crate) fn awaited_from(&self, mut kind: impl FnMut(&Line) -> bool) -> impl Iterator<Item = Range<usize>> {
-        let theirs = self.arriving.iter().filter(move |arriving| kind(&arriving.line));
+    pub(crate) fn awaited_from(
+        &self,
+        mut kind: impl FnMut(&QueueHandle) -> bool,
+    ) -> impl Iterator<Item = Range<usize>> {
+        let theirs = self.arriving.iter().filter(move |arriving| kind(&arriving.queue));
         theirs.flat_map(|arriving| arriving.ranges.iter())
     }
 
     /// What a queue was to deliver there is not waited for any more.
-    pub(crate) fn expect_no_more(&mut self, line: &Line, range: &Range<usize>) {
+    pub(crate) fn expect_no_more(&mut self, queue: &QueueHandle, range: &Range<usize>) {
         self.arriving.retain_mut(|arriving| {
-            if arriving.line == *line {
+            if arriving.queue == *queue {
                 arriving.ranges.remove(range);
             }
             !arriving.ranges.is_empty()
@@ -122,57 +82,66 @@ impl HostCopy {
 pub(crate) struct DeviceCopy {
     pub(crate) device: DeviceId,
     /// The last queue that used this copy. What nobody gives a queue for runs here.
-    pub(crate) home: Line,
+    pub(crate) home: QueueHandle,
     /// None before the first use, after an eviction, and for a memory of length 0.
     pub(crate) memory: Option<DeviceMemory>,
-    pub(crate) uses: Uses<Line>,
+    pub(crate) uses: Uses<QueueHandle>,
 }
 
 /// A block with what has to outlive it.
 pub(crate) struct DeviceMemory {
     pub(crate) block: Arc<dyn Block>,
     /// The queue in whose order the block is freed.
-    pub(crate) line: Line,
+    pub(crate) queue: QueueHandle,
     /// Of adopted memory: dropped when no queue uses the block any more.
     pub(crate) owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl DeviceCopy {
-    pub(crate) fn new(home: Line) -> Self {
-        Self { device: home.queue.device().id(), home, memory: None, uses: Uses::new() }
+    pub(crate) fn new(home: QueueHandle) -> Self {
+        Self { device: home.device().id(), home, memory: None, uses: Uses::new() }
     }
 
     /// Whether there is a direct way from another device's copy to this one.
     pub(crate) fn reaches(&self, other: &Self) -> bool {
-        self.home.queue.reaches(other.home.queue.device())
+        self.home.reaches(other.home.device())
     }
 }
 
-/// How far the waiting for queues has come.
-#[derive(Default)]
-pub(crate) struct Waits {
-    pub(crate) clock: Clock,
-    /// Of the operation that has the lock.
-    pub(crate) waited: Waited<Line>,
-    pub(crate) broken: Broken,
+/// A transfer between a device and a lent slice, which no queue may see: it goes through a buffer of our own.
+pub(crate) struct Staged {
+    /// The copy that gets the bytes.
+    pub(crate) to: Slot,
+    pub(crate) range: Range<usize>,
+    /// As long as `range`.
+    pub(crate) copy: HostCopy,
 }
 
-/// Enters an access of `by`, once it has waited for whoever conflicts with it. A queue that has failed gets no work.
-///
-/// The entry stands before the work is enqueued: whatever an enqueuing call did before it failed, it is waited for.
-pub(crate) fn order(
-    uses: &mut Uses<Line>,
-    by: &Line,
-    range: &Range<usize>,
-    access: Access,
-    guard: Option<u64>,
-    waits: &Waits,
-) -> Result<(), Stop> {
-    if waits.broken.has(by) {
-        Stop::unless_waited(None, vec![by.clone()])?;
+impl Staged {
+    pub(crate) fn overlaps(&self, range: &Range<usize>) -> bool {
+        self.range.start < range.end && range.start < self.range.end
     }
-    let others = uses.waits(Some(by), range, access, &waits.waited);
-    Stop::unless_waited(Some(by), others)?;
-    uses.enter(by, range.clone(), access, guard, &waits.clock);
-    Ok(())
+}
+
+/// A device's block that nothing valid lies in, with the queues that may still use it.
+pub(crate) struct FreedBlock {
+    pub(crate) slot: Slot,
+    pub(crate) memory: DeviceMemory,
+    pub(crate) users: Vec<QueueHandle>,
+}
+
+impl FreedBlock {
+    /// Makes sure that the block may be given back in the order of the queue that allocated it: after all other queues
+    /// that use it. It waits, so the memory's lock is not held, but at the end of the memory.
+    pub(crate) fn finish_uses(&self) -> Result<(), Error> {
+        let queue = &self.memory.queue;
+        let is_owned = self.memory.owner.is_some();
+        for user in &self.users {
+            // An owner may free at once, whatever the queue has still to do.
+            if is_owned || (user != queue && queue.wait_for(&***user).is_err()) {
+                user.synchronize()?;
+            }
+        }
+        Ok(())
+    }
 }

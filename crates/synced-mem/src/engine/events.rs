@@ -1,93 +1,86 @@
-//! What a step leaves to do once the lock is released, because it is user code: events to tell, owners to drop; and the
-//! counting of what happened. It decides nothing.
+//! What has happened to a memory: each event is counted here once, for the memory, its device and its observer; and what
+//! is left to do when the lock has been released, because it is user code.
 
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::state::State;
-use crate::{Block, DeviceId, Error, Event, EventKind, HostBuffer, Observer};
+use crate::device::{Block, Queue};
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::stats::{Event, EventKind, Observer, Stats};
 
-/// What is left to do when the lock has been released, because it is user code.
-pub(crate) enum Afterwards {
+/// What is left to do when the lock has been released.
+pub(crate) enum Deferred {
     Tell(Event),
-    Drop(HostBuffer),
+    DropBuffer(HostBuffer),
     DropOwner(Box<dyn Any + Send + Sync>),
     /// Not user code, but the backend's own lock may be held while its device works.
     DropBlock(Arc<dyn Block>),
 }
 
-impl State {
-    pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, device: Option<DeviceId>) {
-        let bytes = self.real(range);
-        self.count_bytes(kind, range, bytes, device);
-    }
+/// The counters of one memory, and who is told.
+#[derive(Default)]
+pub(crate) struct Events {
+    pub(crate) stats: Stats,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
+    deferred: Vec<Deferred>,
+}
 
-    pub(crate) fn count_bytes(
+impl Events {
+    /// Counts an event of `bytes` bytes for the memory, for the device of `queue` if there is one, and for the observer.
+    pub(crate) fn count(
         &mut self,
         kind: EventKind,
-        range: &Range<usize>,
+        range: Range<usize>,
         bytes: usize,
-        device: Option<DeviceId>,
+        queue: Option<&Arc<dyn Queue>>,
+        error: Option<Error>,
     ) {
         self.stats.count(kind, bytes);
         // What moved nothing is no news for the device, whose counters all threads share.
-        if kind != EventKind::Avoided {
-            let copy = self.devices.iter().find(|copy| Some(copy.device) == device);
-            if let Some(copy) = copy {
-                copy.home.queue().device().meter().count(kind, bytes);
-            }
+        if let Some(queue) = queue.filter(|_| kind != EventKind::Avoided) {
+            queue.device().meter().count(kind, bytes);
         }
         if self.observer.is_some() {
-            let range = range.start..range.start + self.real(range);
-            self.after.push(Afterwards::Tell(Event::new(kind, range, device)));
+            let device = queue.map(|queue| queue.device().id());
+            self.deferred.push(Deferred::Tell(Event::new(kind, range, device, error)));
         }
     }
 
-    /// A buffer had to be leaked: nobody knows whether a queue still uses it.
-    pub(crate) fn leaked(&mut self, device: Option<DeviceId>, error: Error) {
-        self.stats.count(EventKind::Leak, self.len);
-        let copy = self.devices.iter().find(|copy| Some(copy.device) == device);
-        if let Some(copy) = copy {
-            let meter = copy.home.queue().device().meter();
-            meter.count(EventKind::Leak, self.len);
-        }
-        let event = Event::leak(0..self.len, device, error);
-        self.after.push(Afterwards::Tell(event));
-    }
-
-    pub(crate) fn later(&mut self, work: Afterwards) {
-        self.after.push(work);
+    /// To be done after the lock has been released.
+    pub(crate) fn defer(&mut self, work: Deferred) {
+        self.deferred.push(work);
     }
 
     /// Takes along what is to be done after the lock has been released, if there is anything.
-    pub(crate) fn aftermath(&mut self) -> Option<Aftermath> {
-        if self.after.is_empty() {
+    pub(crate) fn take_pending(&mut self) -> Option<Pending> {
+        if self.deferred.is_empty() {
             return None;
         }
-        Some(Aftermath { work: std::mem::take(&mut self.after), observer: self.observer.clone() })
+        Some(Pending { work: std::mem::take(&mut self.deferred), observer: self.observer.clone() })
     }
 }
 
 /// What is to be done after the lock has been released.
 #[must_use]
-pub(crate) struct Aftermath {
-    work: Vec<Afterwards>,
+pub(crate) struct Pending {
+    work: Vec<Deferred>,
     observer: Option<Arc<dyn Observer>>,
 }
 
-impl Aftermath {
+impl Pending {
     pub(crate) fn run(self) {
         for work in self.work {
             match work {
-                Afterwards::Tell(event) => {
+                Deferred::Tell(event) => {
                     if let Some(observer) = &self.observer {
                         observer.event(&event);
                     }
                 }
-                Afterwards::Drop(buffer) => drop(buffer),
-                Afterwards::DropOwner(owner) => drop(owner),
-                Afterwards::DropBlock(block) => drop(block),
+                Deferred::DropBuffer(buffer) => drop(buffer),
+                Deferred::DropOwner(owner) => drop(owner),
+                Deferred::DropBlock(block) => drop(block),
             }
         }
     }

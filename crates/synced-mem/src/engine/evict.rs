@@ -3,64 +3,42 @@
 
 use std::ops::Range;
 
+use crate::access::Place;
 use crate::coherence::replicas::Slot;
-use crate::engine::state::{FIXED, HOST, State};
-use crate::engine::step::Stop;
-use crate::{Error, Place};
+use crate::engine::state::{ADOPTED, HOST, State};
+use crate::engine::waits::Stop;
+use crate::error::Error;
 
-/// Whether an eviction may move bytes that no other copy holds.
+/// What an eviction does with bytes that no other copy holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Only {
+pub(crate) enum Dirty {
     Move,
     Refuse,
 }
 
 impl State {
-    /// The copies at a place. A device that this memory never was on has none.
-    pub(crate) fn slots_at(&self, place: Place) -> Vec<Slot> {
-        match place {
-            Place::Host => vec![HOST, FIXED],
-            Place::Device(device) => self.slot_of(device).into_iter().collect(),
-        }
-    }
-
-    /// Whether every byte of `range` is valid at a place.
-    pub(crate) fn is_valid_at(&self, place: Place, range: &Range<usize>) -> bool {
-        let slots = self.slots_at(place);
-        let mut missing = vec![range.clone()];
-        for slot in slots {
-            let valid = self.replicas.valid(slot);
-            let still = missing.iter().flat_map(|range| {
-                let gaps: Vec<_> = valid.missing(range).iter().collect();
-                gaps
-            });
-            missing = still.collect();
-        }
-        missing.is_empty()
-    }
-
     /// Takes `range` away from a place, and gives back what memory holds nothing any more.
-    pub(crate) fn evict(&mut self, place: Place, range: &Range<usize>, only: Only) -> Result<(), Stop> {
+    pub(crate) fn evict(&mut self, place: Place, range: &Range<usize>, dirty: Dirty) -> Result<(), Stop> {
         match place {
-            Place::Host => self.evict_host(range, only),
+            Place::Host => self.evict_host(range, dirty),
             Place::Device(device) => match self.slot_of(device) {
-                Some(slot) => self.evict_device(slot, range, only),
+                Some(slot) => self.evict_device(slot, range, dirty),
                 None => Ok(()),
             },
         }
     }
 
-    fn evict_device(&mut self, slot: Slot, range: &Range<usize>, only: Only) -> Result<(), Stop> {
+    fn evict_device(&mut self, slot: Slot, range: &Range<usize>, dirty: Dirty) -> Result<(), Stop> {
         let alone: Vec<_> = self.replicas.only_in(slot, range).iter().collect();
-        if let (Some(range), Only::Refuse) = (alone.first(), only) {
+        if let (Some(range), Dirty::Refuse) = (alone.first(), dirty) {
             return Err(self.only_copy(range).into());
         }
         for range in &alone {
             self.make_host()?;
-            self.bring(HOST, range, None)?;
+            self.make_valid(HOST, range, None)?;
         }
         // The device's copy is the way back if a transfer fails, so it goes only when the bytes have arrived.
-        self.settle_held(slot, range)?;
+        self.finish_delivery(slot, range)?;
         self.replicas.give_up(slot, range);
         self.free_if_stale(slot);
         Ok(())
@@ -68,24 +46,24 @@ impl State {
 
     /// Stops until what a copy holds of `range` has arrived in the others that hold it. Not for what it does not hold:
     /// other threads may go on writing that elsewhere.
-    fn settle_held(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+    fn finish_delivery(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
         let held: Vec<_> = self.replicas.valid(slot).within(range).collect();
-        held.iter().try_for_each(|held| self.settle_others(slot, held))
+        held.iter().try_for_each(|held| self.finish_elsewhere(slot, held))
     }
 
-    fn evict_host(&mut self, range: &Range<usize>, only: Only) -> Result<(), Stop> {
+    fn evict_host(&mut self, range: &Range<usize>, dirty: Dirty) -> Result<(), Stop> {
         let alone = self.only_on_host(range);
         if let Some(first) = alone.first() {
-            if only == Only::Refuse || self.devices.is_empty() {
+            if dirty == Dirty::Refuse || self.devices.is_empty() {
                 return Err(self.only_copy(first).into());
             }
             self.move_to_some_device(&alone)?;
         }
-        for slot in [HOST, FIXED] {
-            self.settle_held(slot, range)?;
+        for slot in [HOST, ADOPTED] {
+            self.finish_delivery(slot, range)?;
         }
         // What an upload may still read is kept until its queue has been synchronised (`retire`).
-        for slot in [HOST, FIXED] {
+        for slot in [HOST, ADOPTED] {
             self.replicas.give_up(slot, range);
             self.free_if_stale(slot);
         }
@@ -93,12 +71,12 @@ impl State {
     }
 
     fn only_copy(&self, range: &Range<usize>) -> Error {
-        Error::OnlyCopy { range: range.start..range.start + self.real(range) }
+        Error::OnlyCopy { range: range.start..range.start + self.byte_len(range) }
     }
 
     /// The parts of `range` that no device holds, though the host does.
     fn only_on_host(&self, range: &Range<usize>) -> Vec<Range<usize>> {
-        let mut alone: Vec<Range<usize>> = [HOST, FIXED]
+        let mut alone: Vec<Range<usize>> = [HOST, ADOPTED]
             .into_iter()
             .flat_map(|slot| self.replicas.valid(slot).within(range).collect::<Vec<_>>())
             .collect();
@@ -135,10 +113,10 @@ impl State {
         let Some(index) = Self::device_index(slot) else {
             return Ok(());
         };
-        self.refuse_broken(&self.devices[index].home)?;
+        self.waits.refuse_broken(&self.devices[index].home)?;
         self.make_device(index)?;
         for part in parts {
-            self.bring(slot, part, None)?;
+            self.make_valid(slot, part, None)?;
         }
         Ok(())
     }

@@ -1,56 +1,60 @@
-//! One memory: which bytes of which copy are valid, the copies themselves, and every change of either.
+//! One memory: its copies, which bytes of each are valid, and what is asked about them. It changes nothing but its own
+//! lists; the files beside it hold the operations.
 //!
 //! Both shells, `SyncedMem` and `SharedMem`, keep a `State` behind a lock; they differ in who checks the borrows.
-//! It relies on `replicas` and `ordering` to decide and on `transfer` to act; it holds no unsafe block.
-//! A function that takes `&mut self` here only adds valid bytes unless its comment says that it takes some away.
+//! A function that takes `&mut self` only adds valid bytes unless its comment says that it takes some away.
 
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::access::Intent;
+use crate::access::{Head, Place};
 use crate::coherence::borrows::Borrows;
+use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::{Replicas, Slot};
-use crate::device::token::Span;
-use crate::engine::copies::{DeviceCopy, HostCopy, Line, Waits, order};
-use crate::engine::events::Afterwards;
-use crate::engine::step::Stop;
-use crate::engine::teardown::Leaving;
+use crate::device::Queue;
+use crate::engine::copies::{DeviceCopy, FreedBlock, HostCopy, Staged};
+use crate::engine::events::{Events, Pending};
+use crate::engine::queue::QueueHandle;
+use crate::engine::waits::Waits;
+use crate::error::Error;
 use crate::host::buffer::dangling;
-use crate::{Access, DeviceId, Error, EventKind, Head, HostPool, Observer, Queue, Stats};
+use crate::host::pool::HostPool;
+use crate::ids::DeviceId;
+use crate::stats::{EventKind, Observer, Stats};
 
-/// The host's own memory: the only host copy that anything writes.
+/// The host's own memory: the only host copy that is ever written.
 pub(crate) const HOST: Slot = Slot(0);
 /// Adopted read-only bytes.
-pub(crate) const FIXED: Slot = Slot(1);
+pub(crate) const ADOPTED: Slot = Slot(1);
 /// The first device.
 const DEVICES: usize = 2;
 
 pub(crate) struct State {
     pub(crate) len: usize,
-    /// Over one byte more than none for a memory of length 0, so that it has states like any other.
+    /// Length 0 is kept as 1, so that there is always a range that can be valid.
     pub(crate) replicas: Replicas,
     /// Slot [`HOST`].
     pub(crate) host: Option<HostCopy>,
-    /// Slot [`FIXED`].
-    pub(crate) fixed: Option<HostCopy>,
-    /// From slot [`DEVICES`] on. An entry stays where it is for ever, whether it has memory or not.
+    /// Slot [`ADOPTED`].
+    pub(crate) adopted: Option<HostCopy>,
+    /// From slot [`DEVICES`] on. An entry keeps its index, whether it has memory or not.
     pub(crate) devices: Vec<DeviceCopy>,
     /// Host copies that are no longer read, but that a queue may still use.
     pub(crate) retired: Vec<HostCopy>,
+    /// Transfers of lent slices that are under way.
+    pub(crate) staged: Vec<Staged>,
     /// How many guards write to the host's own memory now; 0 in a `SyncedMem`, where `&mut` says so.
     pub(crate) host_writers: usize,
-    /// Device memory without valid bytes, to be given back once no queue uses it.
-    pub(crate) leaving: Vec<Leaving>,
+    /// Blocks without valid bytes, to be given back once no queue uses them.
+    pub(crate) freed: Vec<FreedBlock>,
     pub(crate) waits: Waits,
     /// Whether some thread does what [`is_untidy`](Self::is_untidy) asks for.
     pub(crate) is_tidying: bool,
     /// The live borrows; empty in a `SyncedMem`.
     pub(crate) borrows: Borrows,
     pub(crate) pool: Option<HostPool>,
-    pub(crate) stats: Stats,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
-    pub(crate) after: Vec<Afterwards>,
+    pub(crate) events: Events,
 }
 
 impl State {
@@ -59,20 +63,21 @@ impl State {
             len,
             replicas: Replicas::new(len.max(1)),
             host: None,
-            fixed: None,
+            adopted: None,
             devices: Vec::new(),
             retired: Vec::new(),
+            staged: Vec::new(),
             host_writers: 0,
-            leaving: Vec::new(),
+            freed: Vec::new(),
             waits: Waits::default(),
             is_tidying: false,
             borrows: Borrows::default(),
             pool,
-            stats: Stats::default(),
-            observer: None,
-            after: Vec::new(),
+            events: Events::default(),
         }
     }
+
+    // ---- ranges ----
 
     /// All bytes, as the replicas count them.
     pub(crate) fn whole(&self) -> Range<usize> {
@@ -91,56 +96,20 @@ impl State {
         })
     }
 
-    // ---- the host ----
-
-    /// The first byte of `range` on the host, ready for `intent`, and the copy it lies in. A write takes the range's
-    /// validity from all other copies.
-    pub(crate) fn host(&mut self, range: &Range<usize>, intent: Intent) -> Result<(NonNull<u8>, Slot), Stop> {
-        if range.is_empty() {
-            return Ok((dangling(), HOST));
+    /// How many bytes a range of the replicas has: none in a memory of length 0.
+    pub(crate) fn byte_len(&self, range: &Range<usize>) -> usize {
+        match self.len {
+            0 => 0,
+            _ => range.len(),
         }
-        let slot = self.host_slot(range, intent);
-        if slot == HOST {
-            self.make_host()?;
-        }
-        match intent {
-            Intent::Overwrite => self.renew_host(None, range, Access::Write, range)?,
-            _ => self.bring(slot, range, None)?,
-        }
-        self.settle_host(slot, range, intent.access())?;
-        if intent != Intent::Read {
-            self.claim(HOST, range);
-        }
-        Ok((self.host_ptr(slot, range.start), slot))
     }
 
-    /// Adopted bytes serve readers for as long as they hold the range and our own memory does not.
-    fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
-        let fixed = intent == Intent::Read && self.replicas.holds(FIXED, range) && !self.replicas.holds(HOST, range);
-        if fixed { FIXED } else { HOST }
-    }
+    // ---- copies ----
 
-    /// Starts bringing `range` to the host and returns without waiting for it.
-    pub(crate) fn prefetch_host(&mut self, range: &Range<usize>) -> Result<(), Stop> {
-        let slot = self.host_slot(range, Intent::Read);
-        if slot == HOST {
-            self.make_host()?;
-        }
-        self.bring(slot, range, None)
-    }
-
-    /// Makes sure that the host has memory of its own. Nothing in it becomes valid.
-    pub(crate) fn make_host(&mut self) -> Result<(), Error> {
-        if self.host.is_some() {
-            return Ok(());
-        }
-        self.host = Some(HostCopy::new(self.new_host_buffer()?));
-        Ok(())
-    }
-
+    /// The first byte of a host copy from `start` on.
     pub(crate) fn host_ptr(&self, slot: Slot, start: usize) -> NonNull<u8> {
         let copy = match slot {
-            FIXED => &self.fixed,
+            ADOPTED => &self.adopted,
             _ => &self.host,
         };
         let Some(copy) = copy else { return dangling() };
@@ -152,69 +121,15 @@ impl State {
     pub(crate) fn host_copy(&mut self, slot: Slot) -> Option<&mut HostCopy> {
         match slot {
             HOST => self.host.as_mut(),
-            FIXED => self.fixed.as_mut(),
+            ADOPTED => self.adopted.as_mut(),
             _ => None,
         }
     }
 
-    // ---- devices ----
-
-    /// A range of the copy on the queue's device, ready for work of this queue. A write takes the range's validity from
-    /// all other copies.
-    pub(crate) fn device(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-        range: &Range<usize>,
-        intent: Intent,
-        guard: Option<u64>,
-    ) -> Result<(Span, Slot), Stop> {
-        let slot = self.device_slot(queue);
-        if range.is_empty() {
-            return Ok((Span::empty(queue), slot));
-        }
-        let index = slot.0 - DEVICES;
-        self.bring_home(index, queue)?;
-        if intent == Intent::Overwrite {
-            self.renew_device(slot, range)?;
-        }
-        self.make_device(index)?;
-        if intent != Intent::Overwrite {
-            self.bring(slot, range, None)?;
-        }
-        let (copy, access) = (&mut self.devices[index], intent.access());
-        let mut hold = None;
-        if self.len > 0 {
-            order(&mut copy.uses, &copy.home, range, access, guard, &self.waits)?;
-            if guard.is_none() {
-                hold = copy.uses.hold(&copy.home, range, access);
-            }
-        }
-        let block = copy.memory.as_ref().map(|m| Arc::clone(&m.block));
-        if intent != Intent::Read {
-            self.claim(slot, range);
-        }
-        let (range, queue) = (range.start..range.start + self.real(range), Arc::clone(queue));
-        let span = Span { block, range, queue, _hold: hold };
-        Ok((span, slot))
-    }
-
-    /// What a device copy needs runs on this queue from now on, if that works.
-    pub(crate) fn bring_home(&mut self, index: usize, queue: &Arc<dyn Queue>) -> Result<(), Stop> {
-        if !self.waits.broken.is_empty() {
-            self.refuse_broken(&Line::new(queue))?;
-        }
-        if !self.devices[index].home.is(&**queue) {
-            self.devices[index].home = Line::new(queue);
-        }
-        Ok(())
-    }
-
-    /// How many bytes a range really has: a memory of length 0 has none.
-    pub(crate) fn real(&self, range: &Range<usize>) -> usize {
-        match self.len {
-            0 => 0,
-            _ => range.len(),
-        }
+    /// Every host buffer that a queue may use.
+    pub(crate) fn host_copies_mut(&mut self) -> impl Iterator<Item = &mut HostCopy> {
+        let staged = self.staged.iter_mut().map(|staged| &mut staged.copy);
+        self.host.iter_mut().chain(&mut self.adopted).chain(&mut self.retired).chain(staged)
     }
 
     /// The slot of a queue's device, entered if it is new.
@@ -227,7 +142,7 @@ impl State {
         if let Some(slot) = self.slot_of(queue.device().id()) {
             return slot;
         }
-        self.devices.push(DeviceCopy::new(Line::new(queue)));
+        self.devices.push(DeviceCopy::new(QueueHandle::new(queue)));
         self.replicas.add_slot()
     }
 
@@ -253,59 +168,15 @@ impl State {
         (0..self.devices.len()).map(Self::slot_at)
     }
 
-    /// The guard of a device token is gone: no more launches come from it.
-    pub(crate) fn release(&mut self, slot: Slot, borrow: u64) {
-        self.borrows.remove(borrow);
-        if let Some(index) = Self::device_index(slot) {
-            let uses = &mut self.devices[index].uses;
-            uses.release(borrow, &self.waits.clock);
+    /// The copies at a place. A device that this memory never was on has none.
+    pub(crate) fn slots_at(&self, place: Place) -> Vec<Slot> {
+        match place {
+            Place::Host => vec![HOST, ADOPTED],
+            Place::Device(device) => self.slot_of(device).into_iter().collect(),
         }
     }
 
-    // ---- validity ----
-
-    /// Makes `range` of a copy valid, moving what is missing and nothing else. The copy has memory.
-    pub(crate) fn bring(&mut self, to: Slot, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
-        if self.replicas.holds(to, range) {
-            // After a wait it is this operation itself that has brought them.
-            if self.waits.waited.is_empty() {
-                self.count(EventKind::Avoided, range, self.device_of(to));
-            }
-            return Ok(());
-        }
-        let order = self.sources(to);
-        for action in self.replicas.read(to, range, &order) {
-            self.perform(action, line)?;
-        }
-        Ok(())
-    }
-
-    /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
-    /// there is a direct way and no broken queue was to bring them there.
-    fn sources(&self, to: Slot) -> Vec<Slot> {
-        // Those that are left out come last of all.
-        let target = Self::device_index(to).map(|index| &self.devices[index]);
-        let copies = self.device_slots().zip(&self.devices);
-        let devices = copies.filter_map(|(slot, copy)| {
-            let direct = target.is_none_or(|target| target.reaches(copy));
-            (slot != to && direct && !self.meets_broken(slot, Access::Read)).then_some(slot)
-        });
-        match to {
-            HOST => [FIXED].into_iter().chain(devices).collect(),
-            _ => devices.chain([HOST, FIXED]).collect(),
-        }
-    }
-
-    /// Takes the validity of `range` from all other copies.
-    pub(crate) fn claim(&mut self, slot: Slot, range: &Range<usize>) {
-        self.replicas.claim(slot, range.clone());
-        if self.fixed.is_some() && self.replicas.valid(FIXED).is_empty() {
-            let fixed = self.fixed.take();
-            self.retire(fixed);
-        }
-    }
-
-    // ---- what is seen from outside ----
+    // ---- what is valid where ----
 
     pub(crate) fn head(&self) -> Head {
         self.replicas.head()
@@ -315,16 +186,90 @@ impl State {
         self.replicas.is_written()
     }
 
+    /// Whether any byte of `range` is valid anywhere.
+    pub(crate) fn is_written_in(&self, range: &Range<usize>) -> bool {
+        let mut slots = (0..self.replicas.slots()).map(Slot);
+        slots.any(|slot| self.replicas.valid(slot).overlaps(range))
+    }
+
+    /// Whether every byte of `range` is valid at a place.
+    pub(crate) fn is_valid_at(&self, place: Place, range: &Range<usize>) -> bool {
+        self.lacking(&self.slots_at(place), range) == 0
+    }
+
+    /// How many bytes of `range` are in none of these copies.
+    pub(crate) fn lacking(&self, slots: &[Slot], range: &Range<usize>) -> usize {
+        let mut missing = Ranges::of(range.clone());
+        for &slot in slots {
+            for held in self.replicas.valid(slot).within(range) {
+                missing.remove(&held);
+            }
+        }
+        missing.iter().map(|range| range.len()).sum()
+    }
+
+    /// The devices that hold any byte of this memory.
+    pub(crate) fn devices_with_bytes(&self) -> Vec<DeviceId> {
+        let copies = self.device_slots().zip(&self.devices);
+        let held = copies.filter(|&(slot, _)| !self.replicas.valid(slot).is_empty());
+        held.map(|(_, copy)| copy.device).collect()
+    }
+
+    /// The home queue of the device that lacks the fewest bytes of `range`, how many these are, and whether it is one of
+    /// the preferred ones, which come first among equals.
+    pub(crate) fn home_with(
+        &self,
+        range: &Range<usize>,
+        preferred: &[DeviceId],
+    ) -> Option<(Arc<dyn Queue>, usize, bool)> {
+        let copies = self.device_slots().zip(&self.devices);
+        let ranked = copies.map(|(slot, copy)| {
+            let is_preferred = preferred.contains(&copy.device);
+            (copy, self.lacking(&[slot], range), is_preferred)
+        });
+        let best = ranked.min_by_key(|&(_, lacking, is_preferred)| (lacking, !is_preferred));
+        best.map(|(copy, lacking, preferred)| (Arc::clone(&copy.home), lacking, preferred))
+    }
+
+    // ---- what has happened ----
+
+    /// Counts what happened to a range of a copy.
+    pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
+        let bytes = self.byte_len(range);
+        let copy = Self::device_index(slot).and_then(|index| self.devices.get(index));
+        let queue = copy.map(|copy| &*copy.home);
+        self.events.count(kind, range.start..range.start + bytes, bytes, queue, None);
+    }
+
+    /// Counts a host buffer that was allocated or freed, by the bytes that it takes.
+    pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {
+        if allocated > 0 {
+            self.events.count(kind, 0..self.len, allocated, None, None);
+        }
+    }
+
+    /// A buffer of a copy had to be leaked: it is unknown whether a queue still uses it.
+    pub(crate) fn leaked(&mut self, slot: Slot, error: Error) {
+        let copy = Self::device_index(slot).and_then(|index| self.devices.get(index));
+        let queue = copy.map(|copy| &*copy.home);
+        self.events.count(EventKind::Leak, 0..self.len, self.len, queue, Some(error));
+    }
+
+    /// Something that no access asked for has failed. Nothing was lost by it.
+    pub(crate) fn failed(&mut self, error: Error) {
+        self.events.count(EventKind::Failure, 0..0, 0, None, Some(error));
+    }
+
     pub(crate) fn stats(&self) -> Stats {
-        self.stats
+        self.events.stats
     }
 
     /// Returns the old one, to be dropped outside the lock.
     pub(crate) fn set_observer(&mut self, observer: Arc<dyn Observer>) -> Option<Arc<dyn Observer>> {
-        self.observer.replace(observer)
+        self.events.observer.replace(observer)
     }
 
-    pub(crate) fn device_of(&self, slot: Slot) -> Option<DeviceId> {
-        Some(self.devices.get(Self::device_index(slot)?)?.device)
+    pub(crate) fn take_pending(&mut self) -> Option<Pending> {
+        self.events.take_pending()
     }
 }

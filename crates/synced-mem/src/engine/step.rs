@@ -3,50 +3,38 @@
 //! An operation is a step that is taken under the lock. Where it needs a queue to have finished something it stops and
 //! says so; the lock is released, the queue waited for, and the step taken again from its start. So nothing that was
 //! found before a wait is believed after it, and what a step concludes, it concludes under one lock.
-//! It relies on `ordering` to end by a wait only what was entered before it. It decides nothing about bytes.
+//! It relies on `uses` to end by a wait only what was entered before it. It decides nothing about bytes.
 
 use std::mem;
 use std::sync::PoisonError;
 
-use crate::Error;
 use crate::coherence::uses::Waited;
-use crate::engine::copies::Line;
-use crate::engine::events::Aftermath;
+use crate::engine::events::Pending;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
+use crate::engine::waits::{Stop, Wait};
+use crate::error::Error;
 use crate::sync::{Mutex, MutexGuard};
-
-/// Why a step ended before its aim.
-pub(crate) enum Stop {
-    Fail(Error),
-    /// The step is to be taken again after this.
-    Wait(Wait),
-}
-
-/// Waits to be made before the step can go on; `None` as the waiter is the host.
-pub(crate) struct Wait {
-    by: Option<Line>,
-    queues: Vec<Line>,
-}
 
 /// What is to be waited for, as it was decided under the lock.
 struct Plan {
-    by: Option<Line>,
+    by: Option<QueueHandle>,
     began: u64,
     /// Each with whether it is known to have failed. No other queue is made to wait for such a one, since it would fail too.
-    queues: Vec<(Line, bool)>,
+    queues: Vec<(QueueHandle, bool)>,
 }
 
 /// A wait that has ended.
 struct Over {
-    by: Option<Line>,
+    by: Option<QueueHandle>,
     began: u64,
     /// Each with whether the host has synchronised it.
-    finished: Vec<(Line, bool)>,
+    finished: Vec<(QueueHandle, bool)>,
     failed: Option<Failure>,
 }
 
 struct Failure {
-    line: Line,
+    queue: QueueHandle,
     error: Error,
     kind: FailureKind,
 }
@@ -70,35 +58,9 @@ enum Next<R, L> {
 /// What an operation leaves to do, after it has ended.
 enum Rest {
     /// Only user code.
-    Tell(Aftermath),
+    Tell(Pending),
     /// Ranges to merge, memory to give back.
     Tidy,
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Self {
-        Stop::Fail(error)
-    }
-}
-
-impl Stop {
-    /// Stops when there are queues to wait for.
-    pub(crate) fn unless_waited(by: Option<&Line>, queues: Vec<Line>) -> Result<(), Stop> {
-        if queues.is_empty() {
-            return Ok(());
-        }
-        let by = by.cloned();
-        Err(Stop::Wait(Wait { by, queues }))
-    }
-}
-
-/// For what is nobody's error: a failure is no result, and a wait is still waited for.
-pub(crate) fn unless_failed<R>(result: Result<R, Stop>) -> Result<Option<R>, Stop> {
-    match result {
-        Ok(result) => Ok(Some(result)),
-        Err(Stop::Fail(_)) => Ok(None),
-        Err(wait) => Err(wait),
-    }
 }
 
 impl Plan {
@@ -106,48 +68,48 @@ impl Plan {
     fn perform(self) -> Over {
         let Plan { by, began, queues } = self;
         let (mut finished, mut failed) = (Vec::new(), None);
-        for (line, was_known) in queues {
+        for (queue, was_known) in queues {
             let waiter = by.as_ref().filter(|_| !was_known);
             let done = match waiter {
-                None => line.queue().synchronize(),
-                Some(by) => by.queue().wait_for(&**line.queue()),
+                None => queue.synchronize(),
+                Some(by) => by.wait_for(&**queue),
             };
             if let Err(error) = done {
                 let kind = match error {
                     Error::Deadlock { .. } => FailureKind::Deadlock,
                     _ if was_known => FailureKind::Known,
-                    _ if lasts(&line, if waiter.is_some() { 2 } else { 1 }) => FailureKind::Lasting,
+                    _ if lasts(&queue, if waiter.is_some() { 2 } else { 1 }) => FailureKind::Lasting,
                     _ => FailureKind::Once,
                 };
-                failed = Some(Failure { line, error, kind });
+                failed = Some(Failure { queue, error, kind });
                 break;
             }
-            finished.push((line, waiter.is_none()));
+            finished.push((queue, waiter.is_none()));
         }
         Over { by, began, finished, failed }
     }
 }
 
 /// Whether a queue fails every time that it is asked, this many times.
-fn lasts(line: &Line, times: usize) -> bool {
-    let fails = |_| matches!(line.queue().synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
+fn lasts(queue: &QueueHandle, times: usize) -> bool {
+    let fails = |_| matches!(queue.synchronize(), Err(error) if !matches!(error, Error::Deadlock { .. }));
     (0..times).all(fails)
 }
 
 /// The way to a state.
-pub(crate) trait Door {
+pub(crate) trait WithState {
     /// Runs `step` while nothing else changes the state.
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
 }
 
 /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
-impl Door for &Mutex<State> {
+impl WithState for &Mutex<State> {
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
         step(&mut self.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Door for &mut State {
+impl WithState for &mut State {
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
         step(self)
     }
@@ -160,50 +122,70 @@ pub(crate) struct Locked<'a> {
     pub(crate) lock: Option<MutexGuard<'a, State>>,
 }
 
-impl Door for Locked<'_> {
+impl WithState for Locked<'_> {
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R {
         let lock = || self.state.lock().unwrap_or_else(PoisonError::into_inner);
         step(&mut self.lock.take().unwrap_or_else(lock))
     }
 }
 
-/// Runs an operation to its end, and then what it left to do. `tidy` keeps the sets of ranges bounded; its failure is
-/// nobody's.
+/// Runs an operation to its end, and then what it left to do. `coalesce` keeps the sets of ranges bounded.
 pub(crate) fn act<R>(
-    mut door: impl Door,
-    mut tidy: impl FnMut(&mut State) -> Result<(), Stop>,
+    mut door: impl WithState,
+    mut coalesce: impl FnMut(&mut State) -> Result<(), Stop>,
     mut step: impl FnMut(&mut State) -> Result<R, Stop>,
 ) -> Result<R, Error> {
     let (result, rest) = run(&mut door, &mut step, State::rest);
     match rest {
         None => {}
-        Some(Rest::Tell(aftermath)) => aftermath.run(),
-        Some(Rest::Tidy) => tidy_up(&mut door, &mut tidy),
+        Some(Rest::Tell(pending)) => pending.run(),
+        Some(Rest::Tidy) => tidy(&mut door, &mut coalesce),
     }
     result
 }
 
 #[cold]
-fn tidy_up(door: &mut impl Door, tidy: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    let _ = run(door, tidy, |_| ());
-    let _ = run(door, &mut State::settle_retired, |_| ());
-    let _ = run(door, &mut State::settle_users, |_| ());
-    for leaving in door.with(|state| mem::take(&mut state.leaving)) {
-        let settled = leaving.settle();
-        door.with(|state| state.left(leaving, settled));
+fn tidy(door: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+    upkeep(door, coalesce);
+    upkeep(door, &mut State::finish_retired);
+    upkeep(door, &mut State::finish_oldest_users);
+    for freed in door.with(|state| mem::take(&mut state.freed)) {
+        let finished = freed.finish_uses();
+        door.with(|state| state.end_block(freed, finished));
     }
-    let aftermath = door.with(|state| {
+    let pending = door.with(|state| {
         state.is_tidying = false;
-        state.aftermath()
+        state.take_pending()
     });
-    if let Some(aftermath) = aftermath {
-        aftermath.run();
+    if let Some(pending) = pending {
+        pending.run();
+    }
+}
+
+/// Takes a step that no access asked for. Its failure is counted and told instead of returned: what the access has got
+/// stays its, and the step is taken again after the next one.
+fn upkeep(door: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+    if let (Err(error), ()) = run(door, step, |_| ()) {
+        door.with(|state| state.failed(error));
+    }
+}
+
+/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it. A failure is counted.
+pub(crate) fn shrink(mut door: impl WithState) {
+    for queue in door.with(State::shrink) {
+        upkeep(&mut door, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
+    }
+    if let (_, Some(rest)) = run(&mut door, &mut |_: &mut State| Ok(()), State::rest) {
+        match rest {
+            Rest::Tell(pending) => pending.run(),
+            Rest::Tidy => tidy(&mut door, &mut |_: &mut State| Ok(())),
+        }
     }
 }
 
 /// Takes a step until it has come to its end; then `last`, under the same lock.
 fn run<R, L>(
-    door: &mut impl Door,
+    door: &mut impl WithState,
     step: &mut impl FnMut(&mut State) -> Result<R, Stop>,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
@@ -217,7 +199,7 @@ fn run<R, L>(
                 return Next::Done(Err(error), last(state));
             }
             state.waits.waited.take_over(&mut waited);
-            let result = state.leave_to_broken();
+            let result = state.abandon_to_broken();
             let result = result.and_then(|()| step(state));
             waited.take_over(&mut state.waits.waited);
             match result {
@@ -236,9 +218,9 @@ fn run<R, L>(
 impl State {
     fn plan(&mut self, wait: Wait) -> Plan {
         let Wait { by, queues } = wait;
-        let known = |line: Line| {
-            let known = self.waits.broken.has(&line);
-            (line, known)
+        let known = |queue: QueueHandle| {
+            let known = self.waits.broken.has(&queue);
+            (queue, known)
         };
         let queues = queues.into_iter().map(known).collect();
         let began = self.waits.clock.begin();
@@ -247,26 +229,26 @@ impl State {
 
     /// After a wait, well or not: what it has ended is forgotten, and nothing else. A failure that lasts is noted, and the
     /// step taken again, which may do without that queue; with a queue that was known to have failed it could not.
-    fn resume(&mut self, over: Over, waited: &mut Waited<Line>) -> Result<(), Error> {
+    fn resume(&mut self, over: Over, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
         self.waits.clock.end(over.began);
-        for (line, synchronized) in over.finished {
+        for (queue, synchronized) in over.finished {
             if synchronized {
-                self.waits.broken.remove(&line);
-                self.finished(&line, over.began);
+                self.waits.broken.remove(&queue);
+                self.wait_ended(&queue, over.began);
             }
-            waited.add(over.by.clone(), line, over.began);
+            waited.add(over.by.clone(), queue, over.began);
         }
         let Some(failure) = over.failed else {
             return Ok(());
         };
-        let Failure { line, error, kind } = failure;
+        let Failure { queue, error, kind } = failure;
         match kind {
-            FailureKind::Known => return Err(line.named(&error)),
+            FailureKind::Known => return Err(queue.named(&error)),
             FailureKind::Lasting => {
-                self.broke(&line, &error);
+                self.queue_failed(&queue, &error);
                 return Ok(());
             }
-            FailureKind::Once if over.by.is_none() => self.distrust(&line),
+            FailureKind::Once if over.by.is_none() => self.invalidate_after_error(&queue),
             FailureKind::Once | FailureKind::Deadlock => {}
         }
         Err(error)
@@ -278,6 +260,6 @@ impl State {
             self.is_tidying = true;
             return Some(Rest::Tidy);
         }
-        self.aftermath().map(Rest::Tell)
+        self.take_pending().map(Rest::Tell)
     }
 }

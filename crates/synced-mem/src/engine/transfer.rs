@@ -1,63 +1,103 @@
-//! Performs what `replicas` has decided: uploads, downloads, copies and fills, each ordered before it is enqueued.
-//! A range becomes valid after its action has succeeded, and at no other place.
-//! It relies on `copies::order`; no lock is taken here and no user code is called.
+//! Moves bytes between the copies of a memory: decided by `replicas`, each ordered before it is enqueued.
+//! A range becomes valid after its action has succeeded. It calls no user code and waits for nothing: a transfer that has
+//! to wait stops its step.
 
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::access::Access;
 use crate::coherence::replicas::{Action, Slot};
-use crate::engine::copies::{DeviceMemory, Line, order};
-use crate::engine::state::{FIXED, HOST, State};
-use crate::engine::step::Stop;
-use crate::{Access, Block, Error, EventKind, HostBuffer};
+use crate::device::Queue;
+use crate::device::token::DeviceRef;
+use crate::engine::copies::{HostCopy, Staged};
+use crate::engine::queue::QueueHandle;
+use crate::engine::state::{ADOPTED, HOST, State};
+use crate::engine::waits::Stop;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::stats::EventKind;
 
 impl State {
-    /// Performs one action; `line` is the queue that asked for it, if any.
-    pub(crate) fn perform(&mut self, action: Action, line: Option<&Line>) -> Result<(), Stop> {
-        match action {
-            Action::Copy { from, to, range } => self.copy(from, to, range, line),
-            Action::Fill { to, range } => self.fill(to, range, line),
+    /// Makes `range` of a copy valid, moving what is missing and nothing else. The copy has memory. The work runs on
+    /// `queue`, or else on the home queue of the device.
+    pub(crate) fn make_valid(
+        &mut self,
+        to: Slot,
+        range: &Range<usize>,
+        queue: Option<&QueueHandle>,
+    ) -> Result<(), Stop> {
+        if self.replicas.holds(to, range) {
+            // After a wait it is this operation itself that has moved them.
+            if self.waits.waited.is_empty() {
+                self.count(EventKind::Avoided, range, to);
+            }
+            return Ok(());
+        }
+        let order = self.sources(to);
+        for action in self.replicas.read(to, range, &order) {
+            match action {
+                Action::Copy { from, to, range } => self.copy(from, to, range, queue)?,
+                Action::Fill { to, range } => self.fill(to, range, queue)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a copy's bytes come from, best first: to the host from adopted bytes; to a device from another device, if
+    /// there is a direct way and no broken queue was to bring them there.
+    fn sources(&self, to: Slot) -> Vec<Slot> {
+        // Those that are left out come last of all.
+        let target = Self::device_index(to).map(|index| &self.devices[index]);
+        let copies = self.device_slots().zip(&self.devices);
+        let devices = copies.filter_map(|(slot, copy)| {
+            let direct = target.is_none_or(|target| target.reaches(copy));
+            (slot != to && direct && !self.meets_broken(slot, Access::Read)).then_some(slot)
+        });
+        match to {
+            HOST => [ADOPTED].into_iter().chain(devices).collect(),
+            _ => devices.chain([HOST, ADOPTED]).collect(),
         }
     }
 
-    fn copy(&mut self, from: Slot, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
+    fn copy(&mut self, from: Slot, to: Slot, range: Range<usize>, queue: Option<&QueueHandle>) -> Result<(), Stop> {
         let (source, target) = (Self::device_index(from), Self::device_index(to));
-        let (kind, device) = match (source, target) {
-            (None, None) => (EventKind::HostCopy, None),
-            (None, Some(_)) => (EventKind::Upload, self.device_of(to)),
-            (Some(_), None) => (EventKind::Download, self.device_of(from)),
-            (Some(_), Some(_)) => (EventKind::DeviceCopy, self.device_of(to)),
+        let (kind, counted) = match (source, target) {
+            (None, None) => (EventKind::HostCopy, HOST),
+            (None, Some(_)) => (EventKind::Upload, to),
+            (Some(_), None) => (EventKind::Download, from),
+            (Some(_), Some(_)) => (EventKind::DeviceCopy, to),
         };
         // A memory of length 0 has states, but nothing to move.
         if self.len > 0 {
             match (source, target) {
-                (None, None) => self.copy_fixed(&range)?,
-                (None, Some(index)) => self.upload(from, index, &range, line)?,
+                (None, None) => self.copy_adopted(&range)?,
+                (None, Some(index)) => self.upload(from, index, &range, queue)?,
                 (Some(index), None) => self.download(index, &range)?,
                 (Some(source), Some(index)) => {
                     if !self.devices[index].reaches(&self.devices[source]) {
-                        return self.cross_by_host(to, &range, line);
+                        return self.cross_by_host(to, &range, queue);
                     }
-                    self.cross(source, index, &range, line)?;
+                    self.cross(source, index, &range, queue)?;
                 }
             }
         }
         self.replicas.add(to, range.clone());
-        self.count(kind, &range, device);
+        self.retire_staged(|staged| staged.to == to && staged.overlaps(&range));
+        self.count(kind, &range, counted);
         Ok(())
     }
 
     /// Adopted bytes to memory of our own.
-    fn copy_fixed(&mut self, range: &Range<usize>) -> Result<(), Stop> {
-        self.settle_host(FIXED, range, Access::Read)?;
-        self.settle_host(HOST, range, Access::Write)?;
-        let (from, to) = (self.host_ptr(FIXED, range.start), self.host_ptr(HOST, range.start));
+    fn copy_adopted(&mut self, range: &Range<usize>) -> Result<(), Stop> {
+        self.finish_on_host(ADOPTED, range, Access::Read)?;
+        self.finish_on_host(HOST, range, Access::Write)?;
+        let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
         // SAFETY: both lie in buffers of `len` bytes, and `range` is within that (0 bytes of an empty memory). They are
         // two buffers, the second writable (slot HOST holds no other kind). No queue writes the first or uses the
-        // second (settled above). Nobody has a reference into this range of HOST: it is not valid there, and
+        // second (waited for above). Nobody has a reference into this range of HOST: it is not valid there, and
         // references are formed to valid bytes only.
-        unsafe { to.copy_from_nonoverlapping(from, self.real(range)) };
+        unsafe { to.copy_from_nonoverlapping(from, self.byte_len(range)) };
         Ok(())
     }
 
@@ -69,205 +109,272 @@ impl State {
             // SAFETY: `range` lies within both buffers, of which the second is new and writable. Nobody writes valid bytes
             // of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue, because those
             // that work were waited for, and what the others were to deliver is not valid here or about to be overwritten.
-            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), self.real(&range)) };
+            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), self.byte_len(&range)) };
         }
     }
 
-    fn upload(&mut self, from: Slot, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
-        let line = self.line_for(index, line);
-        let len = self.real(range);
-        let lent = self.is_lent(from);
-        let staged = match lent {
-            true => Some(self.stage(from, range)?),
-            false => None,
-        };
+    fn upload(
+        &mut self,
+        from: Slot,
+        index: usize,
+        range: &Range<usize>,
+        queue: Option<&QueueHandle>,
+    ) -> Result<(), Stop> {
+        let queue = self.queue_for(index, queue);
+        if self.host_copy(from).is_some_and(|copy| copy.buffer.is_lent()) {
+            return self.upload_staged(from, index, range, &queue);
+        }
         if from == HOST {
-            self.renew_host(Some(&line), range, Access::Read, &(0..0))?;
+            self.renew_host(Some(&queue), range, Access::Read, &(0..0))?;
         }
         let copy = match from {
-            FIXED => &mut self.fixed,
+            ADOPTED => &mut self.adopted,
             _ => &mut self.host,
         };
-        if let (None, Some(copy)) = (&staged, copy) {
-            order(&mut copy.uses, &line, range, Access::Read, None, &self.waits)?;
+        if let Some(copy) = copy {
+            self.waits.order(&mut copy.uses, &queue, range, Access::Read, None)?;
         }
-        order(&mut self.devices[index].uses, &line, range, Access::Write, None, &self.waits)?;
-        let ptr = match &staged {
-            Some(buffer) => buffer.ptr(),
-            None => self.host_ptr(from, range.start),
-        };
-        let enqueued = match &self.devices[index].memory {
+        self.waits.order(&mut self.devices[index].uses, &queue, range, Access::Write, None)?;
+        let (ptr, len) = (self.host_ptr(from, range.start), self.byte_len(range));
+        if let Some(memory) = &self.devices[index].memory {
             // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The
             // host bytes stay readable and unchanged until the queue is synchronised: their copy has an entry for
-            // this read, and whoever writes or frees waits for it; a staging buffer is kept until then below.
-            Some(memory) => unsafe { line.queue().upload(&*memory.block, range.start, ptr, len) },
-            None => Ok(()),
-        };
-        // Even a call that failed may have enqueued its work.
-        if let Some(buffer) = staged {
-            drop(self.finish_staged(&line, buffer)?);
+            // this read, and whoever writes or frees waits for it.
+            unsafe { queue.upload(&*memory.block, range.start, ptr, len)? };
         }
-        Ok(enqueued?)
+        Ok(())
     }
 
     fn download(&mut self, index: usize, range: &Range<usize>) -> Result<(), Stop> {
+        let is_lent = self.host.as_ref().is_some_and(|copy| copy.buffer.is_lent());
+        if is_lent && self.take_staged(HOST, range)? {
+            return Ok(());
+        }
         let copy = &mut self.devices[index];
-        let line = copy.home.clone();
-        order(&mut copy.uses, &line, range, Access::Read, None, &self.waits)?;
-        if self.is_lent(HOST) {
-            return self.download_staged(index, range, &line);
+        let queue = copy.home.clone();
+        self.waits.order(&mut copy.uses, &queue, range, Access::Read, None)?;
+        if is_lent {
+            return self.download_staged(index, range, &queue);
         }
-        self.renew_host(Some(&line), range, Access::Write, &(0..0))?;
+        self.renew_host(Some(&queue), range, Access::Write, &(0..0))?;
         if let Some(copy) = &mut self.host {
-            order(&mut copy.uses, &line, range, Access::Write, None, &self.waits)?;
-            copy.arrive(&line, range, &self.waits.clock);
+            self.waits.order(&mut copy.uses, &queue, range, Access::Write, None)?;
+            copy.arrive(&queue, range, &self.waits.clock);
         }
-        let (ptr, len) = (self.host_ptr(HOST, range.start), self.real(range));
+        let (ptr, len) = (self.host_ptr(HOST, range.start), self.byte_len(range));
         if let Some(memory) = &self.devices[index].memory {
             // SAFETY: as in `upload`. The host bytes are writable, and nobody else's until then: they are not valid on
             // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
             // synchronised.
-            unsafe { line.queue().download(&*memory.block, range.start, ptr, len)? };
+            unsafe { queue.download(&*memory.block, range.start, ptr, len)? };
         }
         Ok(())
     }
 
     /// From a device to one that reaches it, on the destination's queue.
-    fn cross(&mut self, source: usize, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
+    fn cross(
+        &mut self,
+        source: usize,
+        index: usize,
+        range: &Range<usize>,
+        queue: Option<&QueueHandle>,
+    ) -> Result<(), Stop> {
         let (from, to) = (&self.devices[source].memory, &self.devices[index].memory);
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(());
         };
         let (from, to) = (Arc::clone(&from.block), Arc::clone(&to.block));
-        let line = self.line_for(index, line);
+        let queue = self.queue_for(index, queue);
         for (device, access) in [(source, Access::Read), (index, Access::Write)] {
-            order(&mut self.devices[device].uses, &line, range, access, None, &self.waits)?;
+            self.waits.order(&mut self.devices[device].uses, &queue, range, access, None)?;
         }
         let (start, len) = (range.start, range.len());
         // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
         // device, which reaches the other (asked by the caller). Both copies have entries for this access.
-        unsafe { line.queue().copy(&*to, start, &*from, start, len)? };
+        unsafe { queue.copy(&*to, start, &*from, start, len)? };
         Ok(())
     }
 
     /// From device to device where there is no direct way. The host becomes valid too.
-    fn cross_by_host(&mut self, to: Slot, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
-        if self.replicas.holds(FIXED, range) {
-            return self.copy(FIXED, to, range.clone(), line);
+    fn cross_by_host(&mut self, to: Slot, range: &Range<usize>, queue: Option<&QueueHandle>) -> Result<(), Stop> {
+        if self.replicas.holds(ADOPTED, range) {
+            return self.copy(ADOPTED, to, range.clone(), queue);
         }
         if !self.replicas.holds(HOST, range) {
             self.make_host()?;
-            self.bring(HOST, range, None)?;
+            self.make_valid(HOST, range, None)?;
         }
-        self.copy(HOST, to, range.clone(), line)
+        self.copy(HOST, to, range.clone(), queue)
     }
 
-    /// Zeros, where nobody has written.
-    fn fill(&mut self, to: Slot, range: Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
+    /// Zeros, where nothing was ever written.
+    fn fill(&mut self, to: Slot, range: Range<usize>, queue: Option<&QueueHandle>) -> Result<(), Stop> {
         match Self::device_index(to) {
             _ if self.len == 0 => {}
-            Some(index) => self.fill_device(index, &range, line)?,
+            Some(index) => self.fill_device(index, &range, queue)?,
             None => self.fill_host(&range)?,
         }
         self.replicas.add(to, range.clone());
-        let device = self.device_of(to);
-        self.count(EventKind::Fill, &range, device);
+        self.count(EventKind::Fill, &range, to);
         Ok(())
     }
 
-    fn fill_device(&mut self, index: usize, range: &Range<usize>, line: Option<&Line>) -> Result<(), Stop> {
-        let line = self.line_for(index, line);
+    fn fill_device(&mut self, index: usize, range: &Range<usize>, queue: Option<&QueueHandle>) -> Result<(), Stop> {
+        let queue = self.queue_for(index, queue);
         let copy = &mut self.devices[index];
-        order(&mut copy.uses, &line, range, Access::Write, None, &self.waits)?;
+        self.waits.order(&mut copy.uses, &queue, range, Access::Write, None)?;
         if let Some(memory) = &copy.memory {
             // SAFETY: as in `upload`.
-            unsafe { line.queue().fill(&*memory.block, range.start, range.len())? };
+            unsafe { queue.fill(&*memory.block, range.start, range.len())? };
         }
         Ok(())
     }
 
     fn fill_host(&mut self, range: &Range<usize>) -> Result<(), Stop> {
-        self.settle_host(HOST, range, Access::Write)?;
-        let Some(copy) = &self.host else {
-            return Ok(());
-        };
-        if !copy.buffer.is_clean() {
-            let (ptr, len) = (self.host_ptr(HOST, range.start), self.real(range));
-            // SAFETY: as in `copy_fixed`: our own bytes, which no queue and no reference uses.
+        self.finish_on_host(HOST, range, Access::Write)?;
+        if self.host.as_ref().is_some_and(|copy| !copy.buffer.is_clean()) {
+            let (ptr, len) = (self.host_ptr(HOST, range.start), self.byte_len(range));
+            // SAFETY: as in `copy_adopted`: our own bytes, which no queue and no reference uses.
             unsafe { ptr.write_bytes(0, len) };
         }
         Ok(())
     }
 
     /// The queue that work for a device copy runs on: the one that asked, else the copy's home.
-    fn line_for(&self, index: usize, line: Option<&Line>) -> Line {
-        line.unwrap_or(&self.devices[index].home).clone()
+    fn queue_for(&self, index: usize, queue: Option<&QueueHandle>) -> QueueHandle {
+        queue.unwrap_or(&self.devices[index].home).clone()
     }
 
-    /// Makes sure that a device copy has a block, from its home queue. Nothing in it becomes valid.
-    pub(crate) fn make_device(&mut self, index: usize) -> Result<(), Error> {
-        if self.len == 0 || self.devices[index].memory.is_some() {
-            return Ok(());
+    // ---- bytes of another memory ----
+
+    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on. False: nothing was done,
+    /// because there is nothing to move there.
+    pub(crate) fn receive(
+        &mut self,
+        to: &Range<usize>,
+        from: &DeviceRef<'_>,
+        queue: &Arc<dyn Queue>,
+    ) -> Result<bool, Stop> {
+        let slot = self.device_slot(queue);
+        let Some(index) = Self::device_index(slot) else {
+            return Ok(false);
+        };
+        self.set_home(index, queue)?;
+        self.make_device(index)?;
+        if self.len == 0 {
+            return Ok(false);
         }
-        let block = self.devices[index].home.queue().alloc(self.len)?;
-        self.put_block(index, block);
-        Ok(())
+        let copy = &mut self.devices[index];
+        self.waits.order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
+        let source = from.arg();
+        if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
+            let (start, from, len) = (to.start, source.range().start, to.len());
+            // SAFETY: both ranges lie within their blocks (checked by the caller, and by the token), and both blocks on
+            // this queue's device. The destination's entry was made above; the source's when the token was, on this queue.
+            let enqueued = unsafe { queue.copy(&*memory.block, start, block, from, len) };
+            if let Err(error) = enqueued {
+                self.invalidate_range_after_error(slot, to);
+                return Err(error.into());
+            }
+        }
+        self.claim(slot, to);
+        self.count(EventKind::DeviceCopy, to, slot);
+        Ok(true)
     }
 
-    /// A new block of a device copy's home queue.
-    pub(crate) fn put_block(&mut self, index: usize, block: Box<dyn Block>) {
-        let whole = self.whole();
-        let copy = &mut self.devices[index];
-        // A block may have been somebody's until now, in the order of this queue: others wait for it before they use it.
-        copy.uses.enter(&copy.home, whole.clone(), Access::Write, None, &self.waits.clock);
-        copy.memory = Some(DeviceMemory { block: Arc::from(block), line: copy.home.clone(), owner: None });
-        let device = copy.device;
-        self.count(EventKind::Allocate, &whole, Some(device));
+    /// A copy that failed may have been enqueued all the same: the device no longer holds these bytes where another copy
+    /// does.
+    fn invalidate_range_after_error(&mut self, slot: Slot, range: &Range<usize>) {
+        let only = self.replicas.only_in(slot, range);
+        for shared in only.missing(range).iter() {
+            self.replicas.give_up(slot, &shared);
+        }
     }
 
     // ---- lent slices: no queue ever sees them ----
 
-    fn is_lent(&mut self, slot: Slot) -> bool {
-        self.host_copy(slot).is_some_and(|copy| copy.buffer.is_lent())
-    }
-
-    /// A copy of a range in a buffer of our own.
-    fn stage(&self, from: Slot, range: &Range<usize>) -> Result<HostBuffer, Error> {
-        let len = self.real(range);
-        let buffer = HostBuffer::zeroed(len)?;
-        let from = self.host_ptr(from, range.start);
+    fn upload_staged(
+        &mut self,
+        from: Slot,
+        index: usize,
+        range: &Range<usize>,
+        queue: &QueueHandle,
+    ) -> Result<(), Stop> {
+        let to = Self::slot_at(index);
+        if self.take_staged(to, range)? {
+            return Ok(());
+        }
+        self.waits.order(&mut self.devices[index].uses, queue, range, Access::Write, None)?;
+        let (len, lent) = (self.byte_len(range), self.host_ptr(from, range.start));
+        let staged = self.stage(to, range, queue, Access::Read)?;
         // SAFETY: `range` lies within the source; the buffer is new and has `len` bytes. No queue uses lent bytes.
-        unsafe { buffer.ptr().copy_from_nonoverlapping(from, len) };
-        Ok(buffer)
-    }
-
-    fn download_staged(&mut self, index: usize, range: &Range<usize>, line: &Line) -> Result<(), Stop> {
-        let len = self.real(range);
-        let buffer = HostBuffer::zeroed(len)?;
-        let to = self.host_ptr(HOST, range.start);
-        let enqueued = match &self.devices[index].memory {
-            // SAFETY: as in `download`; the buffer is kept until the queue is synchronised, by `finish_staged`.
-            Some(memory) => unsafe { line.queue().download(&*memory.block, range.start, buffer.ptr(), len) },
+        unsafe { staged.copy_from_nonoverlapping(lent, len) };
+        match &self.devices[index].memory {
+            // SAFETY: as in `upload`; the buffer has an entry for this read, and is kept until the queue is synchronised.
+            Some(memory) => unsafe { queue.upload(&*memory.block, range.start, staged, len) },
             None => Ok(()),
-        };
-        let bytes = buffer.ptr();
-        let _buffer = self.finish_staged(line, buffer)?;
-        enqueued?;
-        // SAFETY: as in `copy_fixed`, from a buffer that the queue has left and that lives to the end of this function.
-        unsafe { to.copy_from_nonoverlapping(bytes, len) };
-        Ok(())
+        }
+        .map_err(|error| self.staging_failed(error))?;
+        Stop::unless_waited(None, vec![queue.clone()])
     }
 
-    /// Waits until a queue has left a staging buffer. If that fails the buffer is leaked.
-    fn finish_staged(&mut self, line: &Line, buffer: HostBuffer) -> Result<HostBuffer, Error> {
-        match self.synchronize(line) {
-            Ok(()) => Ok(buffer),
-            Err(error) => {
-                std::mem::forget(buffer);
-                let device = line.queue().device().id();
-                self.leaked(Some(device), Error::device(device, "synchronize", error.to_string()));
-                Err(error)
-            }
+    fn download_staged(&mut self, index: usize, range: &Range<usize>, queue: &QueueHandle) -> Result<(), Stop> {
+        let staged = self.stage(HOST, range, queue, Access::Write)?;
+        match &self.devices[index].memory {
+            // SAFETY: as in `download`; the buffer has an entry for this write, and is kept until the queue is
+            // synchronised.
+            Some(memory) => unsafe { queue.download(&*memory.block, range.start, staged, self.byte_len(range)) },
+            None => Ok(()),
+        }
+        .map_err(|error| self.staging_failed(error))?;
+        Stop::unless_waited(None, vec![queue.clone()])
+    }
+
+    /// The first byte of a buffer that bytes pass through between a lent slice and a device, entered for its queue.
+    fn stage(
+        &mut self,
+        to: Slot,
+        range: &Range<usize>,
+        queue: &QueueHandle,
+        access: Access,
+    ) -> Result<NonNull<u8>, Error> {
+        let mut copy = HostCopy::new(HostBuffer::zeroed(self.byte_len(range))?);
+        self.count_buffer(EventKind::Allocate, copy.buffer.allocated());
+        copy.uses.enter(queue, range.clone(), access, None, &self.waits.clock);
+        let start = copy.buffer.ptr();
+        self.staged.push(Staged { to, range: range.clone(), copy });
+        Ok(start)
+    }
+
+    /// Even a call that failed may have enqueued its work: the buffer is kept until its queue has been synchronised.
+    fn staging_failed(&mut self, error: Error) -> Error {
+        let failed = self.staged.pop();
+        self.retire(failed.map(|staged| staged.copy));
+        error
+    }
+
+    /// Ends a staged transfer once its queue has been synchronised, which it stops for. False: there is none for `range`.
+    fn take_staged(&mut self, to: Slot, range: &Range<usize>) -> Result<bool, Stop> {
+        let found = self.staged.iter().position(|staged| staged.to == to && staged.range == *range);
+        let Some(index) = found else {
+            return Ok(false);
+        };
+        Stop::unless_waited(None, self.staged[index].copy.uses.queues())?;
+        let staged = self.staged.swap_remove(index).copy;
+        if to == HOST {
+            let (from, len) = (staged.buffer.ptr(), self.byte_len(range));
+            // SAFETY: as in `copy_adopted`, from a buffer of `len` bytes that its queue has left.
+            unsafe { self.host_ptr(HOST, range.start).copy_from_nonoverlapping(from, len) };
+        }
+        self.discard(staged.buffer);
+        Ok(true)
+    }
+
+    /// Puts transfers aside that are not to be relied on any more.
+    pub(crate) fn retire_staged(&mut self, which: impl Fn(&Staged) -> bool) {
+        if !self.staged.is_empty() {
+            let gone: Vec<_> = self.staged.extract_if(.., |staged| which(staged)).collect();
+            gone.into_iter().for_each(|staged| self.retire(Some(staged.copy)));
         }
     }
 }

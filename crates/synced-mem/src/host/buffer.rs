@@ -3,27 +3,16 @@
 //! It relies on the global allocator, and hands a pool's block back to its pool; it knows no borrows, no sharing, no
 //! devices.
 
-use std::alloc::{self, Layout};
 use std::any::Any;
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
 use std::slice;
 
-use crate::host::pool::Loan;
-use crate::{Access, Error};
-
-/// Alignment of every block we allocate: a cache line, and the widest vector register.
-const ALIGN: usize = 64;
-/// Alignment of large blocks: what DLPack asks of a tensor's first byte.
-const ALIGN_LARGE: usize = 256;
-/// From this length a block counts as large: a page, so the padding is at most 6 %.
-const LARGE: usize = 4096;
-/// From this length huge pages are asked for: first touch of 256 MiB took 139 ms without and 26 ms with them.
-const HUGE: usize = 4 << 20;
-/// The alignment asked of the allocator. Above 16, std's `alloc_zeroed` takes aligned memory and clears it
-/// (125 ms for 256 MiB) where `calloc` hands out pages that the kernel has already zeroed (0.013 ms).
-const ALIGN_ALLOCATOR: usize = 16;
+use crate::access::Access;
+use crate::error::Error;
+use crate::host::allocation::{ALIGN, Allocation};
+use crate::host::pool::{HostPool, Loan};
 
 /// A block of initialised host bytes with its owner.
 ///
@@ -159,8 +148,8 @@ impl HostBuffer {
     }
 
     /// The first `len` bytes of a pool's block, which goes back to the pool with the buffer.
-    pub(crate) fn pooled(loan: Loan, len: usize) -> Self {
-        assert!(len <= loan.block().capacity, "a pool's block is too short");
+    fn pooled(loan: Loan, len: usize) -> Self {
+        assert!(len <= loan.block().capacity(), "a pool's block is too short");
         let ptr = first(loan.block().start, len);
         let backing = Backing::Pooled { loan };
         Self { ptr, len, backing }
@@ -241,14 +230,31 @@ impl HostBuffer {
     /// its alignment is not counted.
     pub(crate) fn allocated(&self) -> usize {
         match &self.backing {
-            Backing::Fresh { block } => block.capacity,
-            Backing::Pooled { loan } => loan.block().capacity,
+            Backing::Fresh { block } => block.capacity(),
+            Backing::Pooled { loan } => loan.block().capacity(),
             _ => 0,
         }
     }
 
     fn empty() -> Self {
         Self { ptr: dangling(), len: 0, backing: Backing::Empty }
+    }
+}
+
+impl HostPool {
+    /// A buffer of `len` bytes: zeros if it is clean, else what was left there.
+    ///
+    /// When the allocator refuses, the pool gives up what it keeps and asks once more.
+    pub(crate) fn take(&self, len: usize) -> Result<HostBuffer, Error> {
+        let buffer = match self.lend(len) {
+            Ok(Some(loan)) => return Ok(HostBuffer::pooled(loan, len)),
+            Ok(None) => HostBuffer::zeroed(len),
+            Err(error) => Err(error),
+        };
+        buffer.or_else(|_| {
+            self.trim();
+            HostBuffer::zeroed(len)
+        })
     }
 }
 
@@ -271,58 +277,6 @@ impl fmt::Debug for HostBuffer {
     }
 }
 
-/// A block of the global allocator, freed when dropped: `capacity` bytes from `start`, zero until somebody writes them.
-pub(crate) struct Allocation {
-    start: NonNull<u8>,
-    capacity: usize,
-    /// What the allocator handed out, asked for with `layout`: `start` is its first aligned byte.
-    base: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: a block is owned alone and has no thread of its own; its bytes are plain data.
-unsafe impl Send for Allocation {}
-// SAFETY: as above; through a shared reference, only a copy of the pointer is to be had.
-unsafe impl Sync for Allocation {}
-
-impl Allocation {
-    /// Fails as [`HostBuffer::zeroed`] does.
-    pub(crate) fn zeroed(capacity: usize) -> Result<Self, Error> {
-        let out_of_memory = || Error::OutOfMemory { bytes: capacity };
-        let align = if capacity < LARGE { ALIGN } else { ALIGN_LARGE };
-        let layout = padded(capacity, align).ok_or_else(out_of_memory)?;
-        // SAFETY: `layout` is not zero-sized: it has the padding at least, because `align > ALIGN_ALLOCATOR`.
-        let base = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        let address = base.addr().get();
-        // At most `align - ALIGN_ALLOCATOR`, because `address` is a multiple of ALIGN_ALLOCATOR.
-        let offset = address.next_multiple_of(align) - address;
-        // SAFETY: `offset <= align - ALIGN_ALLOCATOR`, so `offset + capacity <= layout.size()`: within the block.
-        let start = unsafe { base.add(offset) };
-        if capacity >= HUGE {
-            advise_huge_pages(start, capacity);
-        }
-        Ok(Self { start, capacity, base, layout })
-    }
-
-    /// The number of bytes.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-}
-
-impl Drop for Allocation {
-    fn drop(&mut self) {
-        // SAFETY: `base` came from `alloc_zeroed` with this `layout`, and is freed only here.
-        unsafe { alloc::dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// What to ask the allocator for, so that it holds `capacity` bytes from a multiple of `align`.
-fn padded(capacity: usize, align: usize) -> Option<Layout> {
-    let padded = capacity.checked_add(align - ALIGN_ALLOCATOR)?;
-    Layout::from_size_align(padded, ALIGN_ALLOCATOR).ok()
-}
-
 /// Where `len` bytes start: at `ptr`, unless there are none.
 fn first(ptr: NonNull<u8>, len: usize) -> NonNull<u8> {
     if len == 0 { dangling() } else { ptr }
@@ -336,29 +290,13 @@ pub(crate) fn dangling() -> NonNull<u8> {
     NonNull::<Line>::dangling().cast()
 }
 
-/// Asks for huge pages within the block. A refusal costs time only, so it is not an error.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn advise_huge_pages(ptr: NonNull<u8>, len: usize) {
-    /// A multiple of every page size that Linux runs with: the advice must start on a page.
-    const PAGE: usize = 64 << 10;
-    let skip = ptr.addr().get().next_multiple_of(PAGE) - ptr.addr().get();
-    let Some(len) = len.checked_sub(skip) else {
-        return;
-    };
-    let start = ptr.as_ptr().wrapping_add(skip).cast();
-    // SAFETY: the range lies within our block; this advice changes no contents and no protection.
-    unsafe { libc::madvise(start, len & !(PAGE - 1), libc::MADV_HUGEPAGE) };
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::host::allocation::HUGE;
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = assert_send_sync::<HostBuffer>();

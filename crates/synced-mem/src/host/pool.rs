@@ -1,13 +1,13 @@
 //! Host blocks kept for the next memory that wants one, instead of given back to the system page by page.
-//! It relies on `Allocation` for the blocks and on `HostBuffer` to bring each one back when nobody uses it any more.
+//! It relies on `Allocation` for the blocks, and on the holder of a loan to end it when the block is used no more.
 //! It never looks into a block and never clears one: who takes a used block fills what is read before it is written.
 
 use std::fmt;
 use std::mem;
 use std::sync::{Arc, PoisonError, Weak};
 
-use crate::Error;
-use crate::host::buffer::{Allocation, HostBuffer};
+use crate::error::Error;
+use crate::host::allocation::Allocation;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The smallest class. Below it, allocators have caches of their own, and no page is ever given back.
@@ -109,21 +109,11 @@ impl HostPool {
         self.inner.lock().misses
     }
 
-    /// A buffer of `len` bytes: zeros if it is clean, else what somebody left there.
-    ///
-    /// When the allocator refuses, the pool gives up what it keeps and asks once more.
-    pub(crate) fn take(&self, len: usize) -> Result<HostBuffer, Error> {
-        let buffer = match self.inner.class(len) {
-            Some(class) => self.lend(class).map(|loan| HostBuffer::pooled(loan, len)),
-            None => HostBuffer::zeroed(len),
+    /// A block for `len` bytes; none if the pool could never keep one of this length.
+    pub(crate) fn lend(&self, len: usize) -> Result<Option<Loan>, Error> {
+        let Some(class) = self.inner.class(len) else {
+            return Ok(None);
         };
-        buffer.or_else(|_| {
-            self.trim();
-            HostBuffer::zeroed(len)
-        })
-    }
-
-    fn lend(&self, class: Class) -> Result<Loan, Error> {
         let waiting = self.inner.lock().take(class);
         let reused = waiting.is_some();
         let spare = match waiting {
@@ -131,7 +121,7 @@ impl HostPool {
             None => Spare::new(class)?,
         };
         let home = Arc::downgrade(&self.inner);
-        Ok(Loan { spare, home, reused })
+        Ok(Some(Loan { spare, home, reused }))
     }
 }
 
@@ -259,6 +249,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::HostBuffer;
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = assert_send_sync::<HostPool>();

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use super::calls::OPERATIONS;
 use super::memory::POISON;
 use super::*;
-use crate::device::token::{DeviceMut, DeviceRef, Span};
+use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::{Access, Arg, Block};
 
 /// Names of what ran, in order.
@@ -32,8 +32,8 @@ impl Log {
     }
 }
 
-fn span(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> Span {
-    Span { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue), _hold: None }
+fn span(block: &Arc<dyn Block>, range: std::ops::Range<usize>, queue: &Arc<dyn Queue>) -> ClaimedRange {
+    ClaimedRange { block: Some(Arc::clone(block)), range, queue: Arc::clone(queue), _hold: None }
 }
 
 fn writer<'a>(block: &Arc<dyn Block>, queue: &Arc<dyn Queue>) -> DeviceMut<'a> {

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::engine::copies::Line;
+use crate::engine::queue::QueueHandle;
 use crate::{Access, Error, HostBuffer, Queue, SharedMem, SyncedMem};
 
 impl SyncedMem {
@@ -119,7 +119,7 @@ impl SyncedMem {
             |_| Ok(()),
             |state| {
                 if let Some((block, owner)) = offered.take() {
-                    state.adopt_device(&Line::new(ready_on), block, owner);
+                    state.adopt_device(&QueueHandle::new(ready_on), block, owner);
                 }
                 Ok(())
             },
@@ -197,7 +197,7 @@ impl SharedMem {
         self.inner.act(|state| {
             state.borrows.check(&state.whole(), Access::Write)?;
             if let Some((block, owner)) = offered.take() {
-                state.adopt_device(&Line::new(ready_on), block, owner);
+                state.adopt_device(&QueueHandle::new(ready_on), block, owner);
             }
             Ok(())
         })

@@ -1,10 +1,10 @@
 //! Giving back the room that the copies of a `SyncedMem` take. It leaves to `engine` what is moved for it.
 
 use std::ops::Range;
+use std::sync::PoisonError;
 
-use crate::engine::evict::Only;
-use crate::engine::state::State;
-use crate::engine::tidy::Sole;
+use crate::engine::evict::Dirty;
+use crate::engine::step;
 use crate::{Error, Place, SyncedMem};
 
 impl SyncedMem {
@@ -23,7 +23,7 @@ impl SyncedMem {
     /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
     pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
         self.reset_fast();
-        self.act_mut(|state| state.tidy(Sole::Yes), |state| state.evict(place, &state.check(&range)?, Only::Move))
+        self.act_mut(|state| state.coalesce(&(0..0)), |state| state.evict(place, &state.check(&range)?, Dirty::Move))
     }
 
     /// Frees the copy at a place if other copies hold all its bytes.
@@ -32,17 +32,13 @@ impl SyncedMem {
     /// [`Error::OnlyCopy`] when they do not.
     pub fn evict_clean(&mut self, place: Place) -> Result<(), Error> {
         self.reset_fast();
-        self.act_mut(|state| state.tidy(Sole::Yes), |state| state.evict(place, &state.whole(), Only::Refuse))
+        self.act_mut(|state| state.coalesce(&(0..0)), |state| state.evict(place, &state.whole(), Dirty::Refuse))
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         self.reset_fast();
-        for line in self.with_mut(State::shrink) {
-            // A queue that fails keeps its buffers retired; the end of the memory decides about them.
-            let _ = self.act_mut(|_| Ok(()), |state| state.wait_at_first(vec![line.clone()]));
-        }
-        // What has no valid byte any more is given back last, like after every operation.
-        let _ = self.act_mut(|_| Ok(()), |_| Ok(()));
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        step::shrink(state);
     }
 }

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::state::{FIXED, HOST};
-use crate::engine::step::Stop;
+use crate::engine::state::{ADOPTED, HOST};
+use crate::engine::waits::Stop;
 use crate::{Access, DeviceRef, Error, Queue, SharedMem};
 
 /// Where a copy runs.
@@ -70,7 +70,7 @@ impl SharedMem {
             if range.is_empty() || !state.is_written_in(&range) {
                 return Ok(Side::Zeros);
             }
-            let host = state.lacking(&[HOST, FIXED], &range);
+            let host = state.lacking(&[HOST, ADOPTED], &range);
             Ok(match state.home_with(&range, &preferred) {
                 Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => Side::Device(queue),
                 _ => Side::Host,

@@ -9,7 +9,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::Access;
-use crate::coherence::replicas::Slot;
+use crate::device::token::Lender;
 use crate::engine::state::State;
 use crate::host::buffer::dangling;
 use crate::shared::Inner;
@@ -34,13 +34,6 @@ pub(crate) struct Lease {
     borrow: Option<u64>,
     /// Whether it was granted for writing.
     writes: bool,
-}
-
-/// The dynamic borrow behind a device token.
-pub(crate) struct DeviceLease {
-    inner: Arc<Inner>,
-    slot: Slot,
-    borrow: u64,
 }
 
 // SAFETY: a lease is an `Arc` over a `Send + Sync` state and a pointer to bytes that its entry in the borrow table
@@ -91,21 +84,9 @@ impl Drop for Lease {
     }
 }
 
-impl DeviceLease {
-    pub(crate) fn new(inner: Arc<Inner>, slot: Slot, borrow: u64) -> Self {
-        Self { inner, slot, borrow }
-    }
-}
-
-impl Drop for DeviceLease {
-    fn drop(&mut self) {
-        self.inner.release(|state| state.release(self.slot, self.borrow));
-    }
-}
-
-impl fmt::Debug for DeviceLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLease").finish_non_exhaustive()
+impl Lender for Inner {
+    fn end(&self, borrow: u64) {
+        self.release(|state| state.release(borrow));
     }
 }
 

@@ -23,7 +23,7 @@ impl Observer for Watch {
         *count += 1;
         *bytes += event.range().len() as u64;
         drop(counts);
-        assert_eq!(event.error().is_some(), event.kind() == EventKind::Leak);
+        assert_eq!(event.error().is_some(), matches!(event.kind(), EventKind::Leak | EventKind::Failure));
         // Would wait for ever if the lock were held.
         if let Some(memory) = &*self.memory.lock().unwrap() {
             memory.head();
@@ -65,6 +65,7 @@ impl Watch {
             assert_eq!(told(kind), (traffic.count(), traffic.bytes()), "{kind:?}");
         }
         // A block of a pool has more bytes than the memory.
+        assert_eq!(told(EventKind::Failure).0, stats.failures());
         let blocks = (told(EventKind::Allocate).0, told(EventKind::Free).0);
         assert_eq!(blocks, (stats.allocations().count(), stats.frees().count()));
     }

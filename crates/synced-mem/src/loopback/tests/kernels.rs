@@ -9,7 +9,7 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
     set(&queue, &a, 1);
     let reader = DeviceRef::new(span(&a, 0..4, &queue), None);
     let (mut tail, mut other) = (DeviceMut::new(span(&a, 4..8, &queue), None), writer(&b, &queue));
-    let empty = Span::empty(&queue);
+    let empty = ClaimedRange::empty(&queue);
     let mut empty = DeviceMut::new(empty, None);
     let args =
         [tail.slice_mut(3..4).unwrap(), reader.arg(), other.arg_mut(), reader.slice(1..3).unwrap(), empty.arg_mut()];
