@@ -8,8 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use blake3::{CHUNK_LEN, Hash};
-use blob_io::{Error, Source};
+use blob_io::{Checkpoint, Error, Source};
 use sha2::Digest;
+
+use crate::watch::Watch;
 
 /// What is read, hashed and written at once: a power of two, and small enough to be in cache still when it is written.
 pub(crate) const PIECE: usize = 1 << 20;
@@ -52,7 +54,7 @@ impl Streams {
     pub(crate) fn put(&self, stream: usize, at: u64, bytes: &[u8]) {
         let len = self.lens[stream];
         if bytes.len() as u64 == len {
-            self.set(stream, blake3::hash(bytes));
+            lock(&self.state).done[stream] = blake3::hash(bytes);
             return;
         }
         let (mut whole, mut ragged) = (Vec::new(), Vec::new());
@@ -84,11 +86,6 @@ impl Streams {
             state.open.remove(&stream);
             state.done[stream] = root;
         }
-    }
-
-    /// Takes the hash of a whole stream.
-    pub(crate) fn set(&self, stream: usize, hash: Hash) {
-        lock(&self.state).done[stream] = hash;
     }
 
     /// The hash of each stream, once all their bytes have come.
@@ -197,21 +194,37 @@ impl Tree {
     }
 }
 
-/// The SHA-256 of a whole source, which only goes from end to end.
-pub(crate) fn sha256(
-    source: &dyn Source,
-    read: impl Fn(&dyn Source, u64, &mut [u8]) -> Result<(), Error>,
-) -> Result<String, Error> {
+/// The SHA-256 of a file as it is stored, in lower-case hexadecimal; it only goes from end to end.
+pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = sha2::Sha256::new();
-    let mut buf = vec![0; PIECE];
-    let mut at = 0;
-    while at < source.len() {
-        let n = (source.len() - at).min(PIECE as u64) as usize;
-        read(source, at, &mut buf[..n])?;
-        hasher.update(&buf[..n]);
-        at += n as u64;
-    }
+    stored(checkpoint, watch, |_, bytes| hasher.update(bytes))?;
     Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+/// Hands over a file's bytes as they are stored, also a gzip file's, with the place of each piece.
+pub(crate) fn stored(
+    checkpoint: &Checkpoint,
+    watch: &dyn Watch,
+    mut take: impl FnMut(u64, &[u8]),
+) -> Result<(), Error> {
+    let source = checkpoint.stored();
+    let mut buf = vec![0; source.len().min(PIECE as u64) as usize];
+    for at in (0..source.len()).step_by(PIECE) {
+        let bytes = &mut buf[..(source.len() - at).min(PIECE as u64) as usize];
+        read(checkpoint, source, at, bytes)?;
+        watch.step(bytes.len() as u64)?;
+        take(at, bytes);
+    }
+    Ok(())
+}
+
+/// Reads bytes of a file.
+pub(crate) fn read(checkpoint: &Checkpoint, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
+    source.read_at(at, buf).map_err(|e| Error::Io {
+        file: checkpoint.name().to_owned(),
+        action: format!("read {} bytes at byte {at}", buf.len()),
+        source: e,
+    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@
 #![forbid(unsafe_code)]
 
 mod hash;
-mod moves;
 mod pass;
 mod plan;
 mod planned;
@@ -40,4 +39,4 @@ pub use pass::Summary;
 pub use plan::{Options, Plan, Target, plan};
 pub use planned::Planned;
 pub use receipt::{KEY as RECEIPT_KEY, Origin};
-pub use watch::{Silent, Watch};
+pub use watch::{Silent, Watch, Watched};

@@ -8,20 +8,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use blob_io::{Checkpoint, Error, IfExists, Layout, Output, Source};
+use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
 use crate::hash::{self, Digests, PIECE, Streams};
-use crate::moves::moves;
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
 use crate::verify::contradicted;
-use crate::watch::Watch;
+use crate::watch::{Uncounted, Watch, Watched};
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
+
+/// Runs shorter than this on average cost more to write one by one than to gather.
+const SCATTERED: u64 = 4096;
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
@@ -136,7 +138,7 @@ impl Job<'_> {
             while let Some((_, part)) = frame.next_if(|(at, _)| *at <= places[tensor].offset()) {
                 output.write_all(&part)?;
             }
-            self.stream(tensor, &mut |bytes| output.write_all(bytes))?;
+            self.stream(tensor, |bytes| output.write_all(bytes))?;
         }
         for (_, part) in frame {
             output.write_all(&part)?;
@@ -149,41 +151,39 @@ impl Job<'_> {
     fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
         let (moves, apart) = moves(self.plan);
         let tensors = Streams::new(self.plan.tensors.iter().map(Planned::byte_len).collect());
+        let put = |tensor: usize, at: u64, bytes: &[u8]| {
+            tensors.put(tensor, at, bytes);
+            sink.put(tensor, at, bytes)
+        };
         let (blake3, sha256) = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
             let end = at + bytes.len() as u64;
             let first = moves.partition_point(|m| m.from + m.len <= at);
             for step in moves[first..].iter().take_while(|m| m.from < end) {
                 let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
-                let part = &bytes[(a - at) as usize..(b - at) as usize];
-                let to = step.to + (a - step.from);
-                tensors.put(step.tensor, to, part);
-                sink.put(step.tensor, to, part)?;
+                put(step.tensor, step.to + (a - step.from), &bytes[(a - at) as usize..(b - at) as usize])?;
             }
             Ok(())
         })?;
         for tensor in apart {
-            let (mut at, mut hasher) = (0, blake3::Hasher::new());
-            self.stream(tensor, &mut |bytes| {
-                hasher.update(bytes);
-                sink.put(tensor, at, bytes)?;
+            let mut at = 0;
+            self.stream(tensor, |bytes| {
+                put(tensor, at, bytes)?;
                 at += bytes.len() as u64;
                 Ok(())
             })?;
-            tensors.set(tensor, hasher.finalize());
         }
         Ok(Digests { blake3, sha256, tensors: tensors.finish() })
     }
 
-    /// One tensor's bytes in the output's order.
-    fn stream(self, tensor: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    /// One tensor's bytes in the output's order; the pass has counted them.
+    fn stream(self, tensor: usize, take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let planned = &self.plan.tensors[tensor];
         let entry = &self.checkpoint.entries()[planned.entry];
-        // Its bytes have been counted by the pass.
-        let mut watched = |bytes: &[u8]| self.watch.step(0).and_then(|()| sink(bytes));
-        if planned.how == How::Dense {
-            return self.checkpoint.stream_dense(entry, PIECE, &mut watched);
-        }
-        self.checkpoint.stream(entry, PIECE, &mut watched)
+        let reader = match planned.how {
+            How::Dense => self.checkpoint.dense_reader(entry),
+            How::Copy | How::Stream => self.checkpoint.reader(entry),
+        };
+        Watched::new(reader?, &Uncounted(self.watch)).each(PIECE, take)
     }
 
     /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of the
@@ -194,15 +194,15 @@ impl Job<'_> {
     {
         let source = self.checkpoint.source();
         let pieces = source.len().div_ceil(PIECE as u64);
-        let stored = self.checkpoint.stored();
-        let hashed = Streams::new(vec![stored.len()]);
+        let hashed = Streams::new(vec![self.checkpoint.stored().len()]);
         let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
         let work = || {
             let done = self.pieces(&next, &failed, &hashed, write);
             failed.fetch_or(done.is_err(), Ordering::Relaxed);
             done
         };
-        let sha256 = || hash::sha256(stored, |source, at, buf| self.read(source, at, buf));
+        let uncounted = Uncounted(self.watch);
+        let sha256 = || hash::sha256(self.checkpoint, &uncounted);
         let wanted = self.plan.receipt.sha256;
         let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
         let (parts, sha256) = thread::scope(|scope| {
@@ -216,7 +216,7 @@ impl Job<'_> {
         });
         parts.into_iter().collect::<Result<(), Error>>()?;
         if self.checkpoint.is_gzip() {
-            self.hash_stored(&hashed)?;
+            hash::stored(self.checkpoint, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
         }
         Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
     }
@@ -236,37 +236,68 @@ impl Job<'_> {
                 break;
             }
             let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
-            self.read(source, at, bytes)?;
+            hash::read(self.checkpoint, source, at, bytes)?;
             if !self.checkpoint.is_gzip() {
                 hashed.put(0, at, bytes);
             }
             write(at, bytes)?;
-            self.watch.advanced(bytes.len() as u64);
+            self.watch.step(bytes.len() as u64)?;
         }
         Ok(())
-    }
-
-    fn hash_stored(self, hashed: &Streams) -> Result<(), Error> {
-        let stored = self.checkpoint.stored();
-        let mut buf = vec![0; stored.len().min(PIECE as u64) as usize];
-        for at in (0..stored.len()).step_by(PIECE) {
-            let bytes = &mut buf[..(stored.len() - at).min(PIECE as u64) as usize];
-            self.read(stored, at, bytes)?;
-            hashed.put(0, at, bytes);
-        }
-        Ok(())
-    }
-
-    fn read(self, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
-        self.watch.step(0)?;
-        source.read_at(at, buf).map_err(|e| Error::Io {
-            file: self.checkpoint.name().to_owned(),
-            action: format!("read {} bytes at byte {at}", buf.len()),
-            source: e,
-        })
     }
 }
 
 fn threads(any_order: bool) -> usize {
     if any_order { thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)) } else { 1 }
+}
+
+/// Bytes of the source that go to a place in a tensor as they are.
+#[derive(Debug)]
+struct Move {
+    from: u64,
+    len: u64,
+    tensor: usize,
+    to: u64,
+}
+
+/// The plain tensors' moves in the source's order, and the tensors that are read apart.
+fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
+    let mut moves: Vec<Move> = Vec::new();
+    let mut apart = Vec::new();
+    for (tensor, planned) in plan.tensors.iter().enumerate() {
+        let entry = &plan.checkpoint.entries()[planned.entry];
+        // Checksums run along a tensor, so its runs must come in their order.
+        let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
+        // Many small runs: gathered into larger writes elsewhere.
+        let runs = entry.segments().len() as u64;
+        let scattered = runs > 16 && planned.byte_len() / runs < SCATTERED;
+        // A checksum of the source's own is compared where the reader sees every byte.
+        let checked = entry.checked_len().is_some();
+        if planned.how != How::Copy || !ordered || scattered || checked {
+            apart.push(tensor);
+            continue;
+        }
+        let mut to = 0;
+        for run in entry.segments() {
+            let len = run.count() * run.stride();
+            let from = run.offset();
+            moves.push(Move { from, len, tensor, to });
+            to += len;
+        }
+    }
+    moves.sort_by_key(|m| m.from);
+    // Two arrays over the same bytes: a pass that keeps one window of moves cannot serve both.
+    let mut end = 0;
+    let mut shared = Vec::new();
+    for step in &moves {
+        if step.from < end {
+            shared.push(step.tensor);
+        }
+        end = end.max(step.from + step.len);
+    }
+    shared.sort_unstable();
+    shared.dedup();
+    moves.retain(|m| shared.binary_search(&m.tensor).is_err());
+    apart.extend(shared);
+    (moves, apart)
 }

@@ -15,7 +15,7 @@ use blob_io::{Checkpoint, Entry, Error};
 use blob_ops::{Histogram, Stats, StatsAccumulator};
 
 use crate::threads::spawn;
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
 pub use bins::Binned;
 use bins::{Finite, range};
 
@@ -59,44 +59,8 @@ pub fn measure(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Measured, Error> {
-    let dtype = checkpoint.array(entry)?.dtype();
-    let mut stats = StatsAccumulator::new(dtype);
-    let mut kept = Vec::new();
-    let keeps = bins.is_some() && entry.byte_len() <= KEPT;
-    pieces(checkpoint, entry, watch, &mut |bytes| {
-        stats.update(bytes);
-        if keeps {
-            kept.extend_from_slice(bytes);
-        }
-    })?;
-    let stats = stats.finish();
-    let Some(bins) = bins else {
-        let histogram = None;
-        return Ok(Measured { stats, histogram });
-    };
-    let again = |take: &mut dyn FnMut(&[u8])| match keeps {
-        true => {
-            take(&kept);
-            Ok(())
-        }
-        false => pieces(checkpoint, entry, watch, take),
-    };
-    let mut range = range(&stats);
-    if stats.inf() > 0 {
-        let mut finite = Finite::new(dtype);
-        again(&mut |bytes| finite.update(bytes))?;
-        range = finite.range();
-    }
-    let histogram = match range {
-        Some((min, max)) => {
-            let mut histogram = new_histogram(checkpoint, dtype, min, max, bins)?;
-            again(&mut |bytes| histogram.update(bytes))?;
-            let counts = histogram.counts();
-            Some(Binned { min, max, counts })
-        }
-        None => None,
-    };
-    Ok(Measured { stats, histogram })
+    let mut one = passes(checkpoint, entry, Channels::whole(entry), bins, watch)?;
+    Ok(one.swap_remove(0))
 }
 
 /// Measures the entries with these indices on several threads and hands the results over in that order.
@@ -188,7 +152,7 @@ pub fn measure_channels(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
-    let dtype = checkpoint.array(entry)?.dtype();
+    checkpoint.array(entry)?;
     let n = entry.shape().num_axes();
     let channels = Channels::new(entry, axis).ok_or_else(|| {
         let axes = if n == 1 { "axis" } else { "axes" };
@@ -200,56 +164,65 @@ pub fn measure_channels(
             format!("has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one", channels.count);
         return Err(refuse(checkpoint, entry, &message));
     }
-    let mut all = vec![StatsAccumulator::new(dtype); channels.count];
-    let mut router = channels.router(dtype);
-    pieces(checkpoint, entry, watch, &mut |bytes| {
-        router.route(bytes, |channel, bytes| all[channel].update(bytes));
-    })?;
-    let all: Vec<Stats> = all.into_iter().map(StatsAccumulator::finish).collect();
+    passes(checkpoint, entry, channels, bins, watch)
+}
+
+/// Goes over a tensor as often as it takes: for the statistics, for the range of the finite values where there are
+/// others too, and for the histograms.
+fn passes(
+    checkpoint: &Checkpoint,
+    entry: &Entry,
+    channels: Channels,
+    bins: Option<usize>,
+    watch: &dyn Watch,
+) -> Result<Vec<Measured>, Error> {
+    let dtype = checkpoint.array(entry)?.dtype();
+    let held = match bins.is_some() && entry.byte_len() <= KEPT {
+        true => Some(checkpoint.view(entry)?),
+        false => None,
+    };
+    let pass = |take: &mut dyn FnMut(usize, &[u8])| {
+        let mut router = channels.router(dtype);
+        let mut route = |bytes: &[u8]| {
+            router.route(bytes, &mut *take);
+            Ok(())
+        };
+        match &held {
+            Some(bytes) => bytes.chunks(PIECE).try_for_each(|piece| {
+                watch.step(piece.len() as u64)?;
+                route(piece)
+            }),
+            None => Watched::open(checkpoint, entry, watch)?.each(PIECE, route),
+        }
+    };
+    let mut stats = vec![StatsAccumulator::new(dtype); channels.count];
+    pass(&mut |channel, bytes| stats[channel].update(bytes))?;
+    let stats: Vec<Stats> = stats.into_iter().map(StatsAccumulator::finish).collect();
     let Some(bins) = bins else {
-        return Ok(all.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
+        return Ok(stats.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
     };
-    let ranges = match all.iter().any(|stats| stats.inf() > 0) {
-        false => all.iter().map(range).collect(),
-        true => finite_ranges(checkpoint, entry, &channels, watch)?,
-    };
-    let mut histograms = Vec::with_capacity(all.len());
-    for range in &ranges {
-        histograms.push(match range {
-            Some((min, max)) => Some(new_histogram(checkpoint, dtype, *min, *max, bins)?),
-            None => None,
-        });
+    let mut ranges: Vec<_> = stats.iter().map(range).collect();
+    if stats.iter().any(|stats| stats.inf() > 0) {
+        let mut finite: Vec<_> = stats.iter().map(|_| Finite::new(dtype)).collect();
+        pass(&mut |channel, bytes| finite[channel].update(bytes))?;
+        ranges = finite.into_iter().map(Finite::range).collect();
     }
-    let mut router = channels.router(dtype);
-    pieces(checkpoint, entry, watch, &mut |bytes| {
-        router.route(bytes, |channel, bytes| {
-            if let Some(histogram) = &mut histograms[channel] {
-                histogram.update(bytes);
-            }
-        });
+    let histogram = |range: &Option<(f64, f64)>| match *range {
+        Some((min, max)) => Histogram::new(dtype, min, max, bins).map(Some),
+        None => Ok(None),
+    };
+    let histograms: Result<Vec<_>, _> = ranges.iter().map(histogram).collect();
+    let mut histograms = histograms.map_err(|e| refuse(checkpoint, entry, &e.to_string()))?;
+    pass(&mut |channel, bytes| {
+        if let Some(histogram) = &mut histograms[channel] {
+            histogram.update(bytes);
+        }
     })?;
     let binned = ranges.into_iter().zip(histograms).map(|(range, histogram)| {
         let ((min, max), counts) = (range?, histogram?.counts());
         Some(Binned { min, max, counts })
     });
-    let both = all.into_iter().zip(binned);
-    Ok(both.map(|(stats, histogram)| Measured { stats, histogram }).collect())
-}
-
-/// The range of the finite elements of each channel.
-fn finite_ranges(
-    checkpoint: &Checkpoint,
-    entry: &Entry,
-    channels: &Channels,
-    watch: &dyn Watch,
-) -> Result<Vec<Option<(f64, f64)>>, Error> {
-    let dtype = checkpoint.array(entry)?.dtype();
-    let mut all: Vec<Finite> = (0..channels.count).map(|_| Finite::new(dtype)).collect();
-    let mut router = channels.router(dtype);
-    pieces(checkpoint, entry, watch, &mut |bytes| {
-        router.route(bytes, |channel, bytes| all[channel].update(bytes));
-    })?;
-    Ok(all.into_iter().map(Finite::range).collect())
+    Ok(stats.into_iter().zip(binned).map(|(stats, histogram)| Measured { stats, histogram }).collect())
 }
 
 /// Whether a tensor has this axis; negative ones count from the last.
@@ -266,6 +239,11 @@ struct Channels {
 }
 
 impl Channels {
+    /// All of the tensor as one.
+    fn whole(entry: &Entry) -> Self {
+        Self { count: 1, inner: entry.shape().count() }
+    }
+
     fn new(entry: &Entry, axis: i64) -> Option<Self> {
         let dims = entry.shape().dims();
         let axis = match axis < 0 {
@@ -303,19 +281,6 @@ impl Router {
             bytes = rest;
         }
     }
-}
-
-fn pieces(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch, take: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-    checkpoint.stream(entry, PIECE, &mut |bytes| {
-        watch.step(bytes.len() as u64)?;
-        take(bytes);
-        Ok(())
-    })
-}
-
-fn new_histogram(checkpoint: &Checkpoint, dtype: DType, min: f64, max: f64, bins: usize) -> Result<Histogram, Error> {
-    Histogram::new(dtype, min, max, bins)
-        .map_err(|e| Error::Request { file: checkpoint.name().to_owned(), message: e.to_string() })
 }
 
 fn refuse(checkpoint: &Checkpoint, entry: &Entry, message: &str) -> Error {

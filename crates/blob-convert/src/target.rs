@@ -6,7 +6,7 @@ use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
 use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
-use crate::watch::Watch;
+use crate::watch::{Uncounted, Watch};
 
 /// How many changed arrays are named.
 const NAMED: usize = 3;
@@ -74,15 +74,4 @@ fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
         "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
         changed.join(", ")
     ))
-}
-
-/// Hears of a signal, but not of bytes, which are not the source's.
-struct Uncounted<'a>(&'a dyn Watch);
-
-impl Watch for Uncounted<'_> {
-    fn advanced(&self, _bytes: u64) {}
-
-    fn cancelled(&self) -> bool {
-        self.0.cancelled()
-    }
 }

@@ -9,7 +9,7 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::hash::{self, PIECE};
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
 pub use against::against;
 pub(crate) use receipt::contradicted;
 pub use receipt::receipt;
@@ -127,7 +127,7 @@ fn bools(
     found: &mut dyn FnMut(Finding),
 ) -> Result<(), Error> {
     let (mut before, mut wrong, mut first) = (0, 0, None);
-    stream(checkpoint, entry, watch, &mut |bytes| {
+    Watched::open(checkpoint, entry, watch)?.each(PIECE, |bytes| {
         for (at, byte) in bytes.iter().enumerate().filter(|(_, byte)| **byte > 1) {
             wrong += 1;
             first.get_or_insert((before + at as u64, *byte));
@@ -185,13 +185,15 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             continue;
         };
         let (mut nan, mut inf, mut first, mut before) = (0, 0, None, 0);
-        let read = stream(checkpoint, entry, watch, &mut |bytes| {
-            let found = blob_ops::count_nonfinite(dtype, bytes);
-            nan += found.nan();
-            inf += found.inf();
-            first = first.or(found.first_index().map(|at| before + at));
-            before += (bytes.len() / dtype.size()) as u64;
-            Ok(())
+        let read = Watched::open(checkpoint, entry, watch).and_then(|reader| {
+            reader.each(PIECE, |bytes| {
+                let found = blob_ops::count_nonfinite(dtype, bytes);
+                nan += found.nan();
+                inf += found.inf();
+                first = first.or(found.first_index().map(|at| before + at));
+                before += (bytes.len() / dtype.size()) as u64;
+                Ok(())
+            })
         });
         match read {
             Err(e) if is_broken(&e) => continue,
@@ -223,26 +225,7 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
 /// # Errors
 /// As [`arrays`].
 pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
-    hash::sha256(checkpoint.stored(), |source, offset, buf| {
-        watch.step(buf.len() as u64)?;
-        source.read_at(offset, buf).map_err(|e| Error::Io {
-            file: checkpoint.name().to_owned(),
-            action: format!("read {} bytes at byte {offset}", buf.len()),
-            source: e,
-        })
-    })
-}
-
-fn stream(
-    checkpoint: &Checkpoint,
-    entry: &Entry,
-    watch: &dyn Watch,
-    take: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    checkpoint.stream(entry, PIECE, &mut |bytes| {
-        watch.step(bytes.len() as u64)?;
-        take(bytes)
-    })
+    hash::sha256(checkpoint, watch)
 }
 
 /// The index of an element of the shape, in words: `2,0,17`.

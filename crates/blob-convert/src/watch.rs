@@ -1,6 +1,6 @@
-//! Who follows long work and may stop it.
+//! Who follows long work and may stop it, and an array's bytes under such eyes.
 
-use blob_io::Error;
+use blob_io::{Checkpoint, Entry, Error, Reader};
 
 /// Follows work, and may stop it.
 pub trait Watch: Sync {
@@ -32,5 +32,68 @@ impl Watch for Silent {
 
     fn cancelled(&self) -> bool {
         false
+    }
+}
+
+/// Passes a signal on, but counts no bytes: they are counted elsewhere, or are not the source's.
+pub(crate) struct Uncounted<'a>(pub(crate) &'a dyn Watch);
+
+impl Watch for Uncounted<'_> {
+    fn advanced(&self, _bytes: u64) {}
+
+    fn cancelled(&self) -> bool {
+        self.0.cancelled()
+    }
+}
+
+/// A reader whose bytes a [`Watch`] counts, and which ends where the watch says so.
+pub struct Watched<'a> {
+    reader: Reader<'a>,
+    watch: &'a dyn Watch,
+}
+
+impl<'a> Watched<'a> {
+    /// Watches what is left of a reader.
+    #[must_use]
+    pub fn new(reader: Reader<'a>, watch: &'a dyn Watch) -> Self {
+        Self { reader, watch }
+    }
+
+    /// Opens an array as it is stored.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::reader`].
+    pub fn open(checkpoint: &'a Checkpoint, entry: &'a Entry, watch: &'a dyn Watch) -> Result<Self, Error> {
+        Ok(Self::new(checkpoint.reader(entry)?, watch))
+    }
+
+    /// As [`Reader::pull`].
+    ///
+    /// # Errors
+    /// As [`Reader::pull`]; [`Error::Interrupted`] where the watch says so.
+    pub fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        let n = self.reader.pull(out)?;
+        self.watch.step(n as u64)?;
+        Ok(n)
+    }
+
+    /// Hands over what is left in pieces of `piece` bytes, a multiple of 8, so that they are whole elements.
+    ///
+    /// # Errors
+    /// As [`Watched::pull`], and what `take` returns.
+    pub fn each(mut self, piece: usize, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut buf = vec![0; self.reader.left().min(piece as u64) as usize];
+        loop {
+            match self.pull(&mut buf)? {
+                0 => return Ok(()),
+                n => take(&buf[..n])?,
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Watched<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watched").field("reader", &self.reader).finish_non_exhaustive()
     }
 }

@@ -3,18 +3,15 @@
 //! First names are paired, then dtype, shape and bytes compared. Knows what a conversion may change and yet keep: places
 //! without an array, bf16 as the bits of a u16, sparse arrays made dense.
 
-use std::borrow::Cow;
-use std::mem;
-use std::sync::mpsc;
-use std::thread;
-
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
 
-use super::{Finding, PIECE, Remark, index_of};
+use super::{Finding, Remark, index_of};
 use crate::receipt::{KeptBits, kept_bits};
-use crate::threads::{join, spawn};
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
+
+/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+const PIECE: usize = 256 << 10;
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
 ///
@@ -32,13 +29,14 @@ pub fn against(
 ) -> Result<u64, Error> {
     ours.whole()?;
     theirs.whole()?;
-    let mut compare = Compare { kept: [kept_bits(ours), kept_bits(theirs)], watch, tell, equal: 0 };
+    let kept = [kept_bits(ours), kept_bits(theirs)];
+    let mut compare = Compare { kept, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, tell, equal: 0 };
     if let ([a], [b]) = (ours.entries(), theirs.entries())
         && a.name() != b.name()
         && a.dtype().is_some()
     {
         compare.note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name()));
-        compare.both(&Side::whole(ours, a), &Side::whole(theirs, b))?;
+        compare.both(&Side::stored(ours, a), &Side::stored(theirs, b))?;
         return Ok(compare.equal);
     }
     let (here, there) = (Names::of(ours), Names::of(theirs));
@@ -46,14 +44,14 @@ pub fn against(
     alone(&here, &there, &mut compare);
     for entry in ours.entries() {
         if let Some(other) = there.get(entry.name()) {
-            compare.both(&Side::whole(ours, entry), &Side::whole(theirs, other))?;
+            compare.both(&Side::stored(ours, entry), &Side::stored(theirs, other))?;
         } else if let Some(other) = there.dense_for(entry) {
-            compare.both(&Side::dense(ours, entry), &Side::whole(theirs, other))?;
+            compare.both(&Side::dense(ours, entry), &Side::stored(theirs, other))?;
         }
     }
     for entry in theirs.entries() {
         if let (None, Some(other)) = (here.get(entry.name()), here.dense_for(entry)) {
-            compare.both(&Side::whole(ours, other), &Side::dense(theirs, entry))?;
+            compare.both(&Side::stored(ours, other), &Side::dense(theirs, entry))?;
         }
     }
     Ok(compare.equal)
@@ -131,6 +129,8 @@ fn alone(of: &Names<'_>, other: &Names<'_>, compare: &mut Compare<'_>) {
 struct Compare<'a> {
     /// The tensors of either file that keep bf16 as the bits of a u16.
     kept: [KeptBits; 2],
+    /// What is compared at a time, of either file.
+    pieces: [Vec<u8>; 2],
     watch: &'a dyn Watch,
     tell: &'a mut dyn FnMut(Remark),
     equal: u64,
@@ -147,7 +147,7 @@ impl Compare<'_> {
 
     /// Compares two tensors that belong together.
     fn both(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<(), Error> {
-        if a.dense || b.dense {
+        if a.dense.or(b.dense).is_some() {
             self.note(format!("{:?} is sparse in one file and dense in the other; compared as dense", a.name()));
         }
         match self.difference(a, b) {
@@ -193,11 +193,29 @@ impl Compare<'_> {
             }
             self.note(format!("{:?} is bf16, kept as the bits of a u16; compared by bits", a.name()));
         }
-        let Some(at) = first_difference(a, b, self.watch)? else {
+        let Some(at) = self.first_difference(a, b)? else {
             return Ok(None);
         };
         let index = index_of(a.shape(), at / left.size() as u64);
         Ok(Some(("differs", format!("differs, first at [{index}]"))))
+    }
+
+    /// The first byte in which two arrays of one length differ.
+    fn first_difference(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Option<u64>, Error> {
+        let (mut a, mut b) = (a.reader(self.watch)?, b.reader(self.watch)?);
+        let [ours, theirs] = &mut self.pieces;
+        let mut done = 0;
+        loop {
+            // Both hand out whole elements of one width, and as many as a piece holds.
+            let (n, m) = (a.pull(ours)?, b.pull(theirs)?);
+            if let Some(at) = mismatch(&ours[..n], &theirs[..m]) {
+                return Ok(Some(done + at));
+            }
+            if n == 0 {
+                return Ok(None);
+            }
+            done += n as u64;
+        }
     }
 }
 
@@ -222,138 +240,36 @@ fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
 struct Side<'a> {
     file: &'a Checkpoint,
     entry: &'a Entry,
-    /// The whole sparse array that the entry is a part of, made dense.
-    dense: bool,
+    /// The whole sparse array that the entry is a part of, where it is compared as a dense one.
+    dense: Option<&'a Sparse>,
 }
 
 impl<'a> Side<'a> {
-    fn whole(file: &'a Checkpoint, entry: &'a Entry) -> Self {
-        let dense = false;
-        Self { file, entry, dense }
+    fn stored(file: &'a Checkpoint, entry: &'a Entry) -> Self {
+        Self { file, entry, dense: None }
     }
 
     fn dense(file: &'a Checkpoint, entry: &'a Entry) -> Self {
-        let dense = true;
-        Self { file, entry, dense }
+        Self { file, entry, dense: entry.sparse() }
     }
 
     fn shape(&self) -> &'a Shape {
-        match (self.dense, self.entry.sparse()) {
-            (true, Some(sparse)) => sparse.shape(),
-            _ => self.entry.shape(),
-        }
+        self.dense.map_or(self.entry.shape(), Sparse::shape)
     }
 
     fn name(&self) -> &'a str {
-        match (self.dense, self.entry.sparse()) {
-            (true, Some(sparse)) => sparse.name(),
-            _ => self.entry.name(),
-        }
+        self.dense.map_or(self.entry.name(), Sparse::name)
     }
 
-    fn byte_len(&self) -> u64 {
-        let size = self.entry.dtype().map_or(0, DType::size);
-        self.shape().count() as u64 * size as u64
-    }
-
-    fn stream(&self, watch: &dyn Watch, take: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-        let mut watched = |bytes: &[u8]| {
-            watch.step(bytes.len() as u64)?;
-            take(bytes)
+    fn reader<'r>(&self, watch: &'r dyn Watch) -> Result<Watched<'r>, Error>
+    where
+        'a: 'r,
+    {
+        let reader = match self.dense {
+            Some(_) => self.file.dense_reader(self.entry),
+            None => self.file.reader(self.entry),
         };
-        match self.dense {
-            true => self.file.stream_dense(self.entry, PIECE, &mut watched),
-            false => self.file.stream(self.entry, PIECE, &mut watched),
-        }
-    }
-
-    /// All bytes; for tensors of at most a piece, where there is a choice.
-    fn bytes(&self, watch: &dyn Watch) -> Result<Cow<'a, [u8]>, Error> {
-        if !self.dense {
-            watch.step(self.byte_len())?;
-            return self.file.view(self.entry);
-        }
-        let mut all = Vec::new();
-        self.stream(watch, &mut |bytes| {
-            all.extend_from_slice(bytes);
-            Ok(())
-        })?;
-        Ok(Cow::Owned(all))
-    }
-}
-
-/// The first byte in which two arrays of one length differ.
-fn first_difference(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Option<u64>, Error> {
-    if a.byte_len() <= PIECE as u64 {
-        return Ok(mismatch(&a.bytes(watch)?, &b.bytes(watch)?));
-    }
-    // Both streams push; a thread turns one of them around. Two pieces wait at most, and come back for reuse.
-    let (sender, received) = mpsc::sync_channel::<Vec<u8>>(1);
-    let (give_back, spare) = mpsc::channel::<Vec<u8>>();
-    thread::scope(|scope| {
-        let reader = spawn(scope, move || {
-            b.stream(watch, &mut |bytes| {
-                let mut piece = spare.try_recv().unwrap_or_default();
-                piece.clear();
-                piece.extend_from_slice(bytes);
-                // It is not taken where the other side found a difference, or failed.
-                sender.send(piece).map_err(|_| Error::Interrupted)
-            })
-        });
-        let Some(reader) = reader else {
-            return one_after_the_other(a, b, watch);
-        };
-        let (mut done, mut found) = (0, None);
-        // The other side's piece, and how much of it is compared: the pieces of an array in several runs have lengths of
-        // their own.
-        let (mut piece, mut used) = (Vec::new(), 0);
-        let compared = a.stream(watch, &mut |mut bytes| {
-            while !bytes.is_empty() {
-                if used == piece.len() {
-                    // Where the reader has come to its end, the piece is freed.
-                    let _ = give_back.send(mem::take(&mut piece));
-                    piece = received.recv().map_err(|_| Error::Interrupted)?;
-                    used = 0;
-                }
-                let (now, later) = bytes.split_at(bytes.len().min(piece.len() - used));
-                if let Some(at) = mismatch(now, &piece[used..used + now.len()]) {
-                    found = Some(done + at);
-                    return Err(Error::Interrupted);
-                }
-                used += now.len();
-                done += now.len() as u64;
-                bytes = later;
-            }
-            Ok(())
-        });
-        drop(received);
-        let read = join(reader);
-        if found.is_some() {
-            return Ok(found);
-        }
-        // Each side stops with `Interrupted` where the other one failed: that one's error says why.
-        match (compared, read) {
-            (Err(Error::Interrupted), read) => read.and(Err(Error::Interrupted)),
-            (compared, _) => compared.map(|()| None),
-        }
-    })
-}
-
-/// As [`first_difference`] where no thread can be had: one of the arrays is held whole.
-fn one_after_the_other(a: &Side<'_>, b: &Side<'_>, watch: &dyn Watch) -> Result<Option<u64>, Error> {
-    let whole = a.bytes(watch)?;
-    let (mut at, mut found) = (0, None);
-    let compared = b.stream(watch, &mut |bytes| {
-        found = mismatch(&whole[at..at + bytes.len()], bytes).map(|first| at as u64 + first);
-        at += bytes.len();
-        match found {
-            Some(_) => Err(Error::Interrupted),
-            None => Ok(()),
-        }
-    });
-    match found {
-        Some(_) => Ok(found),
-        None => compared.map(|()| None),
+        Ok(Watched::new(reader?, watch))
     }
 }
 

@@ -10,10 +10,10 @@ use blob_io::{Checkpoint, Entry, Error};
 use serde::Deserialize;
 use serde::de::Deserializer;
 
-use super::{Finding, is_broken, stream};
+use super::{Finding, PIECE, is_broken};
 use crate::planned::{How, Planned};
 use crate::receipt::{each, of_all, own, read};
-use crate::watch::Watch;
+use crate::watch::{Watch, Watched};
 
 /// What a receipt says of the tensors that were written.
 #[derive(Deserialize)]
@@ -176,9 +176,11 @@ fn all_together(
 /// An array's digest; `None` where its bytes are broken.
 fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
     let mut hasher = blake3::Hasher::new();
-    let read = stream(checkpoint, entry, watch, &mut |bytes| {
-        hasher.update(bytes);
-        Ok(())
+    let read = Watched::open(checkpoint, entry, watch).and_then(|reader| {
+        reader.each(PIECE, |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })
     });
     match read {
         Ok(()) => Ok(Some(hasher.finalize())),
