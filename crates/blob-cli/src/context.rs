@@ -3,12 +3,13 @@
 use std::io::Write;
 
 use blob_io::Entry;
+use serde_json::json;
 
 use crate::args::Global;
 use crate::broken::Broken;
-use crate::failure::{Failure, Status};
+use crate::failure::{Failure, Problem, Status};
+use crate::json::{self, Field, Fields, Is, Says, field, or_null, shapes};
 use crate::output::Terminal;
-use crate::render::json;
 
 /// What every command is given.
 pub(crate) struct Context {
@@ -39,10 +40,32 @@ impl Context {
         let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
             return;
         };
-        let file = problem.file.as_deref().or(file);
-        let line = json::failed(self.command, file, problem);
+        let line = Failed { command: self.command, file: problem.file.as_deref().or(file), problem };
         let mut out = self.terminal.out();
         // That standard output cannot be written was told, or is no news.
         let _ = json::line(&mut out, &line).and_then(|()| out.flush());
+    }
+}
+
+/// The line in place of a command's own, where it has no answer for a file.
+pub(crate) struct Failed<'a> {
+    pub(crate) command: &'static str,
+    pub(crate) file: Option<&'a str>,
+    pub(crate) problem: &'a Problem,
+}
+
+impl Says for Failed<'_> {
+    const SCHEMA: &'static str = "blob.error/1";
+    const COMMAND: &'static str = "any command --json";
+    const WHAT: &'static str = "in place of a command's own line, where it has no answer for a file";
+}
+
+impl Fields for Failed<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("command", Is::Text, "the command's name", |f| json!(f.command)),
+            or_null("file", Is::Text, "the file, where it is about one", |f| json!(f.file)),
+            field("error", Is::Object(shapes::<Problem>), "what went wrong", |f| json::value(f.problem)),
+        ]
     }
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use blob_convert::{Options, Plan, Silent, Target, plan};
+use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
@@ -13,10 +13,12 @@ use crate::args::{Convert, if_exists};
 use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
-use crate::info::warnings;
+use crate::info::odd;
+use crate::json::{self, FILE, Field, Fields, Is, NAME, Says, TEXTS, field, shapes, sometimes};
 use crate::open::open;
 use crate::output::progress::Progress;
-use crate::render::json::{self, Object};
+use crate::output::{Out, Terminal};
+use crate::render::Render;
 use crate::render::table::{Column, Table};
 use crate::source;
 use crate::units;
@@ -37,37 +39,20 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     tell(&checkpoint, &plan, context);
     if args.dry_run {
         plan.check(&Silent)?;
-        return dry_run(args, &checkpoint, &plan, context);
+        context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up: Vec::new(), done: None })?;
+        return Ok(Status::Yes);
     }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
-    let contradicted: Vec<String> = done.contradicted().iter().map(|name| contradicts(&checkpoint, name)).collect();
-    warn(&contradicted, "blob verify has them all", context);
+    let came_up: Vec<String> = done.contradicted().iter().map(|name| contradicts(&checkpoint, name)).collect();
+    warn(&came_up, "blob verify has them all", context);
     // Listing and planning too: a million arrays take their time.
     let seconds = begun.elapsed().as_secs_f64();
-    if context.global.json {
-        let mut facts = facts(args, &checkpoint, &plan, contradicted)
-            .with("bytes_out", done.bytes_out())
-            .with("blake3", done.blake3());
-        if let Some(sha256) = done.sha256() {
-            facts = facts.with("sha256", sha256);
-        }
-        let facts = facts.with("seconds", seconds);
-        let mut out = context.terminal.out();
-        json::line(&mut out, &facts)?;
-        out.flush()?;
-        return Ok(Status::Yes);
+    context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up, done: Some((&done, seconds)) })?;
+    if !context.global.json {
+        prove_it(args, &target, context);
     }
-    let (mark, arrow) = context.terminal.marks();
-    context.terminal.note(format!(
-        "{mark} {}  {} {arrow} {}  in {}",
-        units::plural(plan.tensors().len() as u64, "tensor"),
-        units::bytes(done.bytes_in()),
-        units::bytes(done.bytes_out()),
-        units::seconds(seconds)
-    ));
-    prove_it(args, &target, context);
     Ok(Status::Yes)
 }
 
@@ -130,7 +115,7 @@ pub(crate) fn no_format(path: &Path) -> String {
 /// Tells what is odd about the source and what will be left out, before the work begins.
 fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
-    let lines: Vec<String> = warnings(checkpoint).into_iter().chain(left_out).collect();
+    let lines: Vec<String> = odd(checkpoint).chain(left_out).collect();
     warn(&lines, "the receipt has them all", context);
 }
 
@@ -143,66 +128,129 @@ fn warn(lines: &[String], rest: &str, context: &Context) {
     }
 }
 
-fn dry_run(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) -> Result<Status, Failure> {
-    let mut out = context.terminal.out();
-    if context.global.json {
-        let facts = facts(args, checkpoint, plan, Vec::new()).with("bytes_out", plan.output_len());
-        json::line(&mut out, &facts)?;
-        out.flush()?;
-        return Ok(Status::Yes);
-    }
-    let columns = vec![
-        Column::name("NAME", 24),
-        Column::left("DTYPE").leaves(1),
-        Column::left("SHAPE").leaves(2),
-        Column::right("BYTES").leaves(3),
-        Column::text("CHANGES"),
-    ];
-    let mut table = Table::new(&context.terminal, columns);
-    for tensor in plan.tensors() {
-        let changes = match tensor.changes() {
-            [] => "-".to_owned(),
-            changes => changes.join("; "),
-        };
-        table.row(
-            &mut out,
-            vec![
-                context.terminal.name(tensor.name()).into_owned(),
-                tensor.dtype().to_string(),
-                context.terminal.shape(tensor.shape()),
-                units::bytes(tensor.byte_len()),
-                context.terminal.text(&changes).into_owned(),
-            ],
-        )?;
-    }
-    table.finish(&mut out)?;
-    out.flush()?;
-    context.terminal.note(format!(
-        "would write {}, {} as {}, to {}",
-        units::plural(plan.tensors().len() as u64, "tensor"),
-        units::bytes(plan.output_len()),
-        plan.to().name(),
-        context.terminal.name(&args.output.to_string_lossy())
-    ));
-    Ok(Status::Yes)
+/// What a conversion changes, or would change.
+pub(crate) struct Facts<'a> {
+    args: &'a Convert,
+    checkpoint: &'a Checkpoint,
+    plan: &'a Plan<'a>,
+    /// What turned out to be odd during the work.
+    came_up: Vec<String>,
+    /// What was done, and in how many seconds; nothing in a dry run.
+    done: Option<(&'a Summary, f64)>,
 }
 
-/// `blob.convert/1`, as far as it is known before the work, and what came up during it.
-fn facts(args: &Convert, checkpoint: &Checkpoint, plan: &Plan<'_>, came_up: Vec<String>) -> Object {
-    let left_out = plan.left_out().iter().map(|(name, reason)| json!({"name": name, "reason": reason}));
-    let changed = plan.tensors().iter().filter(|t| !t.changes().is_empty());
-    let changed = changed.map(|t| json!({"name": t.name(), "changes": t.changes()}));
-    Object::of("blob.convert/1")
-        .with("file", checkpoint.name())
-        .with("output", args.output.to_string_lossy())
-        .with("from", checkpoint.format().name())
-        .with("to", plan.to().name())
-        .with("dry_run", args.dry_run)
-        .with("tensors", plan.tensors().len())
-        .with("bytes_in", checkpoint.stored().len())
-        .with("changes", changed.collect::<Vec<_>>())
-        .with("left_out", left_out.collect::<Vec<_>>())
-        .with("warnings", [warnings(checkpoint), came_up].concat())
+impl Says for Facts<'_> {
+    const SCHEMA: &'static str = "blob.convert/1";
+    const COMMAND: &'static str = "blob convert --json IN -o OUT";
+    const WHAT: &'static str = "what was written";
+}
+
+impl Fields for Facts<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
+        vec![
+            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
+            field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
+            field("from", Is::Text, "the format that was read", |f| json!(f.checkpoint.format().name())),
+            field("to", Is::Text, "the format that was written", |f| json!(f.plan.to().name())),
+            field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
+            field("tensors", Is::Whole, "how many tensors", |f| json!(f.plan.tensors().len())),
+            field("bytes_in", Is::Whole, "the input's size", |f| json!(f.checkpoint.stored().len())),
+            field("changes", Is::List(&Is::Object(shapes::<Planned>)), "what was changed about tensors", |f| {
+                f.plan.tensors().iter().filter(|t| !t.changes().is_empty()).map(json::value).collect()
+            }),
+            field("left_out", Is::List(&Is::Object(shapes::<LeftOut<'_>>)), "what was not written", |f| {
+                f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
+            }),
+            field("warnings", TEXTS, "what is odd about the input", |f| {
+                odd(f.checkpoint).chain(f.came_up.iter().cloned()).collect()
+            }),
+            field("bytes_out", Is::Whole, "the output's size", |f| {
+                json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out()))
+            }),
+            sometimes("blake3", Is::Text, BLAKE3, |f| json!(f.done.map(|(done, _)| done.blake3()))),
+            sometimes("sha256", Is::Text, "the input's SHA-256, with --sha256", |f| {
+                json!(f.done.and_then(|(done, _)| done.sha256()))
+            }),
+            sometimes("seconds", Is::Real, "how long it took", |f| json!(f.done.map(|(_, seconds)| seconds))),
+        ]
+    }
+}
+
+impl Fields for Planned {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, NAME, |t| json!(t.name())),
+            field("changes", TEXTS, "what was changed", |t| json!(t.changes())),
+        ]
+    }
+}
+
+/// A tensor that is not in the output.
+struct LeftOut<'a> {
+    name: &'a str,
+    reason: &'a str,
+}
+
+impl Fields for LeftOut<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, NAME, |l| json!(l.name)),
+            field("reason", Is::Text, "why, in words", |l| json!(l.reason)),
+        ]
+    }
+}
+
+impl Render for Facts<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        let tensors = units::plural(self.plan.tensors().len() as u64, "tensor");
+        let Some((done, seconds)) = self.done else {
+            self.table(terminal, out)?;
+            // Before what is said of it on standard error.
+            out.flush()?;
+            let (to, output) = (self.plan.to().name(), self.args.output.to_string_lossy());
+            let bytes = units::bytes(self.plan.output_len());
+            terminal.note(format!("would write {tensors}, {bytes} as {to}, to {}", terminal.name(&output)));
+            return Ok(());
+        };
+        let (mark, arrow) = terminal.marks();
+        let (bytes_in, bytes_out) = (units::bytes(done.bytes_in()), units::bytes(done.bytes_out()));
+        terminal.note(format!("{mark} {tensors}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
+        Ok(())
+    }
+}
+
+impl Facts<'_> {
+    fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
+        let columns = vec![
+            Column::name("NAME", 24),
+            Column::left("DTYPE").leaves(1),
+            Column::left("SHAPE").leaves(2),
+            Column::right("BYTES").leaves(3),
+            Column::text("CHANGES"),
+        ];
+        let mut table = Table::new(terminal, columns);
+        for tensor in self.plan.tensors() {
+            let changes = match tensor.changes() {
+                [] => "-".to_owned(),
+                changes => changes.join("; "),
+            };
+            let cells = vec![
+                terminal.name(tensor.name()).into_owned(),
+                tensor.dtype().to_string(),
+                terminal.shape(tensor.shape()),
+                units::bytes(tensor.byte_len()),
+                terminal.text(&changes).into_owned(),
+            ];
+            table.row(out, cells)?;
+        }
+        Ok(table.finish(out)?)
+    }
 }
 
 /// The command that proves the conversion, where there are two sides that can be read again.

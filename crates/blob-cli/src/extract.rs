@@ -1,10 +1,11 @@
 //! `blob extract`: one tensor to a file of its own, or to standard output.
 
-use std::io::Write;
 use std::path::Path;
 
-use blob_convert::Watch;
+use blob_convert::{Watch, Watched};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Layout, Output};
+use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
@@ -12,9 +13,11 @@ use crate::convert::no_format;
 use crate::elements::{Elements, csv_line};
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
+use crate::json::{self, DIMS, FILE, Field, Fields, Is, NAME, Says, field};
 use crate::open::open;
+use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::json::{self, Object};
+use crate::render::Render;
 use crate::select::select_one;
 use crate::slice::View;
 use crate::source;
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let elements = match format {
         ExtractFormat::Csv => {
             // Its elements are read one by one, past the checksum.
-            checkpoint.check(entry, &mut |_| if progress.cancelled() { Err(Error::Interrupted) } else { Ok(()) })?;
+            checkpoint.check(entry, &mut |_| progress.step(0))?;
             Some(Elements::new(&checkpoint, entry)?)
         }
         _ => None,
@@ -52,42 +55,62 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     output.write_all(&header)?;
     match elements {
         Some(elements) => csv(elements, entry, &mut output, &progress)?,
-        None => raw(&checkpoint, entry, &mut output, &progress)?,
+        None => {
+            let bytes = Watched::open(&checkpoint, entry, &progress)?;
+            bytes.each(PIECE, |bytes| output.write_all(bytes))?;
+        }
     }
     output.finish()?;
-    if context.global.json {
-        let mut out = context.terminal.out();
-        json::line(&mut out, &facts(args, format, &checkpoint, entry))?;
-        out.flush()?;
-    } else if !is_stdout {
-        let (mark, arrow) = context.terminal.marks();
-        context.terminal.note(format!(
-            "{mark} {}  {} {arrow} {}",
-            escape(entry.name()),
-            context.terminal.shape(entry.shape()),
-            escape(&args.output.to_string_lossy())
-        ));
+    if context.global.json || !is_stdout {
+        context.say(Extracted { args, format, file: checkpoint.name(), entry })?;
     }
     Ok(Status::Yes)
 }
 
-/// `blob.extract/1`.
-fn facts(args: &Extract, format: ExtractFormat, checkpoint: &Checkpoint, entry: &Entry) -> Object {
-    Object::of("blob.extract/1")
-        .with("file", checkpoint.name())
-        .with("output", args.output.to_string_lossy())
-        .with(
-            "to",
-            match format {
-                ExtractFormat::Npy => "npy",
-                ExtractFormat::Raw => "raw",
-                ExtractFormat::Csv => "csv",
-            },
-        )
-        .with("name", entry.name())
-        .with("dtype", entry.dtype().map(|d| d.name()))
-        .with("shape", entry.shape().dims())
-        .with("bytes", entry.byte_len())
+/// What was written.
+pub(crate) struct Extracted<'a> {
+    args: &'a Extract,
+    format: ExtractFormat,
+    file: &'a str,
+    entry: &'a Entry,
+}
+
+impl Says for Extracted<'_> {
+    const SCHEMA: &'static str = "blob.extract/1";
+    const COMMAND: &'static str = "blob extract --json FILE [TENSOR] -o OUT";
+    const WHAT: &'static str = "which tensor was written";
+}
+
+impl Fields for Extracted<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |e| json!(e.file)),
+            field("output", Is::Text, "where to", |e| json!(e.args.output.to_string_lossy())),
+            field("to", Is::OneOf(&["npy", "raw", "csv"]), "the format that was written", |e| match e.format {
+                ExtractFormat::Npy => "npy".into(),
+                ExtractFormat::Raw => "raw".into(),
+                ExtractFormat::Csv => "csv".into(),
+            }),
+            field("name", Is::Text, NAME, |e| json!(e.entry.name())),
+            field("dtype", Is::Text, "the element type", |e| json!(e.entry.dtype().map(DType::name))),
+            field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
+            field("bytes", Is::Whole, "its bytes, without a header", |e| json!(e.entry.byte_len())),
+        ]
+    }
+}
+
+impl Render for Extracted<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
+        let (mark, arrow) = context.terminal.marks();
+        let (name, output) = (escape(self.entry.name()), self.args.output.to_string_lossy());
+        let shape = context.terminal.shape(self.entry.shape());
+        context.terminal.note(format!("{mark} {name}  {shape} {arrow} {}", escape(&output)));
+        Ok(())
+    }
 }
 
 fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
@@ -115,13 +138,6 @@ fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> 
     let spec = checkpoint.array(entry)?;
     let frame = Layout::npy(&spec)?.frame(&[], &[])?;
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
-}
-
-fn raw(checkpoint: &Checkpoint, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {
-    checkpoint.stream(entry, PIECE, &mut |bytes| {
-        watch.step(bytes.len() as u64)?;
-        output.write_all(bytes)
-    })
 }
 
 fn csv(mut elements: Elements<'_>, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {

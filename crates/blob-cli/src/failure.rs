@@ -5,6 +5,9 @@ use std::fmt;
 use std::io;
 
 use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason};
+use serde_json::json;
+
+use crate::json::{Field, Fields, Is, field, or_null};
 
 /// How a command that ran to its end answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +72,19 @@ impl Problem {
             help: help_of_fault(fault).map(str::to_owned),
             is_in_json: false,
         }
+    }
+}
+
+/// The field `error` of an object.
+impl Fields for Problem {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("reason", Is::Text, "why, as a stable code", |p| json!(p.reason)),
+            or_null("subject", Is::Text, "the array or layer concerned, in words", |p| json!(p.subject)),
+            or_null("offset", Is::Whole, "the byte where it breaks", |p| json!(p.offset)),
+            field("message", Is::Text, "why, in words", |p| json!(p.message)),
+            or_null("help", Is::Text, "what can be done about it", |p| json!(p.help)),
+        ]
     }
 }
 

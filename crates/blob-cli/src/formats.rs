@@ -1,13 +1,13 @@
 //! `blob formats`: what is read and written, by which name and extension, and what it was tested against.
 
 use blob_io::Format;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
+use crate::json::{self, Field, Fields, Is, Says, TEXTS, field, shapes};
 use crate::output::Out;
 use crate::render::Render;
-use crate::render::json::{self, Object};
 use crate::render::table::{Column, LAST, Table};
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
@@ -15,12 +15,37 @@ pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-struct Formats;
+pub(crate) struct Formats;
+
+impl Says for Formats {
+    const SCHEMA: &'static str = "blob.formats/1";
+    const COMMAND: &'static str = "blob formats --json";
+    const WHAT: &'static str = "what is read and written";
+}
+
+impl Fields for Formats {
+    fn fields() -> Vec<Field<Self>> {
+        let all = |_: &Self| Format::ALL.iter().map(json::value).collect();
+        vec![field("formats", Is::List(&Is::Object(shapes::<Format>)), "each format", all)]
+    }
+}
+
+impl Fields for Format {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, "its short name, for --from and --to", |f| json!(f.name())),
+            field("title", Is::Text, "what it is", |f| json!(f.title())),
+            field("extensions", TEXTS, "file names end so", |f| json!(f.extensions())),
+            field("read", Is::Flag, "whether it is read", |_| json!(true)),
+            field("write", Is::Flag, "whether it is written", |f| json!(f.is_written())),
+            field("tested_against", Is::Text, "whose files and readers", |f| json!(tested_against(*f))),
+        ]
+    }
+}
 
 impl Render for Formats {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        let formats: Vec<Value> = Format::ALL.iter().map(|f| row(*f)).collect();
-        Ok(json::line(out, &Object::of("blob.formats/1").with("formats", formats))?)
+        Ok(json::line(out, &self)?)
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -49,17 +74,6 @@ impl Render for Formats {
         }
         Ok(table.finish(out)?)
     }
-}
-
-fn row(format: Format) -> Value {
-    json!({
-        "name": format.name(),
-        "title": format.title(),
-        "extensions": format.extensions(),
-        "read": true,
-        "write": format.is_written(),
-        "tested_against": tested_against(format),
-    })
 }
 
 /// Whose files the tests read (`tests/data` says more), and whose reader reads ours.

@@ -5,17 +5,19 @@ use std::io::Write;
 use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Kind};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::args::Info;
 use crate::context::Context;
 use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
+use crate::json::{
+    self, DIALECT, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, NAME, Says, TEXTS, field, or_null, shapes,
+};
 use crate::open::{name, open_to_list};
 use crate::output::width::{cut, wrap};
 use crate::output::{Out, Terminal};
 use crate::render::Render;
-use crate::render::json::{self, Object};
 use crate::units;
 
 /// How many names, warnings or metadata are shown before the rest is only counted.
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 }
 
 /// What the entries add up to.
-struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     checkpoint: &'a Checkpoint,
     /// No blank line sets it off from the file before it.
     is_first: bool,
@@ -64,7 +66,7 @@ struct Facts<'a> {
 
 impl Render for Facts<'_> {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self.object())?)
+        Ok(json::line(out, &self)?)
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -157,36 +159,65 @@ impl<'a> Facts<'a> {
         let comma = if dtypes.is_empty() { "" } else { ", " };
         format!("{}{comma}{}{}", units::grouped(self.tensors), dtypes.join(", "), rest.collect::<String>())
     }
+}
 
-    fn object(&self) -> Object {
-        let checkpoint = self.checkpoint;
-        let dtypes: Map<String, Value> = self.dtypes.iter().map(|(d, n)| ((*d).to_owned(), json!(n))).collect();
-        let metadata: Map<String, Value> = checkpoint.metadata().iter().map(|(k, v)| (k.clone(), json!(v))).collect();
-        let largest = self.largest.map(|e| {
-            json!({"name": e.name(), "dtype": e.dtype().map(DType::name).or(e.foreign_dtype()), "shape": e.shape().dims(), "bytes": e.byte_len()})
-        });
-        let gzip = checkpoint.is_gzip().then(|| checkpoint.stored().len());
-        Object::of("blob.info/1")
-            .with("file", checkpoint.name())
-            .with("format", checkpoint.format().name())
-            .with("dialect", checkpoint.dialect())
-            .with("file_bytes", checkpoint.file_len())
-            .with("gzip_bytes", gzip)
-            .with("tensors", self.tensors)
-            .with("parameters", self.parameters)
-            .with("tensor_bytes", self.bytes)
-            .with("dtypes", dtypes)
-            .with("layers", checkpoint.positions())
-            .with("diffs", self.diffs)
-            .with("sparse", self.sparse)
-            .with("none", self.none)
-            .with("broken", self.broken)
-            .with("largest", largest)
-            .with("metadata", metadata)
-            .with("warnings", odd(checkpoint).take(LISTED).collect::<Vec<_>>())
-            .with("warning_count", odd(checkpoint).count())
-            .with("errors", errors(checkpoint))
-            .with("bytes_read", checkpoint.bytes_read())
+impl Says for Facts<'_> {
+    const SCHEMA: &'static str = "blob.info/1";
+    const COMMAND: &'static str = "blob info --json FILE...";
+    const WHAT: &'static str = "what a file is, from its headers";
+}
+
+impl Fields for Facts<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const GZIP: &str =
+            "the length of a gzip file as it is stored; file_bytes and offsets are those of what it unpacks to";
+        let errors = Is::List(&Is::Object(shapes::<Problem>));
+        vec![
+            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
+            field("format", Is::Text, FORMAT, |f| json!(f.checkpoint.format().name())),
+            field("dialect", Is::Text, DIALECT, |f| json!(f.checkpoint.dialect())),
+            field("file_bytes", Is::Whole, "the file's size", |f| json!(f.checkpoint.file_len())),
+            or_null("gzip_bytes", Is::Whole, GZIP, |f| {
+                json!(f.checkpoint.is_gzip().then(|| f.checkpoint.stored().len()))
+            }),
+            field("tensors", Is::Whole, "how many tensors it lists", |f| json!(f.tensors)),
+            field("parameters", Is::Whole, "their values, without diffs and indices", |f| json!(f.parameters)),
+            field("tensor_bytes", Is::Whole, "their bytes once loaded", |f| json!(f.bytes)),
+            field("dtypes", Is::Map(&Is::Whole), "how many tensors of each dtype", |f| {
+                f.dtypes.iter().map(|(dtype, n)| ((*dtype).to_owned(), json!(n))).collect()
+            }),
+            field("layers", Is::Whole, "layers or records, with tensors or without", |f| {
+                json!(f.checkpoint.positions())
+            }),
+            field("diffs", Is::Whole, "tensors that are diffs", |f| json!(f.diffs)),
+            field("sparse", Is::Whole, "sparse arrays", |f| json!(f.sparse)),
+            field("none", Is::Whole, "places without an array", |f| json!(f.none)),
+            field("broken", Is::Whole, "arrays that cannot be read", |f| json!(f.broken)),
+            or_null("largest", Is::Object(shapes::<Largest<'_>>), "the largest tensor", |f| {
+                f.largest.map_or(Value::Null, |entry| json::value(&Largest(entry)))
+            }),
+            field("metadata", Is::Map(&Is::Text), "what the file says of itself beside its tensors", |f| {
+                f.checkpoint.metadata().iter().map(|(key, text)| (key.clone(), json!(text))).collect()
+            }),
+            field("warnings", TEXTS, "what is odd, the first 20", |f| odd(f.checkpoint).take(LISTED).collect()),
+            field("warning_count", Is::Whole, "how many there are", |f| json!(odd(f.checkpoint).count())),
+            field("errors", errors, "why arrays cannot be read, the first 20", |f| errors_of(f.checkpoint)),
+            field("bytes_read", Is::Whole, "how much of it was read so far", |f| json!(f.checkpoint.bytes_read())),
+        ]
+    }
+}
+
+/// The largest tensor.
+struct Largest<'a>(&'a Entry);
+
+impl Fields for Largest<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, NAME, |l| json!(l.0.name())),
+            or_null("dtype", Is::Text, DTYPE, |l| json!(l.0.dtype().map(DType::name).or(l.0.foreign_dtype()))),
+            field("shape", DIMS, "its shape", |l| json!(l.0.shape().dims())),
+            field("bytes", Is::Whole, "its bytes", |l| json!(l.0.byte_len())),
+        ]
     }
 }
 
@@ -207,12 +238,10 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
 }
 
 /// The first of the arrays that are broken.
-fn errors(checkpoint: &Checkpoint) -> Vec<Value> {
-    let faults = checkpoint.entries().iter();
-    let faults = faults.filter_map(|e| Some((e, e.fault()?)));
-    let error = |(entry, fault)| Problem::of_fault(checkpoint.name(), entry, fault);
-    let errors = faults.take(LISTED).map(error);
-    errors.map(|problem| json::error(&problem)).collect()
+fn errors_of(checkpoint: &Checkpoint) -> Value {
+    let faults = checkpoint.entries().iter().filter_map(|e| Some((e, e.fault()?)));
+    let errors = faults.map(|(entry, fault)| json::value(&Problem::of_fault(checkpoint.name(), entry, fault)));
+    errors.take(LISTED).collect()
 }
 
 /// The size of what was read, and of the gzip file that it was in.
@@ -245,12 +274,7 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     }
 }
 
-/// What is odd about the file and its arrays, each with its place.
-pub(crate) fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
-    odd(checkpoint).collect()
-}
-
-/// The same one by one: a hostile file can have a million of them.
+/// What is odd about the file and its arrays, each with its place, one by one: a hostile file can have a million of them.
 pub(crate) fn odd(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     let whole = checkpoint.warnings().iter().map(ToString::to_string);
     let each = checkpoint.entries().iter().flat_map(|entry| {

@@ -81,9 +81,19 @@ pub(crate) const DIALECT: &str = "its generation in words, empty where there is 
 pub(crate) const NAME: &str = "the tensor's name, unique in the file";
 pub(crate) const DTYPE: &str = "the element type; `null` without one";
 
-/// A field that is always there.
+/// A field that always has a value.
 pub(crate) fn field<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { shape: Shape { name, is, presence: Presence::Always, says }, get: Some(get) }
+}
+
+/// A field whose value may be null.
+pub(crate) fn or_null<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
+    Field { shape: Shape { name, is, presence: Presence::OrNull, says }, get: Some(get) }
+}
+
+/// A field that is left out where its value is null.
+pub(crate) fn sometimes<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
+    Field { shape: Shape { name, is, presence: Presence::Sometimes, says }, get: Some(get) }
 }
 
 /// A field whose value is written piece by piece.
@@ -92,17 +102,6 @@ pub(crate) fn streamed<T>(name: &'static str, is: Is, says: &'static str) -> Fie
 }
 
 impl<T> Field<T> {
-    pub(crate) fn or_null(mut self) -> Self {
-        self.shape.presence = Presence::OrNull;
-        self
-    }
-
-    /// Missing where its value is null.
-    pub(crate) fn sometimes(mut self) -> Self {
-        self.shape.presence = Presence::Sometimes;
-        self
-    }
-
     /// Its value, unless it is missing.
     fn value(&self, of: &T) -> Option<Value> {
         let value = self.get?(of);
@@ -270,9 +269,9 @@ mod tests {
                 field("a", Is::Map(&Is::Text), "", |_| json!({})),
                 streamed("r", DIMS, ""),
                 streamed("s", DIMS, ""),
-                field("t", Is::Whole, "", |z| json!(z.0)).sometimes(),
-                field("n", Is::Real, "", |_| Value::Null).or_null(),
-                field("m", Is::Real, "", |_| Value::Null).sometimes(),
+                sometimes("t", Is::Whole, "", |z| json!(z.0)),
+                or_null("n", Is::Real, "", |_| Value::Null),
+                sometimes("m", Is::Real, "", |_| Value::Null),
             ]
         }
     }

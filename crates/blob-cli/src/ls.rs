@@ -4,22 +4,26 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
 
-use blob_io::{Checkpoint, Entry};
-use serde::Serialize;
-use serde_json::Value;
+use blob_io::{Checkpoint, Entry, Sparse};
+use serde_json::{Value, json};
 
 use crate::args::{Ls, SortKey};
 use crate::context::Context;
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
+use crate::json::{
+    self, DIALECT, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, Says, TEXTS, field, or_null,
+    shapes, sometimes, streamed,
+};
 use crate::open::open_to_list;
 use crate::output::width::wrap;
 use crate::output::{Out, Terminal, ascii_shape};
-use crate::render::json::{self, Streamed};
 use crate::render::table::{Column, Table};
 use crate::render::{Render, tree};
 use crate::select::select;
 use crate::units;
+
+const KINDS: &[&str] = &["data", "diff", "values", "indices", "indptr", "none"];
 
 pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let start = Instant::now();
@@ -41,7 +45,7 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
 }
 
 /// What is listed, and how long that took.
-struct List<'a> {
+pub(crate) struct List<'a> {
     args: &'a Ls,
     checkpoint: &'a Checkpoint,
     chosen: &'a [usize],
@@ -50,7 +54,13 @@ struct List<'a> {
 
 impl Render for List<'_> {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &listing(self.checkpoint, self.chosen))?)
+        let mut line = Line::begin(out, &self)?;
+        for index in self.chosen {
+            let (file, entry) = (self.checkpoint.name(), &self.checkpoint.entries()[*index]);
+            line.push(out, &Ordered(&Listed { file, index: *index, entry }))?;
+        }
+        line.go_on(out, &self)?;
+        Ok(())
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
@@ -199,82 +209,75 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     )
 }
 
-/// `blob.ls/1`.
-#[derive(Serialize)]
-struct Listing<'a, T> {
-    schema: &'static str,
-    file: &'a str,
-    format: &'static str,
-    dialect: &'a str,
-    file_bytes: u64,
-    tensors_in_file: usize,
-    warnings: Vec<String>,
-    tensors: T,
-    bytes_read: u64,
+impl Says for List<'_> {
+    const SCHEMA: &'static str = "blob.ls/1";
+    const COMMAND: &'static str = "blob ls --json FILE [PATTERN...]";
+    const WHAT: &'static str = "the tensors of a file, from its headers";
 }
 
-/// The listing as JSON; the tensors become text one by one.
-fn listing<'a>(checkpoint: &'a Checkpoint, chosen: &'a [usize]) -> impl Serialize + use<'a> {
-    let warnings = checkpoint.warnings().iter().map(ToString::to_string);
-    let tensor = |i: &usize| Tensor::new(checkpoint.name(), *i, &checkpoint.entries()[*i]);
-    Listing {
-        schema: "blob.ls/1",
-        file: checkpoint.name(),
-        format: checkpoint.format().name(),
-        dialect: checkpoint.dialect(),
-        file_bytes: checkpoint.file_len(),
-        tensors_in_file: checkpoint.entries().len(),
-        warnings: warnings.collect(),
-        tensors: Streamed(move || chosen.iter().map(tensor)),
-        bytes_read: checkpoint.bytes_read(),
+impl Fields for List<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |l| json!(l.checkpoint.name())),
+            field("format", Is::Text, FORMAT, |l| json!(l.checkpoint.format().name())),
+            field("dialect", Is::Text, DIALECT, |l| json!(l.checkpoint.dialect())),
+            field("file_bytes", Is::Whole, "the file's size", |l| json!(l.checkpoint.file_len())),
+            field("tensors_in_file", Is::Whole, "how many there are, chosen or not", |l| {
+                json!(l.checkpoint.entries().len())
+            }),
+            field("warnings", TEXTS, "what is odd about the file as a whole", |l| {
+                l.checkpoint.warnings().iter().map(ToString::to_string).collect()
+            }),
+            streamed("tensors", Is::List(&Is::Object(shapes::<Listed<'_>>)), "the tensors that were chosen"),
+            field("bytes_read", Is::Whole, "how much of it was read so far", |l| json!(l.checkpoint.bytes_read())),
+        ]
     }
 }
 
-/// One tensor of `blob.ls/1`. A place without an array has no dtype; a broken one has none either, and an error.
-#[derive(Serialize)]
-struct Tensor<'a> {
+/// One tensor. A place without an array has no dtype; a broken one has none either, and an error.
+struct Listed<'a> {
+    file: &'a str,
     index: usize,
-    name: &'a str,
-    kind: &'static str,
-    layer_type: Option<&'a str>,
-    position: usize,
-    dtype: Option<&'a str>,
-    shape: Option<&'a [usize]>,
-    elements: u64,
-    bytes: u64,
-    offset: Option<u64>,
-    pieces: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sparse: Option<Sparse<'a>>,
-    warnings: Vec<String>,
-    error: Option<Value>,
+    entry: &'a Entry,
 }
 
-#[derive(Serialize)]
-struct Sparse<'a> {
-    kind: &'static str,
-    name: &'a str,
-    shape: &'a [usize],
+impl Fields for Listed<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("index", Is::Whole, "its place in the file: `#3`", |l| json!(l.index)),
+            field("name", Is::Text, NAME, |l| json!(l.entry.name())),
+            field("kind", Is::OneOf(KINDS), "what it is", |l| json!(l.entry.kind().name())),
+            or_null("layer_type", Is::Text, "the type of its layer, where it has one", |l| json!(l.entry.layer_type())),
+            field("position", Is::Whole, "the place of its layer or record", |l| json!(l.entry.position())),
+            or_null("dtype", Is::Text, DTYPE, |l| json!(is_readable(l.entry).then(|| dtype_word(l.entry)))),
+            or_null("shape", DIMS, "its shape; `null` without an array that can be read", |l| {
+                json!(is_readable(l.entry).then(|| l.entry.shape().dims()))
+            }),
+            field("elements", Is::Whole, "how many values", |l| {
+                json!(if is_readable(l.entry) { l.entry.shape().count() } else { 0 })
+            }),
+            field("bytes", Is::Whole, "how many bytes once loaded", |l| json!(l.entry.byte_len())),
+            or_null("offset", Is::Whole, "where its bytes begin in the file", |l| json!(l.entry.offset())),
+            field("pieces", Is::Whole, "in how many runs of bytes it lies; 0 where it is compressed", |l| {
+                json!(l.entry.segments().len())
+            }),
+            sometimes("sparse", Is::Object(shapes::<Sparse>), "the sparse array that it is a part of", |l| {
+                l.entry.sparse().map_or(Value::Null, json::value)
+            }),
+            field("warnings", TEXTS, "what is odd about it", |l| l.entry.warnings().map(|w| w.to_string()).collect()),
+            or_null("error", Is::Object(shapes::<Problem>), "why it cannot be read", |l| {
+                l.entry.fault().map_or(Value::Null, |f| json::value(&Problem::of_fault(l.file, l.entry, f)))
+            }),
+        ]
+    }
 }
 
-impl<'a> Tensor<'a> {
-    fn new(file: &str, index: usize, entry: &'a Entry) -> Self {
-        let has_array = is_readable(entry);
-        Self {
-            index,
-            name: entry.name(),
-            kind: entry.kind().name(),
-            layer_type: entry.layer_type(),
-            position: entry.position(),
-            dtype: has_array.then(|| dtype_word(entry)),
-            shape: has_array.then(|| entry.shape().dims()),
-            elements: if has_array { entry.shape().count() as u64 } else { 0 },
-            bytes: entry.byte_len(),
-            offset: entry.offset(),
-            pieces: entry.segments().len(),
-            sparse: entry.sparse().map(|s| Sparse { kind: s.kind().name(), name: s.name(), shape: s.shape().dims() }),
-            warnings: entry.warnings().map(|w| w.to_string()).collect(),
-            error: entry.fault().map(|fault| json::error(&Problem::of_fault(file, entry, fault))),
-        }
+impl Fields for Sparse {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("kind", Is::OneOf(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind().name())),
+            field("name", Is::Text, "the whole array's name", |s| json!(s.name())),
+            field("shape", DIMS, "its dense shape", |s| json!(s.shape().dims())),
+        ]
     }
 }

@@ -19,6 +19,7 @@ mod failure;
 mod formats;
 mod help;
 mod info;
+mod json;
 mod ls;
 mod man;
 mod open;

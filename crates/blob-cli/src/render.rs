@@ -6,7 +6,6 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::Out;
 
-pub(crate) mod json;
 pub(crate) mod picture;
 pub(crate) mod table;
 pub(crate) mod tree;

@@ -1,8 +1,7 @@
-//! The shapes of the tool's JSON: one table of fields a schema, as JSON Schema for programs and as Markdown for people.
+//! The shapes of the tool's JSON, as JSON Schema for programs and as Markdown for people.
 //!
-//! The tests check every line of JSON that they read against these tables, and `docs/json.md` is printed from them.
-
-mod table;
+//! The fields are described where their values come from, in the file of each command. The tests check every line of
+//! JSON that they read against these schemas, and `docs/json.md` is printed from them.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -13,53 +12,35 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::failure::{Failure, REASONS, Status};
+use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
-use crate::render::{Render, json};
-use table::SCHEMAS;
+use crate::render::Render;
+use crate::{context, convert, extract, formats, info, ls, show, stats, verify};
 
 /// The lines that one command prints.
 struct Schema {
     name: &'static str,
     command: &'static str,
     says: &'static str,
-    fields: &'static [Field],
+    fields: Vec<Shape>,
 }
 
-/// One field of an object.
-struct Field {
-    name: &'static str,
-    is: Is,
-    presence: Presence,
-    says: &'static str,
+fn of<T: Says>() -> Schema {
+    Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-/// Whether a field has a value.
-#[derive(Clone, Copy, PartialEq)]
-enum Presence {
-    Always,
-    /// It may be `null`.
-    OrNull,
-    /// It may be missing.
-    Sometimes,
-}
-
-/// What a value is.
-#[derive(Clone, Copy)]
-enum Is {
-    Text,
-    Whole,
-    /// A number, or `"NaN"`, `"Infinity"`, `"-Infinity"`.
-    Real,
-    Flag,
-    OneOf(&'static [&'static str]),
-    List(&'static Is),
-    /// An object whose keys are names.
-    Map(&'static Is),
-    Object(&'static [Field]),
-    /// An object of one of two kinds.
-    Either(&'static [Field], &'static [Field]),
-    /// Numbers, or lists of them as deep as the shape.
-    Nested,
+fn all() -> [Schema; 9] {
+    [
+        of::<context::Failed<'_>>(),
+        of::<info::Facts<'_>>(),
+        of::<ls::List<'_>>(),
+        of::<show::Shown<'_>>(),
+        of::<stats::Sums<'_>>(),
+        of::<verify::Verdict>(),
+        of::<convert::Facts<'_>>(),
+        of::<extract::Extracted<'_>>(),
+        of::<formats::Formats>(),
+    ]
 }
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
@@ -71,8 +52,8 @@ struct Schemas;
 
 impl Render for Schemas {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        for schema in SCHEMAS {
-            json::line(out, &schema.as_json())?;
+        for schema in all() {
+            json::plain_line(out, &schema.as_json())?;
         }
         Ok(())
     }
@@ -85,7 +66,7 @@ impl Render for Schemas {
 impl Schema {
     /// JSON Schema, draft 2020-12.
     fn as_json(&self) -> Value {
-        let mut schema = object(self.fields);
+        let mut schema = object(&self.fields);
         let name = json!({"const": self.name});
         schema["properties"]["schema"] = name;
         if let Some(required) = schema["required"].as_array_mut() {
@@ -98,7 +79,7 @@ impl Schema {
     }
 }
 
-fn object(fields: &[Field]) -> Value {
+fn object(fields: &[Shape]) -> Value {
     let properties: Map<String, Value> = fields
         .iter()
         .map(|field| {
@@ -132,8 +113,8 @@ impl Is {
             Self::OneOf(words) => json!({"enum": words}),
             Self::List(of) => json!({"type": "array", "items": of.as_json()}),
             Self::Map(of) => json!({"type": "object", "additionalProperties": of.as_json()}),
-            Self::Object(fields) => object(fields),
-            Self::Either(one, other) => json!({"anyOf": [object(one), object(other)]}),
+            Self::Object(fields) => object(&fields()),
+            Self::Either(one, other) => json!({"anyOf": [object(&one()), object(&other())]}),
             // A depth that a schema cannot follow: a list, or one value.
             Self::Nested => json!({"type": ["array", "number", "string", "boolean", "null"]}),
         }
@@ -157,12 +138,12 @@ impl Is {
     }
 
     /// The fields within, with what leads to them.
-    fn within(self) -> Option<(&'static str, &'static [Field], &'static [Field])> {
+    fn within(self) -> Option<(&'static str, Vec<Shape>, Vec<Shape>)> {
         match self {
-            Self::Object(fields) => Some((".", fields, &[])),
-            Self::Either(one, other) => Some((".", one, other)),
-            Self::List(Self::Object(fields)) => Some(("[].", fields, &[])),
-            Self::List(Self::Either(one, other)) => Some(("[].", one, other)),
+            Self::Object(fields) => Some((".", fields(), Vec::new())),
+            Self::Either(one, other) => Some((".", one(), other())),
+            Self::List(Self::Object(fields)) => Some(("[].", fields(), Vec::new())),
+            Self::List(Self::Either(one, other)) => Some(("[].", one(), other())),
             _ => None,
         }
     }
@@ -196,23 +177,23 @@ fn markdown() -> String {
     for (code, meaning) in reasons.chain(REASONS.iter().chain(FINDINGS).copied()) {
         let _ = writeln!(text, "| `{code}` | {meaning} |");
     }
-    for schema in SCHEMAS {
+    for schema in all() {
         let (name, command, says) = (schema.name, schema.command, schema.says);
         let _ = write!(text, "\n## {name}\n\n`{command}`: {says}\n\n");
         text += "| field | value | meaning |\n|---|---|---|\n";
         let _ = writeln!(text, "| `schema` | `\"{name}\"` | |");
-        rows(&mut text, "", schema.fields);
+        rows(&mut text, "", &schema.fields);
     }
     text
 }
 
-fn rows(text: &mut String, path: &str, fields: &[Field]) {
+fn rows(text: &mut String, path: &str, fields: &[Shape]) {
     for field in fields {
         row(text, path, field, field.presence);
     }
 }
 
-fn row(text: &mut String, path: &str, field: &Field, presence: Presence) {
+fn row(text: &mut String, path: &str, field: &Shape, presence: Presence) {
     let presence = match presence {
         Presence::Always => "",
         Presence::OrNull => " or `null`",
@@ -225,10 +206,10 @@ fn row(text: &mut String, path: &str, field: &Field, presence: Presence) {
     };
     let path = format!("{path}{name}{dot}");
     if other.is_empty() {
-        return rows(text, &path, one);
+        return rows(text, &path, &one);
     }
     // An object of one of two kinds: what only one has may be missing.
-    for field in one {
+    for field in &one {
         let twin = other.iter().find(|o| o.name == field.name);
         let presence = match twin.map(|o| o.presence) {
             None => Presence::Sometimes,

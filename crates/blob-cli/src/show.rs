@@ -4,15 +4,16 @@ use std::io::Write;
 
 use blob_core::Shape;
 use blob_io::Entry;
+use serde_json::{Value, json};
 
 use crate::args::Show;
 use crate::context::Context;
-use crate::elements::{Elements, Value, csv_line};
-use crate::failure::{Failure, Status};
+use crate::elements::{self, Elements, csv_line};
+use crate::failure::{Failure, Problem, Status};
+use crate::json::{self, DIMS, FILE, Field, Fields, Is, Line, NAME, Says, field, or_null, shapes, streamed};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
-use crate::render::json::{self, Object};
 use crate::render::picture::Picture;
 use crate::select::select_one;
 use crate::slice::{Row, View};
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(&checkpoint, entry)?;
-    context.say(Shown { args, file: checkpoint.name(), entry, elements, view: &view })?;
+    context.say(Shown { args, file: checkpoint.name(), entry, elements, view: &view, error: Value::Null })?;
     Ok(Status::Yes)
 }
 
@@ -61,27 +62,44 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
 }
 
 /// The values, and what of them is shown.
-struct Shown<'a> {
+pub(crate) struct Shown<'a> {
     args: &'a Show,
     file: &'a str,
     entry: &'a Entry,
     elements: Elements<'a>,
     view: &'a View,
+    /// Why the values end too early.
+    error: Value,
+}
+
+impl Says for Shown<'_> {
+    const SCHEMA: &'static str = "blob.show/1";
+    const COMMAND: &'static str = "blob show --json FILE [TENSOR]";
+    const WHAT: &'static str = "the values of one tensor";
+}
+
+impl Fields for Shown<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const VALUES: &str =
+            "the values, as deep as the shape; NaN and Inf are strings. Cut short where `error` is set";
+        vec![
+            field("file", Is::Text, FILE, |s| json!(s.file)),
+            field("name", Is::Text, NAME, |s| json!(s.entry.name())),
+            field("dtype", Is::Text, "the element type", |s| json!(s.elements.dtype().name())),
+            field("stored_shape", DIMS, "the tensor's shape", |s| json!(s.entry.shape().dims())),
+            or_null("slice", Is::Text, "the slice that was asked for", |s| json!(s.args.slice)),
+            field("shape", DIMS, "the shape of the values below", |s| json!(s.dims())),
+            streamed("values", Is::Nested, VALUES),
+            or_null("error", Is::Object(shapes::<Problem>), "why the values end too early", |s| s.error.clone()),
+        ]
+    }
 }
 
 impl Render for Shown<'_> {
-    /// An object whose last field, the values, is written while it is read.
+    /// The values are written while they are read; what is open gets closed.
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let dims = self.dims();
-        let head = Object::of("blob.show/1")
-            .with("file", self.file)
-            .with("name", self.entry.name())
-            .with("dtype", self.elements.dtype().name())
-            .with("stored_shape", self.entry.shape().dims())
-            .with("slice", self.args.slice.clone())
-            .with("shape", dims.clone());
-        json::open(out, &head)?;
-        out.write_all(b",\"values\":")?;
+        let line = Line::begin(out, &self)?;
         // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
         let done = match dims.contains(&0) {
             true => Ok(out.write_all(b"[]")?),
@@ -93,8 +111,8 @@ impl Render for Shown<'_> {
         if done.is_err() && dims.is_empty() {
             out.write_all(b"null")?;
         }
-        let error = done.as_ref().err().map(|e| json::error(&e.as_problem()));
-        json::close(out, &Object::new().with("error", error))?;
+        self.error = done.as_ref().err().map_or(Value::Null, |e| json::value(&*e.as_problem()));
+        line.go_on(out, &self)?;
         done.map_err(Failure::told)
     }
 
@@ -182,7 +200,7 @@ impl<'a> Shown<'a> {
                     if done > 0 {
                         text.push(',');
                     }
-                    Value::read(self.elements.dtype(), element).write(&mut text, "\"");
+                    elements::Value::read(self.elements.dtype(), element).write(&mut text, "\"");
                     done += 1;
                 }
                 out.write_all(text.as_bytes())?;

@@ -17,6 +17,7 @@ use crate::render::Render;
 use crate::select::select;
 use crate::units;
 use json::Objects;
+pub(crate) use json::Sums;
 use text::Cells;
 
 /// As many as fit beside the numbers.
@@ -64,7 +65,7 @@ trait Sheet: Sized {
     fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure>;
 
     /// Closes what is open, however the work ended.
-    fn end(self, checkpoint: &Checkpoint, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
+    fn end(self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
 }
 
 impl Render for Work<'_> {
@@ -85,7 +86,7 @@ impl Work<'_> {
         let done = self.measure(&mut sheet, &mut broken);
         self.progress.end();
         let stopped = done.as_ref().err().map(Failure::as_problem);
-        sheet.end(self.checkpoint, self.chosen, stopped.as_deref())?;
+        sheet.end(self.chosen, stopped.as_deref())?;
         done?;
         *self.status = broken.end().max(*self.status);
         Ok(())

@@ -20,6 +20,7 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::units;
 
+pub(crate) use report::Verdict;
 use report::{Line, Report};
 
 pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
@@ -147,19 +148,19 @@ fn checks(
     })?;
     if let Some(right) = written {
         let digests = units::plural(right, "digest");
-        report.held.push(format!("{digests} as in the receipt"));
+        report.held(format!("{digests} as in the receipt"));
     }
     if args.finite {
         let before = report.count();
         verify::finite(checkpoint, &progress, &mut |remark| report.remark(remark))?;
         if report.count() == before {
-            report.held.push("all values finite".to_owned());
+            report.held("all values finite".to_owned());
         }
     }
     if let Some(expected) = &args.sha256 {
         let found = verify::sha256(checkpoint, &progress)?;
         match found == *expected {
-            true => report.held.push("SHA-256 as expected".to_owned()),
+            true => report.held("SHA-256 as expected".to_owned()),
             false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
         }
     }
@@ -170,7 +171,7 @@ fn checks(
         if report.count() == before {
             let equal = units::plural(equal, "tensor");
             let held = format!("{equal} bit for bit as in {}", other.name());
-            report.held.push(held);
+            report.held(held);
         }
     }
     Ok(())
@@ -207,7 +208,7 @@ fn says_no(e: &Error) -> bool {
 fn broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);
-    report.help = failure::help(e);
+    report.help(failure::help(e));
     report.finding(Line::of_error(e));
     if let Some(n) = e.intact().filter(|n| *n > 0) {
         let verb = if n == 1 { "is" } else { "are" };

@@ -1,125 +1,189 @@
 //! `blob.stats/1`: the statistics as JSON, one object a tensor or a channel, streamed.
 
-use blob_convert::stats::Measured;
+use blob_convert::stats::{Binned, Measured};
+use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
 use super::{Left, Sheet, left_out};
 use crate::failure::{Failure, Problem};
+use crate::json::{
+    self, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, Says, field, or_null, real, shapes,
+    sometimes, streamed,
+};
 use crate::output::Out;
-use crate::render::json::{self, Object, Rows};
+
+/// The file whose tensors are measured, and what stopped that.
+pub(crate) struct Sums<'a> {
+    checkpoint: &'a Checkpoint,
+    axis: Option<i64>,
+    /// What stopped the work, as JSON.
+    stopped: Value,
+}
+
+impl Says for Sums<'_> {
+    const SCHEMA: &'static str = "blob.stats/1";
+    const COMMAND: &'static str = "blob stats --json FILE [PATTERN...]";
+    const WHAT: &'static str = "what the values of tensors add up to";
+}
+
+impl Fields for Sums<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        let row = &Is::Either(shapes::<Row<'_>>, shapes::<Unmeasured<'_>>);
+        vec![
+            field("file", Is::Text, FILE, |s| json!(s.checkpoint.name())),
+            field("format", Is::Text, FORMAT, |s| json!(s.checkpoint.format().name())),
+            or_null("axis", Is::Whole, "the axis of --per-channel", |s| json!(s.axis)),
+            streamed("tensors", Is::List(row), "each tensor, or each channel of it"),
+            streamed("skipped", Is::List(&Is::Object(shapes::<Skipped<'_>>)), "tensors with nothing to measure"),
+            or_null("error", Is::Object(shapes::<Problem>), "what stopped the work before its end", |s| {
+                s.stopped.clone()
+            }),
+        ]
+    }
+}
+
+/// What was measured of one tensor, or of one channel of it.
+struct Row<'a> {
+    entry: &'a Entry,
+    channel: Option<usize>,
+    measured: &'a Measured,
+}
+
+impl Fields for Row<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, NAME, |r| json!(r.entry.name())),
+            field("dtype", Is::Text, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
+            field("shape", DIMS, "the whole tensor's shape", |r| json!(r.entry.shape().dims())),
+            sometimes("channel", Is::Whole, "the index on the axis of --per-channel", |r| json!(r.channel)),
+            field("count", Is::Whole, "values, NaN and Inf among them", |r| json!(r.measured.stats().count())),
+            or_null("min", Is::Real, "the smallest value but NaN; exact for integers", |r| {
+                r.exact(r.measured.stats().min().map(|s| (s.to_string(), s.as_f64())))
+            }),
+            or_null("max", Is::Real, "the largest one", |r| {
+                r.exact(r.measured.stats().max().map(|s| (s.to_string(), s.as_f64())))
+            }),
+            or_null("mean", Is::Real, "the mean of the finite values", |r| json!(r.measured.stats().mean().map(real))),
+            or_null("std", Is::Real, "their standard deviation, the population's", |r| {
+                json!(r.measured.stats().std().map(real))
+            }),
+            field("l1", Is::Real, "the sum of their sizes", |r| real(r.measured.stats().l1())),
+            field("l2", Is::Real, "the root of the sum of their squares", |r| real(r.measured.stats().l2())),
+            field("zeros", Is::Whole, "how many are 0", |r| json!(r.measured.stats().zeros())),
+            field("nan", Is::Whole, "how many are NaN", |r| json!(r.measured.stats().nan())),
+            field("inf", Is::Whole, "how many are infinite", |r| json!(r.measured.stats().inf())),
+            sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "with --hist, where a value is finite", |r| {
+                let left_out = r.measured.stats().nan() + r.measured.stats().inf();
+                r.measured.histogram().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
+            }),
+        ]
+    }
+}
+
+impl Row<'_> {
+    /// An extreme: an integer with all its digits.
+    fn exact(&self, extreme: Option<(String, f64)>) -> Value {
+        let is_float = self.entry.dtype().is_some_and(DType::is_float);
+        extreme.map_or(Value::Null, |(text, value)| match is_float {
+            true => real(value),
+            false => serde_json::from_str(&text).unwrap_or(Value::Null),
+        })
+    }
+}
+
+/// A histogram, and how many values are in none of its bins.
+struct Bins<'a> {
+    bins: &'a Binned,
+    left_out: u64,
+}
+
+impl Fields for Bins<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("min", Is::Real, "the smallest finite value", |b| real(b.bins.min())),
+            field("max", Is::Real, "the largest one", |b| real(b.bins.max())),
+            field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts())),
+            field("left_out", Is::Whole, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
+        ]
+    }
+}
+
+/// A tensor that cannot be measured.
+struct Unmeasured<'a> {
+    entry: &'a Entry,
+    problem: &'a Problem,
+}
+
+impl Fields for Unmeasured<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("name", Is::Text, NAME, |u| json!(u.entry.name())),
+            or_null("dtype", Is::Text, DTYPE, |u| json!(u.entry.dtype().map(DType::name))),
+            or_null("shape", DIMS, "the tensor's shape, where it is known", |u| {
+                json!(u.entry.fault().is_none().then(|| u.entry.shape().dims()))
+            }),
+            field("error", Is::Object(shapes::<Problem>), "why it cannot be measured", |u| json::value(u.problem)),
+        ]
+    }
+}
+
+/// A tensor with nothing to measure.
+struct Skipped<'a> {
+    entry: &'a Entry,
+    why: Left,
+}
+
+impl Fields for Skipped<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        const WHY: &str = "it has no array, a dtype that is not read, or not the axis";
+        vec![
+            field("name", Is::Text, NAME, |s| json!(s.entry.name())),
+            field("shape", DIMS, "its shape", |s| json!(s.entry.shape().dims())),
+            field("reason", Is::OneOf(&["no-array", "unsupported", "no-axis"]), WHY, |s| match s.why {
+                Left::NoArray => "no-array".into(),
+                Left::Foreign => "unsupported".into(),
+                Left::NoAxis => "no-axis".into(),
+            }),
+        ]
+    }
+}
 
 /// The objects of a JSON array.
-pub(super) struct Objects<'o> {
-    axis: Option<i64>,
-    rows: Rows,
+pub(super) struct Objects<'a, 'o> {
+    sums: Sums<'a>,
+    line: Line<Sums<'a>>,
     out: &'o mut Out,
 }
 
-impl<'o> Objects<'o> {
-    pub(super) fn begin(checkpoint: &Checkpoint, axis: Option<i64>, out: &'o mut Out) -> Result<Self, Failure> {
-        let head = Object::of("blob.stats/1")
-            .with("file", checkpoint.name())
-            .with("format", checkpoint.format().name())
-            .with("axis", axis);
-        let rows = Rows::begin(out, &head, "tensors")?;
-        Ok(Self { axis, rows, out })
+impl<'a, 'o> Objects<'a, 'o> {
+    pub(super) fn begin(checkpoint: &'a Checkpoint, axis: Option<i64>, out: &'o mut Out) -> Result<Self, Failure> {
+        let sums = Sums { checkpoint, axis, stopped: Value::Null };
+        let line = Line::begin(out, &sums)?;
+        Ok(Self { sums, line, out })
     }
 }
 
-impl Sheet for Objects<'_> {
+impl Sheet for Objects<'_, '_> {
     fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
-        Ok(self.rows.push(self.out, &object(entry, channel, measured))?)
+        Ok(self.line.push(self.out, &Ordered(&Row { entry, channel, measured }))?)
     }
 
     fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure> {
-        Ok(self.rows.push(self.out, &named(entry, None).with("error", json::error(problem)))?)
+        Ok(self.line.push(self.out, &Ordered(&Unmeasured { entry, problem }))?)
     }
 
     /// What stands behind the tensors: those that have nothing to measure, and what stopped the work.
-    fn end(self, checkpoint: &Checkpoint, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
-        let mut skipped = self.rows.then(self.out, "skipped")?;
+    fn end(mut self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
+        let mut line = self.line.go_on(self.out, &self.sums)?;
         for index in chosen {
-            let entry = &checkpoint.entries()[*index];
-            if let Some(why) = left_out(entry, self.axis) {
-                let reason = match why {
-                    Left::NoArray => "no-array",
-                    Left::Foreign => "unsupported",
-                    Left::NoAxis => "no-axis",
-                };
-                let row =
-                    Object::new().with("name", entry.name()).with("shape", entry.shape().dims()).with("reason", reason);
-                skipped.push(self.out, &row)?;
+            let entry = &self.sums.checkpoint.entries()[*index];
+            if let Some(why) = left_out(entry, self.sums.axis) {
+                line.push(self.out, &Ordered(&Skipped { entry, why }))?;
             }
         }
-        let tail = Object::new().with("error", stopped.map(json::error));
-        Ok(skipped.end(self.out, &tail)?)
-    }
-}
-
-fn object(entry: &Entry, channel: Option<usize>, measured: &Measured) -> Object {
-    let stats = measured.stats();
-    let is_float = entry.dtype().is_some_and(|d| d.is_float());
-    let exact = |text: String, value: f64| match is_float {
-        true => real(value),
-        false => serde_json::from_str(&text).unwrap_or(Value::Null),
-    };
-    let object = named(entry, channel)
-        .with("count", stats.count())
-        .with("min", stats.min().map(|s| exact(s.to_string(), s.as_f64())))
-        .with("max", stats.max().map(|s| exact(s.to_string(), s.as_f64())))
-        .with("mean", stats.mean().map(real))
-        .with("std", stats.std().map(real))
-        .with("l1", real(stats.l1()))
-        .with("l2", real(stats.l2()))
-        .with("zeros", stats.zeros())
-        .with("nan", stats.nan())
-        .with("inf", stats.inf());
-    match measured.histogram() {
-        Some(histogram) => object.with(
-            "histogram",
-            json!({
-                "min": real(histogram.min()),
-                "max": real(histogram.max()),
-                "counts": histogram.counts(),
-                "left_out": stats.nan() + stats.inf(),
-            }),
-        ),
-        None => object,
-    }
-}
-
-/// What every row begins with.
-fn named(entry: &Entry, channel: Option<usize>) -> Object {
-    let is_whole = entry.fault().is_none();
-    let object = Object::new()
-        .with("name", entry.name())
-        .with("dtype", entry.dtype().map(|d| d.name()))
-        .with("shape", is_whole.then(|| entry.shape().dims()));
-    match channel {
-        Some(channel) => object.with("channel", channel),
-        None => object,
-    }
-}
-
-/// A number in JSON; what JSON has no number for is a string: "Infinity", "-Infinity", "NaN".
-fn real(value: f64) -> Value {
-    match serde_json::Number::from_f64(value) {
-        Some(number) => Value::Number(number),
-        None if value.is_nan() => json!("NaN"),
-        None if value > 0.0 => json!("Infinity"),
-        None => json!("-Infinity"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_has_words_for_what_it_has_no_numbers_for() {
-        assert_eq!(real(1.5), json!(1.5));
-        assert_eq!(real(f64::NAN), json!("NaN"));
-        assert_eq!(real(f64::NEG_INFINITY), json!("-Infinity"));
+        self.sums.stopped = stopped.map_or(Value::Null, json::value);
+        line.go_on(self.out, &self.sums)?;
+        Ok(())
     }
 }

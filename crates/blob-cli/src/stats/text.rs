@@ -2,7 +2,7 @@
 
 use blob_convert::stats::Measured;
 use blob_core::Shape;
-use blob_io::{Checkpoint, Entry};
+use blob_io::Entry;
 
 use super::Sheet;
 use crate::args::Stats;
@@ -92,7 +92,7 @@ impl Sheet for Cells<'_, '_> {
         Ok(self.table.row(self.out, cells)?)
     }
 
-    fn end(self, _: &Checkpoint, _: &[usize], _: Option<&Problem>) -> Result<(), Failure> {
+    fn end(self, _: &[usize], _: Option<&Problem>) -> Result<(), Failure> {
         Ok(self.table.finish(self.out)?)
     }
 }

@@ -9,12 +9,12 @@ use blob_io::{Checkpoint, Entry, Error, Fault};
 use serde_json::{Value, json};
 
 use crate::args::Verify;
-use crate::context::Context;
+use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
+use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, or_null, shapes, streamed};
 use crate::output::Out;
 use crate::output::width::paragraph;
-use crate::render::json::{self, Object, Rows};
 use crate::units;
 
 /// How many findings and notes are shown before the rest is only counted.
@@ -50,16 +50,20 @@ impl Line {
         };
         Self { subject: problem.subject, offset: problem.offset, ..Self::of_file(problem.reason, message) }
     }
+}
 
-    fn json(&self) -> Value {
-        let place = self.offset.map(|offset| format!("at byte {offset}: "));
-        json!({
-            "reason": self.reason,
-            "tensor": self.tensor,
-            "subject": self.subject,
-            "offset": self.offset,
-            "message": place.unwrap_or_default() + &self.message,
-        })
+impl Fields for Line {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("reason", Is::Text, "what is wrong, as a stable code", |l| json!(l.reason)),
+            or_null("tensor", Is::Text, "the tensor's name, where it is about one", |l| json!(l.tensor)),
+            or_null("subject", Is::Text, "the array or layer concerned, in words", |l| json!(l.subject)),
+            or_null("offset", Is::Whole, "the byte where it breaks", |l| json!(l.offset)),
+            field("message", Is::Text, "what is wrong, in words", |l| {
+                let place = l.offset.map(|offset| format!("at byte {offset}: "));
+                json!(place.unwrap_or_default() + &l.message)
+            }),
+        ]
     }
 }
 
@@ -77,11 +81,9 @@ impl From<Finding> for Line {
     }
 }
 
-/// What was found in one file so far.
-pub(super) struct Report<'a> {
-    context: &'a Context,
-    args: &'a Verify,
-    out: &'a mut Out,
+/// What is said of one file in the end.
+#[derive(Default)]
+pub(crate) struct Verdict {
     file: String,
     bytes: Option<u64>,
     /// The format's name and, in words, its dialect.
@@ -89,15 +91,56 @@ pub(super) struct Report<'a> {
     tensors: usize,
     parameters: u64,
     findings: u64,
-    /// The first findings, for people who did not ask for all.
-    shown: Vec<Line>,
     notes: u64,
     first_notes: Vec<String>,
     /// What was checked beyond the structure and held, in words.
-    pub(super) held: Vec<String>,
+    held: Vec<String>,
     /// What the user can do.
-    pub(super) help: Option<&'static str>,
-    rows: Option<Rows>,
+    help: Option<&'static str>,
+    /// What kept the check from its end, as JSON.
+    error: Value,
+}
+
+impl Says for Verdict {
+    const SCHEMA: &'static str = "blob.verify/1";
+    const COMMAND: &'static str = "blob verify --json FILE...";
+    const WHAT: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
+}
+
+impl Fields for Verdict {
+    fn fields() -> Vec<Field<Self>> {
+        const FORMAT: &str = "the format's short name; `null` where the file does not open";
+        const FINDINGS: &str = "what is wrong: the first 20, with --all all of them";
+        vec![
+            field("file", Is::Text, FILE, |v| json!(v.file)),
+            or_null("format", Is::Text, FORMAT, |v| json!(v.format.as_ref().map(|(name, _)| *name))),
+            or_null("file_bytes", Is::Whole, "the file's size", |v| json!(v.bytes)),
+            field("tensors", Is::Whole, "how many tensors it lists", |v| json!(v.tensors)),
+            field("parameters", Is::Whole, "their values", |v| json!(v.parameters)),
+            streamed("findings", Is::List(&Is::Object(shapes::<Line>)), FINDINGS),
+            field("finding_count", Is::Whole, "how many there are", |v| json!(v.findings)),
+            field("ok", Is::Flag, "whether there are none and all was checked", |v| {
+                json!(v.findings == 0 && v.error.is_null())
+            }),
+            field("held", TEXTS, "what was checked beyond the structure, and held", |v| json!(v.held)),
+            field("notes", TEXTS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
+            field("note_count", Is::Whole, "how many there are", |v| json!(v.notes)),
+            or_null("help", Is::Text, "what can be done about it", |v| json!(v.help)),
+            or_null("error", Is::Object(shapes::<Problem>), "what kept the check from its end", |v| v.error.clone()),
+        ]
+    }
+}
+
+/// What was found in one file so far.
+pub(super) struct Report<'a> {
+    context: &'a Context,
+    args: &'a Verify,
+    out: &'a mut Out,
+    verdict: Verdict,
+    /// The first findings, for people who did not ask for all.
+    shown: Vec<Line>,
+    /// The line of JSON, once there is a finding.
+    line: Option<json::Line<Verdict>>,
     /// Why standard output could not be written: told at the end.
     failed: Option<io::Error>,
 }
@@ -110,24 +153,18 @@ impl<'a> Report<'a> {
         context: &'a Context,
         out: &'a mut Out,
     ) -> Self {
-        Self {
-            context,
-            args,
-            out,
-            file,
-            bytes,
-            format: None,
-            tensors: 0,
-            parameters: 0,
-            findings: 0,
-            shown: Vec::new(),
-            notes: 0,
-            first_notes: Vec::new(),
-            held: Vec::new(),
-            help: None,
-            rows: None,
-            failed: None,
-        }
+        let verdict = Verdict { file, bytes, ..Verdict::default() };
+        Self { context, args, out, verdict, shown: Vec::new(), line: None, failed: None }
+    }
+
+    /// Says what was checked beyond the structure and held.
+    pub(super) fn held(&mut self, what: String) {
+        self.verdict.held.push(what);
+    }
+
+    /// Says what the user can do.
+    pub(super) fn help(&mut self, help: Option<&'static str>) {
+        self.verdict.help = help;
     }
 
     /// Takes over what an open file says of itself.
@@ -137,17 +174,17 @@ impl<'a> Report<'a> {
             0 => 0,
             _ => e.shape().count() as u64,
         };
-        self.format = Some((checkpoint.format().name(), kind_of(checkpoint)));
-        self.tensors = entries.len();
-        self.parameters = entries.iter().map(values).sum();
+        self.verdict.format = Some((checkpoint.format().name(), kind_of(checkpoint)));
+        self.verdict.tensors = entries.len();
+        self.verdict.parameters = entries.iter().map(values).sum();
     }
 
     pub(super) fn is_ok(&self) -> bool {
-        self.findings == 0
+        self.verdict.findings == 0
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.findings
+        self.verdict.findings
     }
 
     pub(super) fn remark(&mut self, remark: Remark) {
@@ -159,16 +196,20 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn finding(&mut self, line: Line) {
-        self.findings += 1;
-        let is_shown = self.args.all || self.findings <= SHOWN;
+        self.verdict.findings += 1;
+        let is_shown = self.args.all || self.verdict.findings <= SHOWN;
         if self.failed.is_some() || !is_shown {
             return;
         }
         let written = match (self.context.global.json, self.args.all) {
-            (true, _) => self.row(&line),
+            (true, _) => self.open_line().and_then(|mut open| {
+                open.push(self.out, &json::value(&line))?;
+                self.line = Some(open);
+                Ok(())
+            }),
             (false, true) => {
                 let terminal = &self.context.terminal;
-                let (file, text) = (terminal.name(&self.file), self.text(&line));
+                let (file, text) = (terminal.name(&self.verdict.file), self.text(&line));
                 self.line(&format!("{file}: {}", terminal.text(&text)), 2)
             }
             (false, false) => {
@@ -180,9 +221,9 @@ impl<'a> Report<'a> {
     }
 
     pub(super) fn note(&mut self, note: String) {
-        self.notes += 1;
-        if self.notes <= SHOWN {
-            self.first_notes.push(note);
+        self.verdict.notes += 1;
+        if self.verdict.notes <= SHOWN {
+            self.verdict.first_notes.push(note);
         }
     }
 
@@ -195,11 +236,14 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         match (self.context.global.json, problem) {
-            (true, Some(problem)) if self.rows.is_none() => {
-                let line = json::failed(self.context.command, Some(&self.file), problem);
-                json::line(self.out, &line)
+            (true, Some(problem)) if self.line.is_none() => {
+                json::line(self.out, &Failed { command: self.context.command, file: Some(&self.verdict.file), problem })
             }
-            (true, _) => self.end_json(problem),
+            (true, _) => {
+                let line = self.open_line()?;
+                self.verdict.error = problem.map_or(Value::Null, json::value);
+                line.go_on(self.out, &self.verdict).map(drop)
+            }
             (false, None) => self.verdict(),
             (false, Some(_)) => self.lines(),
         }
@@ -208,18 +252,18 @@ impl<'a> Report<'a> {
     fn verdict(&mut self) -> io::Result<()> {
         let terminal = &self.context.terminal;
         let word = terminal.verdict(self.is_ok(), if self.is_ok() { "OK" } else { "FAIL" });
-        let mut line = format!("{}: {word}", terminal.name(&self.file));
-        if let Some((_, kind)) = &self.format {
-            let tensors = units::plural(self.tensors as u64, "tensor");
-            let s = if self.parameters == 1 { "" } else { "s" };
-            let values = units::count(self.parameters);
+        let mut line = format!("{}: {word}", terminal.name(&self.verdict.file));
+        if let Some((_, kind)) = &self.verdict.format {
+            let tensors = units::plural(self.verdict.tensors as u64, "tensor");
+            let s = if self.verdict.parameters == 1 { "" } else { "s" };
+            let values = units::count(self.verdict.parameters);
             line += &format!("   {kind}: {tensors}, {values} value{s}");
         }
-        for held in &self.held {
+        for held in &self.verdict.held {
             line += &format!(", {}", terminal.text(held));
         }
         if self.args.all && !self.is_ok() {
-            line += &format!(", {}", units::plural(self.findings, "finding"));
+            line += &format!(", {}", units::plural(self.verdict.findings, "finding"));
         }
         self.line(&line, 2)?;
         self.lines()
@@ -232,19 +276,19 @@ impl<'a> Report<'a> {
             let text = self.text(&line);
             self.line(&format!("  {}", terminal.text(&text)), 4)?;
         }
-        if self.findings > SHOWN && !self.args.all {
-            let more = units::grouped(self.findings - SHOWN);
+        if self.verdict.findings > SHOWN && !self.args.all {
+            let more = units::grouped(self.verdict.findings - SHOWN);
             self.line(&format!("  and {more} more; --all prints them"), 4)?;
         }
-        for note in std::mem::take(&mut self.first_notes) {
+        for note in std::mem::take(&mut self.verdict.first_notes) {
             let note = terminal.dim(format!("note: {}", terminal.text(&note)));
             self.line(&format!("  {note}"), 4)?;
         }
-        if self.notes > SHOWN {
-            let more = units::plural(self.notes - SHOWN, "more note");
+        if self.verdict.notes > SHOWN {
+            let more = units::plural(self.verdict.notes - SHOWN, "more note");
             self.line(&format!("  {}", terminal.dim(format!("and {more}"))), 4)?;
         }
-        if let Some(help) = self.help {
+        if let Some(help) = self.verdict.help {
             self.line(&format!("  help: {help}"), 4)?;
         }
         Ok(())
@@ -261,47 +305,17 @@ impl<'a> Report<'a> {
             let tensor = line.tensor.as_deref().map(|t| format!("{t:?} "));
             return format!("{}{}", tensor.unwrap_or_default(), line.message);
         };
-        let of = self.bytes.map(|n| format!(" of {n}"));
+        let of = self.verdict.bytes.map(|n| format!(" of {n}"));
         let subject = line.subject.as_deref();
         let subject = subject.map(|s| format!(" in {s}"));
         format!("at byte {}{}{}: {}", offset, of.unwrap_or_default(), subject.unwrap_or_default(), line.message)
     }
 
-    fn row(&mut self, line: &Line) -> io::Result<()> {
-        let rows = self.open_rows()?;
-        self.rows.insert(rows).push(self.out, &line.json())
-    }
-
-    /// The array of findings, opened with the first of them.
-    fn open_rows(&mut self) -> io::Result<Rows> {
-        match self.rows.take() {
-            Some(rows) => Ok(rows),
-            None => {
-                let head = self.head();
-                Rows::begin(self.out, &head, "findings")
-            }
+    /// The line of JSON, open at its findings.
+    fn open_line(&mut self) -> io::Result<json::Line<Verdict>> {
+        match self.line.take() {
+            Some(line) => Ok(line),
+            None => json::Line::begin(self.out, &self.verdict),
         }
-    }
-
-    fn head(&self) -> Object {
-        Object::of("blob.verify/1")
-            .with("file", self.file.as_str())
-            .with("format", self.format.as_ref().map(|(name, _)| *name))
-            .with("file_bytes", self.bytes)
-            .with("tensors", self.tensors)
-            .with("parameters", self.parameters)
-    }
-
-    fn end_json(mut self, problem: Option<&Problem>) -> io::Result<()> {
-        let rows = self.open_rows()?;
-        let tail = Object::new()
-            .with("finding_count", self.findings)
-            .with("ok", self.is_ok() && problem.is_none())
-            .with("held", self.held)
-            .with("notes", self.first_notes)
-            .with("note_count", self.notes)
-            .with("help", self.help)
-            .with("error", problem.map(json::error));
-        rows.end(self.out, &tail)
     }
 }
