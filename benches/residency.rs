@@ -82,15 +82,15 @@ impl Yard {
 
 fn accesses(yard: &Yard) -> Vec<Row> {
     let mut memory = SyncedMem::new(4096);
-    memory.host_mut().expect("memory")[0] = 1;
+    memory.host_mut(..).expect("memory")[0] = 1;
     let host = nanoseconds(|| {
-        black_box(black_box(&memory).host().expect("host"));
+        black_box(black_box(&memory).host(..).expect("host"));
     });
     let device = Loopback::new(Mode::Immediate);
     let queue = device.queue().expect("a queue");
-    memory.device(&queue).expect("device");
+    memory.device(&queue, ..).expect("device");
     let token = nanoseconds(|| {
-        black_box(black_box(&memory).device(&queue).expect("device"));
+        black_box(black_box(&memory).device(&queue, ..).expect("device"));
     });
     let shared = SharedMem::new(4096);
     drop(shared.host_mut(0..4096).expect("host"));

@@ -117,8 +117,8 @@ fn what_sharers_see(rows: &[Vec<String>]) {
     a.share(&b, Part::Data).expect("equal counts");
     b.data_mut().expect("data")[1] = 9.0;
     assert_eq!(a.data_at(&[1]).expect("an element"), number::<f32>(&rows[0][5]));
-    let bytes = [7.0f32; 4].iter().flat_map(|x| x.to_ne_bytes()).collect();
-    a.memory(Part::Data).adopt_vec(bytes).expect("the length");
+    let bytes: Vec<u8> = [7.0f32; 4].iter().flat_map(|x| x.to_ne_bytes()).collect();
+    a.memory(Part::Data).adopt(bytes).expect("the length");
     assert_eq!(first(&b), number::<f32>(&rows[1][5]));
 }
 

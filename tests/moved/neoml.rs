@@ -1,7 +1,7 @@
 //! What NeoML's sequences move: recurrent steps through windows, and buffers at an offset, in each mode.
 
 use blob_core::Part;
-use synced_mem::Place;
+use synced_mem::Location;
 use synced_mem::loopback::Operation;
 
 use super::{NOTHING, Watch, blob, compute, down, machine, set, up};
@@ -115,7 +115,7 @@ fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
         window.set_pos(pos).unwrap();
         window.data_mut().overwrite::<f32>().unwrap().fill(1.0);
         assert_eq!(watch.moved(), before);
-        assert!(!blob.memory(Part::Data).valid_on(Place::Device(queue.device().id())));
+        assert!(!blob.memory(Part::Data).valid_on(Location::Device(queue.device().id()), ..));
         drop(blob.data().device(&queue).unwrap());
         assert_eq!(watch.moved(), up(4096));
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{
-    Device, DeviceMut, DeviceRef, Error, Event, Head, Observer, Place, Queue, SharedMem, Stats, SyncedMem,
+    Device, DeviceMut, DeviceRef, Error, Event, Head, Location, Observer, Queue, SharedMem, Stats, SyncedMem,
 };
 
 use super::Costs;
@@ -41,44 +41,44 @@ impl Memory {
     /// The first byte on the host.
     fn host(&self) -> Result<u8, Error> {
         match self {
-            Self::Sole(memory) => Ok(memory.host()?[0]),
-            Self::Shared(memory) => Ok(memory.host(0..LEN)?[0]),
+            Self::Sole(memory) => Ok(memory.host(..)?[0]),
+            Self::Shared(memory) => Ok(memory.host(..)?[0]),
         }
     }
 
     fn host_mut(&mut self, change: impl FnOnce(&mut [u8])) -> Result<(), Error> {
         match self {
-            Self::Sole(memory) => change(memory.host_mut()?),
-            Self::Shared(memory) => change(&mut memory.host_mut(0..LEN)?),
+            Self::Sole(memory) => change(memory.host_mut(..)?),
+            Self::Shared(memory) => change(&mut memory.host_mut(..)?),
         }
         Ok(())
     }
 
     fn device(&self, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'_>, Error> {
         match self {
-            Self::Sole(memory) => memory.device(queue),
-            Self::Shared(memory) => memory.device(queue, 0..LEN),
+            Self::Sole(memory) => memory.device(queue, ..),
+            Self::Shared(memory) => memory.device(queue, ..),
         }
     }
 
     fn device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
         match self {
-            Self::Sole(memory) => memory.device_mut(queue),
-            Self::Shared(memory) => memory.device_mut(queue, 0..LEN),
+            Self::Sole(memory) => memory.device_mut(queue, ..),
+            Self::Shared(memory) => memory.device_mut(queue, ..),
         }
     }
 
     fn prefetch(&self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
         match self {
-            Self::Sole(memory) => memory.prefetch(queue),
-            Self::Shared(memory) => memory.prefetch(queue, 0..LEN),
+            Self::Sole(memory) => memory.prefetch(queue, ..),
+            Self::Shared(memory) => memory.prefetch(queue, ..),
         }
     }
 
-    fn adopt_vec(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
+    fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
         match self {
-            Self::Sole(memory) => memory.adopt_vec(bytes),
-            Self::Shared(memory) => memory.adopt_vec(bytes),
+            Self::Sole(memory) => memory.adopt(bytes),
+            Self::Shared(memory) => memory.adopt(bytes),
         }
     }
 
@@ -89,10 +89,10 @@ impl Memory {
         }
     }
 
-    fn valid_on(&self, place: Place) -> bool {
+    fn valid_on(&self, location: Location) -> bool {
         match self {
-            Self::Sole(memory) => memory.valid_on(place),
-            Self::Shared(memory) => memory.valid_on(place),
+            Self::Sole(memory) => memory.valid_on(location, ..),
+            Self::Shared(memory) => memory.valid_on(location, ..),
         }
     }
 
@@ -175,7 +175,7 @@ impl Rig {
     }
 
     fn adopt_host(&mut self, byte: u8, len: usize) -> Result<(), Error> {
-        self.memory().adopt_vec(vec![byte; len])
+        self.memory().adopt(vec![byte; len])
     }
 
     fn adopt_device(&mut self, byte: u8, len: usize) -> Result<(), Error> {
@@ -266,9 +266,9 @@ impl Rig {
     pub(super) fn newest(&mut self) -> [Option<u8>; 2] {
         let queues = [&self.queue, &self.other_queue].map(Arc::clone);
         let memory = self.memory();
-        let on_host = memory.valid_on(Place::Host);
+        let on_host = memory.valid_on(Location::Host);
         let host = on_host.then(|| memory.host().expect("bytes"));
-        let mut holds = queues.iter().filter(|q| memory.valid_on(Place::Device(q.device().id())));
+        let mut holds = queues.iter().filter(|q| memory.valid_on(Location::Device(q.device().id())));
         let device = holds.next().map(|queue| device_byte(memory, queue));
         [host, device]
     }

@@ -138,7 +138,7 @@ mod tests {
     use std::sync::Arc;
 
     use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
-    use synced_mem::{Access, Device, Queue, SharedMem, SyncedMem};
+    use synced_mem::{Access, Device, HostBuffer, Queue, SharedMem};
 
     use super::*;
     use crate::{AnyBlob, Blob, DType, Part, Shape};
@@ -265,8 +265,8 @@ mod tests {
         let start = NonNull::new(words.as_mut_ptr().cast::<u8>().wrapping_add(1)).unwrap();
         // SAFETY: eight bytes from the second on lie within the 32 of `words`, which lives to the end of this test, behind
         // the memory's last use, and is not touched otherwise.
-        let memory = unsafe { SyncedMem::from_raw_host(start, 8, Access::Write, Box::new(())) };
-        let memory = memory.into_shared();
+        let memory = unsafe { HostBuffer::from_raw(start, 8, Access::Write, Box::new(())) };
+        let memory = SharedMem::from(memory);
         let shape = Shape::new([2]).unwrap();
         let mut blob = AnyBlob::from_parts(shape, DType::U32, memory, None).unwrap();
         painted(&mut blob, 7);

@@ -1,8 +1,10 @@
-//! What one says of an access: for what, at which place, and how the places stand to each other.
+//! What one says of an access: for what, at which location, and how the locations stand to each other.
 //! It relies on nothing but the devices' names, and decides nothing.
 
 use std::fmt;
+use std::ops::{Bound, Range, RangeBounds};
 
+use crate::error::Error;
 use crate::ids::DeviceId;
 
 /// What a borrow of a byte range may do with it.
@@ -42,21 +44,45 @@ impl Intent {
     }
 }
 
+/// The bytes of a memory of `len` bytes that are asked for. They may lie outside of it: see [`check`].
+#[inline]
+pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
+    let start = match range.start_bound() {
+        Bound::Included(&start) => start,
+        Bound::Excluded(&before) => before.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&last) => last.saturating_add(1),
+        Bound::Excluded(&end) => end,
+        Bound::Unbounded => len,
+    };
+    start..end
+}
+
+/// Refuses a range that does not lie within a memory of `len` bytes.
+pub(crate) fn check(range: Range<usize>, len: usize) -> Result<Range<usize>, Error> {
+    match range.start <= range.end && range.end <= len {
+        true => Ok(range),
+        false => Err(Error::OutOfBounds { range, len }),
+    }
+}
+
 /// Where bytes can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum Location {
     /// The host: our own memory there, and adopted bytes.
     Host,
     /// A device.
     Device(DeviceId),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Host => f.write_str("the host"),
-            Place::Device(device) => device.fmt(f),
+            Location::Host => f.write_str("the host"),
+            Location::Device(device) => device.fmt(f),
         }
     }
 }

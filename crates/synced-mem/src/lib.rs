@@ -8,16 +8,16 @@
 //!
 //! ```
 //! use synced_mem::loopback::{Loopback, Mode};
-//! use synced_mem::{Device, Place, SharedMem};
+//! use synced_mem::{Device, Location, SharedMem};
 //!
 //! let device = Loopback::new(Mode::Deferred);
 //! let queue = device.queue()?;
 //! let memory = SharedMem::new(256 << 20); // allocates nothing
-//! drop(memory.device_mut(&queue, 0..memory.len())?); // on the device now
+//! drop(memory.device_mut(&queue, ..)?); // on the device now
 //! memory.host_overwrite(4096..8192)?.fill(1); // makes 4 KiB stale there
-//! drop(memory.device(&queue, 0..memory.len())?); // uploads 4 KiB, not 256 MiB
+//! drop(memory.device(&queue, ..)?); // uploads 4 KiB, not 256 MiB
 //! assert_eq!(memory.stats().uploads().bytes(), 4096);
-//! assert!(memory.valid_on(Place::Device(device.id())));
+//! assert!(memory.valid_on(Location::Device(device.id()), ..));
 //! # Ok::<(), synced_mem::Error>(())
 //! ```
 //!
@@ -80,7 +80,7 @@
 //! | `cpu_data()` | [`host`](SyncedMem::host) |
 //! | `mutable_cpu_data()` | [`host_mut`](SyncedMem::host_mut); [`host_overwrite`](SyncedMem::host_overwrite) where all is written, which moves nothing |
 //! | `gpu_data()`, `mutable_gpu_data()` | [`device`](SyncedMem::device), [`device_mut`](SyncedMem::device_mut), [`device_overwrite`](SyncedMem::device_overwrite) |
-//! | `set_cpu_data(p)` | [`adopt_host`](SyncedMem::adopt_host) with an owner, [`adopt_vec`](SyncedMem::adopt_vec), [`adopt_raw_host`](SyncedMem::adopt_raw_host) |
+//! | `set_cpu_data(p)` | [`adopt`](SyncedMem::adopt) of a vector, of bytes [with an owner](HostBuffer::from_owner), or of [raw ones](HostBuffer::from_raw) |
 //! | `set_gpu_data(p)` | [`adopt_device`](SyncedMem::adopt_device) |
 //! | `async_gpu_push(stream)` | [`prefetch`](SyncedMem::prefetch) from any state; and back: [`prefetch_host`](SyncedMem::prefetch_host) |
 //! | `head()` | [`head`](SyncedMem::head) |
@@ -109,7 +109,6 @@
 #![deny(unsafe_code)]
 
 mod access;
-mod ahead;
 mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -119,6 +118,7 @@ mod engine;
 mod error;
 mod host;
 mod ids;
+mod lease;
 #[allow(unsafe_code)]
 pub mod loopback;
 #[allow(unsafe_code)]
@@ -126,9 +126,8 @@ mod owned;
 mod shared;
 mod stats;
 mod sync;
-mod within;
 
-pub use access::{Access, Head, Place};
+pub use access::{Access, Head, Location};
 pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Queue};
 pub use error::Error;
@@ -140,4 +139,3 @@ pub use owned::scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;
 pub use shared::guards::{HostMut, HostRef};
 pub use stats::{Event, EventKind, Meter, Observer, Stats, Traffic};
-pub use within::Within;

@@ -17,7 +17,7 @@ pub struct Traffic {
 
 /// What has happened to a memory, or on a device, so far.
 ///
-/// A memory of length 0 counts its transfers like any other, with 0 bytes, though none is made.
+/// Accesses of no bytes are not counted.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     traffic: [Traffic; COUNTED],

@@ -147,7 +147,7 @@ fn spy_that_is(late: bool) -> Arc<Spy> {
 fn at_device(spy: &Arc<Spy>) -> SyncedMem {
     let queue: Arc<dyn Queue> = spy.clone();
     let mut memory = SyncedMem::new(4);
-    drop(memory.device_overwrite(&queue).unwrap());
+    drop(memory.device_overwrite(&queue, ..).unwrap());
     memory
 }
 
@@ -157,7 +157,7 @@ fn two_readers_cause_one_transfer_and_both_see_it() {
         let spy = spy();
         let memory = Arc::new(at_device(&spy));
         let read = |memory: &SyncedMem, spy: &Spy| {
-            let bytes = memory.host().unwrap();
+            let bytes = memory.host(..).unwrap();
             assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
             assert_eq!(bytes, [7; 4]);
         };
@@ -177,7 +177,7 @@ fn two_readers_that_wait_with_the_lock_released_both_see_the_transfer() {
         let spy = spy_that_is(true);
         let memory = Arc::new(at_device(&spy));
         let read = |memory: &SyncedMem, spy: &Spy| {
-            let bytes = memory.host().unwrap();
+            let bytes = memory.host(..).unwrap();
             assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
             assert_eq!(bytes, [7; 4]);
         };
@@ -211,19 +211,19 @@ fn a_host_reader_and_a_device_reader_do_not_disturb_each_other() {
     loom::model(|| {
         let spy = spy();
         let mut memory = SyncedMem::new(4);
-        memory.host_mut().unwrap().fill(5);
+        memory.host_mut(..).unwrap().fill(5);
         let memory = Arc::new(memory);
         let other = {
             let (memory, spy) = (memory.clone(), spy.clone());
             thread::spawn(move || {
                 let queue: Arc<dyn Queue> = spy.clone();
-                drop(memory.device(&queue).unwrap());
+                drop(memory.device(&queue, ..).unwrap());
                 assert_eq!(spy.uploads.load(Ordering::Relaxed), 1);
             })
         };
-        assert_eq!(memory.host().unwrap(), [5; 4]);
+        assert_eq!(memory.host(..).unwrap(), [5; 4]);
         other.join().unwrap();
-        assert_eq!(memory.host().unwrap(), [5; 4]);
+        assert_eq!(memory.host(..).unwrap(), [5; 4]);
         assert_eq!(spy.downloads.load(Ordering::Relaxed), 0);
     });
 }
@@ -294,8 +294,8 @@ fn who_waits_is_woken() {
         let other = {
             let watched = watched.clone();
             thread::spawn(move || {
-                let patient = watched.memory.within(std::time::Duration::from_secs(3600));
-                let guard = patient.host_mut(0..8).unwrap();
+                let patience = std::time::Duration::from_secs(3600);
+                let guard = watched.memory.with_timeout(patience, |memory| memory.host_mut(0..8)).unwrap();
                 // SAFETY: loom checks it.
                 watched.cell.with_mut(|cell| unsafe { *cell += 1 });
                 drop(guard);

@@ -253,7 +253,7 @@ unsafe impl Queue for WrongQueue {
         let foreign = unwrapped(from).device != self.device.id();
         let len = match self.lie {
             Lie::ShortCopy => len.saturating_sub(1),
-            Lie::UsesMemory => SyncedMem::new(8).device(&self.lanes[0]).map(|_| len)?,
+            Lie::UsesMemory => SyncedMem::new(8).device(&self.lanes[0], ..).map(|_| len)?,
             Lie::LongCopy if fits => len + 1,
             Lie::FalseWay if foreign => return Ok(()),
             Lie::DamagingError if std::mem::take(&mut self.state().damaged) => return Ok(()),

@@ -9,7 +9,7 @@ use crate::{
 use blob_core::{AnyBlob, DType, Part, Shape};
 use std::sync::Arc;
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, Head, Place, Queue, SharedMem};
+use synced_mem::{Device, Head, Location, Queue, SharedMem};
 
 fn queue() -> Arc<dyn Queue> {
     Loopback::new(Mode::Deferred).queue().unwrap()
@@ -25,7 +25,7 @@ fn on_device(queue: &Arc<dyn Queue>, dims: &[usize], values: &[f32]) -> AnyBlob 
 
 fn leave_host(memory: &SharedMem, queue: &Arc<dyn Queue>) {
     memory.prefetch(queue, 0..memory.len()).unwrap();
-    memory.evict(Place::Host).unwrap();
+    memory.evict(Location::Host, ..).unwrap();
     assert_eq!(memory.head(), Head::AtDevice);
 }
 

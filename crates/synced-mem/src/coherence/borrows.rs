@@ -22,6 +22,8 @@ pub(crate) struct Borrows {
     next: u64,
     /// How many threads wait for a borrow to end. Waking without a sleeper would cost a system call.
     pub(crate) waiting: usize,
+    /// How many borrows have ended while a thread waited.
+    pub(crate) ended: u64,
 }
 
 struct Borrow {

@@ -6,50 +6,38 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Deref, Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::access::Access;
+use crate::access::{Access, check, resolve};
 use crate::device::{Block, Queue};
 use crate::error::Error;
 use crate::ids::QueueId;
+use crate::lease::Lease;
 
 /// Bytes of a device's copy, borrowed to be read by work on one queue.
 #[derive(Debug)]
 pub struct DeviceRef<'a> {
     span: ClaimedRange,
     /// Of a shared memory: the dynamic borrow.
-    _lease: Option<DeviceLease>,
+    _lease: Option<Lease>,
     borrow: PhantomData<&'a [u8]>,
 }
 
-/// Bytes of a device's copy, borrowed to be written by work on one queue.
+/// Bytes of a device's copy, borrowed to be written by work on one queue, which may read them too.
 #[derive(Debug)]
 pub struct DeviceMut<'a> {
-    span: ClaimedRange,
-    _lease: Option<DeviceLease>,
+    token: DeviceRef<'a>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
-/// A range of a block, on a queue. A memory of length 0 has no block.
+/// A range of a block, on a queue. A range without bytes has no block.
 pub(crate) struct ClaimedRange {
     pub(crate) block: Option<Arc<dyn Block>>,
     pub(crate) range: Range<usize>,
     pub(crate) queue: Arc<dyn Queue>,
     /// Of a memory with one owner: tells that the token is not gone.
     pub(crate) _hold: Option<Arc<()>>,
-}
-
-/// A memory whose borrows are checked at run time.
-pub(crate) trait Lender: Send + Sync {
-    /// A borrow has ended.
-    fn end(&self, borrow: u64);
-}
-
-/// The dynamic borrow behind a device token.
-pub(crate) struct DeviceLease {
-    lender: Arc<dyn Lender>,
-    borrow: u64,
 }
 
 /// An argument of a kernel: bytes of a device that its token allows it to read or write.
@@ -63,20 +51,8 @@ pub struct Arg<'a> {
     access: Access,
 }
 
-impl DeviceLease {
-    pub(crate) fn new(lender: Arc<dyn Lender>, borrow: u64) -> Self {
-        Self { lender, borrow }
-    }
-}
-
-impl Drop for DeviceLease {
-    fn drop(&mut self) {
-        self.lender.end(self.borrow);
-    }
-}
-
 impl<'a> DeviceRef<'a> {
-    pub(crate) fn new(span: ClaimedRange, lease: Option<DeviceLease>) -> Self {
+    pub(crate) fn new(span: ClaimedRange, lease: Option<Lease>) -> Self {
         Self { span, _lease: lease, borrow: PhantomData }
     }
 
@@ -104,55 +80,27 @@ impl<'a> DeviceRef<'a> {
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
-    pub fn slice(&self, range: Range<usize>) -> Result<Arg<'_>, Error> {
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Arg<'_>, Error> {
         self.span.part(range, Access::Read)
     }
 }
 
 impl<'a> DeviceMut<'a> {
-    pub(crate) fn new(span: ClaimedRange, lease: Option<DeviceLease>) -> Self {
-        Self { span, _lease: lease, borrow: PhantomData }
-    }
-
-    /// The number of bytes borrowed.
-    pub fn len(&self) -> usize {
-        self.span.range.len()
-    }
-
-    /// Whether no bytes are borrowed.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The queue that may work on them.
-    pub fn queue(&self) -> &Arc<dyn Queue> {
-        &self.span.queue
-    }
-
-    /// All the bytes, as an argument that a kernel may read.
-    pub fn arg(&self) -> Arg<'_> {
-        self.span.all(Access::Read)
+    pub(crate) fn new(span: ClaimedRange, lease: Option<Lease>) -> Self {
+        Self { token: DeviceRef::new(span, lease), borrow: PhantomData }
     }
 
     /// All the bytes, as an argument that a kernel may write.
     pub fn arg_mut(&mut self) -> Arg<'_> {
-        self.span.all(Access::Write)
-    }
-
-    /// Some of the bytes for reading, counted from the first borrowed one.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`].
-    pub fn slice(&self, range: Range<usize>) -> Result<Arg<'_>, Error> {
-        self.span.part(range, Access::Read)
+        self.token.span.all(Access::Write)
     }
 
     /// Some of the bytes for writing, counted from the first borrowed one.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`].
-    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<Arg<'_>, Error> {
-        self.span.part(range, Access::Write)
+    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<Arg<'_>, Error> {
+        self.token.span.part(range, Access::Write)
     }
 
     /// The bytes before `mid` and those from it on, both for writing.
@@ -160,9 +108,17 @@ impl<'a> DeviceMut<'a> {
     /// # Errors
     /// [`Error::OutOfBounds`].
     pub fn split_at_mut(&mut self, mid: usize) -> Result<(Arg<'_>, Arg<'_>), Error> {
-        let len = self.len();
-        let front = self.span.part(0..mid, Access::Write)?;
-        Ok((front, self.span.part(mid..len, Access::Write)?))
+        let span = &self.token.span;
+        Ok((span.part(..mid, Access::Write)?, span.part(mid.., Access::Write)?))
+    }
+}
+
+/// A token to write is one to read, too.
+impl<'a> Deref for DeviceMut<'a> {
+    type Target = DeviceRef<'a>;
+
+    fn deref(&self) -> &DeviceRef<'a> {
+        &self.token
     }
 }
 
@@ -176,11 +132,9 @@ impl ClaimedRange {
         Arg { span: self, range: self.range.clone(), access }
     }
 
-    fn part(&self, range: Range<usize>, access: Access) -> Result<Arg<'_>, Error> {
+    fn part(&self, range: impl RangeBounds<usize>, access: Access) -> Result<Arg<'_>, Error> {
         let (start, len) = (self.range.start, self.range.len());
-        if range.start > range.end || range.end > len {
-            return Err(Error::OutOfBounds { range, len });
-        }
+        let range = check(resolve(range, len), len)?;
         Ok(Arg { span: self, range: start + range.start..start + range.end, access })
     }
 }
@@ -196,7 +150,7 @@ impl Arg<'_> {
         self.span.queue.id()
     }
 
-    /// The block that the bytes lie in; a memory of length 0 has none.
+    /// The block that the bytes lie in; a range without bytes has none.
     pub fn block(&self) -> Option<&dyn Block> {
         self.span.block.as_deref()
     }
@@ -210,12 +164,6 @@ impl Arg<'_> {
     pub fn address(&self) -> u64 {
         let start = self.range.start as u64;
         self.span.block.as_ref().map_or(0, |block| block.address() + start)
-    }
-}
-
-impl fmt::Debug for DeviceLease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeviceLease").finish_non_exhaustive()
     }
 }
 

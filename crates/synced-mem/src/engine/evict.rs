@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::access::Place;
+use crate::access::Location;
 use crate::coherence::replicas::Slot;
 use crate::engine::state::{ADOPTED, HOST, State};
 use crate::engine::waits::Stop;
@@ -17,11 +17,11 @@ pub(crate) enum Dirty {
 }
 
 impl State {
-    /// Takes `range` away from a place, and gives back what memory holds nothing any more.
-    pub(crate) fn evict(&mut self, place: Place, range: &Range<usize>, dirty: Dirty) -> Result<(), Stop> {
-        match place {
-            Place::Host => self.evict_host(range, dirty),
-            Place::Device(device) => match self.slot_of(device) {
+    /// Takes `range` away from a location, and gives back what memory holds nothing any more.
+    pub(crate) fn evict(&mut self, location: Location, range: &Range<usize>, dirty: Dirty) -> Result<(), Stop> {
+        match location {
+            Location::Host => self.evict_host(range, dirty),
+            Location::Device(device) => match self.slot_of(device) {
                 Some(slot) => self.evict_device(slot, range, dirty),
                 None => Ok(()),
             },

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::access::{Head, Place};
+use crate::access::{Head, Location};
 use crate::coherence::borrows::Borrows;
 use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::{Replicas, Slot};
@@ -84,18 +84,6 @@ impl State {
         0..self.replicas.span()
     }
 
-    /// A range that lies within the memory, as the replicas count it.
-    pub(crate) fn check(&self, range: &Range<usize>) -> Result<Range<usize>, Error> {
-        if range.start > range.end || range.end > self.len {
-            let (range, len) = (range.clone(), self.len);
-            return Err(Error::OutOfBounds { range, len });
-        }
-        Ok(match self.len {
-            0 => self.whole(),
-            _ => range.clone(),
-        })
-    }
-
     /// How many bytes a range of the replicas has: none in a memory of length 0.
     pub(crate) fn byte_len(&self, range: &Range<usize>) -> usize {
         match self.len {
@@ -168,11 +156,11 @@ impl State {
         (0..self.devices.len()).map(Self::slot_at)
     }
 
-    /// The copies at a place. A device that this memory never was on has none.
-    pub(crate) fn slots_at(&self, place: Place) -> Vec<Slot> {
-        match place {
-            Place::Host => vec![HOST, ADOPTED],
-            Place::Device(device) => self.slot_of(device).into_iter().collect(),
+    /// The copies at a location. A device that this memory never was on has none.
+    pub(crate) fn slots_at(&self, location: Location) -> Vec<Slot> {
+        match location {
+            Location::Host => vec![HOST, ADOPTED],
+            Location::Device(device) => self.slot_of(device).into_iter().collect(),
         }
     }
 
@@ -192,9 +180,9 @@ impl State {
         slots.any(|slot| self.replicas.valid(slot).overlaps(range))
     }
 
-    /// Whether every byte of `range` is valid at a place.
-    pub(crate) fn is_valid_at(&self, place: Place, range: &Range<usize>) -> bool {
-        self.lacking(&self.slots_at(place), range) == 0
+    /// Whether every byte of `range` is valid at a location.
+    pub(crate) fn is_valid_at(&self, location: Location, range: &Range<usize>) -> bool {
+        self.lacking(&self.slots_at(location), range) == 0
     }
 
     /// How many bytes of `range` are in none of these copies.

@@ -49,7 +49,7 @@ struct RawVector {
 
 impl Drop for RawVector {
     fn drop(&mut self) {
-        // SAFETY: pointer and capacity are those of the vector that `HostBuffer::from_vec` took apart, and only this
+        // SAFETY: pointer and capacity are those of the vector that `HostBuffer::from` took apart, and only this
         // puts it together again, once; length 0 is within it, and bytes need no drop.
         drop(unsafe { Vec::from_raw_parts(self.ptr.as_ptr(), 0, self.capacity) });
     }
@@ -88,20 +88,6 @@ impl HostBuffer {
         Ok(Self { ptr, len, backing })
     }
 
-    /// Takes over a vector's bytes without copying them. They may be written.
-    pub fn from_vec(bytes: Vec<u8>) -> Self {
-        if bytes.is_empty() {
-            return Self::empty();
-        }
-        let mut bytes = ManuallyDrop::new(bytes);
-        let (len, capacity) = (bytes.len(), bytes.capacity());
-        // SAFETY: a vector's pointer is never null. It is taken with `as_mut_ptr`, which keeps the right to the
-        // whole capacity that `drop` needs.
-        let ptr = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
-        let backing = Backing::Vector { _vector: RawVector { ptr, capacity } };
-        Self { ptr, len, backing }
-    }
-
     /// Adopts the bytes of `owner` without copying them. The owner is dropped when the bytes are used no more: with the
     /// buffer, or when a write has copied them.
     ///
@@ -126,12 +112,7 @@ impl HostBuffer {
     /// which any thread may use; nobody writes them but through the buffer; and with [`Access::Write`], `ptr` may write
     /// them, and nobody reads them but through the buffer. They do not lie in the box of `owner` itself: moving a box
     /// claims what is in it.
-    pub(crate) unsafe fn from_raw(
-        ptr: NonNull<u8>,
-        len: usize,
-        access: Access,
-        owner: Box<dyn Any + Send + Sync>,
-    ) -> Self {
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, access: Access, owner: Box<dyn Any + Send + Sync>) -> Self {
         let backing = Backing::Owner { _owner: Owner(NonNull::from(Box::leak(owner))), access };
         let ptr = first(ptr, len);
         Self { ptr, len, backing }
@@ -258,6 +239,22 @@ impl HostPool {
     }
 }
 
+/// Takes over a vector's bytes without copying them. They may be written.
+impl From<Vec<u8>> for HostBuffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        if bytes.is_empty() {
+            return Self::empty();
+        }
+        let mut bytes = ManuallyDrop::new(bytes);
+        let (len, capacity) = (bytes.len(), bytes.capacity());
+        // SAFETY: a vector's pointer is never null. It is taken with `as_mut_ptr`, which keeps the right to the
+        // whole capacity that `drop` needs.
+        let ptr = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
+        let backing = Backing::Vector { _vector: RawVector { ptr, capacity } };
+        Self { ptr, len, backing }
+    }
+}
+
 impl Drop for HostBuffer {
     fn drop(&mut self) {
         // All other backings free what they hold.
@@ -380,7 +377,7 @@ mod tests {
             let mut bytes = Vec::with_capacity(capacity);
             bytes.resize(len, 3);
             let address = bytes.as_ptr();
-            let mut buffer = HostBuffer::from_vec(bytes);
+            let mut buffer = HostBuffer::from(bytes);
             assert_eq!(buffer.as_slice(), vec![3; len]);
             if len == 0 {
                 assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0);
@@ -543,7 +540,7 @@ mod tests {
         let lent_mutable = unsafe { HostBuffer::lent(ptr, mutable_len, Access::Write) };
         let foreign = |access| adopt_foreign(bytes, access).0;
         let zeroed = HostBuffer::zeroed(len).unwrap();
-        let vector = HostBuffer::from_vec(bytes.to_vec());
+        let vector = HostBuffer::from(bytes.to_vec());
         [
             ("zeroed", zeroed, [true, true, false]),
             ("vector", vector, [true, len == 0, false]),

@@ -1,44 +1,43 @@
 //! Giving back the room that the copies of a `SyncedMem` take. It leaves to `engine` what is moved for it.
 
-use std::ops::Range;
+use std::ops::RangeBounds;
 use std::sync::PoisonError;
 
+use crate::access::{check, resolve};
 use crate::engine::evict::Dirty;
 use crate::engine::step;
-use crate::{Error, Place, SyncedMem};
+use crate::{Error, Location, SyncedMem};
 
 impl SyncedMem {
-    /// Frees the copy at a place. Bytes that no other copy holds are moved first: from a device to the host, from the
-    /// host to a device that has been used before.
+    /// Takes bytes away from a location: `..` for all of them. Those that no other copy holds are moved first: from a
+    /// device to the host, from the host to a device that has been used before. A copy without bytes is freed.
     ///
     /// # Errors
-    /// [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing is lost.
-    pub fn evict(&mut self, place: Place) -> Result<(), Error> {
-        self.evict_range(place, 0..self.len())
+    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when there is nowhere to move them; as [`host`](Self::host). Nothing is
+    /// lost.
+    pub fn evict(&mut self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.take_away(location, range, Dirty::Move)
     }
 
-    /// Takes some bytes away from a place, as [`evict`](Self::evict). Its memory is freed when it holds none.
+    /// Takes bytes away from a location, as [`evict`](Self::evict), if other copies hold all of them: nothing is moved.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; as [`evict`](Self::evict).
-    pub fn evict_range(&mut self, place: Place, range: Range<usize>) -> Result<(), Error> {
-        self.reset_fast();
-        self.act_mut(|state| state.coalesce(&(0..0)), |state| state.evict(place, &state.check(&range)?, Dirty::Move))
+    /// [`Error::OutOfBounds`]; [`Error::OnlyCopy`] when they do not.
+    pub fn evict_clean(&mut self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        self.take_away(location, range, Dirty::Refuse)
     }
 
-    /// Frees the copy at a place if other copies hold all its bytes.
-    ///
-    /// # Errors
-    /// [`Error::OnlyCopy`] when they do not.
-    pub fn evict_clean(&mut self, place: Place) -> Result<(), Error> {
-        self.reset_fast();
-        self.act_mut(|state| state.coalesce(&(0..0)), |state| state.evict(place, &state.whole(), Dirty::Refuse))
+    fn take_away(&mut self, location: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
+        let range = check(resolve(range, self.len()), self.len())?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.act_mut(&(0..0), |state| state.evict(location, &range, dirty))
     }
 
     /// Frees the memory of all copies that hold no valid byte.
     pub fn shrink(&mut self) {
         self.reset_fast();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        step::shrink(state);
+        step::shrink(self.state.get_mut().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::ops::{Deref, Range};
+use std::ops::{Deref, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{Access, DeviceMut, Error, HostBuffer, Queue, SyncedMem};
 /// scope(|scope| {
 ///     let input = scope.lend(&input);
 ///     let mut output = scope.lend_mut(&mut output);
-///     let (source, mut target) = (input.device(&queue)?, output.device_overwrite(&queue)?);
+///     let (source, mut target) = (input.device(&queue, ..)?, output.device_overwrite(&queue, ..)?);
 ///     loopback::launch(&*queue, [source.arg(), target.arg_mut()], |args| {
 ///         let [source, target] = args else { unreachable!() };
 ///         target.bytes_mut().copy_from_slice(source.bytes());
@@ -105,7 +105,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
 
 impl Owned {
     fn keep(&self, buffer: HostBuffer) -> NonNull<SyncedMem> {
-        let memory = Box::new(SyncedMem::from_buffer(buffer));
+        let memory = Box::new(SyncedMem::from(buffer));
         let memory = NonNull::from(Box::leak(memory));
         self.memories.borrow_mut().push(memory);
         memory
@@ -116,7 +116,7 @@ impl Owned {
         let mut result = Ok(());
         for &memory in &*self.memories.borrow() {
             // SAFETY: the box lives until `drop`, and the references that `lend` and `lend_mut` made have ended.
-            let back = unsafe { memory.as_ref() }.host().map(drop);
+            let back = unsafe { memory.as_ref() }.host(..).map(drop);
             result = result.and(back);
         }
         result
@@ -137,68 +137,40 @@ impl LentMut<'_> {
     ///
     /// # Errors
     /// As there.
-    pub fn host_mut(&mut self) -> Result<&mut [u8], Error> {
-        self.memory.host_mut()
+    pub fn host_mut(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [u8], Error> {
+        self.memory.host_mut(range)
     }
 
     /// See [`SyncedMem::host_overwrite`].
     ///
     /// # Errors
     /// As there.
-    pub fn host_overwrite(&mut self) -> Result<&mut [u8], Error> {
-        self.memory.host_overwrite()
-    }
-
-    /// See [`SyncedMem::host_range_mut`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn host_range_mut(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
-        self.memory.host_range_mut(range)
-    }
-
-    /// See [`SyncedMem::host_range_overwrite`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn host_range_overwrite(&mut self, range: Range<usize>) -> Result<&mut [u8], Error> {
-        self.memory.host_range_overwrite(range)
-    }
-
-    /// See [`SyncedMem::device_range_overwrite`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn device_range_overwrite(
-        &mut self,
-        queue: &Arc<dyn Queue>,
-        range: Range<usize>,
-    ) -> Result<DeviceMut<'_>, Error> {
-        self.memory.device_range_overwrite(queue, range)
+    pub fn host_overwrite(&mut self, range: impl RangeBounds<usize>) -> Result<&mut [u8], Error> {
+        self.memory.host_overwrite(range)
     }
 
     /// See [`SyncedMem::device_mut`].
     ///
     /// # Errors
     /// As there.
-    pub fn device_mut(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.memory.device_mut(queue)
+    pub fn device_mut(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.memory.device_mut(queue, range)
     }
 
     /// See [`SyncedMem::device_overwrite`].
     ///
     /// # Errors
     /// As there.
-    pub fn device_overwrite(&mut self, queue: &Arc<dyn Queue>) -> Result<DeviceMut<'_>, Error> {
-        self.memory.device_overwrite(queue)
-    }
-
-    /// See [`SyncedMem::device_range_mut`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn device_range_mut(&mut self, queue: &Arc<dyn Queue>, range: Range<usize>) -> Result<DeviceMut<'_>, Error> {
-        self.memory.device_range_mut(queue, range)
+    pub fn device_overwrite(
+        &mut self,
+        queue: &Arc<dyn Queue>,
+        range: impl RangeBounds<usize>,
+    ) -> Result<DeviceMut<'_>, Error> {
+        self.memory.device_overwrite(queue, range)
     }
 }
 

@@ -2,9 +2,10 @@
 //! The two memories are never locked at once: the source's bytes are borrowed first, then the destination is locked.
 //! It relies on the borrows for both ranges to stay as they are meanwhile.
 
-use std::ops::Range;
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
+use crate::access::{check, resolve};
 use crate::engine::state::{ADOPTED, HOST};
 use crate::engine::waits::Stop;
 use crate::{Access, DeviceRef, Error, Queue, SharedMem};
@@ -28,14 +29,14 @@ impl SharedMem {
     /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when somebody writes the source or borrows the
     /// destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then unchanged,
     /// but for a device that failed in the midst of the copy and alone held the old bytes.
-    pub fn copy_from(&self, at: usize, source: &Self, range: Range<usize>) -> Result<(), Error> {
-        let len = range.end.saturating_sub(range.start);
-        let to = at..at.saturating_add(len);
-        if self.ptr_eq(source) && to == range && to.end <= self.len() {
+    pub fn copy_from(&self, at: usize, source: &Self, range: impl RangeBounds<usize>) -> Result<(), Error> {
+        let range = check(resolve(range, source.len()), source.len())?;
+        let to = check(at..at.saturating_add(range.len()), self.len())?;
+        if range.is_empty() || (self.ptr_eq(source) && to == range) {
             return Ok(());
         }
         let overlap = range.start.max(to.start) < range.end.min(to.end);
-        if self.ptr_eq(source) && overlap && to.end <= self.len() && range.end <= self.len() {
+        if self.ptr_eq(source) && overlap {
             return Err(Error::Conflict {
                 wanted: Access::Write,
                 wanted_range: to,
@@ -65,13 +66,12 @@ impl SharedMem {
     fn side(&self, source: &Self, range: &Range<usize>) -> Result<Side, Error> {
         let preferred = self.inner.with(|state| state.devices_with_bytes());
         source.inner.with(|state| {
-            let range = state.check(range)?;
-            state.borrows.check(&range, Access::Read)?;
-            if range.is_empty() || !state.is_written_in(&range) {
+            state.borrows.check(range, Access::Read)?;
+            if !state.is_written_in(range) {
                 return Ok(Side::Zeros);
             }
-            let host = state.lacking(&[HOST, ADOPTED], &range);
-            Ok(match state.home_with(&range, &preferred) {
+            let host = state.lacking(&[HOST, ADOPTED], range);
+            Ok(match state.home_with(range, &preferred) {
                 Some((queue, lacking, preferred)) if (lacking, !preferred) < (host, true) => Side::Device(queue),
                 _ => Side::Host,
             })
@@ -86,9 +86,8 @@ impl SharedMem {
 
     fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<bool, Error> {
         self.inner.act(|state| {
-            let to = state.check(to)?;
-            state.borrows.check(&to, Access::Write)?;
-            let copied = state.receive(&to, from, queue);
+            state.borrows.check(to, Access::Write)?;
+            let copied = state.receive(to, from, queue);
             // A block that was made for nothing goes again.
             if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) = (state.slot_of(queue.device().id()), &copied) {
                 state.free_if_stale(slot);

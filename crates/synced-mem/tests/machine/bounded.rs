@@ -1,11 +1,11 @@
 //! The bound on the ranges of a copy: what is given up for it, and what must not be.
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, Place, SharedMem, SyncedMem};
+use synced_mem::{Device, Location, SharedMem, SyncedMem};
 
 /// How many ranges are valid at a place.
-fn ranges(memory: &SharedMem, place: Place) -> usize {
-    let is_valid = |cell| memory.range_valid_on(place, cell..cell + 1).unwrap();
+fn ranges(memory: &SharedMem, place: Location) -> usize {
+    let is_valid = |cell| memory.valid_on(place, cell..cell + 1);
     let starts = |cell: &usize| is_valid(*cell) && (*cell == 0 || !is_valid(*cell - 1));
     (0..memory.len()).filter(starts).count()
 }
@@ -21,8 +21,8 @@ fn where_gaps_are_being_written_a_range_that_nobody_borrows_is_given_up() {
     let written = [0, 2].into_iter().chain((6..90).step_by(4));
     let guards: Vec<_> = written.map(|cell| memory.device_mut(&queue, cell..cell + 1).unwrap()).collect();
     assert!(guards.len() > 20);
-    assert_eq!(ranges(&memory, Place::Host), 16);
-    assert!(memory.range_valid_on(Place::Host, 1..2).unwrap());
+    assert_eq!(ranges(&memory, Location::Host), 16);
+    assert!(memory.valid_on(Location::Host, 1..2));
     assert_eq!(*borrowed, [1]);
     drop((borrowed, guards));
     let expected: Vec<u8> = (0..96).collect();
@@ -35,11 +35,11 @@ fn the_range_of_a_token_is_no_gap_to_close() {
     let queue = device.queue().unwrap();
     let mut memory = SyncedMem::from_vec(vec![1; 128]);
     for start in (1..65).step_by(4) {
-        drop(memory.device_range_mut(&queue, start..start + 2).unwrap());
+        drop(memory.device_mut(&queue, start..start + 2).unwrap());
     }
-    let mut token = memory.device_range_mut(&queue, 100..101).unwrap();
+    let mut token = memory.device_mut(&queue, 100..101).unwrap();
     launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(3)).unwrap();
-    assert_eq!(memory.host().unwrap()[99..102], [1, 3, 1]);
+    assert_eq!(memory.host(..).unwrap()[99..102], [1, 3, 1]);
 }
 
 #[test]
@@ -47,15 +47,15 @@ fn the_range_of_a_slice_that_may_be_written_is_no_gap_to_close() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let mut memory = SyncedMem::from_vec(vec![1; 128]);
-    memory.prefetch(&queue).unwrap();
+    memory.prefetch(&queue, ..).unwrap();
     for start in (1..65).step_by(4) {
-        memory.host_range_mut(start..start + 2).unwrap().fill(2);
+        memory.host_mut(start..start + 2).unwrap().fill(2);
     }
-    memory.host_range_mut(100..101).unwrap().fill(3);
-    let place = Place::Device(device.id());
-    assert!(!memory.range_valid_on(place, 100..101).unwrap());
+    memory.host_mut(100..101).unwrap().fill(3);
+    let place = Location::Device(device.id());
+    assert!(!memory.valid_on(place, 100..101));
     // Another gap was closed for it.
-    assert!(memory.range_valid_on(place, 0..4).unwrap());
+    assert!(memory.valid_on(place, 0..4));
 }
 
 #[test]
@@ -67,6 +67,6 @@ fn the_hosts_bound_holds_after_the_others_were_tidied() {
     // Closing a gap of the foreign copy brings a byte to the host, in the midst of a gap of its own.
     for start in (0..37).step_by(2) {
         drop(memory.device_overwrite(&other, start..start + 1).unwrap());
-        assert!(ranges(&memory, Place::Host) <= 16, "after {start}");
+        assert!(ranges(&memory, Location::Host) <= 16, "after {start}");
     }
 }

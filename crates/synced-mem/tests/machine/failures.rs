@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use synced_mem::loopback::{Loopback, Mode, Operation, launch};
-use synced_mem::{Device, Error, EventKind, Place, Queue, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, EventKind, Location, Queue, SharedMem, SyncedMem};
 
 use crate::cases;
 use crate::ops::{failing, modes};
@@ -54,39 +54,39 @@ fn a_buffer_that_a_broken_queue_may_still_read_is_leaked_and_said_to_be() {
 fn a_failed_download_leaves_the_device_as_the_one_that_holds_the_bytes() {
     let (device, queue) = deferred();
     let mut memory = SyncedMem::new(8);
-    let mut token = memory.device_overwrite(&queue).unwrap();
+    let mut token = memory.device_overwrite(&queue, ..).unwrap();
     launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     for operation in [Operation::Download, Operation::Synchronize] {
         device.fail(operation, 1);
-        assert!(matches!(memory.host(), Err(Error::Device { .. })));
-        assert!(!memory.valid_on(Place::Host) && memory.valid_on(Place::Device(device.id())));
+        assert!(matches!(memory.host(..), Err(Error::Device { .. })));
+        assert!(!memory.valid_on(Location::Host, ..) && memory.valid_on(Location::Device(device.id()), ..));
     }
-    assert_eq!(memory.host().unwrap(), [7; 8]);
+    assert_eq!(memory.host(..).unwrap(), [7; 8]);
 }
 
 #[test]
 fn an_eviction_that_fails_evicts_nothing() {
     let (device, queue) = deferred();
     let mut memory = SyncedMem::new(8);
-    let mut token = memory.device_overwrite(&queue).unwrap();
+    let mut token = memory.device_overwrite(&queue, ..).unwrap();
     launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     drop(token);
-    let place = Place::Device(device.id());
+    let place = Location::Device(device.id());
     for operation in [Operation::Download, Operation::Synchronize] {
         device.fail(operation, 1);
-        assert!(memory.evict(place).is_err());
-        assert!(memory.valid_on(place));
+        assert!(memory.evict(place, ..).is_err());
+        assert!(memory.valid_on(place, ..));
     }
-    memory.evict(place).unwrap();
-    assert_eq!((device.live_blocks(), memory.host().unwrap()), (0, &[7; 8][..]));
+    memory.evict(place, ..).unwrap();
+    assert_eq!((device.live_blocks(), memory.host(..).unwrap()), (0, &[7; 8][..]));
     for operation in [Operation::Alloc, Operation::Upload, Operation::Synchronize] {
         device.fail(operation, 1);
-        assert!(memory.evict(Place::Host).is_err());
-        assert!(memory.valid_on(Place::Host));
+        assert!(memory.evict(Location::Host, ..).is_err());
+        assert!(memory.valid_on(Location::Host, ..));
     }
-    memory.evict(Place::Host).unwrap();
-    assert!(!memory.valid_on(Place::Host));
-    assert_eq!(memory.host().unwrap(), [7; 8]);
+    memory.evict(Location::Host, ..).unwrap();
+    assert!(!memory.valid_on(Location::Host, ..));
+    assert_eq!(memory.host(..).unwrap(), [7; 8]);
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn a_device_without_room_is_an_error_and_changes_nothing() {
     let (device, queue) = deferred();
     device.set_limit(7);
     let mut memory = SyncedMem::from_vec(vec![3; 8]);
-    assert!(matches!(memory.device(&queue), Err(Error::DeviceOutOfMemory { bytes: 8, .. })));
-    assert!(memory.device_overwrite(&queue).is_err());
-    assert_eq!(memory.host().unwrap(), [3; 8]);
+    assert!(matches!(memory.device(&queue, ..), Err(Error::DeviceOutOfMemory { bytes: 8, .. })));
+    assert!(memory.device_overwrite(&queue, ..).is_err());
+    assert_eq!(memory.host(..).unwrap(), [3; 8]);
     device.set_limit(8);
-    memory.prefetch(&queue).unwrap();
-    assert!(memory.valid_on(Place::Device(device.id())));
+    memory.prefetch(&queue, ..).unwrap();
+    assert!(memory.valid_on(Location::Device(device.id()), ..));
 }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use synced_mem::loopback::{Loopback, Mode, Operation, launch};
-use synced_mem::{Device, DeviceMut, Error, Place, Queue, scope};
+use synced_mem::{Device, DeviceMut, Error, Location, Queue, scope};
 
 fn modes() -> [Mode; 4] {
     [Mode::Immediate, Mode::Deferred, Mode::Random(1), Mode::Random(2)]
@@ -31,10 +31,10 @@ fn the_newest_bytes_are_in_the_slice_when_the_scope_has_ended() {
         let mut bytes = [1, 2, 3, 4];
         scope(|scope| {
             let mut lent = scope.lend_mut(&mut bytes);
-            add_one(&mut lent.device_mut(&queue).unwrap());
-            lent.host_range_mut(0..1).unwrap()[0] = 9;
-            add_one(&mut lent.device_range_mut(&queue, 0..2).unwrap());
-            std::mem::forget(lent.device_range_mut(&queue, 1..3).unwrap());
+            add_one(&mut lent.device_mut(&queue, ..).unwrap());
+            lent.host_mut(0..1).unwrap()[0] = 9;
+            add_one(&mut lent.device_mut(&queue, 0..2).unwrap());
+            std::mem::forget(lent.device_mut(&queue, 1..3).unwrap());
         })
         .unwrap();
         assert_eq!(bytes, [10, 4, 4, 5]);
@@ -51,9 +51,9 @@ fn a_panic_leaves_nothing_pending_on_the_slices() {
             scope(|scope| {
                 let input = scope.lend(&input);
                 let mut output = scope.lend_mut(&mut output);
-                std::mem::forget(input.device(&queue).unwrap());
-                add_one(&mut output.device_mut(&queue).unwrap());
-                output.prefetch_host().unwrap();
+                std::mem::forget(input.device(&queue, ..).unwrap());
+                add_one(&mut output.device_mut(&queue, ..).unwrap());
+                output.prefetch_host(..).unwrap();
                 std::panic::resume_unwind(Box::new("expected"));
             })
         }));
@@ -73,10 +73,10 @@ fn uploads_of_a_slice_are_over_when_the_call_returns() {
     let mut bytes = [1; 16];
     scope(|scope| {
         let mut lent = scope.lend_mut(&mut bytes);
-        lent.prefetch(&queue).unwrap();
+        lent.prefetch(&queue, ..).unwrap();
         assert_eq!(device.pending(), 0);
-        lent.host_mut().unwrap().fill(2);
-        let token = lent.device(&queue).unwrap();
+        lent.host_mut(..).unwrap().fill(2);
+        let token = lent.device(&queue, ..).unwrap();
         let kernel = |args: &mut [synced_mem::loopback::KernelArg<'_>]| assert_eq!(args[0].bytes(), [2; 16]);
         launch(&*queue, [token.arg()], kernel).unwrap();
     })
@@ -90,8 +90,8 @@ fn bytes_that_cannot_be_brought_back_are_an_error_of_the_scope() {
     let mut bytes = [1; 4];
     let result = scope(|scope| {
         let mut lent = scope.lend_mut(&mut bytes);
-        add_one(&mut lent.device_mut(&queue).unwrap());
-        assert!(!lent.valid_on(Place::Host));
+        add_one(&mut lent.device_mut(&queue, ..).unwrap());
+        assert!(!lent.valid_on(Location::Host, ..));
         device.fail(Operation::Download, 1);
     });
     assert!(matches!(result, Err(Error::Device { op: "download", .. })));

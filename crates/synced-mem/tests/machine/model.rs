@@ -177,7 +177,9 @@ impl Model {
 
     pub(crate) fn device(&mut self, device: usize, range: &Range<usize>, intent: Intent) -> Result<Replica, Refusal> {
         self.check(range, intent.writes())?;
-        self.meet(device);
+        if !range.is_empty() {
+            self.meet(device);
+        }
         self.access(Replica::Device(device), range, intent);
         Ok(Replica::Device(device))
     }

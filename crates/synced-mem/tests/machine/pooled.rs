@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, HostPool, Place, SharedMem, SyncedMem};
+use synced_mem::{Device, HostPool, Location, SharedMem, SyncedMem};
 
 use crate::cases;
 use crate::ops::{Scale, modes, program};
@@ -40,10 +40,10 @@ proptest! {
 fn what_nobody_wrote_is_zero_in_a_used_block() {
     let pool = dirty();
     let mut memory = SyncedMem::new_in(CELLS * SCALE, &pool);
-    memory.host_range_mut(10..20).unwrap().fill(1);
+    memory.host_mut(10..20).unwrap().fill(1);
     assert_eq!(pool.hits(), 1);
     let expected: Vec<u8> = (0..CELLS * SCALE).map(|at| u8::from((10..20).contains(&at))).collect();
-    assert_eq!(memory.host().unwrap(), expected);
+    assert_eq!(memory.host(..).unwrap(), expected);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_block_comes_back_when_no_queue_uses_it_any_more() {
     let memory = SharedMem::new_in(8192, &pool);
     memory.host_overwrite(0..8192).unwrap().fill(5);
     memory.prefetch(&queue, 0..8192).unwrap();
-    memory.adopt_vec(vec![6; 8192]).unwrap();
+    memory.adopt(vec![6; 8192]).unwrap();
     assert_eq!((device.pending(), pool.pooled_bytes()), (1, 0));
     memory.shrink();
     // The upload has happened, and the device's block waits to be freed in its turn.
@@ -69,7 +69,7 @@ fn an_evicted_block_is_the_next_memorys_only_after_its_upload() {
     let memory = SharedMem::new_in(8192, &pool);
     memory.host_overwrite(0..8192).unwrap().fill(5);
     let token = memory.device(&queue, 0..8192).unwrap();
-    memory.evict(Place::Host).unwrap();
+    memory.evict(Location::Host, ..).unwrap();
     let next = SharedMem::new_in(8192, &pool);
     next.host_overwrite(0..8192).unwrap().fill(6);
     let (told, seen) = std::sync::mpsc::channel();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, DeviceMut, DeviceRef, Error, Place, Queue};
+use synced_mem::{Device, DeviceMut, DeviceRef, Error, Location, Queue};
 
 pub(crate) struct Rig {
     pub(crate) devices: Vec<Arc<Loopback>>,
@@ -34,10 +34,10 @@ impl Rig {
         Self { queues: twice.map(|device| device.queue().unwrap()).collect(), devices, notes: Notes::default() }
     }
 
-    pub(crate) fn place(&self, site: Option<usize>) -> Place {
+    pub(crate) fn place(&self, site: Option<usize>) -> Location {
         match site {
-            None => Place::Host,
-            Some(device) => Place::Device(self.devices[device].id()),
+            None => Location::Host,
+            Some(device) => Location::Device(self.devices[device].id()),
         }
     }
 

@@ -39,7 +39,7 @@ impl Subject {
 
     pub(crate) fn is_valid(&self, rig: &Rig, site: Option<usize>, cell: usize) -> bool {
         let bytes = self.bytes(&(cell..cell + 1));
-        self.memory.range_valid_on(rig.place(site), bytes).unwrap()
+        self.memory.valid_on(rig.place(site), bytes)
     }
 
     pub(crate) fn validity(&self, rig: &Rig, cells: usize) -> Vec<[bool; 1 + DEVICES]> {

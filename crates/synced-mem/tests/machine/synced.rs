@@ -5,7 +5,7 @@ use std::ops::Range;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use synced_mem::loopback::Mode;
-use synced_mem::{Error, Place, SyncedMem};
+use synced_mem::{Error, HostBuffer, Location, SyncedMem};
 
 use crate::cases;
 use crate::model::{DEVICES, Intent, Model, Refusal};
@@ -100,7 +100,7 @@ impl World {
             Op::Slices { first, second, queues } => self.slices(first, second, queues),
             Op::Prefetch { queue } => self.prefetch(queue),
             Op::PrefetchHost => {
-                self.memory.prefetch_host().unwrap();
+                self.memory.prefetch_host(..).unwrap();
                 self.model.prefetch_host(&self.whole()).unwrap();
             }
             Op::Evict { site, range, refuse } => self.evict(site, range, refuse),
@@ -127,19 +127,15 @@ impl World {
 
     fn host(&mut self, range: Range<usize>, intent: Intent) {
         self.model.host(&range, intent).unwrap();
-        let is_whole = range == self.whole();
         let before = self.model.values[range.clone()].to_vec();
         if intent.writes() {
             self.model.write(&range, intent, self.step);
         }
         let after = &self.model.values[range.clone()];
         let bytes = match intent {
-            Intent::Read if is_whole => return assert_eq!(self.memory.host().unwrap(), before),
-            Intent::Read => return assert_eq!(self.memory.host_range(range).unwrap(), before),
-            Intent::Write if is_whole => self.memory.host_mut(),
-            Intent::Write => self.memory.host_range_mut(range),
-            Intent::Overwrite if is_whole => self.memory.host_overwrite(),
-            Intent::Overwrite => self.memory.host_range_overwrite(range),
+            Intent::Read => return assert_eq!(self.memory.host(range).unwrap(), before),
+            Intent::Write => self.memory.host_mut(range),
+            Intent::Overwrite => self.memory.host_overwrite(range),
         };
         let bytes = bytes.unwrap();
         if intent == Intent::Write {
@@ -151,7 +147,7 @@ impl World {
     fn read(&mut self, queue: usize, range: Range<usize>, forget: bool) {
         self.model.device(queue / 2, &range, Intent::Read).unwrap();
         let expected = &self.model.values[range.clone()];
-        let token = self.memory.device_range(&self.rig.queues[queue], range).unwrap();
+        let token = self.memory.device(&self.rig.queues[queue], range).unwrap();
         self.rig.read(&token, expected);
         if forget {
             std::mem::forget(token);
@@ -163,8 +159,8 @@ impl World {
         self.model.device(queue / 2, &range, intent).unwrap();
         let on = &self.rig.queues[queue];
         let token = match intent {
-            Intent::Overwrite => self.memory.device_range_overwrite(on, range.clone()),
-            _ => self.memory.device_range_mut(on, range.clone()),
+            Intent::Overwrite => self.memory.device_overwrite(on, range.clone()),
+            _ => self.memory.device_mut(on, range.clone()),
         };
         let mut token = token.unwrap();
         let mut known = intent == Intent::Write;
@@ -187,32 +183,32 @@ impl World {
         let (memory, model, rig) = (&self.memory, &mut self.model, &self.rig);
         let [one, other] = queues;
         model.host(&first, Intent::Read).unwrap();
-        let slice = memory.host_range(first.clone()).unwrap();
+        let slice = memory.host(first.clone()).unwrap();
         model.device(one / 2, &second, Intent::Read).unwrap();
-        let token = memory.device_range(&rig.queues[one], second.clone()).unwrap();
+        let token = memory.device(&rig.queues[one], second.clone()).unwrap();
         model.device(other / 2, &first, Intent::Read).unwrap();
-        let again = memory.device_range(&rig.queues[other], first.clone()).unwrap();
+        let again = memory.device(&rig.queues[other], first.clone()).unwrap();
         let whole = 0..model.cells();
         model.prefetch_host(&whole).unwrap();
-        memory.prefetch_host().unwrap();
+        memory.prefetch_host(..).unwrap();
         rig.read(&token, &model.values[second]);
         model.host(&whole, Intent::Read).unwrap();
-        assert_eq!(memory.host().unwrap(), model.values);
+        assert_eq!(memory.host(..).unwrap(), model.values);
         rig.read(&again, &model.values[first.clone()]);
         assert_eq!(slice, &model.values[first]);
     }
 
     fn prefetch(&mut self, queue: usize) {
-        self.memory.prefetch(&self.rig.queues[queue]).unwrap();
+        self.memory.prefetch(&self.rig.queues[queue], ..).unwrap();
         self.model.device(queue / 2, &self.whole(), Intent::Read).unwrap();
     }
 
     fn evict(&mut self, site: Option<usize>, range: Range<usize>, refuse: bool) {
         let (place, whole) = (self.rig.place(site), self.whole());
         let (result, predicted) = match refuse {
-            true => (self.memory.evict_clean(place), self.model.evict(site, &whole, true)),
+            true => (self.memory.evict_clean(place, ..), self.model.evict(site, &whole, true)),
             false => {
-                let result = self.memory.evict_range(place, range.clone());
+                let result = self.memory.evict(place, range.clone());
                 (result, self.model.evict(site, &range, false))
             }
         };
@@ -227,8 +223,8 @@ impl World {
     fn adopt(&mut self, fixed: bool) {
         let values: Vec<u8> = self.whole().map(|cell| self.step ^ (cell as u8)).collect();
         match fixed {
-            true => self.memory.adopt_host(values.clone()).unwrap(),
-            false => self.memory.adopt_vec(values.clone()).unwrap(),
+            true => self.memory.adopt(HostBuffer::from_owner(values.clone())).unwrap(),
+            false => self.memory.adopt(values.clone()).unwrap(),
         }
         self.model.adopt(values, fixed).unwrap();
     }
@@ -237,7 +233,7 @@ impl World {
 
     fn is_valid(&self, site: Option<usize>, cell: usize) -> bool {
         let place = self.rig.place(site);
-        self.memory.range_valid_on(place, cell..cell + 1).unwrap()
+        self.memory.valid_on(place, cell..cell + 1)
     }
 
     fn check(&self) {
@@ -259,16 +255,16 @@ impl World {
     fn finish(self) {
         for (queue, cell) in (0..2 * DEVICES).flat_map(|queue| self.whole().map(move |cell| (queue, cell))) {
             if self.is_valid(Some(queue / 2), cell) {
-                let token = self.memory.device_range(&self.rig.queues[queue], cell..cell + 1).unwrap();
+                let token = self.memory.device(&self.rig.queues[queue], cell..cell + 1).unwrap();
                 self.rig.read(&token, &self.model.values[cell..cell + 1]);
             }
         }
         for cell in self.whole().filter(|cell| self.is_valid(None, *cell)) {
-            let byte = self.memory.host_range(cell..cell + 1).unwrap();
+            let byte = self.memory.host(cell..cell + 1).unwrap();
             assert_eq!(byte, &self.model.values[cell..cell + 1], "cell {cell} on the host");
         }
-        assert_eq!(self.memory.host().unwrap(), self.model.values);
-        assert!(self.memory.valid_on(Place::Host));
+        assert_eq!(self.memory.host(..).unwrap(), self.model.values);
+        assert!(self.memory.valid_on(Location::Host, ..));
         self.rig.settle();
         drop(self.memory);
         self.rig.settle();

@@ -2,7 +2,7 @@
 
 use synced_mem::SharedMem;
 use synced_mem::loopback::{Loopback, Mode, Operation};
-use synced_mem::{Device, Place};
+use synced_mem::{Device, Location};
 
 #[test]
 fn with_one_queue_nothing_ever_waits() {
@@ -15,7 +15,7 @@ fn with_one_queue_nothing_ever_waits() {
         memory.prefetch_host(0..32).unwrap();
         memory.host_mut(start..start + 4).unwrap().fill(1);
     }
-    memory.evict(Place::Host).unwrap();
+    memory.evict(Location::Host, ..).unwrap();
     assert_eq!(device.calls(Operation::Wait), 0);
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, Event, EventKind, Observer, SharedMem, Stats};
+use synced_mem::{Device, Event, EventKind, HostBuffer, Observer, SharedMem, Stats};
 
 /// Counts the events of a memory, and uses the memory while it is told.
 #[derive(Default)]
@@ -105,7 +105,7 @@ fn the_owner_of_a_refused_adoption_is_dropped_without_the_lock() {
     ends(|| {
         let memory = SharedMem::new(2);
         let _guard = memory.host(0..1).unwrap();
-        assert!(memory.adopt_host(Busy(memory.clone())).is_err());
+        assert!(memory.adopt(HostBuffer::from_owner(Busy(memory.clone()))).is_err());
     });
 }
 
@@ -113,8 +113,8 @@ fn the_owner_of_a_refused_adoption_is_dropped_without_the_lock() {
 fn the_owner_that_is_replaced_is_dropped_without_the_lock() {
     ends(|| {
         let memory = SharedMem::new(2);
-        memory.adopt_host(Busy(memory.clone())).unwrap();
-        memory.adopt_host(Busy(memory.clone())).unwrap();
+        memory.adopt(HostBuffer::from_owner(Busy(memory.clone()))).unwrap();
+        memory.adopt(HostBuffer::from_owner(Busy(memory.clone()))).unwrap();
         memory.host_overwrite(0..2).unwrap().fill(1);
         assert_eq!(memory.handles(), 1);
     });

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use synced_mem::loopback::Mode;
-use synced_mem::{DeviceMut, DeviceRef, Error, HostMut, HostPool, HostRef, SharedMem};
+use synced_mem::{DeviceMut, DeviceRef, Error, HostBuffer, HostMut, HostPool, HostRef, SharedMem};
 
 use crate::model::{self, DEVICES, Intent, Model, Refusal, Replica};
 use crate::ops::Op;
@@ -237,8 +237,8 @@ impl World {
         let (shared, before) = (&self.subjects[memory].memory, self.before(memory));
         let place = self.rig.place(site);
         let result = match refuse {
-            true => shared.evict_clean(place),
-            false => shared.evict(place),
+            true => shared.evict_clean(place, ..),
+            false => shared.evict(place, ..),
         };
         let whole = 0..self.models[memory].cells();
         self.agree(memory, result, before, |model| model.evict(site, &whole, refuse));
@@ -251,8 +251,8 @@ impl World {
         let bytes = subject.content(&values);
         subject.adopted |= fixed;
         let result = match fixed {
-            true => subject.memory.adopt_host(bytes),
-            false => subject.memory.adopt_vec(bytes),
+            true => subject.memory.adopt(HostBuffer::from_owner(bytes)),
+            false => subject.memory.adopt(bytes),
         };
         self.agree(memory, result, before, |model| model.adopt(values, fixed));
     }

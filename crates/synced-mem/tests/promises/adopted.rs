@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use synced_mem::{Access, Device, Error, Event, EventKind, Place, SyncedMem};
+use synced_mem::{Access, Device, Error, Event, EventKind, HostBuffer, Location, SyncedMem};
 
 use super::{break_queue, device, expect, fill};
 
@@ -13,13 +13,13 @@ use super::{break_queue, device, expect, fill};
 fn readers_see_adopted_device_memory_at_once() {
     let (device, queue) = device();
     let mut memory = SyncedMem::from_vec(vec![1; 8]);
-    assert_eq!(memory.host().unwrap(), [1; 8]);
+    assert_eq!(memory.host(..).unwrap(), [1; 8]);
     let outside = device.external(8).unwrap();
     outside.with_bytes_mut(|bytes| bytes.fill(3));
     let address = outside.address();
     // SAFETY: the block is the owner's, and has no other user.
     unsafe { memory.adopt_device(&queue, address, 8, Box::new(outside)) }.unwrap();
-    assert_eq!(memory.host().unwrap(), [3; 8]);
+    assert_eq!(memory.host(..).unwrap(), [3; 8]);
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn device_memory_of_another_length_is_refused() {
         let adopted = unsafe { memory.adopt_device(&queue, address, len, Box::new(outside)) };
         assert!(matches!(adopted, Err(Error::WrongLength { .. })));
     }
-    assert!(!memory.valid_on(Place::Device(device.id())));
-    assert_eq!(memory.host().unwrap(), [1; 8]);
+    assert!(!memory.valid_on(Location::Device(device.id()), ..));
+    assert_eq!(memory.host(..).unwrap(), [1; 8]);
 }
 
 #[test]
@@ -43,15 +43,18 @@ fn adopted_device_memory_is_read_after_what_was_enqueued_before() {
     let other = device.queue().unwrap();
     let outside = device.external(8).unwrap();
     let address = outside.address();
-    // SAFETY: the block outlives both memories, and the first is only used to launch what the second waits for.
-    let adopt = |owner| unsafe { SyncedMem::from_raw_device(&queue, address, 8, owner) };
+    let adopt = |owner| {
+        let mut memory = SyncedMem::new(8);
+        // SAFETY: the block outlives both memories, and the first is only used to launch what the second waits for.
+        unsafe { memory.adopt_device(&queue, address, 8, owner) }.map(|()| memory)
+    };
     let mut writer = adopt(Box::new(())).unwrap();
-    fill(&mut writer.device_overwrite(&queue).unwrap(), 4);
+    fill(&mut writer.device_overwrite(&queue, ..).unwrap(), 4);
     mem::forget(writer);
     let memory = adopt(Box::new(outside)).unwrap();
-    expect(&memory.device(&other).unwrap(), 4);
+    expect(&memory.device(&other, ..).unwrap(), 4);
     other.synchronize().unwrap();
-    assert_eq!(memory.host().unwrap(), [4; 8]);
+    assert_eq!(memory.host(..).unwrap(), [4; 8]);
 }
 
 #[test]
@@ -72,8 +75,8 @@ fn adopted_batches_do_not_pile_up() {
     let mut memory = SyncedMem::new(8);
     for batch in 0..100 {
         alive.fetch_add(1, Ordering::SeqCst);
-        memory.adopt_host(Batch(alive.clone(), [batch; 8])).unwrap();
-        memory.prefetch(&queue).unwrap();
+        memory.adopt(HostBuffer::from_owner(Batch(alive.clone(), [batch; 8]))).unwrap();
+        memory.prefetch(&queue, ..).unwrap();
         queue.synchronize().unwrap();
         assert!(alive.load(Ordering::SeqCst) <= 4);
     }
@@ -103,21 +106,21 @@ fn raw_host_bytes_are_used_in_place_and_given_back_after_their_last_use() {
     for access in [Access::Read, Access::Write] {
         let (bytes, owner) = Raw::new();
         // SAFETY: the bytes are the owner's, in a box that is not its own, and have no other user.
-        let mut memory = unsafe { SyncedMem::from_raw_host(bytes, 64, access, Box::new(owner)) };
-        assert_eq!(memory.host().unwrap().as_ptr(), bytes.as_ptr().cast_const());
-        let in_place = memory.host_mut().unwrap().as_ptr() == bytes.as_ptr().cast_const();
+        let mut memory = unsafe { SyncedMem::from(HostBuffer::from_raw(bytes, 64, access, Box::new(owner))) };
+        assert_eq!(memory.host(..).unwrap().as_ptr(), bytes.as_ptr().cast_const());
+        let in_place = memory.host_mut(..).unwrap().as_ptr() == bytes.as_ptr().cast_const();
         assert_eq!(in_place, access == Access::Write);
-        memory.prefetch(&queue).unwrap();
+        memory.prefetch(&queue, ..).unwrap();
         // The upload is still to be made.
-        memory.adopt_vec(vec![1; 64]).unwrap();
+        memory.adopt(vec![1; 64]).unwrap();
         let (bytes, owner) = Raw::new();
         // SAFETY: as above.
-        unsafe { memory.adopt_raw_host(bytes, 64, access, Box::new(owner)) }.unwrap();
+        memory.adopt(unsafe { HostBuffer::from_raw(bytes, 64, access, Box::new(owner)) }).unwrap();
         let shared = memory.into_shared();
         assert_eq!(shared.host(60..64).unwrap()[..], [5; 4]);
         let (bytes, owner) = Raw::new();
         // SAFETY: as above.
-        unsafe { shared.adopt_raw_host(bytes, 64, access, Box::new(owner)) }.unwrap();
+        shared.adopt(unsafe { HostBuffer::from_raw(bytes, 64, access, Box::new(owner)) }).unwrap();
         drop(shared);
         queue.synchronize().unwrap();
     }
@@ -129,21 +132,20 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     let other = device.queue().unwrap();
     let outside = device.external(8).unwrap();
     outside.with_bytes_mut(|bytes| bytes.fill(3));
-    let address = outside.address();
+    let (address, mut memory) = (outside.address(), SyncedMem::new(8));
     // SAFETY: the block is the owner's, and has no other user.
-    let memory = unsafe { SyncedMem::from_raw_device(&queue, address, 8, Box::new(outside)) };
-    let mut memory = memory.unwrap();
+    unsafe { memory.adopt_device(&queue, address, 8, Box::new(outside)) }.unwrap();
     // SAFETY: refused, because there is nothing at that address.
     assert!(unsafe { memory.adopt_device(&queue, 12, 8, Box::new(())) }.is_err());
-    drop(memory.device(&other).unwrap());
-    assert_eq!(memory.host().unwrap(), [3; 8]);
+    drop(memory.device(&other, ..).unwrap());
+    assert_eq!(memory.host(..).unwrap(), [3; 8]);
     let leaks = Arc::new(AtomicUsize::new(0));
     let counter = leaks.clone();
     memory.set_observer(Arc::new(move |event: &Event| {
         let is_leak = event.kind() == EventKind::Leak;
         counter.fetch_add(usize::from(is_leak), Ordering::SeqCst);
     }));
-    drop(memory.device_mut(&queue).unwrap());
+    drop(memory.device_mut(&queue, ..).unwrap());
     break_queue(&queue);
     drop(memory);
     assert_eq!(leaks.load(Ordering::SeqCst), 1);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 
 use synced_mem::loopback::{Loopback, Mode, Operation, launch};
-use synced_mem::{Device, Error, Place, Queue, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, HostBuffer, Location, Queue, SharedMem, SyncedMem};
 
 use super::{PATIENCE, break_queue, expect, fill};
 
@@ -42,7 +42,7 @@ fn batches_behind_a_broken_queue_are_bounded() {
         .map(|_| {
             let batch = Arc::new(vec![7_u8; 8]);
             let (alive, owner) = (Arc::downgrade(&batch), Owner(batch));
-            memory.adopt_host(owner).unwrap();
+            memory.adopt(HostBuffer::from_owner(owner)).unwrap();
             let _ = memory.prefetch(&broken, 0..8);
             alive
         })
@@ -77,7 +77,7 @@ fn a_healthy_queue_reads_and_writes_what_the_host_holds() {
         let byte = 1 + u8::from(is_known);
         expect(&memory.device(&healthy, 0..8).unwrap(), byte);
         healthy.synchronize().unwrap();
-        assert!(memory.valid_on(Place::Device(device.id())));
+        assert!(memory.valid_on(Location::Device(device.id()), ..));
         assert_eq!(&*memory.host(0..8).unwrap(), [byte; 8]);
         fill(&mut memory.device_mut(&healthy, 0..4).unwrap(), 5);
         assert_eq!(memory.host(2..6).unwrap()[..], [5, 5, byte, byte]);
@@ -110,12 +110,12 @@ fn what_is_valid_on_the_host_is_written_again_and_its_readers_see_what_they_saw(
 fn the_one_owner_writes_again_too() {
     let (_device, broken, healthy) = two_queues();
     let mut memory = SyncedMem::from_vec(vec![1; 8]);
-    memory.prefetch(&broken).unwrap();
+    memory.prefetch(&broken, ..).unwrap();
     break_queue(&broken);
-    memory.host_mut().unwrap()[0] = 2;
-    assert_eq!(memory.host().unwrap()[..2], [2, 1]);
-    fill(&mut memory.device_mut(&healthy).unwrap(), 3);
-    assert_eq!(memory.host().unwrap(), [3; 8]);
+    memory.host_mut(..).unwrap()[0] = 2;
+    assert_eq!(memory.host(..).unwrap()[..2], [2, 1]);
+    fill(&mut memory.device_mut(&healthy, ..).unwrap(), 3);
+    assert_eq!(memory.host(..).unwrap(), [3; 8]);
     assert_eq!(memory.stats().leaks().count(), 1);
 }
 
@@ -142,7 +142,7 @@ fn a_fresh_queue_overwrites_what_a_broken_one_was_to_write() {
     // No other place has these bytes, and the error names the queue that was to deliver them.
     assert!(names(memory.host(0..8), &broken));
     assert!(names(memory.device(&healthy, 0..8), &broken));
-    assert!(names(memory.evict(Place::Device(device.id())), &broken));
+    assert!(names(memory.evict(Location::Device(device.id()), ..), &broken));
     assert!(names(memory.device_overwrite(&broken, 0..8), &broken));
     let mut token = memory.device_overwrite(&healthy, 0..8).unwrap();
     fill(&mut token, 3);
@@ -238,18 +238,18 @@ fn what_an_owner_writes_is_not_left_behind_in_a_buffer_that_is_replaced() {
     let (_device, _, healthy) = two_queues();
     let (_foreign, broken, _) = two_queues();
     let mut memory = SyncedMem::from_vec(vec![1; 1024]);
-    drop(memory.device_range(&broken, 540..550).unwrap());
-    fill(&mut memory.device_overwrite(&healthy).unwrap(), 2);
+    drop(memory.device(&broken, 540..550).unwrap());
+    fill(&mut memory.device_overwrite(&healthy, ..).unwrap(), 2);
     break_queue(&broken);
     // Seventeen bytes, apart, are one range too many. The smallest gap is where the broken queue may still read.
     let bytes = (0..17).map(|n| if n < 9 { 65 * n } else { 65 * n - 17 });
     for byte in bytes.clone() {
-        memory.host_range_overwrite(byte..byte + 1).unwrap()[0] = 3;
+        memory.host_overwrite(byte..byte + 1).unwrap()[0] = 3;
     }
     for byte in bytes {
-        assert_eq!(memory.host_range(byte..byte + 1).unwrap(), [3], "byte {byte}");
+        assert_eq!(memory.host(byte..byte + 1).unwrap(), [3], "byte {byte}");
     }
-    assert_eq!(memory.host().unwrap().iter().filter(|byte| **byte == 2).count(), 1024 - 17);
+    assert_eq!(memory.host(..).unwrap().iter().filter(|byte| **byte == 2).count(), 1024 - 17);
 }
 
 #[test]
@@ -273,9 +273,9 @@ fn what_is_evicted_from_the_host_goes_to_a_device_that_works() {
     let memory = shared(&broken);
     memory.prefetch(&healthy, 0..8).unwrap();
     memory.host_mut(0..8).unwrap().fill(4);
-    memory.evict(Place::Host).unwrap();
-    assert!(!memory.range_valid_on(Place::Device(device.id()), 0..1).unwrap());
-    assert!(memory.valid_on(Place::Device(other.id())));
+    memory.evict(Location::Host, ..).unwrap();
+    assert!(!memory.valid_on(Location::Device(device.id()), 0..1));
+    assert!(memory.valid_on(Location::Device(other.id()), ..));
     assert_eq!(&*memory.host(0..8).unwrap(), [4; 8]);
 }
 
@@ -321,7 +321,7 @@ fn bytes_that_the_broken_queue_only_read_are_read_by_others() {
 fn a_device_with_a_broken_queue_can_be_left() {
     let (device, broken, _) = two_queues();
     let memory = shared(&broken);
-    let _ = memory.evict(Place::Device(device.id()));
+    let _ = memory.evict(Location::Device(device.id()), ..);
     assert_eq!(memory.host_mut(0..8).unwrap()[..], [1; 8]);
     let (_other, _, healthy) = two_queues();
     expect(&memory.device(&healthy, 0..8).unwrap(), 1);
@@ -332,15 +332,15 @@ fn a_device_with_a_broken_queue_can_be_left() {
 fn who_overwrites_everything_on_a_fresh_queue_needs_nothing_of_the_broken_one() {
     let (device, broken, _) = two_queues();
     let mut memory = SyncedMem::new(16);
-    fill(&mut memory.device_overwrite(&broken).unwrap(), 1);
+    fill(&mut memory.device_overwrite(&broken, ..).unwrap(), 1);
     break_queue(&broken);
     assert!(broken.synchronize().is_err());
     let fresh = device.queue().unwrap();
-    fill(&mut memory.device_overwrite(&fresh).unwrap(), 2);
-    assert_eq!(memory.host().unwrap(), [2; 16]);
+    fill(&mut memory.device_overwrite(&fresh, ..).unwrap(), 2);
+    assert_eq!(memory.host(..).unwrap(), [2; 16]);
     fresh.synchronize().unwrap();
-    memory.host_overwrite().unwrap().fill(3);
-    expect(&memory.device(&fresh).unwrap(), 3);
+    memory.host_overwrite(..).unwrap().fill(3);
+    expect(&memory.device(&fresh, ..).unwrap(), 3);
     fresh.synchronize().unwrap();
 }
 
@@ -348,9 +348,9 @@ fn who_overwrites_everything_on_a_fresh_queue_needs_nothing_of_the_broken_one() 
 fn nothing_waits_for_no_bytes() {
     let ((_one, first, _), (_two, second, _)) = (two_queues(), two_queues());
     let mut memory = SyncedMem::new(0);
-    drop(memory.device_mut(&first).unwrap());
+    drop(memory.device_mut(&first, ..).unwrap());
     break_queue(&first);
-    assert!(memory.host().is_ok() && memory.device(&second).is_ok());
+    assert!(memory.host(..).is_ok() && memory.device(&second, ..).is_ok());
 }
 
 /// A panic's payload whose destructor panics too.
@@ -370,13 +370,13 @@ fn a_panic_that_panics_again_is_a_device_error() {
     let waiting = queue.device().queue().unwrap();
     let memory = {
         let mut memory = SyncedMem::new(1 << 16);
-        drop(memory.device_overwrite(&queue).unwrap());
+        drop(memory.device_overwrite(&queue, ..).unwrap());
         memory
     };
     launch(&*queue, [], |_| panic_any(Bomb)).unwrap();
     waiting.wait_for(&*queue).unwrap();
     // A download that will not have been made when the memory ends: the buffer is leaked, not freed under it.
-    memory.prefetch_host().unwrap();
+    memory.prefetch_host(..).unwrap();
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
         drop(memory);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Arg, Device, DeviceRef, Error, Place, Queue, SharedMem};
+use synced_mem::{Arg, Device, DeviceRef, Error, Location, Queue, SharedMem};
 
 /// How many kernels are launched at most, so that the tests end.
 const MOST: usize = 1000;
@@ -60,7 +60,7 @@ fn new_readers_of_a_crowded_memory_are_left_to_the_next_call() {
 /// A few batches on a queue.
 fn bring(memory: &SharedMem, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'static>, Error> {
     for _ in 0..3 {
-        memory.adopt_vec(vec![1; 100])?;
+        memory.adopt(vec![1; 100])?;
         memory.prefetch(queue, 0..100)?;
     }
     memory.device(queue, 0..100)
@@ -101,6 +101,6 @@ fn an_eviction_does_not_wait_for_bytes_that_it_does_not_evict() {
     let (memory, chain) = (SharedMem::from_vec(vec![1; 100]), Chain::default());
     drop(memory.device(&reader, 10..100).unwrap());
     write(memory.clone(), writer, chain.clone());
-    memory.evict(Place::Device(one.id())).unwrap();
+    memory.evict(Location::Device(one.id()), ..).unwrap();
     assert_eq!(chain.runs(), 0, "kernels were waited for");
 }

@@ -1,7 +1,7 @@
 //! Memories on devices: ways between them, and how little moves where use is scattered.
 
 use synced_mem::loopback::{Loopback, Mode, Operation};
-use synced_mem::{Device, Place, SharedMem, SyncedMem};
+use synced_mem::{Device, Location, SharedMem, SyncedMem};
 
 use super::break_queue;
 
@@ -13,7 +13,7 @@ fn asking_for_a_way_between_devices_touches_no_block() {
     drop(memory.device_mut(&near_queue, 0..64).unwrap());
     drop(memory.device(&far_queue, 0..64).unwrap());
     // What was asked is in no use, so the block goes at once.
-    memory.evict(Place::Device(near.id())).unwrap();
+    memory.evict(Location::Device(near.id()), ..).unwrap();
     drop(near_queue);
     assert_eq!(*memory.host(0..64).unwrap(), [7; 64]);
     drop(memory);
@@ -33,11 +33,11 @@ fn rows_that_are_read_far_apart_are_all_that_moves() {
     let queue = Loopback::new(Mode::Immediate).queue().unwrap();
     for rows in [17, 64, 256] {
         let mut owned = SyncedMem::new(TABLE);
-        drop(owned.device_overwrite(&queue).unwrap());
+        drop(owned.device_overwrite(&queue, ..).unwrap());
         let shared = SharedMem::new(TABLE);
         drop(shared.device_overwrite(&queue, 0..TABLE).unwrap());
         for row in (0..rows).map(|row| row * (TABLE / rows)) {
-            owned.host_range(row..row + 256).unwrap();
+            owned.host(row..row + 256).unwrap();
             shared.host(row..row + 256).unwrap();
         }
         assert_eq!(owned.stats().downloads().bytes(), 256 * rows as u64);
@@ -55,7 +55,7 @@ fn of_many_rows_that_are_read_the_host_gives_up_old_ones_and_moves_no_gap() {
         memory.host(row..row + 16).unwrap();
     }
     assert_eq!(memory.stats().downloads().bytes(), 16 * 1000);
-    assert!(memory.range_valid_on(Place::Host, 0..16).unwrap(), "held");
+    assert!(memory.valid_on(Location::Host, 0..16), "held");
     drop(held);
 }
 
@@ -64,11 +64,11 @@ fn bytes_that_are_written_far_apart_are_all_that_moves() {
     let queue = Loopback::new(Mode::Immediate).queue().unwrap();
     for writes in [17, 64, 256] {
         let mut memory = SyncedMem::new(TABLE);
-        drop(memory.device_overwrite(&queue).unwrap());
+        drop(memory.device_overwrite(&queue, ..).unwrap());
         for at in (0..writes).map(|at| at * (TABLE / writes)) {
-            memory.host_range_mut(at..at + 1).unwrap()[0] = 1;
+            memory.host_mut(at..at + 1).unwrap()[0] = 1;
         }
-        drop(memory.device(&queue).unwrap());
+        drop(memory.device(&queue, ..).unwrap());
         let (stats, touched) = (memory.stats(), writes as u64);
         assert_eq!((stats.downloads().bytes(), stats.uploads().bytes()), (touched, touched));
     }
@@ -79,9 +79,9 @@ fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (first, second) = (one.queue().unwrap(), two.queue().unwrap());
     let memory = SyncedMem::from_vec(vec![7; 8]);
-    memory.prefetch(&second).unwrap();
+    memory.prefetch(&second, ..).unwrap();
     break_queue(&second);
     let pending = two.pending();
-    drop(memory.device(&first).unwrap());
+    drop(memory.device(&first, ..).unwrap());
     assert_eq!((two.pending(), memory.stats().avoided().count()), (pending, 0));
 }

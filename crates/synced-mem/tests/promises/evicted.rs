@@ -1,6 +1,6 @@
 //! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has gone.
 
-use synced_mem::{Device, Error, Head, Place, SharedMem, SyncedMem};
+use synced_mem::{Device, Error, Head, Location, SharedMem, SyncedMem};
 
 use super::{break_queue, device, fill};
 
@@ -9,16 +9,16 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
     let (device, queue) = device();
     let mut memory = SyncedMem::from_vec(vec![7; 64]);
     for index in 0..3 {
-        memory.prefetch(&queue).unwrap();
-        assert_eq!(memory.host().unwrap(), [7; 64]);
+        memory.prefetch(&queue, ..).unwrap();
+        assert_eq!(memory.host(..).unwrap(), [7; 64]);
         match index {
-            0 => memory.evict(Place::Host),
-            1 => memory.evict_clean(Place::Host),
-            _ => memory.evict_range(Place::Host, 0..64),
+            0 => memory.evict(Location::Host, ..),
+            1 => memory.evict_clean(Location::Host, ..),
+            _ => memory.evict(Location::Host, 0..64),
         }
         .unwrap();
         assert_eq!(memory.head(), Head::AtDevice);
-        assert_eq!(memory.host().unwrap(), [7; 64]);
+        assert_eq!(memory.host(..).unwrap(), [7; 64]);
         assert_eq!(memory.stats().downloads().count(), index + 1);
     }
     assert_eq!(device.misuses(), [""; 0]);
@@ -27,21 +27,21 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
 #[test]
 fn a_clean_eviction_refuses_where_it_would_have_to_move() {
     let (device, queue) = device();
-    let place = Place::Device(device.id());
+    let place = Location::Device(device.id());
     let mut memory = SyncedMem::from_vec(vec![7; 64]);
-    memory.prefetch(&queue).unwrap();
-    memory.host_range_mut(8..9).unwrap().fill(1);
+    memory.prefetch(&queue, ..).unwrap();
+    memory.host_mut(8..9).unwrap().fill(1);
     let is_only = |result: Result<(), Error>, wanted: std::ops::Range<usize>| match result {
         Err(Error::OnlyCopy { range, .. }) => assert_eq!(range, wanted),
         other => panic!("{other:?}"),
     };
-    is_only(memory.evict_clean(Place::Host), 8..9);
-    fill(&mut memory.device_range_mut(&queue, 16..32).unwrap(), 2);
-    is_only(memory.evict_clean(place), 16..32);
-    assert_eq!(memory.host_range(16..32).unwrap(), [2; 16]);
-    memory.evict_clean(place).unwrap();
-    is_only(memory.evict_clean(Place::Host), 0..64);
-    is_only(SyncedMem::from_vec(vec![1; 8]).evict(Place::Host), 0..8);
+    is_only(memory.evict_clean(Location::Host, ..), 8..9);
+    fill(&mut memory.device_mut(&queue, 16..32).unwrap(), 2);
+    is_only(memory.evict_clean(place, ..), 16..32);
+    assert_eq!(memory.host(16..32).unwrap(), [2; 16]);
+    memory.evict_clean(place, ..).unwrap();
+    is_only(memory.evict_clean(Location::Host, ..), 0..64);
+    is_only(SyncedMem::from_vec(vec![1; 8]).evict(Location::Host, ..), 0..8);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn the_host_keeps_what_a_broken_queue_was_to_upload() {
     let memory = SharedMem::from_vec(vec![7; 16]);
     memory.prefetch(&broken, 0..16).unwrap();
     break_queue(&broken);
-    assert!(memory.evict(Place::Host).is_err());
+    assert!(memory.evict(Location::Host, ..).is_err());
     assert_eq!(memory.host(0..16).unwrap()[..], [7; 16]);
 }
 
@@ -59,29 +59,29 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
     let (device, queue) = device();
     let other = device.sibling().queue().unwrap();
     let mut memory = SyncedMem::new(8);
-    fill(&mut memory.device_overwrite(&queue).unwrap(), 7);
+    fill(&mut memory.device_overwrite(&queue, ..).unwrap(), 7);
     queue.synchronize().unwrap();
     break_queue(&other);
-    memory.prefetch(&other).unwrap();
+    memory.prefetch(&other, ..).unwrap();
     // What the broken queue was to bring to the sibling is not taken for another copy: the bytes go to the host first.
-    memory.evict(Place::Device(device.id())).unwrap();
-    assert_eq!(memory.host().unwrap(), [7; 8]);
+    memory.evict(Location::Device(device.id()), ..).unwrap();
+    assert_eq!(memory.host(..).unwrap(), [7; 8]);
 }
 
 #[test]
 fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
     let ((one, first), (two, second)) = (device(), device());
     let mut memory = SyncedMem::from_vec(vec![7; 8]);
-    memory.prefetch(&first).unwrap();
-    memory.prefetch(&second).unwrap();
-    memory.evict(Place::Device(one.id())).unwrap();
-    memory.host_range_mut(0..1).unwrap()[0] = 1;
-    memory.evict(Place::Host).unwrap();
+    memory.prefetch(&first, ..).unwrap();
+    memory.prefetch(&second, ..).unwrap();
+    memory.evict(Location::Device(one.id()), ..).unwrap();
+    memory.host_mut(0..1).unwrap()[0] = 1;
+    memory.evict(Location::Host, ..).unwrap();
     assert_eq!((one.live_blocks(), two.live_blocks()), (0, 1));
     // The one that is preferred has no room: the other has.
-    memory.host_mut().unwrap().fill(2);
-    memory.evict(Place::Device(two.id())).unwrap();
+    memory.host_mut(..).unwrap().fill(2);
+    memory.evict(Location::Device(two.id()), ..).unwrap();
     one.set_limit(0);
-    memory.evict(Place::Host).unwrap();
-    assert_eq!(memory.host().unwrap(), [2; 8]);
+    memory.evict(Location::Host, ..).unwrap();
+    assert_eq!(memory.host(..).unwrap(), [2; 8]);
 }

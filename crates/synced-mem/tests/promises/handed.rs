@@ -40,9 +40,9 @@ fn nothing_is_brought_to_the_host_from_under_a_writer() {
 fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
     let (_device, queue) = device();
     let mut memory = SyncedMem::new(8 << 10);
-    fill(&mut memory.device_overwrite(&queue).unwrap(), 1);
+    fill(&mut memory.device_overwrite(&queue, ..).unwrap(), 1);
     for start in (0..600).map(|n| 13 * n) {
-        memory.host_range_mut(start..start + 1).unwrap().fill(2);
+        memory.host_mut(start..start + 1).unwrap().fill(2);
     }
     let shared = memory.into_shared();
     assert!(shared.check_write(0..shared.len()).is_ok());
@@ -52,7 +52,7 @@ fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
 #[test]
 fn a_pools_block_shows_old_bytes_to_who_overwrites_only() {
     let pool = HostPool::new(1 << 20);
-    SyncedMem::new_in(4096, &pool).host_mut().unwrap().fill(9);
+    SyncedMem::new_in(4096, &pool).host_mut(..).unwrap().fill(9);
     let memory = SharedMem::new_in(4096, &pool);
     memory.host_overwrite(0..1).unwrap().fill(1);
     assert_eq!(memory.host(0..3).unwrap()[..], [1, 0, 0]);

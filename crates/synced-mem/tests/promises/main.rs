@@ -5,6 +5,7 @@ mod adopted;
 mod broken;
 mod busy;
 mod devices;
+mod empty;
 mod evicted;
 mod handed;
 mod many_queues;

@@ -71,10 +71,10 @@ fn queues_that_only_read_from_one_owner_are_forgotten() {
         let mut weights = SyncedMem::from_vec(vec![5; 64]);
         let mut queues = Vec::new();
         let held = device.queue().unwrap();
-        let token = weights.device(&held).unwrap();
+        let token = weights.device(&held, ..).unwrap();
         for n in 0..20_000 {
             let queue = device.queue().unwrap();
-            let token = weights.device(&queue).unwrap();
+            let token = weights.device(&queue, ..).unwrap();
             launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [5; 64])).unwrap();
             queues.push(Arc::downgrade(&queue));
             // Now and then, because a leak is slow, too.
@@ -85,9 +85,9 @@ fn queues_that_only_read_from_one_owner_are_forgotten() {
         let told = Arc::clone(&seen);
         launch(&*held, [token.arg()], move |args| told.store(args[0].bytes()[0], Ordering::Relaxed)).unwrap();
         let writer = device.queue().unwrap();
-        let mut token = weights.device_overwrite(&writer).unwrap();
+        let mut token = weights.device_overwrite(&writer, ..).unwrap();
         launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(6)).unwrap();
-        assert_eq!(weights.host().unwrap()[..2], [6, 6]);
+        assert_eq!(weights.host(..).unwrap()[..2], [6, 6]);
         assert_eq!(seen.load(Ordering::Relaxed), 5);
         assert_eq!(device.pending(), 0, "a writer waits for who is left");
         assert_eq!(device.misuses(), [""; 0]);

@@ -1,7 +1,7 @@
 //! Memory that takes another's place, or goes: readers see the new bytes, and nothing is freed that a queue still uses.
 
 use synced_mem::loopback::{Operation, launch};
-use synced_mem::{Device, Place, SharedMem, SyncedMem, scope};
+use synced_mem::{Device, HostBuffer, Location, SharedMem, SyncedMem, scope};
 
 use super::poison::FREED;
 use super::{device, expect, fill};
@@ -10,23 +10,23 @@ use super::{device, expect, fill};
 fn readers_see_what_replaced_the_bytes_in_any_way() {
     let (device, queue) = device();
     let mut memory = SyncedMem::from_vec(vec![1; 8]);
-    let host = |memory: &SyncedMem| memory.host().unwrap()[0];
+    let host = |memory: &SyncedMem| memory.host(..).unwrap()[0];
     assert_eq!(host(&memory), 1);
-    memory.adopt_host([2; 8]).unwrap();
+    memory.adopt(HostBuffer::from_owner([2; 8])).unwrap();
     assert_eq!(host(&memory), 2);
-    memory.adopt_vec(vec![3; 8]).unwrap();
+    memory.adopt(vec![3; 8]).unwrap();
     assert_eq!(host(&memory), 3);
-    fill(&mut memory.device_mut(&queue).unwrap(), 4);
+    fill(&mut memory.device_mut(&queue, ..).unwrap(), 4);
     assert_eq!(host(&memory), 4);
-    fill(&mut memory.device_range_overwrite(&queue, 0..1).unwrap(), 5);
+    fill(&mut memory.device_overwrite(&queue, 0..1).unwrap(), 5);
     assert_eq!(host(&memory), 5);
-    memory.evict(Place::Host).unwrap();
-    fill(&mut memory.device_mut(&queue).unwrap(), 6);
+    memory.evict(Location::Host, ..).unwrap();
+    fill(&mut memory.device_mut(&queue, ..).unwrap(), 6);
     assert_eq!(host(&memory), 6);
-    memory.host_mut().unwrap().fill(7);
+    memory.host_mut(..).unwrap().fill(7);
     assert_eq!(host(&memory), 7);
     memory.shrink();
-    memory.evict_clean(Place::Device(device.id())).unwrap();
+    memory.evict_clean(Location::Device(device.id()), ..).unwrap();
     assert_eq!(host(&memory), 7);
     assert_eq!(memory.into_shared().host(0..1).unwrap()[0], 7);
 }
@@ -56,10 +56,10 @@ fn who_did_not_allocate_waits_for_who_did() {
     let (device, owner) = device();
     let other = device.queue().unwrap();
     let mut memory = SyncedMem::new(16);
-    fill(&mut memory.device_range_overwrite(&owner, 0..4).unwrap(), 1);
+    fill(&mut memory.device_overwrite(&owner, 0..4).unwrap(), 1);
     let before = device.calls(Operation::Wait);
     // Other bytes of the block: it may have been another memory's until now, in the order of `owner`.
-    fill(&mut memory.device_range_overwrite(&other, 8..12).unwrap(), 2);
+    fill(&mut memory.device_overwrite(&other, 8..12).unwrap(), 2);
     assert_eq!(device.calls(Operation::Wait), before + 1);
 }
 
@@ -72,8 +72,8 @@ fn a_buffer_that_stands_for_a_lent_slice_stays_while_its_queue_may_use_it() {
         let mut lent = scope.lend_mut(&mut bytes);
         device.fail(Operation::Synchronize, 1);
         // The upload is enqueued, and waiting for it fails.
-        assert!(lent.device(&queue).is_err());
-        let mut token = lent.device_overwrite(&queue).unwrap();
+        assert!(lent.device(&queue, ..).is_err());
+        let mut token = lent.device_overwrite(&queue, ..).unwrap();
         let notes = seen.clone();
         launch(&*queue, [token.arg_mut()], move |args| notes.lock().unwrap().extend_from_slice(args[0].bytes()))
             .unwrap();

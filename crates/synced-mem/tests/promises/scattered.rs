@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, Place, SharedMem, Stats, SyncedMem};
+use synced_mem::{Device, Location, SharedMem, Stats, SyncedMem};
 
 use super::{break_queue, device, fill};
 
@@ -31,12 +31,12 @@ fn rows_read_on_the_host_bring_themselves() {
     for count in COUNTS {
         let (_device, queue) = device();
         let mut owned = SyncedMem::new(LEN);
-        fill(&mut owned.device_overwrite(&queue).unwrap(), 6);
+        fill(&mut owned.device_overwrite(&queue, ..).unwrap(), 6);
         let shared = SharedMem::new(LEN);
         fill(&mut shared.device_overwrite(&queue, 0..LEN).unwrap(), 6);
         let mut held = Vec::new();
         for row in rows(count) {
-            assert_eq!(owned.host_range(row.clone()).unwrap(), [6; ROW]);
+            assert_eq!(owned.host(row.clone()).unwrap(), [6; ROW]);
             held.push(shared.host(row).unwrap());
         }
         let touched = (count * ROW) as u64;
@@ -99,8 +99,8 @@ fn the_bound_gives_up_nothing_for_bytes_that_are_on_their_way() {
     memory.prefetch_host(0..2).unwrap();
     let written = (0..20).map(|i| 2 + 3 * i..3 + 3 * i);
     let guards: Vec<_> = written.map(|range| memory.host_overwrite(range).unwrap()).collect();
-    let place = Place::Device(device.id());
-    assert!(memory.range_valid_on(place, 0..2).unwrap());
+    let place = Location::Device(device.id());
+    assert!(memory.valid_on(place, 0..2));
     drop(guards);
 }
 
@@ -111,12 +111,12 @@ fn prefetching_and_evicting_piece_by_piece_keep_the_bound() {
     let shared = SharedMem::new(400);
     drop(shared.device_mut(&queue, 0..400).unwrap());
     let mut owned = SyncedMem::from_vec(vec![1; 400]);
-    owned.prefetch(&queue).unwrap();
-    let place = Place::Device(device.id());
+    owned.prefetch(&queue, ..).unwrap();
+    let place = Location::Device(device.id());
     for start in (0..400).step_by(4) {
         shared.prefetch_host(start..start + 1).unwrap();
-        owned.evict_range(place, start..start + 1).unwrap();
+        owned.evict(place, start..start + 1).unwrap();
     }
-    assert!(ranges(400, |range| shared.range_valid_on(Place::Host, range).unwrap()) <= 16);
-    assert!(ranges(400, |range| owned.range_valid_on(place, range).unwrap()) <= 16);
+    assert!(ranges(400, |range| shared.valid_on(Location::Host, range)) <= 16);
+    assert!(ranges(400, |range| owned.valid_on(place, range)) <= 16);
 }

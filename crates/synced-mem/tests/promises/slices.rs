@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use synced_mem::loopback::{Loopback, Operation, launch};
-use synced_mem::{Device, Error, Place, Queue, SyncedMem};
+use synced_mem::{Device, Error, Location, Queue, SyncedMem};
 
 use super::{break_queue, device, fill};
 
@@ -23,7 +23,7 @@ fn pattern() -> Vec<u8> {
 /// A memory whose newest bytes are the device's alone.
 fn on_device(queue: &Arc<dyn Queue>) -> SyncedMem {
     let mut memory = SyncedMem::new(LEN);
-    let mut token = memory.device_overwrite(queue).unwrap();
+    let mut token = memory.device_overwrite(queue, ..).unwrap();
     launch(&**queue, [token.arg_mut()], |args| args[0].bytes_mut().copy_from_slice(&pattern())).unwrap();
     drop(token);
     memory
@@ -48,14 +48,14 @@ fn read_while_gaps_stay_open<T>(
 /// Makes the device hold many ranges of a memory that the host holds whole.
 fn crowd(memory: &SyncedMem, device: &Loopback, queue: &Arc<dyn Queue>) {
     for range in scattered() {
-        let read = || memory.device_range(queue, range.clone()).map(drop);
+        let read = || memory.device(queue, range.clone()).map(drop);
         read_while_gaps_stay_open(device, Operation::Upload, read);
     }
 }
 
-fn assert_all_valid(memory: &SyncedMem, place: Place) {
+fn assert_all_valid(memory: &SyncedMem, place: Location) {
     for range in scattered() {
-        let valid = memory.range_valid_on(place, range.clone()).unwrap();
+        let valid = memory.valid_on(place, range.clone());
         assert!(valid, "{range:?} was given up at {place}");
     }
 }
@@ -66,19 +66,19 @@ fn a_slice_stays_while_ranges_are_read_to_the_host() {
     let memory = on_device(&queue);
     let mut held = Vec::new();
     for range in scattered() {
-        let read = || memory.host_range(range.clone());
+        let read = || memory.host(range.clone());
         let bytes = read_while_gaps_stay_open(&device, Operation::Download, read);
         held.push((range, bytes));
         let (first, bytes) = &held[0];
-        assert!(memory.range_valid_on(Place::Host, first.clone()).unwrap());
+        assert!(memory.valid_on(Location::Host, first.clone()));
         assert_eq!(*bytes, &pattern()[first.clone()]);
     }
-    assert_all_valid(&memory, Place::Host);
+    assert_all_valid(&memory, Location::Host);
     for (range, bytes) in held {
         assert_eq!(bytes, &pattern()[range.clone()]);
-        assert_eq!(memory.host_range(range).unwrap().as_ptr(), bytes.as_ptr());
+        assert_eq!(memory.host(range).unwrap().as_ptr(), bytes.as_ptr());
     }
-    assert_eq!(memory.host().unwrap(), pattern());
+    assert_eq!(memory.host(..).unwrap(), pattern());
     assert_eq!(memory.stats().downloads().bytes(), LEN as u64, "each byte came once");
 }
 
@@ -86,19 +86,19 @@ fn a_slice_stays_while_ranges_are_read_to_the_host() {
 fn a_token_stays_while_ranges_are_read_on_its_device() {
     let (device, queue) = device();
     let memory = SyncedMem::from_vec(pattern());
-    let held = memory.host_range(5..500).unwrap();
+    let held = memory.host(5..500).unwrap();
     crowd(&memory, &device, &queue);
-    assert_all_valid(&memory, Place::Device(device.id()));
+    assert_all_valid(&memory, Location::Device(device.id()));
     assert_eq!(held, &pattern()[5..500]);
-    assert_eq!(memory.host().unwrap().as_ptr(), held.as_ptr().wrapping_sub(5));
+    assert_eq!(memory.host(..).unwrap().as_ptr(), held.as_ptr().wrapping_sub(5));
 }
 
 #[test]
 fn a_token_stays_while_all_is_read_or_prefetched_to_the_host() {
     let reads: [fn(&SyncedMem); 3] = [
-        |memory| drop(memory.host()),
-        |memory| drop(memory.prefetch_host()),
-        |memory| drop(memory.prefetch_host_range(3..9)),
+        |memory| drop(memory.host(..)),
+        |memory| drop(memory.prefetch_host(..)),
+        |memory| drop(memory.prefetch_host(3..9)),
     ];
     for read in reads {
         let (device, queue) = device();
@@ -106,7 +106,7 @@ fn a_token_stays_while_all_is_read_or_prefetched_to_the_host() {
         crowd(&memory, &device, &queue);
         device.fail(Operation::Upload, 1);
         read(&memory);
-        assert_all_valid(&memory, Place::Device(device.id()));
+        assert_all_valid(&memory, Location::Device(device.id()));
     }
 }
 
@@ -115,14 +115,14 @@ fn what_another_queue_delivered_stays_though_an_earlier_one_breaks() {
     let (one, first) = device();
     let second = one.sibling().queue().unwrap();
     let mut memory = SyncedMem::new(8);
-    fill(&mut memory.device_overwrite(&first).unwrap(), 1);
-    memory.prefetch_host_range(0..4).unwrap();
-    fill(&mut memory.device_range_overwrite(&second, 0..4).unwrap(), 2);
-    let held = memory.host_range(0..4).unwrap();
-    memory.prefetch_host_range(4..8).unwrap();
+    fill(&mut memory.device_overwrite(&first, ..).unwrap(), 1);
+    memory.prefetch_host(0..4).unwrap();
+    fill(&mut memory.device_overwrite(&second, 0..4).unwrap(), 2);
+    let held = memory.host(0..4).unwrap();
+    memory.prefetch_host(4..8).unwrap();
     break_queue(&first);
-    let _ = memory.host_range(4..8);
-    assert!(memory.range_valid_on(Place::Host, 0..4).unwrap());
-    assert_eq!(memory.host_range(0..4).unwrap().as_ptr(), held.as_ptr());
+    let _ = memory.host(4..8);
+    assert!(memory.valid_on(Location::Host, 0..4));
+    assert_eq!(memory.host(0..4).unwrap().as_ptr(), held.as_ptr());
     assert_eq!(held, [2; 4]);
 }

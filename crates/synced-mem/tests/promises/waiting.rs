@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
-use synced_mem::{Arg, Device, Error, Place, Queue, SharedMem, SyncedMem};
+use synced_mem::{Arg, Device, Error, Location, Queue, SharedMem, SyncedMem};
 
 use super::PATIENCE;
 
@@ -76,8 +76,8 @@ fn guards_are_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
         drop(guards);
         memory.host_mut(8..12).unwrap().fill(2);
         assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
-        assert!(memory.range_valid_on(Place::Host, 8..16).unwrap());
-        assert!(memory.valid_on(Place::Host), "its bytes are on the way");
+        assert!(memory.valid_on(Location::Host, 8..16));
+        assert!(memory.valid_on(Location::Host, ..), "its bytes are on the way");
     });
     assert_eq!(bytes, [7; 8]);
     assert_eq!(memory.host(6..10).unwrap()[..], [7, 7, 2, 2]);
@@ -93,11 +93,11 @@ fn conflicts_and_timeouts_are_answered_meanwhile() {
         assert!(is_conflict(memory.host_mut(4..12)));
         assert!(is_conflict(memory.device(&queue, 0..1)));
         assert!(is_conflict(memory.check_write(7..8)));
-        assert!(is_conflict(memory.evict(Place::Host)));
-        assert!(is_conflict(memory.adopt_vec(vec![3; 16])));
-        let patient = memory.within(Duration::from_millis(1));
-        assert!(is_conflict(patient.host(0..8)));
-        assert!(is_conflict(patient.host_overwrite(7..8)));
+        assert!(is_conflict(memory.evict(Location::Host, ..)));
+        assert!(is_conflict(memory.adopt(vec![3; 16])));
+        let moment = Duration::from_millis(1);
+        assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host(0..8))));
+        assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(7..8))));
     });
     assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
 }
@@ -132,10 +132,10 @@ fn other_memories_and_their_ends_do_not_wait_for_the_kernel() {
 fn two_threads_that_read_at_once_both_get_the_bytes() {
     let queue = queue();
     let mut memory = SyncedMem::new(8);
-    let mut token = memory.device_mut(&queue).unwrap();
+    let mut token = memory.device_mut(&queue, ..).unwrap();
     let stalled = Stalled::launch(&queue, token.arg_mut(), 9);
     drop(token);
-    let read = || assert_eq!(memory.host().unwrap(), [9; 8]);
+    let read = || assert_eq!(memory.host(..).unwrap(), [9; 8]);
     let both = || {
         thread::scope(|scope| {
             scope.spawn(read);
@@ -163,8 +163,8 @@ fn a_foreign_queue_is_waited_for_with_the_lock_released() {
 fn the_host_is_evicted_with_the_lock_released() {
     let queue = queue();
     let (memory, stalled) = shared(&queue);
-    stalled.during(|| memory.evict(Place::Host).unwrap(), || assert_eq!(memory.stats().frees().count(), 0));
-    assert!(!memory.range_valid_on(Place::Host, 0..1).unwrap());
+    stalled.during(|| memory.evict(Location::Host, ..).unwrap(), || assert_eq!(memory.stats().frees().count(), 0));
+    assert!(!memory.valid_on(Location::Host, 0..1));
     assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
 }
 
@@ -177,7 +177,7 @@ fn retired_batches_are_waited_for_with_the_lock_released() {
     let memory = SharedMem::new(8);
     let adopt = || {
         for batch in 0..4 {
-            memory.adopt_vec(vec![batch; 8]).unwrap();
+            memory.adopt(vec![batch; 8]).unwrap();
             memory.prefetch(&queue, 0..8).unwrap();
         }
     };
@@ -195,7 +195,7 @@ fn a_borrow_whose_wait_fails_is_taken_back() {
     drop(token);
     assert!(memory.host(0..8).is_err());
     memory.check_write(0..16).unwrap();
-    assert!(!memory.range_valid_on(Place::Host, 0..1).unwrap());
+    assert!(!memory.valid_on(Location::Host, 0..1));
     assert_eq!(&*memory.host(8..16).unwrap(), [1; 8]);
 }
 
@@ -216,7 +216,7 @@ fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
     thread::scope(|scope| {
         let reader = scope.spawn(|| memory.host(0..8).map(drop));
         started.recv_timeout(PATIENCE).unwrap();
-        let patient = scope.spawn(|| memory.within(PATIENCE).host_overwrite(0..8).is_ok());
+        let patient = scope.spawn(|| memory.with_timeout(PATIENCE, |memory| memory.host_overwrite(0..8)).is_ok());
         // Most likely the other one waits by now; the test holds either way.
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -233,15 +233,15 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
     let two = Loopback::new(Mode::Deferred).queue().unwrap();
     let mut memory = SyncedMem::new(30);
     let fill = |memory: &mut SyncedMem, range, with: u8| {
-        let mut token = memory.device_range_mut(&one, range).unwrap();
+        let mut token = memory.device_mut(&one, range).unwrap();
         let kernel = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(with);
         launch(&*one, [token.arg_mut()], kernel).unwrap();
     };
     fill(&mut memory, 0..30, 1);
-    memory.prefetch_host().unwrap();
+    memory.prefetch_host(..).unwrap();
     fill(&mut memory, 0..10, 2);
     fill(&mut memory, 20..30, 3);
-    let token = memory.device(&two).unwrap();
+    let token = memory.device(&two, ..).unwrap();
     let (tell, told) = channel();
     let kernel = move |args: &mut [KernelArg<'_>]| tell.send(args[0].bytes().to_vec()).unwrap();
     launch(&*two, [token.arg()], kernel).unwrap();
@@ -251,18 +251,21 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
 }
 
 #[test]
-fn patience_starts_anew_with_each_borrow() {
-    let memory = SharedMem::new(8);
-    let patient = memory.within(Duration::from_millis(400));
-    thread::sleep(Duration::from_millis(450));
+fn whatever_is_in_conflict_may_wait_and_not_for_longer_than_it_may() {
+    let memory = SharedMem::from_vec(vec![1; 8]);
     let guard = memory.host_mut(0..8).unwrap();
     let releasing = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));
         drop(guard);
     });
-    assert!(patient.host(0..8).is_ok());
+    memory.with_timeout(PATIENCE, |memory| memory.adopt(vec![2; 8])).unwrap();
     releasing.join().unwrap();
+    assert_eq!(*memory.host(..).unwrap(), [2; 8]);
     let _guard = memory.host_mut(0..1).unwrap();
-    let hurried = memory.within(Duration::from_millis(1));
-    assert!(hurried.host(0..8).is_err());
+    let mut tries = 0;
+    let refused = memory.with_timeout(Duration::from_millis(20), |memory| {
+        tries += 1;
+        memory.host(..)
+    });
+    assert!(is_conflict(refused) && (2..5).contains(&tries), "{tries} tries");
 }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::thread;
 
-use synced_mem::{Place, SyncedMem};
+use synced_mem::{HostBuffer, Location, SyncedMem};
 
 use super::draw::Draw;
 use super::shadow::Shadow;
@@ -62,8 +62,8 @@ impl Owned {
         worker.says(&format!("its own: writing {range:?} on the host"));
         let is_read = draw.one_in(2);
         let slice = match is_read {
-            true => self.memory.host_range_mut(range.clone()),
-            false => self.memory.host_range_overwrite(range.clone()),
+            true => self.memory.host_mut(range.clone()),
+            false => self.memory.host_overwrite(range.clone()),
         };
         let Some(slice) = worker.world.hear(slice) else {
             return;
@@ -82,8 +82,8 @@ impl Owned {
         worker.says(&format!("its own: writing {range:?} on {}", queue.id()));
         let is_read = draw.one_in(2);
         let token = match is_read {
-            true => self.memory.device_range_mut(&queue, range.clone()),
-            false => self.memory.device_range_overwrite(&queue, range.clone()),
+            true => self.memory.device_mut(&queue, range.clone()),
+            false => self.memory.device_overwrite(&queue, range.clone()),
         };
         let Some(mut token) = worker.world.hear(token) else {
             return;
@@ -101,18 +101,18 @@ impl Owned {
     fn evict(&mut self, worker: &Worker<'_>, draw: &mut Draw) {
         let range = draw.range(self.shadow.len());
         let place = match draw.one_in(2) {
-            true => Place::Host,
-            false => Place::Device(worker.world.queue(draw).device().id()),
+            true => Location::Host,
+            false => Location::Device(worker.world.queue(draw).device().id()),
         };
         worker.says(&format!("its own: evicting {range:?} from {place}"));
         let done = match draw.below(4) {
-            0 => self.memory.evict(place),
-            1 => self.memory.evict_clean(place),
+            0 => self.memory.evict(place, ..),
+            1 => self.memory.evict_clean(place, ..),
             2 => {
                 self.memory.shrink();
                 Ok(())
             }
-            _ => self.memory.evict_range(place, range),
+            _ => self.memory.evict(place, range),
         };
         worker.world.hear(done);
     }
@@ -121,10 +121,10 @@ impl Owned {
         worker.says("its own: adopting");
         let bytes = draw.bytes(self.shadow.len());
         let adopted = match draw.one_in(2) {
-            true => self.memory.adopt_vec(bytes.clone()),
+            true => self.memory.adopt(bytes.clone()),
             false => {
                 let owner = Counted::new(bytes.clone(), &worker.world.owners);
-                self.memory.adopt_host(owner)
+                self.memory.adopt(HostBuffer::from_owner(owner))
             }
         };
         if worker.world.hear(adopted).is_some() {
@@ -164,7 +164,7 @@ impl Owned {
                 worker.fail(draw);
             }
             let range = start..start + 1;
-            let bytes = worker.world.hear(self.memory.host_range(range.clone()));
+            let bytes = worker.world.hear(self.memory.host(range.clone()));
             held.extend(bytes.map(|bytes| (range, bytes)));
         }
         self.check(worker, &held);
@@ -177,20 +177,20 @@ impl Owned {
         for _ in 0..6 {
             let (range, queue) = (draw.range(self.shadow.len()), world.queue(draw));
             match draw.below(8) {
-                0 => held.extend(world.hear(memory.host()).map(|b| (0..memory.len(), b))),
+                0 => held.extend(world.hear(memory.host(..)).map(|b| (0..memory.len(), b))),
                 1..4 => {
-                    let bytes = world.hear(memory.host_range(range.clone()));
+                    let bytes = world.hear(memory.host(range.clone()));
                     held.extend(bytes.map(|bytes| (range, bytes)));
                 }
                 4 | 5 => {
-                    let token = memory.device_range(&queue, range.clone());
+                    let token = memory.device(&queue, range.clone());
                     if let Some(token) = world.hear(token) {
                         let what = format!("its own kernel that {:?} launched", worker.by);
                         world.launch_read(&what, &token, &self.shadow.expected(range));
                     }
                 }
-                6 => drop(world.hear(memory.prefetch_host_range(range))),
-                _ => drop(world.hear(memory.prefetch(&queue))),
+                6 => drop(world.hear(memory.prefetch_host(range))),
+                _ => drop(world.hear(memory.prefetch(&queue, ..))),
             }
             self.check(worker, &held);
         }
@@ -200,8 +200,7 @@ impl Owned {
         for (range, bytes) in held {
             let expected = self.shadow.expected(range.clone());
             worker.compare("a plain slice", &expected, bytes);
-            let valid = self.memory.range_valid_on(Place::Host, range.clone());
-            if !valid.unwrap_or(false) {
+            if !self.memory.valid_on(Location::Host, range.clone()) {
                 let text = format!("{range:?} was given up under a slice, {:?}", worker.by);
                 worker.world.notes.add(text);
             }

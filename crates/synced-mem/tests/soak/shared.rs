@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synced_mem::loopback::Operation;
-use synced_mem::{Device, DeviceRef, HostMut, HostRef, Place, Within};
+use synced_mem::{Device, DeviceRef, HostMut, HostRef, Location};
 
 use super::draw::Draw;
 use super::owned::Owned;
@@ -130,21 +130,21 @@ impl<'a> Worker<'a> {
             0 if !self.is_alone() => Duration::from_micros(draw.below(500) as u64),
             _ => Duration::ZERO,
         };
-        let place = subject.memory.within(patience);
         match draw.below(12) {
-            0..3 => self.host_read(draw, &subject, &place, range),
-            3 => self.host_write(draw, &subject, &place, range),
-            4 | 5 => self.host_overwrite(draw, &subject, &place, range),
-            6 | 7 => self.device_read(draw, &subject, &place, range),
-            8 => self.device_write(draw, &subject, &place, range),
-            9 | 10 => self.device_overwrite(draw, &subject, &place, range),
+            0..3 => self.host_read(draw, &subject, patience, range),
+            3 => self.host_write(draw, &subject, patience, range),
+            4 | 5 => self.host_overwrite(draw, &subject, patience, range),
+            6 | 7 => self.device_read(draw, &subject, patience, range),
+            8 => self.device_write(draw, &subject, patience, range),
+            9 | 10 => self.device_overwrite(draw, &subject, patience, range),
             _ => self.move_bytes(draw, &subject, range),
         }
     }
 
-    fn host_read(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
+    fn host_read(&mut self, draw: &mut Draw, subject: &Subject, patience: Duration, at: Range<usize>) {
         self.says(&format!("host {at:?}"));
-        let Some(guard) = self.world.hear(place.host(at.clone())) else {
+        let Some(guard) = self.world.hear(subject.memory.with_timeout(patience, |memory| memory.host(at.clone())))
+        else {
             return;
         };
         let expected = subject.shadow.expected(at);
@@ -155,9 +155,11 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn host_write(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
+    fn host_write(&mut self, draw: &mut Draw, subject: &Subject, patience: Duration, at: Range<usize>) {
         self.says(&format!("host_mut {at:?}"));
-        let Some(mut guard) = self.world.hear(place.host_mut(at.clone())) else {
+        let Some(mut guard) =
+            self.world.hear(subject.memory.with_timeout(patience, |memory| memory.host_mut(at.clone())))
+        else {
             return;
         };
         self.compare("host_mut", &subject.shadow.expected(at.clone()), &guard);
@@ -167,9 +169,11 @@ impl<'a> Worker<'a> {
         subject.shadow.write(at.start + part.start, &bytes, self.by);
     }
 
-    fn host_overwrite(&mut self, draw: &mut Draw, subject: &Arc<Subject>, place: &Within, range: Range<usize>) {
+    fn host_overwrite(&mut self, draw: &mut Draw, subject: &Arc<Subject>, patience: Duration, range: Range<usize>) {
         self.says(&format!("host_overwrite {range:?}"));
-        let Some(mut guard) = self.world.hear(place.host_overwrite(range.clone())) else {
+        let Some(mut guard) =
+            self.world.hear(subject.memory.with_timeout(patience, |memory| memory.host_overwrite(range.clone())))
+        else {
             return;
         };
         let bytes = draw.bytes(range.len());
@@ -181,10 +185,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn device_read(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
+    fn device_read(&mut self, draw: &mut Draw, subject: &Subject, patience: Duration, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device {at:?} on {}", queue.id()));
-        let Some(token) = self.world.hear(place.device(&queue, at.clone())) else {
+        let Some(token) =
+            self.world.hear(subject.memory.with_timeout(patience, |memory| memory.device(&queue, at.clone())))
+        else {
             return;
         };
         let expected = subject.shadow.expected(at);
@@ -195,10 +201,12 @@ impl<'a> Worker<'a> {
         }
     }
 
-    fn device_write(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
+    fn device_write(&mut self, draw: &mut Draw, subject: &Subject, patience: Duration, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device_mut {at:?} on {}", queue.id()));
-        let Some(mut token) = self.world.hear(place.device_mut(&queue, at.clone())) else {
+        let Some(mut token) =
+            self.world.hear(subject.memory.with_timeout(patience, |memory| memory.device_mut(&queue, at.clone())))
+        else {
             return;
         };
         let before = subject.shadow.expected(at.clone());
@@ -208,10 +216,13 @@ impl<'a> Worker<'a> {
         subject.shadow.write(at.start, &bytes, self.by);
     }
 
-    fn device_overwrite(&mut self, draw: &mut Draw, subject: &Subject, place: &Within, at: Range<usize>) {
+    fn device_overwrite(&mut self, draw: &mut Draw, subject: &Subject, patience: Duration, at: Range<usize>) {
         let queue = self.world.queue(draw);
         self.says(&format!("device_overwrite {at:?} on {}", queue.id()));
-        let Some(mut token) = self.world.hear(place.device_overwrite(&queue, at.clone())) else {
+        let Some(mut token) = self
+            .world
+            .hear(subject.memory.with_timeout(patience, |memory| memory.device_overwrite(&queue, at.clone())))
+        else {
             return;
         };
         let bytes = draw.bytes(at.len());
@@ -223,17 +234,20 @@ impl<'a> Worker<'a> {
     fn move_bytes(&mut self, draw: &mut Draw, subject: &Subject, range: Range<usize>) {
         let queue = self.world.queue(draw);
         let place = match draw.below(DEVICES + 1) {
-            0 => Place::Host,
-            device => Place::Device(self.world.devices[device - 1].id()),
+            0 => Location::Host,
+            device => Location::Device(self.world.devices[device - 1].id()),
         };
         self.says(&format!("moving {range:?}, {place}"));
         let memory = &subject.memory;
         let done = match draw.below(7) {
             0 => memory.prefetch(&queue, range),
             1 => memory.prefetch_host(range),
-            2 | 3 => memory.evict_range(place, range),
+            2 | 3 => memory.evict(place, range),
             4 => memory.check_write(range),
-            5 => memory.range_valid_on(place, range).map(drop),
+            5 => {
+                memory.valid_on(place, range);
+                Ok(())
+            }
             _ => queue.synchronize(),
         };
         self.world.hear(done);

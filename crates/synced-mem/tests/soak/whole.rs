@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use synced_mem::loopback::launch;
-use synced_mem::{Device, Error, Place, scope};
+use synced_mem::{Device, Error, HostBuffer, Location, scope};
 
 use super::draw::Draw;
 use super::shadow::Shadow;
@@ -64,8 +64,7 @@ impl Worker<'_> {
             return;
         };
         self.says(&format!("copying {range:?} to {at}"));
-        let old = to.memory.range_valid_on(Place::Host, target.clone());
-        let was_on_host = old.unwrap_or(false);
+        let was_on_host = to.memory.valid_on(Location::Host, target.clone());
         match to.memory.copy_from(at, &from.memory, range.clone()) {
             Ok(()) => to.shadow.copy(at, &from.shadow.expected(range)),
             Err(error) => {
@@ -90,12 +89,12 @@ impl Worker<'_> {
             0 => {
                 self.says("adopting read-only bytes");
                 let owner = Counted::new(bytes.clone(), &self.world.owners);
-                subject.memory.adopt_host(owner)
+                subject.memory.adopt(HostBuffer::from_owner(owner))
             }
             // A launch on no bytes of a block is not waited for, so the loopback would call the block's end a misuse.
             kind if kind == 1 || len == 0 => {
                 self.says("adopting a vector");
-                subject.memory.adopt_vec(bytes.clone())
+                subject.memory.adopt(bytes.clone())
             }
             _ => {
                 let queue = self.world.queue(draw);
@@ -122,8 +121,8 @@ impl Worker<'_> {
     fn give_back(&mut self, draw: &mut Draw) {
         let subject = self.world.memory(draw);
         let place = match draw.below(DEVICES + 1) {
-            0 => Place::Host,
-            device => Place::Device(self.world.devices[device - 1].id()),
+            0 => Location::Host,
+            device => Location::Device(self.world.devices[device - 1].id()),
         };
         let Some(_entered) = subject.enter(&(0..subject.shadow.len())) else {
             return;
@@ -131,8 +130,8 @@ impl Worker<'_> {
         self.says(&format!("giving back {place}"));
         let memory = &subject.memory;
         let done = match draw.below(4) {
-            0 | 1 => memory.evict(place),
-            2 => memory.evict_clean(place),
+            0 | 1 => memory.evict(place, ..),
+            2 => memory.evict_clean(place, ..),
             _ => {
                 memory.shrink();
                 Ok(())
@@ -184,21 +183,21 @@ impl Worker<'_> {
                 let new = draw.bytes(range.len());
                 match draw.below(3) {
                     0 => {
-                        let token = lent.device_range(&queue, range.clone());
+                        let token = lent.device(&queue, range.clone());
                         if let Some(token) = self.world.hear(token) {
                             let expected = shadow.expected(range);
                             self.world.launch_read("a kernel on a lent slice", &token, &expected);
                         }
                     }
                     1 => {
-                        let token = lent.device_range_overwrite(&queue, range.clone());
+                        let token = lent.device_overwrite(&queue, range.clone());
                         if let Some(mut token) = self.world.hear(token) {
                             self.world.launch_write("", &mut token, None, &new);
                             shadow.write(range.start, &new, self.by);
                         }
                     }
                     _ => {
-                        let slice = lent.host_range_mut(range.clone());
+                        let slice = lent.host_mut(range.clone());
                         if let Some(slice) = self.world.hear(slice) {
                             self.compare("a lent slice", &shadow.expected(range.clone()), slice);
                             slice.copy_from_slice(&new);

@@ -1,0 +1,41 @@
+//! A borrow of a memory that checks its borrows at run time. It ends when it is dropped, and holds the memory until then.
+//! It knows neither the memory nor what was borrowed.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A memory whose borrows are checked at run time.
+pub(crate) trait Lender: Send + Sync {
+    /// A borrow has ended.
+    fn end(&self, borrow: &Borrow);
+}
+
+/// An entry of the borrow table.
+pub(crate) struct Borrow {
+    pub(crate) id: u64,
+    /// Whether the host's own memory may be written under it.
+    pub(crate) writes_host: bool,
+}
+
+pub(crate) struct Lease {
+    lender: Arc<dyn Lender>,
+    pub(crate) borrow: Borrow,
+}
+
+impl Lease {
+    pub(crate) fn new(lender: Arc<dyn Lender>, id: u64) -> Self {
+        Self { lender, borrow: Borrow { id, writes_host: false } }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.lender.end(&self.borrow);
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").finish_non_exhaustive()
+    }
+}
