@@ -257,9 +257,11 @@ mod tests {
                 assert_eq!(blob.byte_len(), blob.count() * dtype.size());
                 assert!(!blob.memory(Part::Data).is_initialized() && !blob.has_diff());
                 assert_eq!(*blob.data().bytes().unwrap(), vec![0; blob.byte_len()]);
-                assert!(blob.memory(Part::Data).is_initialized() && !blob.has_diff());
+                // No elements are never touched.
+                assert_eq!(blob.memory(Part::Data).is_initialized(), blob.count() > 0);
+                assert!(!blob.has_diff());
                 assert_eq!(*blob.diff().bytes().unwrap(), vec![0; blob.byte_len()]);
-                assert!(blob.has_diff());
+                assert_eq!(blob.has_diff(), blob.count() > 0);
             }
         }
     }
