@@ -9,7 +9,7 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
 
 use crate::support::message::{floats, layer, len, shape};
-use crate::support::{data, files, real, report};
+use crate::support::{data, files, real, report, sha256};
 
 /// Every file of a folder that opens and has no array with a fault.
 pub(crate) fn readable(folders: &[PathBuf]) -> Vec<(PathBuf, Checkpoint)> {
@@ -111,8 +111,7 @@ fn the_receipt_names_source_and_digests() {
     let metadata = header.metadata().as_ref().expect("metadata");
     let receipt: serde_json::Value = serde_json::from_str(&metadata[blob_convert::RECEIPT_KEY]).expect("JSON");
     let source = std::fs::read(data("caffe/net/f32_v2_diff.caffemodel")).expect("readable");
-    use sha2::Digest;
-    let sha256: String = sha2::Sha256::digest(&source).iter().map(|b| format!("{b:02x}")).collect();
+    let sha256 = sha256(&source);
     assert_eq!(receipt["schema"], "blob.receipt/1");
     assert_eq!(receipt["source"]["sha256"], sha256);
     assert_eq!(receipt["source"]["blake3"], blake3::hash(&source).to_hex().to_string());

@@ -8,7 +8,7 @@ use std::path::Path;
 use blob_io::Checkpoint;
 use serde_json::{Map, Value, json};
 
-use crate::support::{Ran, blob};
+use crate::support::{self, Ran, archive, blob};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const FIRST: &str = "conv1/0";
@@ -30,8 +30,7 @@ fn flip(path: impl AsRef<Path>, at: usize, bits: u8) {
 
 /// Where a text stands in a file for the first time.
 fn find(path: &str, text: &[u8]) -> usize {
-    let bytes = fs::read(path).expect("readable");
-    bytes.windows(text.len()).position(|w| w == text).unwrap_or_else(|| panic!("{text:?}"))
+    support::find(&fs::read(path).expect("readable"), text)
 }
 
 /// Where the values of the first array begin.
@@ -55,10 +54,7 @@ fn safetensors(path: &Path, (dtype, size): (&str, usize), names: &[String], meta
         let offsets = [i * size, (i + 1) * size];
         header.insert(name.clone(), json!({"dtype": dtype, "shape": [1], "data_offsets": offsets}));
     }
-    let header = Value::Object(header).to_string();
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header.as_bytes());
-    file.resize(file.len() + size * names.len(), 0);
+    let file = archive::safetensors(&Value::Object(header).to_string(), &vec![0; size * names.len()]);
     fs::write(path, file).expect("writable");
 }
 

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::Scalar;
 
+use crate::support::blobs::of_f32;
 use crate::support::{data, report, rows};
 
 /// Vigna's SplitMix64, with the seed as initial state.
@@ -180,14 +181,6 @@ fn special_cases() -> Vec<(&'static str, Vec<f32>, Vec<Special>)> {
         ("overflow", vec![3e38, 3e38], vec![Asum("6e38"), Sumsq("1.8e77"), Scaled(2.0, "inf inf")]),
         ("negzero", vec![-0.0, 0.0], vec![Asum("0"), Sumsq("0"), Scaled(-1.0, "0 -0")]),
     ]
-}
-
-/// One axis.
-pub(crate) fn of_f32(values: &[f32]) -> AnyBlob {
-    let shape = Shape::new([values.len()]).expect("a shape");
-    let mut blob = AnyBlob::new(shape, DType::F32).expect("a blob");
-    blob.data_mut().overwrite().expect("f32").copy_from_slice(values);
-    blob
 }
 
 /// Whether two numbers are written alike: NaN of either sign, or equal to six digits, zeros with their signs.

@@ -5,81 +5,43 @@
 use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::{Argument, Error, Mismatch, Scalar};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::element::{mix, of_f32};
+use crate::neoml::{dims, expect, inputs, number, table, words};
+use crate::support::blobs::of_f32;
 use crate::support::{data, report, rows};
-
-/// NeoML's cells: element i of the blob with this seed.
-fn cell(seed: u64, i: u64, integer: bool) -> [u8; 4] {
-    let state = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(i);
-    let c = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15));
-    if integer {
-        ((c >> 32) as i32).to_ne_bytes()
-    } else {
-        (((c >> 40) as i64 - (1 << 23)) as f32 / 256.0).to_ne_bytes()
-    }
-}
-
-fn dims(value: &Value) -> Vec<usize> {
-    let dims = value.as_array().expect("a list").iter();
-    dims.map(|x| x.as_u64().expect("an extent") as usize).collect()
-}
-
-/// The input blob `i` of a row.
-fn input(row: &Value, i: usize) -> AnyBlob {
-    let integer = row["type"] == "int";
-    let dtype = if integer { DType::I32 } else { DType::F32 };
-    let shape = Shape::new(dims(&row["in"][i])).expect("a shape");
-    let seed = row["seeds"][i].as_u64().expect("a seed");
-    let cells = (0..shape.count() as u64).flat_map(|at| cell(seed, at, integer));
-    AnyBlob::from_vec(shape, dtype, cells.collect()).expect("a blob")
-}
 
 /// Dimensions, every cell where there are few, and the hash of all.
 fn check_output(blob: &AnyBlob, row: &Value) {
     let out = &row["out"];
-    assert_eq!(blob.shape().dims(), dims(&out["dims"]), "{row}");
-    let bytes = blob.data().bytes().expect("data");
-    let words: Vec<u32> =
-        bytes.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().expect("four bytes"))).collect();
     if let Some(cells) = out["cells"].as_str() {
-        let text: Vec<String> = words.iter().map(|word| format!("{word:08x}")).collect();
+        let text: Vec<String> = words(blob).iter().map(|word| format!("{word:08x}")).collect();
         assert_eq!(text.join(" "), cells, "{row}");
     }
-    let little: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let hash: String = Sha256::digest(&little).iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(hash, out["sha256"].as_str().expect("a hash"), "{row}");
-}
-
-fn json_rows(path: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(data(path)).expect("the table can be read");
-    let row = |line: &str| serde_json::from_str(line).expect("a row is JSON");
-    text.lines().map(row).collect()
+    expect(blob, out, row);
 }
 
 #[test]
 fn add_clear_and_fill_are_neomls_bit_for_bit() {
-    let rows = json_rows("neoml/cpp/elementwise.jsonl");
+    let rows = table("cpp/elementwise.jsonl");
     let (mut adds, mut objects, mut sizes) = (0, 0, 0);
     for row in &rows {
-        let number = |name: &str| row[name].as_u64().expect("a number") as usize;
         match row["op"].as_str().expect("an operation") {
             "add" => {
+                let inputs = inputs(row);
                 for add in [blob_ops::add, blob_ops::add_flush_subnormals] {
-                    let mut y = input(row, 0);
-                    add(&mut y, &input(row, 1), Part::Data).expect("two alike");
+                    let mut y = inputs[0].try_clone().expect("a copy");
+                    add(&mut y, &inputs[1], Part::Data).expect("two alike");
                     check_output(&y, row);
                 }
                 adds += 1;
             }
             "clear_object_then_fill_object" => {
-                let mut y = input(row, 0);
+                let y = &mut inputs(row)[0];
                 let value = row["value"].as_f64().expect("a number");
-                blob_ops::clear_object(&mut y, number("clear"), Part::Data).expect("an object");
-                let filled = blob_ops::fill_object(&mut y, number("fill"), value, Part::Data);
+                blob_ops::clear_object(y, number(&row["clear"]), Part::Data).expect("an object");
+                let filled = blob_ops::fill_object(y, number(&row["fill"]), value, Part::Data);
                 filled.expect("an object");
-                check_output(&y, row);
+                check_output(y, row);
                 objects += 1;
             }
             "sizes" => {
@@ -143,7 +105,7 @@ fn small(dtype: DType) -> AnyBlob {
 #[test]
 fn what_neoml_misuses_is_refused() {
     let mut checked = 0;
-    for row in json_rows("neoml/cpp/malformed_release.jsonl") {
+    for row in table("cpp/malformed_release.jsonl") {
         let mut y = small(DType::F32);
         let Some(refused) = is_refused(row["case"].as_str().expect("a case"), &mut y) else {
             continue;

@@ -9,10 +9,9 @@ use std::process::Stdio;
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
-use sha2::Digest;
 
 use crate::alloc::peak;
-use crate::support::{blob, blob_with, command, data, ran, report};
+use crate::support::{blob, blob_with, command, data, ran, report, sha256};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = GzBuilder::new().filename("inside").write(Vec::new(), Compression::default());
@@ -106,14 +105,14 @@ fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
         let receipt = written.metadata().iter().find(|(key, _)| key == "blob.receipt");
         let receipt: serde_json::Value = serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");
         let from = &receipt["source"];
-        let sha256: String = sha2::Sha256::digest(&packed).iter().map(|b| format!("{b:02x}")).collect();
+        let digest = sha256(&packed);
         assert_eq!(from["name"], "net.caffemodel.gz");
         assert_eq!(from["compression"], "gzip");
         assert_eq!(from["bytes"], packed.len());
         assert_eq!(from["unpacked_bytes"], plain.len());
         assert_eq!(from["blake3"], blake3::hash(&packed).to_string());
-        assert_eq!(from["sha256"], sha256);
-        assert_eq!(verify::sha256(&file, &Silent).expect("a digest"), sha256);
+        assert_eq!(from["sha256"], digest);
+        assert_eq!(verify::sha256(&file, &Silent).expect("a digest"), digest);
         let target = target.to_str().expect("UTF-8");
         for against in [&source, &other] {
             let against = against.to_str().expect("UTF-8");

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use blob_io::{Bytes, Checkpoint, Error, Limit};
 
 use crate::alloc::peak;
-use crate::support::message::varint;
-use crate::support::{data, report};
+use crate::support::archive::safetensors;
+use crate::support::message::{len, varint};
+use crate::support::{data, open, report};
 
 /// What opening and loading may take beyond the payload, and for each array listed.
 const BASE: u64 = 16 << 20;
@@ -159,68 +160,38 @@ fn extremes(family: usize) {
     report(&format!("hostile {name}: {tried} lengths replaced by extremes"));
 }
 
-#[test]
-fn every_prefix_of_a_caffe_golden() {
-    prefixes(0);
+/// The three trials of each family, each a test of its own because each takes long.
+macro_rules! trials {
+    ($($family:ident: $at:expr),*) => { $(
+        mod $family {
+            #[test]
+            fn every_prefix() {
+                super::prefixes($at);
+            }
+
+            #[test]
+            fn changed_bytes() {
+                super::changes($at);
+            }
+
+            #[test]
+            fn extreme_lengths() {
+                super::extremes($at);
+            }
+        }
+    )* };
 }
 
-#[test]
-fn every_prefix_of_an_mxnet_golden() {
-    prefixes(1);
-}
-
-#[test]
-fn changed_bytes_of_caffe_goldens() {
-    changes(0);
-}
-
-#[test]
-fn changed_bytes_of_mxnet_goldens() {
-    changes(1);
-}
-
-#[test]
-fn extreme_lengths_in_caffe_goldens() {
-    extremes(0);
-}
-
-#[test]
-fn extreme_lengths_in_mxnet_goldens() {
-    extremes(1);
-}
-
-#[test]
-fn every_prefix_of_another_golden() {
-    prefixes(2);
-}
-
-#[test]
-fn changed_bytes_of_other_goldens() {
-    changes(2);
-}
-
-#[test]
-fn extreme_lengths_in_other_goldens() {
-    extremes(2);
-}
+trials! { caffe: 0, mxnet: 1, other: 2 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {
     // One layer, two bytes a blob: the smallest way to list an array.
-    let blobs = [0x3A, 0x00].repeat(1 << 20);
-    let mut file = vec![0xA2, 0x06];
-    let mut len = blobs.len() as u64;
-    while len > 0x7F {
-        file.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    file.push(len as u8);
-    file.extend(&blobs);
+    let mut file = len(100, &len(7, b"").repeat(1 << 20));
     assert!(!exercise("million.caffemodel", &file), "each of them lacks its value");
     // One more is one too many.
-    file.extend([0xA2, 0x06, 0x02, 0x3A, 0x00]);
-    let source = Box::new(Bytes::new(file));
-    let error = Checkpoint::from_source("more.caffemodel", source).expect_err("too many");
+    file.extend(len(100, &len(7, b"")));
+    let error = open("more.caffemodel", &file).expect_err("too many");
     assert!(error.to_string().contains("at most 1048576"), "{error}");
     assert!(matches!(error, Error::LimitExceeded { limit: Limit::Arrays, needed: 1_048_577, .. }), "{error:?}");
 }
@@ -228,20 +199,9 @@ fn a_million_arrays_stay_within_their_bound() {
 #[test]
 fn one_long_name_many_times_is_refused() {
     // A layer name of 60,000 bytes, and blobs that repeat it at two bytes each.
-    let mut layer = vec![0x0A, 0xE0, 0xD4, 0x03];
-    layer.extend(vec![b'n'; 60_000]);
-    layer.extend([0x3A, 0x00].repeat(10_000));
-    let mut file = vec![0xA2, 0x06];
-    let mut len = layer.len();
-    while len > 0x7F {
-        file.push(len as u8 | 0x80);
-        len >>= 7;
-    }
-    file.push(len as u8);
-    file.extend(&layer);
+    let file = len(100, &[len(1, &[b'n'; 60_000]), len(7, b"").repeat(10_000)].concat());
     exercise("names.caffemodel", &file);
-    let source = Box::new(Bytes::new(file));
-    let error = Checkpoint::from_source("names.caffemodel", source).expect_err("too long");
+    let error = open("names.caffemodel", &file).expect_err("too long");
     assert!(error.to_string().contains("the bytes of all names"), "{error}");
 }
 
@@ -254,10 +214,9 @@ fn a_million_tensors_in_a_json_header_stay_within_their_bound() {
     }
     json.pop();
     json.push('}');
-    let mut file = (json.len() as u64).to_le_bytes().to_vec();
-    file.extend(json.as_bytes());
+    let file = safetensors(&json, b"");
     assert!(!exercise("million.safetensors", &file));
-    let file = Checkpoint::from_source("million.safetensors", Box::new(Bytes::new(file))).expect("it holds together");
+    let file = open("million.safetensors", &file).expect("it holds together");
     assert_eq!(file.entries().len(), 1 << 20);
 }
 
@@ -292,6 +251,6 @@ fn a_million_members_of_a_zip_stay_within_their_bound() {
     file.extend([0xFF; 12]);
     file.extend([0, 0]);
     assert!(!exercise("million.npz", &file));
-    let file = Checkpoint::from_source("million.npz", Box::new(Bytes::new(file))).expect("it holds together");
+    let file = open("million.npz", &file).expect("it holds together");
     assert_eq!(file.entries().len() as u64, count);
 }

@@ -3,81 +3,22 @@
 
 mod misuse;
 
-use blob_core::{AnyBlob, DType, Shape};
+use blob_core::{AnyBlob, DType};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::support::{data, report};
+use crate::neoml::{self, dims, dtype, expect, inputs, number, table};
+use crate::support::blobs::shape;
+use crate::support::report;
 
-fn table(path: &str) -> Vec<Value> {
-    let path = data("neoml").join(path);
-    let text = std::fs::read_to_string(&path).expect("the table can be read");
-    let rows = text.lines().map(serde_json::from_str);
-    rows.collect::<Result<_, _>>().expect("a row is JSON")
-}
-
-/// The tables' own generator: element `i` of the blob with seed `s` (data/neoml/README.md).
-fn cell(seed: u64, index: u64) -> u64 {
-    let z = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(index);
-    let z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ z >> 31
-}
-
-fn dtype(row: &Value) -> DType {
-    match row["type"].as_str() {
-        Some("int") => DType::I32,
-        // The one row without a type is of floats.
-        Some("float") | None => DType::F32,
-        other => panic!("type {other:?}"),
-    }
-}
-
-fn extents(dims: &Value) -> Vec<usize> {
-    let dims = dims.as_array().expect("extents").iter();
-    dims.map(|n| n.as_u64().expect("an extent") as usize).collect()
-}
-
-fn input(dims: &[usize], seed: u64, dtype: DType) -> AnyBlob {
-    let shape = Shape::new(dims).expect("a shape");
-    let cells = (0..shape.count() as u64).map(|index| cell(seed, index));
-    let bytes = cells.flat_map(|c| match dtype {
-        DType::I32 => ((c >> 32) as i32).to_ne_bytes(),
-        _ => (((c >> 40) as i64 - (1 << 23)) as f32 / 256.0).to_ne_bytes(),
-    });
-    AnyBlob::from_vec(shape, dtype, bytes.collect()).expect("a blob")
-}
-
-fn inputs(row: &Value) -> Vec<AnyBlob> {
-    let (dims, seeds) = (row["in"].as_array(), row["seeds"].as_array());
-    let pairs = dims.expect("inputs").iter().zip(seeds.expect("seeds"));
-    pairs.map(|(dims, seed)| input(&extents(dims), seed.as_u64().expect("a seed"), dtype(row))).collect()
-}
-
-#[track_caller]
-fn expect(got: &AnyBlob, want: &Value, row: &Value) {
-    assert_eq!(got.shape().dims(), extents(&want["dims"]), "{row}");
-    let bytes = got.data().bytes().expect("bytes");
-    let little: Vec<u8> = bytes.chunks(4).flat_map(little).collect();
-    let hash: String = Sha256::digest(&little).iter().map(|b| format!("{b:02x}")).collect();
-    assert_eq!(Some(hash.as_str()), want["sha256"].as_str(), "{row}");
-}
-
-/// The tables hold little-endian cells.
-fn little(cell: &[u8]) -> [u8; 4] {
-    u32::from_ne_bytes(cell.try_into().expect("a cell")).to_le_bytes()
-}
-
-fn zeros(dims: &Value, dtype: DType) -> AnyBlob {
-    AnyBlob::new(Shape::new(extents(dims)).expect("a shape"), dtype).expect("a blob")
+fn zeros(extents: &Value, dtype: DType) -> AnyBlob {
+    AnyBlob::new(shape(&dims(extents)), dtype).expect("a blob")
 }
 
 /// Both forms of the operation that the row names; `false` for a row of another kind.
 fn check(row: &Value) -> bool {
     let blobs = inputs(row);
     let parts: Vec<&AnyBlob> = blobs.iter().collect();
-    let axis = |name: &str| row[name].as_u64().expect("an axis") as usize;
+    let axis = |name: &str| number(&row[name]);
     match row["op"].as_str().expect("an operation") {
         "merge" | "concat" => {
             expect(&blob_ops::merge(&parts, axis("d")).expect("merged"), &row["out"], row);
@@ -107,7 +48,7 @@ fn check(row: &Value) -> bool {
 
 fn check_split(row: &Value, blob: &AnyBlob, axis: usize) {
     let outs = row["outs"].as_array().expect("outputs");
-    let lens: Vec<usize> = outs.iter().map(|out| extents(&out["dims"])[axis]).collect();
+    let lens: Vec<usize> = outs.iter().map(|out| dims(&out["dims"])[axis]).collect();
     let parts = blob_ops::split(blob, axis, &lens).expect("split");
     let mut again: Vec<_> = outs.iter().map(|out| zeros(&out["dims"], dtype(row))).collect();
     let mut slots: Vec<&mut AnyBlob> = again.iter_mut().collect();
@@ -165,7 +106,7 @@ fn rows_of_the_python_layers() {
 }
 
 fn blob(dims: &[usize]) -> AnyBlob {
-    input(dims, 1, DType::F32)
+    neoml::blob(&shape(dims), DType::F32, 1)
 }
 
 fn seven(axis: usize, extent: usize) -> Vec<usize> {

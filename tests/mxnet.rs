@@ -2,22 +2,13 @@
 //!
 //! The sidecars (`X.json`) come from the numpy arrays that were handed to MXNet, not from a parser.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use blob_io::{Bytes, Checkpoint, Entry, Format, Kind, OpenOptions};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::support::{data, files, real, report, rows};
-
-fn sha256(bytes: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(bytes) {
-        write!(hex, "{byte:02x}").unwrap();
-    }
-    hex
-}
+use crate::neoml::dims;
+use crate::support::{data, files, real, report, rows, sha256};
 
 /// The files with a sidecar of an MXNet record: (file, sidecar).
 fn goldens() -> Vec<(PathBuf, Value)> {
@@ -50,13 +41,8 @@ fn open(path: &Path, sidecar: &Value) -> Checkpoint {
     options.open(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn dims(value: &Value) -> Vec<usize> {
-    let dims = value.as_array().expect("a shape is a list");
-    dims.iter().map(|d| d.as_u64().unwrap() as usize).collect()
-}
-
 /// numpy's name of a dtype as ours.
-fn dtype(value: &Value) -> String {
+pub(crate) fn dtype(value: &Value) -> String {
     let name = value.as_str().unwrap();
     let short = [("bfloat", "bf"), ("float", "f"), ("uint", "u"), ("int", "i")];
     match short.iter().find(|(long, _)| name.starts_with(long)) {

@@ -1,25 +1,23 @@
-//! NeoML's golden tables (`data/neoml/cpp`): rows as JSON, and the blobs that their seeds stand for.
+//! NeoML's golden tables (`data/neoml`): rows as JSON, and the blobs that their seeds stand for.
 
 use blob_core::{AnyBlob, DType, Shape};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::support::data;
+use crate::element::mix;
+use crate::support::blobs::shape;
+use crate::support::{data, sha256};
 
 /// The rows of a table.
-pub(crate) fn table(name: &str) -> Vec<Value> {
-    let path = data("neoml/cpp").join(name);
+pub(crate) fn table(path: &str) -> Vec<Value> {
+    let path = data("neoml").join(path);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}"))).collect()
 }
 
 /// Cell `index` of the blob with this seed, as the README of the tables makes it.
 fn cell(seed: u64, index: usize, dtype: DType) -> u32 {
-    let mut z = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(index as u64);
-    z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^= z >> 31;
+    let state = seed.wrapping_mul(0x100_0000_01B3).wrapping_add(index as u64);
+    let z = mix(state.wrapping_add(0x9E37_79B9_7F4A_7C15));
     match dtype {
         DType::I32 => (z >> 32) as u32,
         _ => (((z >> 40) as f32 - 8_388_608.0) / 256.0).to_bits(),
@@ -30,6 +28,22 @@ fn cell(seed: u64, index: usize, dtype: DType) -> u32 {
 pub(crate) fn blob(shape: &Shape, dtype: DType, seed: u64) -> AnyBlob {
     let cells = (0..shape.count()).flat_map(|index| cell(seed, index, dtype).to_ne_bytes());
     AnyBlob::from_vec(shape.clone(), dtype, cells.collect()).expect("a blob of its length")
+}
+
+/// The dtype of a row; the one row without a type is of floats.
+pub(crate) fn dtype(row: &Value) -> DType {
+    match row["type"].as_str() {
+        Some("int") => DType::I32,
+        Some("float") | None => DType::F32,
+        other => panic!("type {other:?}"),
+    }
+}
+
+/// The blobs that a row begins with.
+pub(crate) fn inputs(row: &Value) -> Vec<AnyBlob> {
+    let (shapes, seeds) = (row["in"].as_array().expect("inputs"), row["seeds"].as_array().expect("seeds"));
+    let pairs = shapes.iter().zip(seeds);
+    pairs.map(|(of, seed)| blob(&shape(&dims(of)), dtype(row), seed.as_u64().expect("a seed"))).collect()
 }
 
 /// Extents as the tables write them.
@@ -44,12 +58,16 @@ pub(crate) fn number(value: &Value) -> usize {
     usize::try_from(number).expect("a small one")
 }
 
-/// The checksum of cells, as the tables write it.
-pub(crate) fn sha256(cells: &[u8]) -> String {
-    let little = cells.chunks(4).flat_map(|cell| {
-        let cell = u32::from_ne_bytes(cell.try_into().expect("whole cells"));
-        cell.to_le_bytes()
-    });
-    let digest = Sha256::digest(little.collect::<Vec<u8>>());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The cells of a blob as the words that they are.
+pub(crate) fn words(blob: &AnyBlob) -> Vec<u32> {
+    let bytes = blob.data().bytes().expect("data");
+    bytes.chunks(4).map(|cell| u32::from_ne_bytes(cell.try_into().expect("whole cells"))).collect()
+}
+
+/// Whether a blob has the extents, and the checksum of its cells in little-endian order, that the table gives.
+#[track_caller]
+pub(crate) fn expect(blob: &AnyBlob, wanted: &Value, row: &Value) {
+    assert_eq!(blob.shape().dims(), dims(&wanted["dims"]), "{row}");
+    let little: Vec<u8> = words(blob).into_iter().flat_map(u32::to_le_bytes).collect();
+    assert_eq!(sha256(&little), wanted["sha256"].as_str().expect("a checksum"), "{row}");
 }

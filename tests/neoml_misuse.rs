@@ -3,11 +3,12 @@
 
 mod windows;
 
-use blob_core::{AnyBlob, Blob, DType, Error, Part, Shape};
+use blob_core::{AnyBlob, DType, Error, Part};
 use synced_mem::Device;
 use synced_mem::loopback::{Loopback, Mode};
 
 use crate::neoml::table;
+use crate::support::blobs::{counting, shape};
 use crate::support::report;
 
 /// What a row comes to.
@@ -49,17 +50,6 @@ const OTHERS: [&str; 6] = [
     "write-only buffer, exchange=false, released with exchange=false: are the writes kept? (cpu)",
     "two engines: copy_from works across",
 ];
-
-fn shape(dims: &[usize]) -> Shape {
-    Shape::new(dims).unwrap()
-}
-
-/// A blob of the elements 0, 1, 2, ….
-fn counting(dims: &[usize]) -> AnyBlob {
-    let shape = shape(dims);
-    let elements: Vec<f32> = (0..shape.count()).map(|index| index as f32).collect();
-    Blob::from_slice(shape, &elements).unwrap().into_any()
-}
 
 fn ints(dims: &[usize]) -> AnyBlob {
     AnyBlob::new(shape(dims), DType::I32).unwrap()
@@ -247,7 +237,7 @@ fn ordinary_buffers(case: &str) -> Option<Outcome> {
 
 #[test]
 fn every_misuse_is_impossible_refused_or_ordinary() {
-    let rows = table("malformed_release.jsonl");
+    let rows = table("cpp/malformed_release.jsonl");
     let [mut impossible, mut refused, mut ordinary, mut others] = [0; 4];
     for row in &rows {
         let case = row["case"].as_str().unwrap();

@@ -1,21 +1,12 @@
 //! npy: the goldens of MXNet 2, what `npyz` writes in every order, odd headers and broken ones.
 
-use std::fmt::Write as _;
-
 use blob_io::{Checkpoint, Format};
 use npyz::WriterBuilder;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::support::{data, files, open, refusal, report};
-
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(bytes) {
-        write!(hex, "{byte:02x}").unwrap();
-    }
-    hex
-}
+use crate::mxnet::dtype;
+use crate::support::archive::npy_of;
+use crate::support::{data, files, open, refusal, report, sha256};
 
 /// Compares an open file with its sidecar, which comes from the numpy arrays that its writer was given.
 pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
@@ -27,12 +18,8 @@ pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
         let wanted = array["name"].as_str().map_or("@0".to_owned(), str::to_owned);
         let entry = file.entries().iter().find(|e| e.name() == wanted);
         let entry = entry.unwrap_or_else(|| panic!("{name}: no {wanted} ({i})"));
-        let dtype = array["dtype"].as_str().unwrap();
-        let dtype = dtype.replace("bfloat", "bf").replace("float", "f");
-        let dtype = dtype.replace("uint", "u").replace("int", "i");
-        assert_eq!(entry.dtype().unwrap().name(), dtype, "{name}: {wanted}");
-        let dims: Vec<u64> = entry.shape().dims().iter().map(|d| *d as u64).collect();
-        assert_eq!(serde_json::json!(dims), array["shape"], "{name}: {wanted}");
+        assert_eq!(entry.dtype().unwrap().name(), dtype(&array["dtype"]), "{name}: {wanted}");
+        assert_eq!(serde_json::json!(entry.shape().dims()), array["shape"], "{name}: {wanted}");
         assert_eq!(sha256(&file.view(entry).unwrap()), array["sha256"], "{name}: {wanted}");
         assert!(entry.is_plain() && entry.warnings().next().is_none());
     }
@@ -106,18 +93,6 @@ fn what_npyz_writes_is_read_in_every_order() {
     assert_eq!(count, 36);
 }
 
-fn npy(version: u8, dict: &str, data: usize) -> Vec<u8> {
-    let mut bytes = b"\x93NUMPY".to_vec();
-    bytes.extend([version, 0]);
-    match version {
-        1 => bytes.extend((dict.len() as u16).to_le_bytes()),
-        _ => bytes.extend((dict.len() as u32).to_le_bytes()),
-    }
-    bytes.extend(dict.as_bytes());
-    bytes.resize(bytes.len() + data, 7);
-    bytes
-}
-
 /// Version, dict, bytes of data; the shape.
 const ODD: &[(u8, &str, usize, &[usize])] = &[
     (1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n", 24, &[2, 3]),
@@ -131,7 +106,7 @@ const ODD: &[(u8, &str, usize, &[usize])] = &[
 #[test]
 fn headers_of_npy_that_are_odd_have_one_meaning() {
     for (version, dict, data, dims) in ODD {
-        let file = open("x", &npy(*version, dict, *data)).unwrap();
+        let file = open("x", &npy_of(*version, dict, &vec![7; *data])).unwrap();
         let entry = &file.entries()[0];
         assert_eq!(entry.shape().dims(), *dims, "{dict}");
         assert_eq!(entry.byte_len(), *data as u64, "{dict}");
@@ -141,9 +116,9 @@ fn headers_of_npy_that_are_odd_have_one_meaning() {
     }
     let scalar = "{'descr': '<f4', 'fortran_order': False, 'shape': ()}";
     let long = format!("{scalar}{}", " ".repeat(65_480));
-    let file = open("x", &npy(2, &long, 4)).unwrap();
+    let file = open("x", &npy_of(2, &long, &[7; 4])).unwrap();
     assert!(file.entries()[0].fault().is_none());
-    let file = open("x", &npy(1, scalar, 9)).unwrap();
+    let file = open("x", &npy_of(1, scalar, &[7; 9])).unwrap();
     let trailing = file.warnings()[0].to_string();
     assert_eq!(trailing, "at byte 67: 5 bytes follow the array");
 }
@@ -178,17 +153,17 @@ const BROKEN: &[(&str, &str)] = &[
 #[test]
 fn broken_headers_of_npy_are_named_with_their_place() {
     for (dict, expected) in BROKEN {
-        let found = refusal("x", &npy(1, dict, 64));
+        let found = refusal("x", &npy_of(1, dict, &[7; 64]));
         assert_eq!(found, format!("x: {expected}"), "{dict}");
     }
-    let whole = npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", 4);
+    let whole = npy_of(1, "{'descr': '<f4', 'fortran_order': False, 'shape': ()}", &[7; 4]);
     for len in 6..63 {
         assert!(refusal("x.npy", &whole[..len]).contains("needs"), "{len}");
     }
     let mut version = whole.clone();
     version[6] = 4;
     assert_eq!(refusal("x", &version), "x: at byte 6: expected npy version 1.0, 2.0 or 3.0, found 4.0");
-    let long = refusal("x", &npy(2, &" ".repeat(65_537), 4));
+    let long = refusal("x", &npy_of(2, &" ".repeat(65_537), &[7; 4]));
     assert_eq!(long, "x: at byte 12: the header's length: expected at most 65536, found 65537");
 }
 
@@ -210,7 +185,7 @@ fn an_npy_of_another_dtype_or_size_is_listed_with_its_fault() {
         ("'<f4'", &many, "expected at most 32 axes, found 33"),
     ] {
         let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}}}");
-        let file = open("x", &npy(1, &dict, 64)).unwrap();
+        let file = open("x", &npy_of(1, &dict, &[7; 64])).unwrap();
         let entry = &file.entries()[0];
         let fault = entry.fault().expect(&dict).to_string();
         assert!(fault.ends_with(expected), "{dict}: {fault}");

@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::npy::check_sidecar;
-use crate::support::archive::{Zip, ints, npy, theirs};
-use crate::support::{data, files, open, report};
+use crate::support::archive::{Zip, ints, npy, npy_of, theirs};
+use crate::support::{changed, data, files, find, open, report};
 use crate::written::{Tensor, check_identity, check_values, tensors, written};
 
 #[test]
@@ -35,11 +35,7 @@ fn every_golden_npz_is_what_its_writer_was_given() {
 /// The broken header that MXNet 2 gives `format.npy`: one dict begins within another.
 fn broken_format(format: &str) -> Vec<u8> {
     let dict = format!("{{'descr': '|s{}{{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }}\n", format.len());
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((dict.len() as u16).to_le_bytes());
-    bytes.extend(dict.as_bytes());
-    bytes.extend(format.as_bytes());
-    bytes
+    npy_of(1, &dict, format.as_bytes())
 }
 
 #[test]
@@ -210,15 +206,12 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
     let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
     let tensors = [Tensor::new("w", DType::U8, &[3], &[1, 2, 3])];
     let bytes = written(Format::Npz, &tensors, &metadata);
-    let find = |what: &[u8]| bytes.windows(what.len()).position(|w| w == what).unwrap();
-    let (mark, json) = (find(b"blob metadata 1\0"), find(b"{\"blob.receipt"));
+    let (mark, json) = (find(&bytes, b"blob metadata 1\0"), find(&bytes, b"{\"blob.receipt"));
     // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last mark.
     let end = json + 21;
     assert_eq!(&bytes[end - 1..end], b"}");
     for at in [mark, mark + 16, mark + 23, json, end - 1, end, end + 7, end + 8] {
-        let mut broken = bytes.clone();
-        broken[at] ^= 0x20;
-        let file = open("x.npz", &broken).unwrap();
+        let file = open("x.npz", &changed(&bytes, at, &[bytes[at] ^ 0x20])).unwrap();
         assert_eq!(&*file.view(&file.entries()[0]).unwrap(), &[1, 2, 3]);
         assert_eq!((file.metadata(), file.warnings().len()), (&[][..], 1), "{}", at - mark);
     }

@@ -5,8 +5,8 @@ use blob_convert::verify::{self, Remark};
 use blob_io::{Bytes, Checkpoint, Error, Limits, OpenOptions};
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::support::archive::{Zip, ints, npy, theirs};
-use crate::support::{blob, data, files, open};
+use crate::support::archive::{Zip, ints, npy, npy_of, theirs};
+use crate::support::{blob, changed, data, files, find, open};
 
 /// What `verify` says of a file's arrays: name and message.
 fn findings(bytes: &[u8]) -> Vec<(String, String)> {
@@ -20,11 +20,6 @@ fn findings(bytes: &[u8]) -> Vec<(String, String)> {
     })
     .expect("can be read");
     found
-}
-
-/// Where a text lies.
-fn find(bytes: &[u8], text: &[u8]) -> usize {
-    bytes.windows(text.len()).position(|w| w == text).unwrap()
 }
 
 #[test]
@@ -87,9 +82,7 @@ fn a_deflated_member_ends_where_the_zip_says() {
     let record = find(&bytes, b"PK\x01\x02");
     let packed = u32::from_le_bytes(bytes[record + 20..record + 24].try_into().unwrap());
     let with = |at: usize, number: u32| {
-        let mut broken = bytes.clone();
-        broken[record + at..record + at + 4].copy_from_slice(&number.to_le_bytes());
-        let (name, message) = findings(&broken).remove(0);
+        let (name, message) = findings(&changed(&bytes, record + at, &number.to_le_bytes())).remove(0);
         assert_eq!(name, "b");
         message
     };
@@ -123,11 +116,9 @@ fn the_parts_of_sparse_arrays_are_checked() {
     let bytes = theirs(Stored, &members);
     assert_eq!(findings(&bytes), []);
     for (member, name) in [(0, "e#values"), (1, "e#indices"), (2, "e/shape"), (3, "e/format")] {
-        let mut broken = bytes.clone();
         let (_, content) = members[member];
         let last = find(&bytes, content) + content.len() - if member == 0 { 1 } else { 8 };
-        broken[last] ^= 2;
-        let found = findings(&broken);
+        let found = findings(&changed(&bytes, last, &[bytes[last] ^ 2]));
         assert!(found.iter().any(|(n, _)| n == name), "{name}: {found:?}");
     }
 }
@@ -145,13 +136,8 @@ fn a_damaged_note_is_not_taken_for_what_it_was() {
 
 /// An npy with a header of this length, deflated to a hundred bytes or so.
 fn blanks(header: usize) -> Vec<u8> {
-    let mut dict = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}".to_vec();
-    dict.resize(header - 10, b' ');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((dict.len() as u16).to_le_bytes());
-    bytes.extend(dict);
-    bytes.push(9);
-    bytes
+    let dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}";
+    npy_of(1, &format!("{dict:width$}", width = header - 10), &[9])
 }
 
 #[test]

@@ -5,13 +5,11 @@ use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOption
 use zip::CompressionMethod::{Deflated, Stored};
 
 use crate::support::archive::{Zip, ints, npy, theirs};
-use crate::support::{blob, data};
+use crate::support::{blob, changed, data, find, open};
 
 /// One byte of a stored member's content is another one.
-fn with_byte(mut bytes: Vec<u8>, content: &[u8], at: usize, byte: u8) -> Vec<u8> {
-    let begin = bytes.windows(content.len()).position(|w| w == content);
-    bytes[begin.expect("stored") + at] = byte;
-    bytes
+fn with_byte(bytes: Vec<u8>, content: &[u8], at: usize, byte: u8) -> Vec<u8> {
+    changed(&bytes, find(&bytes, content) + at, &[byte])
 }
 
 /// A bit of a stored member's content is turned.
@@ -63,9 +61,8 @@ fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
     let values: Vec<u8> = (0..600_000_u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let plain = npy("'<f4'", "(150000,)", &values);
     let swapped = npy("'>f4'", "(150000,)", &values);
-    let mut columns = npy("'<f4'", "(300, 500)", &values);
-    let at = columns.windows(5).position(|w| w == b"False").unwrap();
-    columns[at..at + 5].copy_from_slice(b"True ");
+    let columns = npy("'<f4'", "(300, 500)", &values);
+    let columns = changed(&columns, find(&columns, b"False"), b"True ");
     let longer = [&plain[..], b"behind the array"].concat();
     for content in [plain, swapped, columns, longer] {
         for method in [Stored, Deflated] {
@@ -79,17 +76,15 @@ fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
         }
         let good = theirs(Stored, &[("a.npy", &content)]);
         // A blank of the header, the first value, one in the middle, what ends the member.
-        let header = content.windows(2).position(|w| w == b", ").unwrap() + 1;
+        let header = find(&content, b", ") + 1;
         let middle = content.len() / 2;
         for at in [content.len() - 600_000, middle, content.len() - 1] {
             for file in sources(&flipped(good.clone(), &content, at)) {
                 assert_eq!(ways(&file), [Some(Reason::Checksum); 6], "{at}");
             }
         }
-        let mut tab = good.clone();
-        let begin = tab.windows(content.len()).position(|w| w == content).unwrap();
-        tab[begin + header] = b'\t';
-        if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes::new(tab)))
+        let tab = with_byte(good, &content, header, b'\t');
+        if let Ok(file) = open("x", &tab)
             && file.entries()[0].fault().is_none()
         {
             assert_eq!(ways(&file), [Some(Reason::Checksum); 6]);
@@ -108,7 +103,7 @@ fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
         .add("w/shape.npy", &ints(&[2, 3]))
         .end();
     let dense = |bytes: Vec<u8>| {
-        let file = Checkpoint::from_source("x.npz", Box::new(Bytes::new(bytes))).unwrap();
+        let file = open("x.npz", &bytes).unwrap();
         let entry = &file.entries()[0];
         assert!(entry.sparse().is_some());
         file.load_dense(entry).map(drop).map_err(|e| e.reason())
@@ -158,7 +153,7 @@ fn the_tool_uses_no_wrong_bytes() {
 #[test]
 fn a_header_that_says_wrongly_that_an_array_is_empty_is_an_error() {
     let content = npy("'<f4'", "(2, 3)", &[1; 24]);
-    let two = content.windows(6).position(|w| w == b"(2, 3)").unwrap() + 1;
+    let two = find(&content, b"(2, 3)") + 1;
     for file in sources(&with_byte(theirs(Stored, &[("a.npy", &content)]), &content, two, b'0')) {
         assert_eq!(file.entries()[0].shape().dims(), [0, 3]);
         assert_eq!(ways(&file), [Some(Reason::Checksum); 6]);

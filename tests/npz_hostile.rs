@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Layout, Limits, OpenOptions, Source, TensorSpec};
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::support::archive::{Zip, npy, theirs};
-use crate::support::open;
+use crate::support::{changed, find, open};
 
 /// Bytes at some places of a long file, zeros elsewhere.
 struct Sparse {
@@ -140,9 +140,7 @@ fn a_broken_member_is_its_own_fault_alone() {
         (local + 45, b"(", "expected a Python dict, found '('"),
     ];
     for (at, change, expected) in cases {
-        let mut bytes = fresh.clone();
-        bytes[at..at + change.len()].copy_from_slice(change);
-        let file = open("x", &bytes).unwrap();
+        let file = open("x", &changed(&fresh, at, change)).unwrap();
         let [a, b] = file.entries() else { panic!("{expected}") };
         assert!(file.load(a).is_ok(), "{expected}");
         let fault = b.fault().expect(expected).to_string();
@@ -151,10 +149,8 @@ fn a_broken_member_is_its_own_fault_alone() {
     }
     // A shorter array than its member is odd; a longer one is broken, but known.
     for (shape, warned) in [("(2,)", true), ("(4,)", false)] {
-        let mut bytes = fresh.clone();
-        let at = local + bytes[local..].windows(4).position(|w| w == b"(3,)").unwrap();
-        bytes[at..at + 4].copy_from_slice(shape.as_bytes());
-        let file = open("x", &bytes).unwrap();
+        let at = find(&fresh, b"(3,)");
+        let file = open("x", &changed(&fresh, at, shape.as_bytes())).unwrap();
         assert_eq!(file.warnings().len(), usize::from(warned));
         let fault = file.entries()[1].fault().map(ToString::to_string);
         assert_eq!(fault.is_some(), !warned, "{fault:?}");
@@ -176,10 +172,9 @@ fn a_deflated_member_that_lies_is_a_fault() {
     assert!(error.to_string().contains("expected at most 79999, found 80000"), "{error}");
     // The directory promises more than the stream holds.
     let longer = npy("'<f4'", "(20001,)", &[1; 80_000]);
-    let mut bytes = theirs(CompressionMethod::Deflated, &[("a.npy", &longer)]);
-    let central = record(&bytes, 0);
-    bytes[central + 24..central + 28].copy_from_slice(&(longer.len() as u32 + 4).to_le_bytes());
-    let file = open("x", &bytes).unwrap();
+    let bytes = theirs(CompressionMethod::Deflated, &[("a.npy", &longer)]);
+    let size = (longer.len() as u32 + 4).to_le_bytes();
+    let file = open("x", &changed(&bytes, record(&bytes, 0) + 24, &size)).unwrap();
     assert!(file.entries()[0].fault().is_none());
     let error = file.load(&file.entries()[0]).unwrap_err().to_string();
     assert!(error.contains(&format!("the member's length: expected {}", longer.len() + 4)), "{error}");
@@ -217,9 +212,7 @@ fn an_archive_that_does_not_hold_together_is_refused_with_the_place() {
         (first + 20, &[0xFF, 0xFF, 0xFF, 0x7F], format!("at byte {first}: a member needs 2147483647 bytes")),
     ];
     for (at, change, expected) in cases {
-        let mut bytes = fresh.clone();
-        bytes[at..at + change.len()].copy_from_slice(change);
-        let error = open("x.npz", &bytes).expect_err(&expected).to_string();
+        let error = open("x.npz", &changed(&fresh, at, change)).expect_err(&expected).to_string();
         assert!(error.starts_with(&format!("x.npz: {expected}")), "{error}");
     }
 }
@@ -233,9 +226,7 @@ fn what_is_cut_off_is_said_to_be_and_what_follows_is_a_warning() {
         assert!(error.to_string().ends_with("the zip's end record needs 22 bytes, but 0 are left"), "{error}");
         assert!(error.help().is_some_and(|help| help.contains("cut off")));
     }
-    let mut trailing = fresh.clone();
-    trailing.extend(b"rest");
-    let file = open("x", &trailing).unwrap();
+    let file = open("x", &[&fresh[..], b"rest"].concat()).unwrap();
     assert_eq!(file.warnings()[0].to_string(), format!("at byte {}: 4 bytes follow the archive", fresh.len()));
     let mut comment = fresh.clone();
     comment[end + 20] = 4;

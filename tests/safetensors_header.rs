@@ -1,12 +1,10 @@
 //! The header of safetensors: odd ones have one meaning, broken ones are named with their place.
 
-use crate::support::{open, refusal};
+use crate::support::{archive, changed, open, refusal};
 
+/// A file with this many bytes of data.
 fn safetensors(json: &str, data: usize) -> Vec<u8> {
-    let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(json.as_bytes());
-    bytes.resize(bytes.len() + data, 7);
-    bytes
+    archive::safetensors(json, &vec![7; data])
 }
 
 #[test]
@@ -91,19 +89,19 @@ fn broken_headers_of_safetensors_are_named_with_their_place() {
 
 #[test]
 fn a_header_of_another_length_or_encoding_is_refused() {
-    let mut long = safetensors("{}", 0);
-    long[..8].copy_from_slice(&100_000_001u64.to_le_bytes());
-    assert!(
-        refusal("x.safetensors", &long)
-            .ends_with("at byte 0: the header's length: expected at most 100000000, found 100000001")
-    );
-    long[..8].copy_from_slice(&3u64.to_le_bytes());
-    assert!(refusal("x.safetensors", &long).ends_with("at byte 8: the header needs 3 bytes, but 2 are left"));
-    let mut not_text = safetensors("{\"_\":{}}", 0);
-    not_text[10] = 0xFF;
-    assert!(
-        refusal("x.safetensors", &not_text).ends_with("at byte 10: expected a JSON string in UTF-8, found other bytes")
-    );
+    for (json, at, change, expected) in [
+        (
+            "{}",
+            0,
+            &100_000_001u64.to_le_bytes()[..],
+            "0: the header's length: expected at most 100000000, found 100000001",
+        ),
+        ("{}", 0, &3u64.to_le_bytes(), "8: the header needs 3 bytes, but 2 are left"),
+        (r#"{"_":{}}"#, 10, &[0xFF], "10: expected a JSON string in UTF-8, found other bytes"),
+    ] {
+        let found = refusal("x.safetensors", &changed(&safetensors(json, 0), at, change));
+        assert!(found.ends_with(&format!("at byte {expected}")), "{found}");
+    }
 }
 
 #[test]
@@ -125,6 +123,10 @@ fn a_tensor_of_another_dtype_or_size_is_listed_with_its_fault() {
         assert!(fault.ends_with(expected), "{json}: {fault}");
         assert!(file.load(&file.entries()[0]).is_err());
     }
+    // No whole number of elements: named in bytes.
+    let file = open("x", &safetensors(r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}}"#, 3)).unwrap();
+    let fault = file.entries()[0].fault().unwrap().to_string();
+    assert_eq!(fault, "at byte 55: the bytes between data_offsets: expected 4, found 3");
 }
 
 #[test]
@@ -160,14 +162,4 @@ fn what_the_reference_passes_over_is_a_warning() {
         assert!(safetensors::SafeTensors::deserialize(&bytes).is_err());
         assert!(open("x.safetensors", &bytes).is_err(), "{more}");
     }
-}
-
-#[test]
-fn offsets_that_hold_another_number_of_bytes_are_named_in_bytes() {
-    let json = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,3]}}"#;
-    let file = open("x", &safetensors(json, 3)).unwrap();
-    assert_eq!(
-        file.entries()[0].fault().unwrap().to_string(),
-        "at byte 55: the bytes between data_offsets: expected 4, found 3"
-    );
 }

@@ -1,6 +1,7 @@
 //! What the tests share: where the data lie, checksums, and the report of what ran.
 
 pub(crate) mod archive;
+pub(crate) mod blobs;
 pub(crate) mod message;
 
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use blob_io::{Bytes, Checkpoint, Error};
+use sha2::{Digest, Sha256};
 
 /// A file or folder under `tests/data`.
 pub(crate) fn data(path: &str) -> PathBuf {
@@ -32,6 +34,23 @@ pub(crate) fn files(folder: &Path, take: impl Fn(&str) -> bool) -> Vec<PathBuf> 
         .collect();
     found.sort();
     found
+}
+
+/// The checksum of bytes, in hexadecimal digits.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where a text stands in bytes for the first time.
+pub(crate) fn find(bytes: &[u8], text: &[u8]) -> usize {
+    bytes.windows(text.len()).position(|window| window == text).unwrap_or_else(|| panic!("there is no {text:?}"))
+}
+
+/// The bytes with others written over them from `at`.
+pub(crate) fn changed(bytes: &[u8], at: usize, change: &[u8]) -> Vec<u8> {
+    let mut changed = bytes.to_vec();
+    changed[at..at + change.len()].copy_from_slice(change);
+    changed
 }
 
 /// A file of these bytes.

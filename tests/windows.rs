@@ -7,24 +7,14 @@ mod table;
 
 use std::sync::Arc;
 
-use blob_core::{AnyBlob, DType, Error, Part, Shape, Window};
+use blob_core::{AnyBlob, DType, Error, Part, Window};
 use synced_mem::loopback::{self, Loopback, Mode};
 use synced_mem::{Device, Queue};
 
-fn shape(dims: &[usize]) -> Shape {
-    Shape::new(dims).unwrap()
-}
+use crate::support::blobs::{counting, shape};
 
 fn queue(mode: Mode) -> Arc<dyn Queue> {
     Loopback::new(mode).queue().unwrap()
-}
-
-/// A blob of the elements 0, 1, 2, ….
-fn counting(dims: &[usize]) -> AnyBlob {
-    let shape = shape(dims);
-    let elements = (0..shape.count()).map(|index| index as f32);
-    let bytes = elements.flat_map(f32::to_ne_bytes).collect();
-    AnyBlob::from_vec(shape, DType::F32, bytes).unwrap()
 }
 
 /// `DnnBlobTest`, `InitWindowBlob`: nothing is allocated or copied, and addresses and values are the blob's.

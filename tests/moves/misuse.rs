@@ -1,7 +1,9 @@
 //! What NeoML's library does when merge, split and transpose are misused: here each row is a typed error, named beside the
 //! call, before a byte of the output changes.
 
-use super::{blob, input, long, seven, table};
+use super::{blob, long, seven};
+use crate::neoml::{self, table};
+use crate::support::blobs::shape;
 use crate::support::report;
 use blob_core::{AnyBlob, DType, Part};
 use blob_ops::{Argument, Error, Mismatch};
@@ -10,7 +12,7 @@ use blob_ops::{Argument, Error, Mismatch};
 type Misuse = fn(&mut AnyBlob) -> Result<(), Error>;
 
 fn ints(n: usize) -> AnyBlob {
-    input(&seven(0, n), 1, DType::I32)
+    neoml::blob(&shape(&seven(0, n)), DType::I32, 1)
 }
 
 /// Whether it is the error that says so.

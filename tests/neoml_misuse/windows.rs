@@ -2,7 +2,8 @@
 
 use blob_core::{Error, Part, Window};
 
-use super::{METHOD, Outcome, REFERENCE, UNSIGNED, counting, ints, shape};
+use super::{METHOD, Outcome, REFERENCE, UNSIGNED, ints};
+use crate::support::blobs::{counting, shape};
 use Outcome::{Impossible, Ordinary, Refused};
 
 pub(super) fn refused(case: &str) -> Option<Outcome> {

@@ -1,4 +1,4 @@
-//! Arrays of NumPy and archives of them: as MXNet 2 writes them, and as the `zip` crate does.
+//! Arrays of NumPy, archives of them as MXNet 2 writes them and as the `zip` crate does, and safetensors.
 
 use std::fs;
 use std::io::{Cursor, Write};
@@ -9,12 +9,19 @@ use zip::{CompressionMethod, ZipWriter};
 
 /// An npy of version 1.0.
 pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-    let dict = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n");
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((dict.len() as u16).to_le_bytes());
-    bytes.extend(dict.as_bytes());
-    bytes.extend(data);
-    bytes
+    npy_of(1, &format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}\n"), data)
+}
+
+/// An npy of this major version with any text for its header.
+pub(crate) fn npy_of(version: u8, dict: &str, data: &[u8]) -> Vec<u8> {
+    let len = (dict.len() as u32).to_le_bytes();
+    let len = if version == 1 { &len[..2] } else { &len };
+    [b"\x93NUMPY", &[version, 0][..], len, dict.as_bytes(), data].concat()
+}
+
+/// A safetensors file with any text for its header.
+pub(crate) fn safetensors(json: &str, data: &[u8]) -> Vec<u8> {
+    [&(json.len() as u64).to_le_bytes(), json.as_bytes(), data].concat()
 }
 
 /// A file of `count` float zeros, which takes no blocks on the disk.

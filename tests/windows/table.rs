@@ -4,8 +4,7 @@
 use blob_core::{Element, Part, Window};
 use serde_json::Value;
 
-use super::shape;
-use crate::neoml::{blob, dims, number, sha256, table};
+use crate::neoml::{expect, inputs, number, table};
 use crate::support::report;
 
 /// The fills that the table's writer made through a window, and through the window in it.
@@ -23,7 +22,7 @@ impl Cell for i32 {
 
 #[test]
 fn windows_are_neomls() {
-    let rows = table("windows.jsonl");
+    let rows = table("cpp/windows.jsonl");
     let (mut reads, mut nested) = (0, 0);
     for row in &rows {
         let (row_reads, row_nested) = match row["type"].as_str() {
@@ -43,15 +42,13 @@ fn windows_are_neomls() {
 /// Reads at every position, fills, fills through a window in the window, and looks at the blob after that: how many
 /// reads, and how many windows in the window.
 fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
-    let root = shape(&dims(&row["in"][0]));
-    let blob = blob(&root, T::DTYPE, row["seeds"][0].as_u64().unwrap());
+    let blob = inputs(row).remove(0);
     let mut window = blob.make_window(number(&row["size"])).unwrap();
     let steps = row["steps"].as_array().unwrap();
     for step in steps {
         window.set_pos(number(&step["pos"])).unwrap();
-        assert_eq!(window.shape().dims(), dims(&step["window"]["dims"]));
         let copy = window.to_blob().unwrap();
-        assert_eq!(sha256(&copy.data().bytes().unwrap()), step["window"]["sha256"], "{row}");
+        expect(&copy, &step["window"], row);
         assert_eq!(window.data().elements::<T>().unwrap()[..], copy.data().elements::<T>().unwrap()[..]);
     }
     window.set_pos(number(&row["fill_pos"])).unwrap();
@@ -60,9 +57,7 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
     if !nested.is_null() {
         fill_nested::<T>(&window, nested);
     }
-    let after = &row["parent_after"];
-    assert_eq!(blob.shape().dims(), dims(&after["dims"]));
-    assert_eq!(sha256(&blob.data().bytes().unwrap()), after["sha256"], "{row}");
+    expect(&blob, &row["parent_after"], row);
     (steps.len(), usize::from(!nested.is_null()))
 }
 
