@@ -109,20 +109,20 @@ impl Checkpoint {
         self.entries.iter().map(Entry::name)
     }
 
-    /// What is odd about the file as a whole and yet has one meaning.
+    /// What is odd about the file as a whole, though its meaning is clear.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What is wrong with the file although every array can be had: bytes behind the tensors of a safetensors, which the
-    /// reference reader refuses; broken blobs that Caffe passes over. The first twenty.
+    /// What is wrong with the file although every array can be loaded: bytes after the tensors of a safetensors file, which
+    /// the reference reader refuses; broken blobs that Caffe ignores. The first twenty.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Errors where the file breaks off behind the entries: it was opened with [`OpenOptions::salvage`].
+    /// An error if the file breaks off after the entries, as one opened with [`OpenOptions::salvage`] may.
     ///
     /// # Errors
     /// [`Error::Malformed`] with the place of the break and the layer or record there.
@@ -134,7 +134,7 @@ impl Checkpoint {
         Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
-    /// What the file says of itself beside its arrays, as (key, value): a net's name, a solver's iteration.
+    /// What the file says about itself, as (key, value): a net's name, a solver's iteration.
     #[must_use]
     pub fn metadata(&self) -> &[(String, String)] {
         &self.metadata
@@ -194,7 +194,7 @@ impl Checkpoint {
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.
     ///
     /// # Errors
-    /// [`Entry::fault`] as an error; bytes without the checksum that the file has of them; an entry without elements; what reading and allocating return.
+    /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; what reading and allocating return.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         payload::load(&self.input, &self.name, (entry, None), &self.limits)
     }
@@ -219,8 +219,8 @@ impl Checkpoint {
     }
 
     /// The array's bytes, row-major and little-endian: borrowed where the source holds them in memory in one plain
-    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element. Where the file has a
-    /// checksum of the array, each call compares it, also for a borrowed view: that reads all of its bytes.
+    /// run, otherwise read into a buffer. A borrowed view need not be aligned to the element. If the file
+    /// stores a checksum of the array, each call compares it, also for a borrowed view: that reads all of its bytes.
     ///
     /// # Errors
     /// As [`Checkpoint::load`].
@@ -304,11 +304,11 @@ impl Checkpoint {
         self.dense_reader(entry)?.push(chunk, sink)
     }
 
-    /// Compares an array with the checksum that the file has of it, where it has one: the CRC-32 of an npz member, of
+    /// Compares an array with the checksum that the file stores for it, if any: the CRC-32 of an npz member, of
     /// its npy header too. A deflated member must also inflate to its length and end where the zip says.
     ///
-    /// Reads the whole member in pieces; `step` hears the length of each, and an error of its ends the check. The
-    /// member of an array without elements is read as well, that of one with a fault is not.
+    /// Reads the whole member in pieces; `step` is called with the length of each, and its error ends the check.
+    /// The member of an array without elements is read too, that of an array with a fault is not.
     ///
     /// # Errors
     /// [`Error::Malformed`] with the checksum expected and the one found; an array that

@@ -23,7 +23,7 @@ pub struct Entry {
     pub(crate) layer_type: Option<Arc<str>>,
     pub(crate) position: u32,
     pub(crate) index: u32,
-    /// One for all parts of the array.
+    /// Shared by all parts of the array.
     pub(crate) sparse: Option<Arc<Sparse>>,
     pub(crate) flags: Flags,
     /// Why the array cannot be loaded: its fault, or [`FaultKind::Foreign`].
@@ -82,7 +82,7 @@ impl Entry {
         self.fault = Some(Box::new(Fault::new(at, FaultKind::Foreign { name, bytes })));
     }
 
-    /// The shape, row-major, outermost axis first. Without meaning where [`Entry::fault`] is set.
+    /// The shape, row-major, outermost axis first. Meaningless if [`Entry::fault`] is set.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
@@ -190,13 +190,13 @@ impl Entry {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 
-    /// How many bytes the array's checksum covers, its header included; `None` where the file has no checksum of it.
+    /// How many bytes the array's checksum covers, its header included; `None` if the file stores none.
     #[must_use]
     pub fn checked_len(&self) -> Option<u64> {
         self.checksum.as_ref().map(|checksum| checksum.size)
     }
 
-    /// What is odd about the array and yet has one meaning.
+    /// What is odd about the array, though its meaning is clear.
     pub fn warnings(&self) -> impl Iterator<Item = Warning> + '_ {
         self.flags.warnings()
     }
@@ -364,7 +364,7 @@ pub(crate) struct Deflated {
     pub(crate) skip: u64,
 }
 
-/// What a zip says of a member's content.
+/// What a zip's directory says about a member's content.
 #[derive(Clone, Debug)]
 pub(crate) struct Checksum {
     /// Where the content lies.
@@ -376,7 +376,7 @@ pub(crate) struct Checksum {
     pub(crate) crc: u32,
 }
 
-/// How errors call an entry.
+/// How errors name an entry.
 pub(crate) fn subject(entry: &Entry) -> String {
     format!("array {:?}", entry.name())
 }

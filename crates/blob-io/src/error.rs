@@ -11,7 +11,7 @@ use std::io;
 use crate::limits::Limit;
 
 pub use fault::Fault;
-pub(crate) use fault::FaultKind;
+pub(crate) use fault::{FaultKind, check_limit};
 pub use reason::Reason;
 
 /// Why a file could not be opened, read or written.
@@ -38,7 +38,7 @@ pub enum Error {
         /// How many arrays before it were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
     },
-    /// Sound as far as it was read, and more than a limit allows.
+    /// Valid as far as it was read, but more than a limit allows.
     LimitExceeded {
         /// The file, as it was named when it was opened.
         file: String,
@@ -46,14 +46,14 @@ pub enum Error {
         subject: Option<String>,
         /// Which limit.
         limit: Limit,
-        /// What the file needs; for a stream, as much as had come of it.
+        /// What the file needs; for a stream, how much of it had been read.
         needed: u64,
         /// Where, and what exceeds the limit.
         fault: Box<Fault>,
         /// How many arrays before it were found whole, where the walk over the file stopped here.
         intact: Option<usize>,
     },
-    /// The file is something else than a tensor file that this crate reads.
+    /// The file is not a tensor file that this crate reads.
     NotTensors {
         /// The file, as it was named when it was opened.
         file: String,
@@ -64,7 +64,7 @@ pub enum Error {
         /// What the user can do about it, where we know.
         help: Option<&'static str>,
     },
-    /// The array is sound and of a kind that this crate cannot do this with: float8 as a blob, an encrypted member.
+    /// The array is valid, but of a kind that this crate cannot do this with: float8 as a blob, an encrypted member.
     Unsupported {
         /// The file, as it was named when it was opened.
         file: String,
@@ -89,7 +89,7 @@ pub enum Error {
     Exists {
         /// The target, as it was named.
         path: String,
-        /// What stands there.
+        /// What is there.
         target: Existing,
     },
     /// The caller's cancel flag was raised.
@@ -98,7 +98,7 @@ pub enum Error {
     Blob(blob_core::Error),
 }
 
-/// What stands where a file shall be written.
+/// What exists at the target of a file to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Existing {
@@ -219,7 +219,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What an error says includes what the one below it says; the next in the chain is what lies below that.
+/// An error's text includes that of the error below it, so the next in the chain is the one below that.
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -236,8 +236,7 @@ impl From<blob_core::Error> for Error {
     }
 }
 
-/// Why a walk over a source stopped: the operating system, the bytes, or that they are another kind of file. The file's
-/// name is added at the top.
+/// Why reading stopped: the operating system, the bytes, or a file of another kind. The file's name is added at the top.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     Io {

@@ -1,7 +1,7 @@
 //! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
 //!
-//! The files stand one behind the other, as if they were one; each is opened when bytes of it are asked for, and few stay
-//! open. Nothing outside of the folder is read, whatever the receipt and links in the folder say.
+//! The files are read as if they were one, each after the other; a file is opened when its bytes are needed, and only a
+//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead.
 
 pub(crate) mod listing;
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::filenames::RECEIPT;
-use crate::names::{Gather, faulty};
+use crate::names::{NameTable, faulty};
 use crate::npy::header;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
@@ -21,8 +21,8 @@ use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
 const MOST_OPEN: usize = 8;
-/// A receipt's text is kept up to this length beside its list of files, and of that list as much as one of ours has: an
-/// item is this long, with each byte of its two names as `\u0000`.
+/// A receipt's text is kept if it is at most this long beside its list of files. An item of that list may be this long,
+/// beside its two names, of which a byte takes six as `\u0000`.
 const MOST_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
@@ -48,7 +48,7 @@ struct Part {
 }
 
 /// Lists the arrays of a folder in the order of its receipt.
-pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folder, Error> {
+pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
     let receipt = match open_within(path, RECEIPT).and_then(FileSource::new) {
         Ok(receipt) => receipt,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
@@ -57,11 +57,11 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
         }
     };
     let mut folder = Folder { root: path.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() };
-    let limits = gather.limits().clone();
+    let limits = table.limits().clone();
     let mut most = MOST_TEXT;
     let listed = listing::files(&receipt, &limits, &mut |listed, at| {
         most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
-        folder.add(&listed, at, gather)
+        folder.add(&listed, at, table)
     });
     match listed {
         Ok(true) => {}
@@ -72,8 +72,8 @@ pub(crate) fn open(path: &Path, name: &str, gather: &mut Gather) -> Result<Folde
         }
     }
     match text(&receipt, most) {
-        Ok(text) => gather.metadata.push((KEY.to_owned(), text)),
-        Err(found) => gather.fault(Fault::new(0, FaultKind::words("a receipt that can be read", found))),
+        Ok(text) => table.metadata.push((KEY.to_owned(), text)),
+        Err(found) => table.fault(Fault::new(0, FaultKind::words("a receipt that can be read", found))),
     }
     Ok(folder)
 }
@@ -106,8 +106,8 @@ impl Folder {
     }
 
     /// Adds a file and lists its array; what is wrong with the file is the array's fault.
-    fn add(&mut self, listed: &Listed, at: u64, gather: &mut Gather) -> Result<(), ReadError> {
-        let position = gather.next_position(at)?;
+    fn add(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
+        let position = table.next_position(at)?;
         let entry = match self.describe(listed, position) {
             Ok((entry, len)) => {
                 self.files.push(Part { path: listed.file.as_str().into(), begin: self.len });
@@ -116,7 +116,7 @@ impl Folder {
             }
             Err(fault) => faulty(position, 0, Kind::Data, fault),
         };
-        gather.push(entry, &listed.name, at)
+        table.push(entry, &listed.name, at)
     }
 
     /// The array of one file, and the file's length. Places in faults are those in the file.
@@ -186,7 +186,7 @@ impl Source for Folder {
     }
 }
 
-/// Opens a file of a folder, without following a link that stands in it.
+/// Opens a file of a folder, without following links in it.
 fn open_within(root: &Path, path: &str) -> io::Result<File> {
     let mut whole = root.to_owned();
     let mut parts = path.split('/').peekable();

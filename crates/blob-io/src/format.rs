@@ -3,95 +3,69 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A file format that this crate reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
+macro_rules! formats {
+    ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr;)*) => {
+        /// A file format that this crate reads.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Format {
+            $($(#[$doc])* $format,)*
+        }
+
+        impl Format {
+            /// Every format, in the order in which tables list them.
+            pub const ALL: &'static [Self] = &[$(Self::$format,)*];
+
+            fn row(self) -> (&'static str, &'static str, &'static [&'static str]) {
+                match self {
+                    $(Self::$format => ($name, $title, &$extensions),)*
+                }
+            }
+        }
+    };
+}
+
+// The short name, what it is in a few words, the usual extensions.
+formats! {
     /// Caffe NetParameter: `.caffemodel`.
-    CaffeModel,
+    CaffeModel: "caffemodel", "Caffe NetParameter", ["caffemodel"];
     /// One Caffe BlobProto: `.binaryproto`.
-    BlobProto,
+    BlobProto: "binaryproto", "Caffe BlobProto", ["binaryproto"];
     /// Caffe BlobProtoVector.
-    BlobProtoVector,
+    BlobProtoVector: "blobprotovector", "Caffe BlobProtoVector", [];
     /// Caffe SolverState: `.solverstate`.
-    SolverState,
+    SolverState: "solverstate", "Caffe SolverState", ["solverstate"];
     /// One Caffe Datum, as data layers and databases store it.
-    Datum,
+    Datum: "datum", "Caffe Datum", ["datum"];
     /// MXNet's list of arrays: `.params`, `.nd`.
-    MxnetList,
+    MxnetList: "params", "MXNet NDArray list", ["params", "nd", "ndarray"];
     /// One MXNet array without a list around it, as pickles hold it.
-    MxnetRecord,
+    MxnetRecord: "mxnet-record", "MXNet NDArray record", [];
     /// One NumPy array.
-    Npy,
+    Npy: "npy", "NumPy array", ["npy"];
     /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
-    Npz,
+    Npz: "npz", "NumPy archive", ["npz"];
     /// safetensors.
-    Safetensors,
+    Safetensors: "safetensors", "safetensors", ["safetensors"];
 }
 
 impl Format {
-    /// Every format, in the order in which tables list them.
-    pub const ALL: &'static [Self] = &[
-        Self::CaffeModel,
-        Self::BlobProto,
-        Self::BlobProtoVector,
-        Self::SolverState,
-        Self::Datum,
-        Self::MxnetList,
-        Self::MxnetRecord,
-        Self::Npy,
-        Self::Npz,
-        Self::Safetensors,
-    ];
-
     /// The short name: `caffemodel`, `npz`.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::CaffeModel => "caffemodel",
-            Self::BlobProto => "binaryproto",
-            Self::BlobProtoVector => "blobprotovector",
-            Self::SolverState => "solverstate",
-            Self::Datum => "datum",
-            Self::MxnetList => "params",
-            Self::MxnetRecord => "mxnet-record",
-            Self::Npy => "npy",
-            Self::Npz => "npz",
-            Self::Safetensors => "safetensors",
-        }
+        self.row().0
     }
 
     /// What the format is, in a few words.
     #[must_use]
     pub fn title(self) -> &'static str {
-        match self {
-            Self::CaffeModel => "Caffe NetParameter",
-            Self::BlobProto => "Caffe BlobProto",
-            Self::BlobProtoVector => "Caffe BlobProtoVector",
-            Self::SolverState => "Caffe SolverState",
-            Self::Datum => "Caffe Datum",
-            Self::MxnetList => "MXNet NDArray list",
-            Self::MxnetRecord => "MXNet NDArray record",
-            Self::Npy => "NumPy array",
-            Self::Npz => "NumPy archive",
-            Self::Safetensors => "safetensors",
-        }
+        self.row().1
     }
 
     /// The usual file name extensions, without the dot.
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
-        match self {
-            Self::CaffeModel => &["caffemodel"],
-            Self::BlobProto => &["binaryproto"],
-            Self::BlobProtoVector | Self::MxnetRecord => &[],
-            Self::SolverState => &["solverstate"],
-            Self::Datum => &["datum"],
-            Self::MxnetList => &["params", "nd", "ndarray"],
-            Self::Npy => &["npy"],
-            Self::Npz => &["npz"],
-            Self::Safetensors => &["safetensors"],
-        }
+        self.row().2
     }
 
     /// Whether this crate writes the format too.

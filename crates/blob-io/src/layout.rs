@@ -1,4 +1,4 @@
-//! Where everything goes in a file that is yet to be written: the layout first, then one pass over the tensors.
+//! Where everything goes in a file to be written: the layout first, then one pass over the tensors.
 //!
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 

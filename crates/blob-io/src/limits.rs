@@ -38,7 +38,7 @@ impl Limits {
         self
     }
 
-    /// At most `bytes` bytes are made of fewer stored ones: inflated, reordered or densified.
+    /// At most `bytes` bytes are produced from fewer stored ones: inflated, reordered or densified.
     #[must_use]
     pub fn max_alloc(mut self, bytes: u64) -> Self {
         self.max_alloc = bytes;

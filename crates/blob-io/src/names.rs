@@ -1,4 +1,4 @@
-//! Raw names, made unique without guessing, and the list that entries are gathered in.
+//! Raw names, made unique without guessing, and the table of the entries that have them.
 //!
 //! The rules stand in ARCHITECTURE, "Names of tensors". Leaves every other naming to `blob-convert`.
 
@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
-use crate::error::{Fault, FaultKind, ReadError};
+use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 use crate::warning::{Flag, Warning};
 
@@ -19,13 +19,13 @@ const MAX_RUNS: usize = 1 << 17;
 /// How many faults of the file as a whole are kept.
 const MOST_FAULTS: usize = 20;
 
-/// Gathers entries, gives each a unique name, and keeps the file's limits.
+/// The entries of a file: gives each a unique name and enforces the file's limits.
 #[derive(Debug)]
-pub(crate) struct Gather {
+pub(crate) struct NameTable {
     limits: Limits,
     entries: Vec<Entry>,
-    /// Hashes of the names given so far. 64 bits are enough: were two names ever to meet, the later one would
-    /// merely get its position added, as if it were taken.
+    /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would
+    /// merely get its position added, as if the name were taken.
     taken: HashSet<u64>,
     /// Hashes of the names of the layers with tensors so far.
     layers: HashSet<u64>,
@@ -35,14 +35,14 @@ pub(crate) struct Gather {
     /// Segments of arrays that have more than one.
     runs: usize,
     pub(crate) warnings: Vec<Warning>,
-    /// What is wrong with the file, though every array can be had; the first few.
+    /// What is wrong with the file, though every array can be loaded; the first few.
     pub(crate) faults: Vec<Fault>,
     pub(crate) metadata: Vec<(String, String)>,
     /// Layers or records seen so far, with arrays or without.
     pub(crate) positions: u32,
 }
 
-impl Gather {
+impl NameTable {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             limits: limits.clone(),
@@ -75,35 +75,15 @@ impl Gather {
 
     /// The position of the next layer or record, which begins at `offset`.
     pub(crate) fn next_position(&mut self, offset: u64) -> Result<u32, ReadError> {
-        let position = self.positions;
-        self.positions = position.checked_add(1).ok_or_else(|| {
-            ReadError::fault(
-                offset,
-                FaultKind::Limit {
-                    field: "the number of layers or records",
-                    needed: 1 << 32,
-                    allowed: u64::from(u32::MAX),
-                    limit: Limit::Fixed,
-                },
-            )
-        })?;
+        let (position, most) = (self.positions, u32::MAX.into());
+        check_limit(offset, Limit::Fixed, "the number of layers or records", u64::from(position) + 1, most)?;
+        self.positions += 1;
         Ok(position)
     }
 
     /// Errors where `n` arrays would be more than the limit.
     pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), ReadError> {
-        if n <= self.limits.max_arrays {
-            return Ok(());
-        }
-        Err(ReadError::fault(
-            offset,
-            FaultKind::Limit {
-                field: "the number of arrays",
-                needed: n,
-                allowed: self.limits.max_arrays,
-                limit: Limit::Arrays,
-            },
-        ))
+        Ok(check_limit(offset, Limit::Arrays, "the number of arrays", n, self.limits.max_arrays)?)
     }
 
     /// Adds an entry that was found at `offset` under the raw name `name`; a name that is taken gets
@@ -113,7 +93,7 @@ impl Gather {
         self.name(self.entries.len() - 1, name, offset)
     }
 
-    /// Adds an entry whose name comes later, by [`Gather::name`]: MXNet's keys stand behind all arrays.
+    /// Adds an entry whose name comes later, by [`NameTable::name`]: MXNet's keys stand behind all arrays.
     ///
     /// An array in more pieces than are left to the file is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
@@ -121,26 +101,13 @@ impl Gather {
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
         let limit = Limits::axes_for(self.entries.len() as u64 + 1);
-        if self.axes > limit {
-            let what = FaultKind::Limit {
-                field: "the axes of all arrays",
-                needed: self.axes,
-                allowed: limit,
-                limit: Limit::Fixed,
-            };
-            return Err(ReadError::fault(offset, what));
-        }
+        check_limit(offset, Limit::Fixed, "the axes of all arrays", self.axes, limit)?;
         let runs = entry.segments().len();
         self.runs += if runs > 1 { runs } else { 0 };
-        if self.runs > MAX_RUNS {
+        let field = "the number of separate runs of values in the file";
+        if let Err(fault) = check_limit(offset, Limit::Fixed, field, self.runs as u64, MAX_RUNS as u64) {
             self.runs -= runs;
-            let what = FaultKind::Limit {
-                field: "the number of separate runs of values in the file",
-                needed: (self.runs + runs) as u64,
-                allowed: MAX_RUNS as u64,
-                limit: Limit::Fixed,
-            };
-            entry = faulty(entry.position, entry.index, entry.kind, Fault::new(offset, what));
+            entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
             // An eighth more each time, not twice as much: the list of a hostile file stays within its bound.
@@ -150,7 +117,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Names the entry at `index`, as [`Gather::push`] does.
+    /// Names the entry at `index`, as [`NameTable::push`] does.
     pub(crate) fn name(&mut self, index: usize, name: &str, offset: u64) -> Result<(), ReadError> {
         let name = self.unique(name, self.entries[index].position);
         if let Cow::Owned(_) = name {
@@ -190,7 +157,7 @@ impl Gather {
         self.taken.contains(&hash(name))
     }
 
-    /// The entries so far, for a format whose order shows only at the end.
+    /// The entries so far, for a format whose order is known only at the end.
     pub(crate) fn entries_mut(&mut self) -> &mut [Entry] {
         &mut self.entries
     }
@@ -230,18 +197,7 @@ impl Gather {
     fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), ReadError> {
         self.name_bytes += bytes;
         let limit = self.limits.names_for(self.entries.len() as u64);
-        if self.name_bytes <= limit {
-            return Ok(());
-        }
-        Err(ReadError::fault(
-            offset,
-            FaultKind::Limit {
-                field: "the bytes of all names",
-                needed: self.name_bytes,
-                allowed: limit,
-                limit: Limit::Fixed,
-            },
-        ))
+        Ok(check_limit(offset, Limit::Fixed, "the bytes of all names", self.name_bytes, limit)?)
     }
 
     /// Notes what is wrong with the file as a whole. A hostile one may have it a million times over.
@@ -253,13 +209,13 @@ impl Gather {
 
     pub(crate) fn warn(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
         let warning = Warning::new(offset, text);
-        // Kinds of warning are few, and each is said once.
+        // Each kind of warning is kept once; there are few kinds.
         if !self.warnings.iter().any(|w| w.text() == warning.text()) {
             self.warnings.push(warning);
         }
     }
 
-    /// The entries; what else was gathered is taken before.
+    /// The entries; the other fields are taken before.
     pub(crate) fn into_entries(self) -> Vec<Entry> {
         self.entries
     }
@@ -301,11 +257,11 @@ mod tests {
     use super::*;
 
     fn names(raw: &[(&str, u32)]) -> Vec<String> {
-        let mut gather = Gather::new(&Limits::default());
+        let mut table = NameTable::new(&Limits::default());
         for (name, position) in raw {
-            gather.push(Entry::new(*position, 0, Kind::Data), name, 0).unwrap();
+            table.push(Entry::new(*position, 0, Kind::Data), name, 0).unwrap();
         }
-        let entries = gather.into_entries();
+        let entries = table.into_entries();
         entries.iter().map(|e| e.name().to_owned()).collect()
     }
 
@@ -323,12 +279,12 @@ mod tests {
 
     #[test]
     fn axes_that_grow_without_bound_are_refused() {
-        let mut gather = Gather::new(&Limits::default());
+        let mut table = NameTable::new(&Limits::default());
         let pushed = (0..1u32 << 16)
             .take_while(|i| {
                 let mut entry = Entry::new(*i, 0, Kind::Data);
                 entry.shape = blob_core::Shape::new([1; 32]).unwrap();
-                gather.push(entry, "n", 0).is_ok()
+                table.push(entry, "n", 0).is_ok()
             })
             .count();
         assert_eq!(pushed, (4 << 20) / 8 / 24);
@@ -337,9 +293,9 @@ mod tests {
     #[test]
     fn names_that_grow_without_bound_are_refused() {
         let limits = Limits::default();
-        let mut gather = Gather::new(&limits);
+        let mut table = NameTable::new(&limits);
         let long = "n".repeat(60_000);
-        let pushed = (0..1000u32).take_while(|i| gather.push(Entry::new(*i, 0, Kind::Data), &long, 0).is_ok()).count();
+        let pushed = (0..1000u32).take_while(|i| table.push(Entry::new(*i, 0, Kind::Data), &long, 0).is_ok()).count();
         assert!((100..200).contains(&pushed), "{pushed}");
     }
 }

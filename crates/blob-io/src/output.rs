@@ -34,7 +34,7 @@ pub enum IfExists {
 pub struct Output {
     /// The target as the caller called it.
     name: String,
-    door: Door,
+    backing: Backing,
     /// How far [`Output::write_all`] has come.
     pos: u64,
     /// The length that [`Output::set_len`] promised.
@@ -42,7 +42,7 @@ pub struct Output {
 }
 
 #[derive(Debug)]
-enum Door {
+enum Backing {
     /// A temporary file beside its target.
     Sibling(Sibling),
     /// A file in an [`OutputDir`], whose folder is the temporary.
@@ -63,19 +63,18 @@ impl Output {
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();
-        let door = if is_written_directly(&name, path, if_exists)? {
+        let backing = if is_written_directly(&name, path, if_exists)? {
             let file = fs::OpenOptions::new().write(true).open(path);
-            Door::Direct(file.map_err(|e| failed(&name, "open", e))?)
+            Backing::Direct(file.map_err(|e| failed(&name, "open", e))?)
         } else {
             let sibling = Sibling::create(&name, path, if_exists)?;
             sibling.remove_stale();
-            Door::Sibling(sibling)
+            Backing::Sibling(sibling)
         };
-        Ok(Self::new(name, door))
+        Ok(Self::new(name, backing))
     }
 
-    /// Whether [`Output::create`] would begin the file; what it makes for that is removed. A pipe or a device is not
-    /// opened.
+    /// Checks that [`Output::create`] would succeed, and removes what it makes for that. A pipe or a device is not opened.
     ///
     /// # Errors
     /// As [`Output::create`].
@@ -91,16 +90,16 @@ impl Output {
     /// Standard output: sequential, and never positioned, even where it is a file, which others may write to as well.
     #[must_use]
     pub fn stdout() -> Self {
-        Self::new("standard output".to_owned(), Door::Stdout(io::stdout()))
+        Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))
     }
 
-    fn new(name: String, door: Door) -> Self {
-        Self { name, door, pos: 0, len: None }
+    fn new(name: String, backing: Backing) -> Self {
+        Self { name, backing, pos: 0, len: None }
     }
 
     /// A file within a folder that is itself the temporary.
     fn inside(name: String, file: File, sync: bool) -> Self {
-        Self::new(name, Door::Inside { file, sync })
+        Self::new(name, Backing::Inside { file, sync })
     }
 
     /// The target, as it was named.
@@ -109,17 +108,17 @@ impl Output {
         &self.name
     }
 
-    /// Whether bytes can be written at any offset; otherwise only one after the other.
+    /// Whether bytes can be written at any offset; otherwise only in order.
     #[must_use]
     pub fn is_positioned(&self) -> bool {
         self.file().is_some()
     }
 
     fn file(&self) -> Option<&File> {
-        match &self.door {
-            Door::Sibling(sibling) => Some(sibling.file()),
-            Door::Inside { file, .. } => Some(file),
-            Door::Direct(_) | Door::Stdout(_) => None,
+        match &self.backing {
+            Backing::Sibling(sibling) => Some(sibling.file()),
+            Backing::Inside { file, .. } => Some(file),
+            Backing::Direct(_) | Backing::Stdout(_) => None,
         }
     }
 
@@ -147,17 +146,17 @@ impl Output {
         write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
     }
 
-    /// Writes `bytes` behind what this function wrote before, whatever the kind of output.
+    /// Appends `bytes` to what this function wrote before, for any kind of output.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let pos = self.pos;
-        let written = match &mut self.door {
-            Door::Sibling(sibling) => write_all_at(sibling.file(), pos, bytes),
-            Door::Inside { file, .. } => write_all_at(file, pos, bytes),
-            Door::Direct(file) => file.write_all(bytes),
-            Door::Stdout(stdout) => stdout.write_all(bytes),
+        let written = match &mut self.backing {
+            Backing::Sibling(sibling) => write_all_at(sibling.file(), pos, bytes),
+            Backing::Inside { file, .. } => write_all_at(file, pos, bytes),
+            Backing::Direct(file) => file.write_all(bytes),
+            Backing::Stdout(stdout) => stdout.write_all(bytes),
         };
         written.map_err(|e| self.write_failed(pos, bytes, e))?;
         self.pos += bytes.len() as u64;
@@ -168,26 +167,26 @@ impl Output {
         failed(&self.name, &format!("write {} bytes at byte {offset}", bytes.len()), source)
     }
 
-    /// Makes the file take its name. A file that replaces another is on the disk before.
+    /// Gives the file its name. A file that replaces another is synced to the disk first.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] where the length is not the promised one; [`Error::Exists`] where another process
     /// has made the target meanwhile and it is not to be replaced. The target is then as it was.
     pub fn finish(self) -> Result<(), Error> {
-        let Self { name, door, pos, len } = self;
-        let actual = match &door {
-            Door::Sibling(sibling) => file_len(&name, sibling.file())?,
-            Door::Inside { file, .. } => file_len(&name, file)?,
-            Door::Direct(_) | Door::Stdout(_) => pos,
+        let Self { name, backing, pos, len } = self;
+        let actual = match &backing {
+            Backing::Sibling(sibling) => file_len(&name, sibling.file())?,
+            Backing::Inside { file, .. } => file_len(&name, file)?,
+            Backing::Direct(_) | Backing::Stdout(_) => pos,
         };
         if let Some(len) = len.filter(|len| *len != actual) {
             return Err(request(&name, &format!("is {actual} bytes long after writing, not {len}")));
         }
-        match door {
-            Door::Sibling(sibling) => sibling.finish(&name),
-            Door::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e)),
-            Door::Inside { .. } | Door::Direct(_) => Ok(()),
-            Door::Stdout(mut stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e)),
+        match backing {
+            Backing::Sibling(sibling) => sibling.finish(&name),
+            Backing::Inside { file, sync: true } => file.sync_all().map_err(|e| failed(&name, "sync", e)),
+            Backing::Inside { .. } | Backing::Direct(_) => Ok(()),
+            Backing::Stdout(mut stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e)),
         }
     }
 }
@@ -219,7 +218,7 @@ fn request(name: &str, message: &str) -> Error {
     Error::Request { file: name.to_owned(), message: message.to_owned() }
 }
 
-/// What is made beside the target cannot be made: nearly always because the folder is missing.
+/// The temporary beside the target could not be made, nearly always because the folder is missing.
 fn beside(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
     let folder = parent(target);
     if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
@@ -273,7 +272,7 @@ fn sync_folder(folder: &Path) {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) {}
 
-/// Locks a folder on its own descriptor, so that no file in it shows the lock.
+/// Locks a folder through its own descriptor, so that no lock file appears in it.
 #[cfg(unix)]
 fn lock_folder(folder: &Path) -> Result<File, fs::TryLockError> {
     let folder = File::open(folder).map_err(fs::TryLockError::Error)?;
@@ -281,7 +280,7 @@ fn lock_folder(folder: &Path) -> Result<File, fs::TryLockError> {
     Ok(folder)
 }
 
-/// Elsewhere a folder has no lock: what a crash left stays.
+/// Other systems cannot lock a folder: there, what a crash left is not removed.
 #[cfg(not(unix))]
 fn lock_folder(_: &Path) -> Result<File, fs::TryLockError> {
     Err(fs::TryLockError::Error(io::ErrorKind::Unsupported.into()))

@@ -7,19 +7,17 @@ mod columns;
 mod dense;
 pub(crate) mod member;
 
-use std::io::{self, Read};
-
 use blob_core::AnyBlob;
 
-use crate::entry::{Deflated, Entry, Order, Payload, Segment};
-use crate::error::{Error, Fault, FaultKind, ReadError};
+use crate::entry::{Entry, Order, Payload, Segment};
+use crate::error::{Error, Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
-use crate::wire::source::Source;
+use crate::wire::source::{Source, read};
 use columns::Columns;
 use dense::Dense;
 use member::Content;
 
-/// Whether this machine's order is not the files'.
+/// Whether this machine's byte order is not that of the files.
 pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;
 
 /// Loads an array into a blob of its shape and dtype, and its diff, where one is given.
@@ -113,7 +111,7 @@ impl<'a> Elements<'a> {
     fn in_file_order(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
         let (left, width) = (entry.byte_len(), width(entry));
         let stored = match entry.checksum.as_deref() {
-            // The checksum covers the header too, which may be what says wrongly that there are no elements.
+            // The checksum covers the header too: it may be damaged, and wrong about there being no elements.
             Some(checksum) if left == 0 => {
                 let mut content = Content::open(source, checksum);
                 content.finish()?;
@@ -146,8 +144,8 @@ impl<'a> Elements<'a> {
         self.width
     }
 
-    /// Fills `out`, which has room for whole elements and no more than are left. The last of them come only where a
-    /// checksum agrees.
+    /// Fills `out`, which has room for whole elements and no more than are left. The last ones are returned only if the
+    /// checksum matches.
     pub(crate) fn next(&mut self, out: &mut [u8]) -> Result<(), ReadError> {
         let width = self.width;
         match &mut self.stored {
@@ -225,7 +223,7 @@ fn gather(
     let per_read = (64 << 10) / stride;
     for block in out.chunks_mut(per_read.max(1) * width) {
         let n = block.len() / width;
-        // The last element has no gap after it that is known to exist.
+        // No gap is read after the last element: the file may end there.
         gaps.resize((n - 1) * stride + width, 0);
         read(source, at, gaps)?;
         for (i, element) in block.chunks_exact_mut(width).enumerate() {
@@ -236,56 +234,9 @@ fn gather(
     Ok(())
 }
 
-/// The inflater over a deflate stream in the source.
-pub(crate) fn inflate<'a>(
-    source: &'a dyn Source,
-    deflated: &Deflated,
-) -> flate2::bufread::DeflateDecoder<io::BufReader<Window<'a>>> {
-    let window = Window { source, pos: deflated.offset, end: deflated.offset + deflated.packed };
-    flate2::bufread::DeflateDecoder::new(io::BufReader::with_capacity(64 << 10, window))
-}
-
-pub(crate) fn inflate_error(offset: u64, e: io::Error) -> ReadError {
-    match e.kind() {
-        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            ReadError::fault(offset, FaultKind::words("a deflate stream of the array's length", e.to_string()))
-        }
-        _ => ReadError::Io { offset, source: e },
-    }
-}
-
-/// A part of a source as a reader.
-pub(crate) struct Window<'a> {
-    source: &'a dyn Source,
-    pos: u64,
-    end: u64,
-}
-
-impl Read for Window<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = (buf.len() as u64).min(self.end - self.pos) as usize;
-        self.source.read_at(self.pos, &mut buf[..n])?;
-        self.pos += n as u64;
-        Ok(n)
-    }
-}
-
-fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), ReadError> {
-    let needed = entry.byte_len();
-    if needed <= limits.max_alloc {
-        return Ok(());
-    }
-    let kind = FaultKind::Limit {
-        field: "bytes to inflate or reorder",
-        needed,
-        allowed: limits.max_alloc,
-        limit: Limit::Alloc,
-    };
-    Err(Fault::new(entry.offset().unwrap_or(0), kind).into())
-}
-
-fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-    source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
+fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), Fault> {
+    let at = entry.offset().unwrap_or(0);
+    check_limit(at, Limit::Alloc, "bytes to inflate or reorder", entry.byte_len(), limits.max_alloc)
 }
 
 fn width(entry: &Entry) -> usize {

@@ -9,18 +9,18 @@ use crate::caffe;
 use crate::error::{ReadError, Reason};
 use crate::format::Format;
 use crate::mxnet;
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Source};
 use crate::{npy, npz, safetensors};
 
-/// Reads the headers of a file into `gather`; returns its format and its dialect.
+/// Reads the headers of a file into `table`; returns its format and its dialect.
 pub(crate) fn read(
     source: &dyn Source,
     name: &str,
     from: Option<Format>,
-    gather: &mut Gather,
+    table: &mut NameTable,
 ) -> Result<(Format, String), ReadError> {
     let mut cursor = Cursor::new(source);
     let format = match from {
@@ -29,16 +29,16 @@ pub(crate) fn read(
     };
     cursor.seek(0);
     let dialect = match format {
-        Format::CaffeModel => caffe::read::net(&mut cursor, gather)?,
-        Format::BlobProto => caffe::read::blob(&mut cursor, gather)?,
-        Format::BlobProtoVector => caffe::read::vector(&mut cursor, gather)?,
-        Format::SolverState => caffe::read::solver(&mut cursor, gather)?,
-        Format::Datum => caffe::read::datum(&mut cursor, gather)?,
-        Format::MxnetList => mxnet::read::list(&mut cursor, gather)?,
-        Format::MxnetRecord => mxnet::read::record(&mut cursor, gather)?,
-        Format::Npy => npy::read::read(&mut cursor, gather)?,
-        Format::Npz => npz::read::read(source, &mut cursor, gather)?,
-        Format::Safetensors => safetensors::read::read(&mut cursor, gather)?,
+        Format::CaffeModel => caffe::read::net(&mut cursor, table)?,
+        Format::BlobProto => caffe::read::blob(&mut cursor, table)?,
+        Format::BlobProtoVector => caffe::read::vector(&mut cursor, table)?,
+        Format::SolverState => caffe::read::solver(&mut cursor, table)?,
+        Format::Datum => caffe::read::datum(&mut cursor, table)?,
+        Format::MxnetList => mxnet::read::list(&mut cursor, table)?,
+        Format::MxnetRecord => mxnet::read::record(&mut cursor, table)?,
+        Format::Npy => npy::read::read(&mut cursor, table)?,
+        Format::Npz => npz::read::read(source, &mut cursor, table)?,
+        Format::Safetensors => safetensors::read::read(&mut cursor, table)?,
     };
     Ok((format, dialect))
 }
@@ -77,15 +77,14 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
     if let Some(refusal) = messages::message(&head) {
         return Err(refusal);
     }
-    // A name that promises a format gets that format's own account of what is wrong.
+    // If the name promises a format, that format's reader says what is wrong.
     match hint {
         Some(format) => Ok(format),
         None => Err(foreign::unknown(&head)),
     }
 }
 
-/// Why a long stream is no tensor file, where its beginning alone says so: its end need not be waited for, and may never
-/// come.
+/// Why a long stream is not a tensor file, if its beginning alone shows it: the rest need not be read, and may be endless.
 pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
     if magic(head).is_some() || gunzip::is_gzip(head) {
@@ -107,7 +106,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     })
 }
 
-/// The formats of ours that begin with a mark of their own.
+/// The formats that begin with a mark of their own.
 fn magic(head: &[u8]) -> Option<Format> {
     let word = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));

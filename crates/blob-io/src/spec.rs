@@ -1,4 +1,4 @@
-//! A tensor that shall be written, and its place in the file; what a layout refuses.
+//! A tensor to be written and its place in the file; what a layout refuses.
 //!
 //! Sees names, dtypes and shapes; knows no format.
 
@@ -6,7 +6,7 @@ use blob_core::{DType, Shape};
 
 use crate::error::Error;
 
-/// A tensor that a file shall hold.
+/// A tensor to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     name: String,
@@ -75,12 +75,12 @@ pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
         .ok_or_else(|| refuse(format, "the file would be over 2^63 bytes"))
 }
 
-/// What a layout cannot do, said of the format: no file has a name yet.
+/// The refusal of a layout; it names the format, because no file has a name yet.
 pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
     Error::Request { file: format.to_owned(), message: message.into() }
 }
 
-/// Refuses a name that stands twice.
+/// Refuses a repeated name.
 pub(crate) fn unique<'a>(format: &str, what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
     let mut seen = std::collections::HashSet::new();
     for name in names {

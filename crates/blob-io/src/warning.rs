@@ -1,9 +1,9 @@
-//! What is odd about a file or an array and has one meaning all the same: in words, and as bits.
+//! What is odd about a file or an array, though its meaning is clear: in words, and as bits.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Something odd that has one meaning all the same.
+/// Something odd whose meaning is clear all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     offset: Option<u64>,
@@ -37,59 +37,29 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The oddities that one array can have, a bit each: a million arrays may have them all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Flag {
-    LegacyAndShape,
-    SeveralSources,
-    NestedAndOuter,
-    FromOuter,
-    RepeatedName,
-    StaleStorageShape,
-    RecoveredScalar,
-    BrokenFormatHeader,
-    Encoded,
+macro_rules! flags {
+    ($($flag:ident, $text:literal;)*) => {
+        /// The oddities that one array can have, a bit each: a million arrays may have them all.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Flag {
+            $($flag,)*
+        }
+
+        const FLAGS: &[(Flag, &str)] = &[$((Flag::$flag, $text),)*];
+    };
 }
 
-impl Flag {
-    const ALL: [Flag; 9] = [
-        Flag::LegacyAndShape,
-        Flag::SeveralSources,
-        Flag::NestedAndOuter,
-        Flag::FromOuter,
-        Flag::RepeatedName,
-        Flag::StaleStorageShape,
-        Flag::RecoveredScalar,
-        Flag::BrokenFormatHeader,
-        Flag::Encoded,
-    ];
-
-    fn text(self) -> &'static str {
-        match self {
-            Self::LegacyAndShape => {
-                "both num/channels/height/width and shape are stored; Caffe takes the first, and so do we"
-            }
-            Self::SeveralSources => {
-                "the values are stored more than once; taken as Caffe does: double_data, then data, then raw_data"
-            }
-            Self::NestedAndOuter => {
-                "blobs stand both in the V0 layer and in the V1 layer around it; Caffe takes the V0 ones, and so do we"
-            }
-            Self::FromOuter => {
-                "the name or the blobs stand in the V1 layer around a V0 layer, where Caffe passes over them; read all the same"
-            }
-            Self::RepeatedName => "the name is used before in this file; it got its position added",
-            Self::StaleStorageShape => {
-                "the stored shape of the values is stale (a race in MXNet's writer); taken from the indices, as MXNet does"
-            }
-            Self::RecoveredScalar => "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered",
-            Self::BrokenFormatHeader => {
-                "the header of format.npy is broken (a bug in MXNet 2); the format is taken from its bytes"
-            }
-            Self::Encoded => "the values are an encoded image, not pixels",
-        }
-    }
+flags! {
+    LegacyAndShape, "both num/channels/height/width and shape are stored; Caffe takes the first, and so do we";
+    SeveralSources, "the values are stored more than once; taken as Caffe does: double_data, then data, then raw_data";
+    NestedAndOuter, "blobs stand both in the V0 layer and in the V1 layer around it; Caffe takes the V0 ones, and so do we";
+    FromOuter, "the name or the blobs stand in the V1 layer around a V0 layer, where Caffe passes over them; read all the same";
+    RepeatedName, "the name is used before in this file; it got its position added";
+    StaleStorageShape, "the stored shape of the values is stale (a race in MXNet's writer); taken from the indices, as MXNet does";
+    RecoveredScalar, "a scalar that MXNet 1.5 to 1.9 wrote and cannot read; recovered";
+    BrokenFormatHeader, "the header of format.npy is broken (a bug in MXNet 2); the format is taken from its bytes";
+    Encoded, "the values are an encoded image, not pixels";
 }
 
 /// A set of [`Flag`]s.
@@ -106,12 +76,12 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    fn has(self, flag: Flag) -> bool {
+    pub(crate) fn has(self, flag: Flag) -> bool {
         self.0 & 1 << flag as u8 != 0
     }
 
     pub(crate) fn warnings(self) -> impl Iterator<Item = Warning> {
-        Flag::ALL.iter().filter(move |flag| self.has(**flag)).map(|flag| Warning::new(None, flag.text()))
+        FLAGS.iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, text)| Warning::new(None, *text))
     }
 }
 
@@ -123,8 +93,8 @@ mod tests {
     fn a_flag_becomes_its_warning() {
         let mut flags = Flags::default();
         assert_eq!(flags.warnings().count(), 0);
-        for (i, flag) in Flag::ALL.into_iter().enumerate() {
-            flags.set(flag);
+        for (i, (flag, _)) in FLAGS.iter().enumerate() {
+            flags.set(*flag);
             assert_eq!(flags.warnings().count(), i + 1);
         }
     }

@@ -1,4 +1,4 @@
-//! Which Caffe message bytes are: they carry no mark, so the fields at their top must tell.
+//! Which Caffe message a file is: messages carry no mark, so their top-level fields must tell.
 
 use crate::caffe::evidence;
 use crate::caffe::protobuf::{self, Span, Wire};
@@ -15,13 +15,13 @@ struct Seen {
     len: u64,
     fixed: u64,
     hundred: bool,
-    /// How often field 1 stands there length-delimited.
+    /// How many length-delimited fields 1 there are.
     ones: u32,
     /// The first length-delimited field 1, 2 and 3.
     first: [Option<Span>; 3],
     /// The first layer of a net of today.
     layer: Option<Span>,
-    /// Whether the walk ended at bytes that are no protobuf, other than by being cut off.
+    /// Whether the walk ended at bytes that are not protobuf, rather than at the end of a cut file.
     damaged: bool,
 }
 
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 /// Tells which Caffe message the bytes are, by the fields at its top; `hint` decides where they leave it open.
-/// `None` where they are none of them. Reading stops at the first thing that is broken: the walk will name it.
+/// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
 pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let seen = survey(cursor)?;
     let caffe = |f: &Format| {
@@ -48,14 +48,14 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
         matches!(f, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
     };
     let hint = hint.filter(caffe);
-    // Any bytes begin with something like a field: where no name speaks for them, they must hold to the end.
+    // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
     if seen.damaged && hint.is_none() {
         return Ok(None);
     }
     let Some(format) = by_fields(cursor, &seen, hint)? else {
         return Ok(None);
     };
-    // Other people's messages have the same numbers: where no name speaks for one of Caffe's, its content must.
+    // Other frameworks use the same numbers: unless the file's name suggests Caffe, the content must.
     let is_clear = hint.is_some() || evidence::shows(cursor, format, seen.first, seen.layer)?;
     Ok(is_clear.then_some(format))
 }
@@ -140,7 +140,7 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
             };
             slot.get_or_insert(span);
         }
-        // Layers settle it, and a large model has many of them.
+        // One layer is proof enough, and a large model has many.
         if tag.number == 100 && tag.wire == Wire::Len {
             seen.hundred = true;
             return Ok(seen);

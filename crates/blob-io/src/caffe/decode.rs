@@ -13,7 +13,7 @@ use crate::payload;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
 
-/// How errors call bytes that came without a file.
+/// How errors name bytes that came without a file.
 const NAME: &str = "BlobProto";
 
 /// Makes a blob of a serialised BlobProto: its data, and its diff where one is stored.

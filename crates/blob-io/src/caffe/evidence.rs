@@ -1,13 +1,15 @@
-//! What shows that bytes are one of Caffe's messages, beside the numbers of its fields: a value, or a layer.
+//! What shows that bytes are one of Caffe's messages, besides the numbers of its fields: a value, or a layer.
 //!
-//! Used where no file name speaks for them: TensorFlow, ONNX and Core ML use the same numbers for other things.
+//! Used where no file name suggests it: TensorFlow, ONNX and Core ML use the same numbers for other things.
 
-use crate::caffe::blob;
-use crate::caffe::protobuf::{self, Span, Wire};
-use crate::caffe::read::whole;
+use crate::caffe::protobuf::Span;
+use crate::caffe::read::{self, whole};
+use crate::caffe::{blob, layer};
 use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::names::NameTable;
+use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
 /// A name or a type is not longer than this.
@@ -26,9 +28,10 @@ pub(crate) fn shows(
         Format::BlobProtoVector => blob(cursor, first[0]),
         Format::SolverState => blob(cursor, first[2]),
         Format::Datum => datum(cursor),
-        _ => match layer {
-            Some(span) => texts(cursor, span, &[1, 2]),
-            None => first[1].map_or(Ok(false), |span| old_layer(cursor, span)),
+        _ => match (layer, first[1]) {
+            (Some(span), _) => self::layer(cursor, span, 100),
+            (None, Some(span)) => self::layer(cursor, span, 2),
+            (None, None) => Ok(false),
         },
     };
     match shown {
@@ -55,84 +58,34 @@ fn blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> 
 
 /// A Datum whose values are as many as its dimensions say, or that is an encoded image.
 fn datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
-    let whole = whole(cursor);
-    let (mut dims, mut count, mut encoded, mut image) = ([0_u64; 3], 0, false, false);
-    cursor.seek(0);
-    while let Some(tag) = protobuf::tag(cursor, whole.end)? {
-        match (tag.number, tag.wire) {
-            (n @ 1..=3, Wire::Varint) => {
-                dims[n as usize - 1] = protobuf::varint(cursor, whole.end, "a dimension")?;
-            }
-            (4, Wire::Len) => {
-                let span = protobuf::span(cursor, whole.end, "data")?;
-                count = span.len();
-                image = matches!(cursor.at_hand(span.end)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
-                cursor.seek(span.end);
-            }
-            (6, Wire::Len) => {
-                let span = protobuf::span(cursor, whole.end, "float_data")?;
-                count = span.len() / 4;
-                cursor.seek(span.end);
-            }
-            (6, Wire::Fixed32) => {
-                count += 1;
-                protobuf::skip(cursor, tag, whole.end)?;
-            }
-            (7, Wire::Varint) => encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
-            _ => protobuf::skip(cursor, tag, whole.end)?,
-        }
-    }
-    let values = dims.iter().try_fold(1, |n: u64, d| n.checked_mul(*d));
-    Ok(count > 0 && (values == Some(count) || encoded && image))
+    let mut table = NameTable::new(&Limits::default());
+    read::datum(cursor, &mut table)?;
+    let [entry] = &table.into_entries()[..] else { return Ok(false) };
+    let Some(at) = entry.offset().filter(|_| entry.fault.is_none()) else { return Ok(false) };
+    cursor.seek(at);
+    let is_image = matches!(cursor.at_hand(at + 2)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
+    Ok(is_image || !entry.flags.has(Flag::Encoded))
 }
 
-/// A `layers` entry: a name (4), a blob (6) with values, or a V0 layer (1) with a name or a type.
-fn old_layer(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, ReadError> {
+/// A layer with a name or a type; one of before 2015 also with a blob that has values.
+fn layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
+    let mut table = NameTable::new(&Limits::default());
     cursor.seek(span.start);
-    let mut shown = false;
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        let at = cursor.pos();
-        protobuf::skip(cursor, tag, span.end)?;
-        let end = cursor.pos();
-        if shown || tag.wire != Wire::Len || !matches!(tag.number, 1 | 4 | 6) {
-            continue;
+    let draft = match number {
+        100 => layer::v2(cursor, &table, span)?,
+        _ => layer::v1(cursor, &mut table, span)?.1,
+    };
+    for span in [draft.name, draft.type_name].into_iter().flatten() {
+        if text(cursor, span)? {
+            return Ok(true);
         }
-        cursor.seek(at);
-        let field = protobuf::span(cursor, span.end, "a field")?;
-        shown = match tag.number {
-            1 => texts(cursor, field, &[1, 2]).or_else(unfit)?,
-            4 => text(cursor, field)?,
-            _ => blob(cursor, Some(field))?,
-        };
-        cursor.seek(end);
     }
-    Ok(shown)
-}
-
-/// What is no message shows nothing.
-fn unfit(stop: ReadError) -> Result<bool, ReadError> {
-    match stop {
-        ReadError::Fault(_) => Ok(false),
-        io => Err(io),
-    }
-}
-
-/// Whether a message has a text in one of these fields.
-fn texts(cursor: &mut Cursor<'_>, span: Span, numbers: &[u32]) -> Result<bool, ReadError> {
-    cursor.seek(span.start);
-    let mut found = false;
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        let at = cursor.pos();
-        protobuf::skip(cursor, tag, span.end)?;
-        let end = cursor.pos();
-        if !found && tag.wire == Wire::Len && numbers.contains(&tag.number) {
-            cursor.seek(at);
-            let field = protobuf::span(cursor, span.end, "a text")?;
-            found = text(cursor, field)?;
+    for span in draft.blobs.iter().filter(|_| number != 100) {
+        if blob(cursor, Some(*span))? {
+            return Ok(true);
         }
-        cursor.seek(end);
     }
-    Ok(found)
+    Ok(false)
 }
 
 /// A text of a character or more, none of which controls a terminal.

@@ -8,9 +8,8 @@ use crate::caffe::blob;
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
 use crate::entry::{Entry, Kind};
-use crate::error::{FaultKind, ReadError};
-use crate::limits::Limit;
-use crate::names::{Gather, faulty, name_from_bytes};
+use crate::error::ReadError;
+use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
 
@@ -27,11 +26,11 @@ pub(crate) enum Generation {
 
 /// A layer's own fields, before its blobs are read.
 #[derive(Debug, Default)]
-struct Draft {
-    name: Option<Span>,
-    type_name: Option<Span>,
+pub(crate) struct Draft {
+    pub(crate) name: Option<Span>,
+    pub(crate) type_name: Option<Span>,
     type_number: Option<u64>,
-    blobs: Vec<Span>,
+    pub(crate) blobs: Vec<Span>,
     /// What is odd about where the blobs or their name stand.
     flags: Flags,
 }
@@ -39,27 +38,27 @@ struct Draft {
 /// Walks one `layer` (field 100) or `layers` (field 2) message and adds its blobs.
 pub(crate) fn walk(
     cursor: &mut Cursor<'_>,
-    gather: &mut Gather,
+    table: &mut NameTable,
     tag: Tag,
     span: Span,
 ) -> Result<Generation, ReadError> {
-    let position = gather.next_position(tag.offset)?;
+    let position = table.next_position(tag.offset)?;
     cursor.seek(span.start);
     let walked = match tag.number {
-        100 => v2(cursor, gather, span).map(|draft| (Generation::V2, draft)),
-        _ => v1(cursor, gather, span),
+        100 => v2(cursor, table, span).map(|draft| (Generation::V2, draft)),
+        _ => v1(cursor, table, span),
     };
     let (generation, mut draft) = walked.map_err(|stop| {
-        let subject = subject(cursor, gather, tag, position);
+        let subject = subject(cursor, table, tag, position);
         stop.within(subject)
     })?;
-    let name = text(cursor, gather, draft.name, "a layer's name")?;
+    let name = text(cursor, table, draft.name, "a layer's name")?;
     let name = name_from_bytes(&name);
     let layer_type = match (draft.type_number, draft.type_name) {
         (Some(number), _) => v1_type(number).map(str::to_owned),
         (None, None) => None,
         (None, span) => {
-            let text = text(cursor, gather, span, "a layer's type")?;
+            let text = text(cursor, table, span, "a layer's type")?;
             let text = name_from_bytes(&text);
             Some(match generation {
                 Generation::V0 => v0_type(&text).to_owned(),
@@ -68,43 +67,43 @@ pub(crate) fn walk(
         }
     };
     let layer_type = match layer_type {
-        Some(text) => Some(gather.intern(&text, tag.offset)?),
+        Some(text) => Some(table.intern(&text, tag.offset)?),
         None => None,
     };
     if draft.blobs.is_empty() {
         cursor.seek(span.end);
         return Ok(generation);
     }
-    let base = gather.layer_base(&name, position);
+    let base = table.layer_base(&name, position);
     if !name.is_empty() && matches!(base, Cow::Owned(_)) {
         draft.flags.set(Flag::RepeatedName);
     }
     for (index, span) in draft.blobs.iter().enumerate() {
         let index = index as u32;
-        let (mut data, diff) = entries(cursor, gather, *span, position, index)
+        let (mut data, diff) = entries(cursor, table, *span, position, index)
             .map_err(|stop| stop.within(format!("layer #{position} {name:?}, blob {index}")))?;
         data.layer_type = layer_type.clone();
         data.flags = data.flags.with(draft.flags);
         let data_name = format!("{base}/{index}");
-        gather.push(data, &data_name, span.start)?;
+        table.push(data, &data_name, span.start)?;
         if let Some(mut diff) = diff {
             diff.layer_type = layer_type.clone();
-            gather.push(diff, &format!("{data_name}.diff"), span.start)?;
+            table.push(diff, &format!("{data_name}.diff"), span.start)?;
         }
     }
     cursor.seek(span.end);
     Ok(generation)
 }
 
-/// How errors call a layer that is cut or broken: with its name, where that stands before the break.
-pub(crate) fn subject(cursor: &mut Cursor<'_>, gather: &Gather, tag: Tag, position: u32) -> String {
-    match name_before_break(cursor, gather, tag) {
+/// How errors name a layer that is cut or broken: with its own name, if that comes before the break.
+pub(crate) fn subject(cursor: &mut Cursor<'_>, table: &NameTable, tag: Tag, position: u32) -> String {
+    match name_before_break(cursor, table, tag) {
         Some(name) => format!("layer #{position} {:?}", name_from_bytes(&name)),
         None => format!("layer #{position}"),
     }
 }
 
-fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Option<Vec<u8>> {
+fn name_before_break(cursor: &mut Cursor<'_>, table: &NameTable, layer: Tag) -> Option<Vec<u8>> {
     let whole = Span { start: 0, end: cursor.file_len() };
     cursor.seek(layer.offset);
     protobuf::tag(cursor, whole.end).ok()??;
@@ -113,7 +112,7 @@ fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Op
     while let Some(tag) = protobuf::tag(cursor, whole.end).ok()? {
         if (tag.number, tag.wire) == (number, Wire::Len) {
             let span = take(cursor, whole, "a layer's name").ok()?;
-            return text(cursor, gather, Some(span), "a layer's name").ok();
+            return text(cursor, table, Some(span), "a layer's name").ok();
         }
         protobuf::skip(cursor, tag, whole.end).ok()?;
     }
@@ -123,25 +122,25 @@ fn name_before_break(cursor: &mut Cursor<'_>, gather: &Gather, layer: Tag) -> Op
 /// One blob's entries; what is wrong inside the blob stays with it, the operating system's errors do not.
 pub(crate) fn entries(
     cursor: &mut Cursor<'_>,
-    gather: &Gather,
+    table: &NameTable,
     span: Span,
     position: u32,
     index: u32,
 ) -> Result<(Entry, Option<Entry>), ReadError> {
-    match blob::walk(cursor, span, gather.limits()) {
+    match blob::walk(cursor, span, table.limits()) {
         Ok(fields) => Ok(fields.into_entries(position, index)),
         Err(ReadError::Fault(fault)) => Ok((faulty(position, index, Kind::Data, fault), None)),
         Err(stop) => Err(stop),
     }
 }
 
-fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, ReadError> {
+pub(crate) fn v2(cursor: &mut Cursor<'_>, table: &NameTable, span: Span) -> Result<Draft, ReadError> {
     let mut draft = Draft::default();
     fields(cursor, span, |cursor, tag| {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
             (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
-            (7, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
+            (7, Wire::Len) => draft.add(take(cursor, span, "a blob")?, table)?,
             _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
@@ -149,9 +148,9 @@ fn v2(cursor: &mut Cursor<'_>, gather: &Gather, span: Span) -> Result<Draft, Rea
     Ok(draft)
 }
 
-/// A `layers` entry: V0 where a nested layer stands in it, else V1. What stands in one of the two layers only has one
-/// meaning; what stands in both is taken from the nested one, as Caffe does.
-fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Generation, Draft), ReadError> {
+/// A `layers` entry: V0 where a nested layer stands in it, else V1. A field that only one of the two layers
+/// has is taken from there, one that both have from the nested layer, as Caffe does.
+pub(crate) fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
     fields(cursor, span, |cursor, tag| {
@@ -159,14 +158,14 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
             (1, Wire::Len) => {
                 let inner = take(cursor, span, "a V0 layer")?;
                 cursor.seek(inner.start);
-                v0(cursor, gather, inner, nested.get_or_insert_default())?;
+                v0(cursor, table, inner, nested.get_or_insert_default())?;
                 cursor.seek(inner.end);
             }
             (4, Wire::Len) => outer.name = Some(take(cursor, span, "a layer's name")?),
             (5, Wire::Varint) => {
                 outer.type_number = Some(protobuf::varint(cursor, span.end, "a layer's type")?);
             }
-            (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, gather)?,
+            (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, table)?,
             _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
@@ -181,10 +180,10 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
     if nested.blobs.is_empty() {
         nested.blobs = outer.blobs;
     } else {
-        // Caffe passes over them; what is no message is wrong all the same.
+        // Caffe ignores these; one that is not a message is a fault all the same.
         for unused in outer.blobs {
-            match blob::walk(cursor, unused, gather.limits()) {
-                Err(ReadError::Fault(fault)) => gather.fault(fault),
+            match blob::walk(cursor, unused, table.limits()) {
+                Err(ReadError::Fault(fault)) => table.fault(fault),
                 walked => drop(walked?),
             }
         }
@@ -200,12 +199,12 @@ fn v1(cursor: &mut Cursor<'_>, gather: &mut Gather, span: Span) -> Result<(Gener
     Ok((Generation::V0, nested))
 }
 
-fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -> Result<(), ReadError> {
+fn v0(cursor: &mut Cursor<'_>, table: &NameTable, span: Span, draft: &mut Draft) -> Result<(), ReadError> {
     fields(cursor, span, |cursor, tag| {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
             (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
-            (50, Wire::Len) => draft.add(take(cursor, span, "a blob")?, gather)?,
+            (50, Wire::Len) => draft.add(take(cursor, span, "a blob")?, table)?,
             _ => protobuf::skip(cursor, tag, span.end)?,
         }
         Ok(())
@@ -213,8 +212,8 @@ fn v0(cursor: &mut Cursor<'_>, gather: &Gather, span: Span, draft: &mut Draft) -
 }
 
 impl Draft {
-    fn add(&mut self, blob: Span, gather: &Gather) -> Result<(), ReadError> {
-        gather.check_count((gather.len() + self.blobs.len() + 1) as u64, blob.start)?;
+    fn add(&mut self, blob: Span, table: &NameTable) -> Result<(), ReadError> {
+        table.check_count((table.len() + self.blobs.len() + 1) as u64, blob.start)?;
         self.blobs.push(blob);
         Ok(())
     }
@@ -241,20 +240,14 @@ pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -
 /// A string field's bytes; empty where the field is absent.
 pub(crate) fn text(
     cursor: &mut Cursor<'_>,
-    gather: &Gather,
+    table: &NameTable,
     span: Option<Span>,
     field: &'static str,
 ) -> Result<Vec<u8>, ReadError> {
     let Some(span) = span else {
         return Ok(Vec::new());
     };
-    let limit = gather.limits().max_name;
-    if span.len() > limit {
-        return Err(ReadError::fault(
-            span.start,
-            FaultKind::Limit { field, needed: span.len(), allowed: limit, limit: Limit::Fixed },
-        ));
-    }
+    let limit = table.limits().max_name;
     cursor.seek(span.start);
     cursor.bytes(span.len(), span.end, limit, field)
 }

@@ -6,7 +6,7 @@ use crate::caffe::layer::{self, Generation};
 use crate::caffe::protobuf::{self, Span, Wire};
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, FaultKind, ReadError};
-use crate::names::{Gather, faulty, name_from_bytes};
+use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
@@ -15,7 +15,7 @@ use blob_core::{DType, Shape};
 const CAFFE_LIMIT: u64 = i32::MAX as u64;
 
 /// Lists a NetParameter's blobs. Returns the generations found, in words.
-pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = whole(cursor);
     let (mut v0, mut v1, mut v2) = (false, false, false);
     cursor.seek(0);
@@ -23,16 +23,16 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
         match (tag.number, tag.wire) {
             (1, Wire::Len) => {
                 let span = layer::take(cursor, whole, "the net's name")?;
-                let name = layer::text(cursor, gather, Some(span), "the net's name")?;
-                note(gather, "name", name_from_bytes(&name).into_owned());
+                let name = layer::text(cursor, table, Some(span), "the net's name")?;
+                note(table, "name", name_from_bytes(&name).into_owned());
                 cursor.seek(span.end);
             }
             (2 | 100, Wire::Len) => {
                 let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
-                    let subject = layer::subject(cursor, gather, tag, gather.positions);
+                    let subject = layer::subject(cursor, table, tag, table.positions);
                     stop.within(subject)
                 })?;
-                match layer::walk(cursor, gather, tag, span)? {
+                match layer::walk(cursor, table, tag, span)? {
                     Generation::V0 => v0 = true,
                     Generation::V1 => v1 = true,
                     Generation::V2 => v2 = true,
@@ -42,13 +42,13 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
         }
     }
     if v2 && (v0 || v1) {
-        gather.warn(None, "both `layer` and `layers` are stored; Caffe refuses such a file, we read all of them");
+        table.warn(None, "both `layer` and `layers` are stored; Caffe refuses such a file, we read all of them");
     }
     if v0 && v1 {
-        gather.warn(None, "V0 and V1 layers are mixed; Caffe drops the weights of the V1 ones, we read all of them");
+        table.warn(None, "V0 and V1 layers are mixed; Caffe drops the weights of the V1 ones, we read all of them");
     }
     if whole.end > CAFFE_LIMIT {
-        gather.warn(None, "the file is over 2 GiB; Caffe itself cannot read it");
+        table.warn(None, "the file is over 2 GiB; Caffe itself cannot read it");
     }
     Ok(match (v0, v1, v2) {
         (false, false, false) => "no layers".to_owned(),
@@ -61,31 +61,31 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String
 }
 
 /// Lists a bare BlobProto: `@0`, and its diff `@0.diff`.
-pub(crate) fn blob(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn blob(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = whole(cursor);
-    gather.next_position(0)?;
-    let fields = match crate::caffe::blob::walk(cursor, whole, gather.limits()) {
+    table.next_position(0)?;
+    let fields = match crate::caffe::blob::walk(cursor, whole, table.limits()) {
         Ok(fields) => fields,
         // The message is whole; the array is in more pieces than are allowed.
         Err(ReadError::Fault(fault)) if matches!(fault.kind, FaultKind::Limit { .. }) => {
-            gather.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
+            table.push(faulty(0, 0, Kind::Data, fault), "@0", 0)?;
             return Ok(String::new());
         }
         Err(stop) => return Err(stop),
     };
     let dialect = if fields.is_legacy() { "legacy dimensions" } else { "" };
     let (data, diff) = fields.into_entries(0, 0);
-    push_pair(gather, data, diff, "@0", 0)?;
+    push_pair(table, data, diff, "@0", 0)?;
     Ok(dialect.to_owned())
 }
 
 /// Lists the blobs of a BlobProtoVector (field 1): `@0`, `@1`, ….
-pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn vector(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = whole(cursor);
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
         match (tag.number, tag.wire) {
-            (1, Wire::Len) => record(cursor, gather, whole)?,
+            (1, Wire::Len) => record(cursor, table, whole)?,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
@@ -93,7 +93,7 @@ pub(crate) fn vector(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 }
 
 /// Lists a SolverState's history (field 3): `@0`, `@1`, ….
-pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn solver(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = whole(cursor);
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
@@ -101,15 +101,15 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
             (n @ (1 | 4), Wire::Varint) => {
                 let value = protobuf::varint(cursor, whole.end, "a counter")? as i32;
                 let key = if n == 1 { "iter" } else { "current_step" };
-                note(gather, key, value.to_string());
+                note(table, key, value.to_string());
             }
             (2, Wire::Len) => {
                 let span = layer::take(cursor, whole, "learned_net")?;
-                let path = layer::text(cursor, gather, Some(span), "learned_net")?;
-                note(gather, "learned_net", name_from_bytes(&path).into_owned());
+                let path = layer::text(cursor, table, Some(span), "learned_net")?;
+                note(table, "learned_net", name_from_bytes(&path).into_owned());
                 cursor.seek(span.end);
             }
-            (3, Wire::Len) => record(cursor, gather, whole)?,
+            (3, Wire::Len) => record(cursor, table, whole)?,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
     }
@@ -117,20 +117,26 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Str
 }
 
 /// One unnamed blob of a list.
-fn record(cursor: &mut Cursor<'_>, gather: &mut Gather, whole: Span) -> Result<(), ReadError> {
+fn record(cursor: &mut Cursor<'_>, table: &mut NameTable, whole: Span) -> Result<(), ReadError> {
     let span =
-        layer::take(cursor, whole, "a blob").map_err(|stop| stop.within(format!("blob #{}", gather.positions)))?;
-    let position = gather.next_position(span.start)?;
-    let (data, diff) = layer::entries(cursor, gather, span, position, 0)?;
-    push_pair(gather, data, diff, &format!("@{position}"), span.start)?;
+        layer::take(cursor, whole, "a blob").map_err(|stop| stop.within(format!("blob #{}", table.positions)))?;
+    let position = table.next_position(span.start)?;
+    let (data, diff) = layer::entries(cursor, table, span, position, 0)?;
+    push_pair(table, data, diff, &format!("@{position}"), span.start)?;
     cursor.seek(span.end);
     Ok(())
 }
 
-fn push_pair(gather: &mut Gather, data: Entry, diff: Option<Entry>, name: &str, offset: u64) -> Result<(), ReadError> {
-    gather.push(data, name, offset)?;
+fn push_pair(
+    table: &mut NameTable,
+    data: Entry,
+    diff: Option<Entry>,
+    name: &str,
+    offset: u64,
+) -> Result<(), ReadError> {
+    table.push(data, name, offset)?;
     match diff {
-        Some(diff) => gather.push(diff, &format!("{name}.diff"), offset),
+        Some(diff) => table.push(diff, &format!("{name}.diff"), offset),
         None => Ok(()),
     }
 }
@@ -146,9 +152,9 @@ struct Datum {
 }
 
 /// Lists a Datum's one array: its bytes as u8, or its floats.
-pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn datum(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let whole = whole(cursor);
-    let position = gather.next_position(0)?;
+    let position = table.next_position(0)?;
     let mut datum = Datum::default();
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, whole.end)? {
@@ -159,9 +165,9 @@ pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Stri
             (4, Wire::Len) => datum.bytes = Some(layer::take(cursor, whole, "data")?),
             (5, Wire::Varint) => {
                 let label = protobuf::varint(cursor, whole.end, "label")? as i32;
-                note(gather, "label", label.to_string());
+                note(table, "label", label.to_string());
             }
-            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, gather)?,
+            (6, Wire::Len | Wire::Fixed32) => datum.float(cursor, tag.wire, whole, table)?,
             (7, Wire::Varint) => datum.encoded = protobuf::varint(cursor, whole.end, "encoded")? != 0,
             _ => protobuf::skip(cursor, tag, whole.end)?,
         }
@@ -171,12 +177,12 @@ pub(crate) fn datum(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Stri
     if let Err(fault) = datum.describe(&mut entry) {
         entry.fault = Some(Box::new(fault));
     }
-    gather.push(entry, "@0", 0)?;
+    table.push(entry, "@0", 0)?;
     Ok(dialect.to_owned())
 }
 
 impl Datum {
-    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, gather: &Gather) -> Result<(), ReadError> {
+    fn float(&mut self, cursor: &mut Cursor<'_>, wire: Wire, whole: Span, table: &NameTable) -> Result<(), ReadError> {
         let run = if wire == Wire::Len {
             let span = layer::take(cursor, whole, "float_data")?;
             if span.len() % 4 != 0 {
@@ -191,7 +197,7 @@ impl Datum {
             cursor.seek(offset + 4);
             Segment { offset, count: 1, stride: 4 }
         };
-        crate::caffe::values::append(&mut self.floats, run, gather.limits())
+        crate::caffe::values::append(&mut self.floats, run, table.limits())
     }
 
     /// Caffe's DatumToBlob takes the bytes where there are any, else the floats.
@@ -235,9 +241,9 @@ pub(crate) fn whole(cursor: &Cursor<'_>) -> Span {
 }
 
 /// Scalars: the last one stored counts, as in protobuf.
-fn note(gather: &mut Gather, key: &str, value: String) {
-    match gather.metadata.iter_mut().find(|(k, _)| k == key) {
+fn note(table: &mut NameTable, key: &str, value: String) {
+    match table.metadata.iter_mut().find(|(k, _)| k == key) {
         Some((_, old)) => *old = value,
-        None => gather.metadata.push((key.to_owned(), value)),
+        None => table.metadata.push((key.to_owned(), value)),
     }
 }

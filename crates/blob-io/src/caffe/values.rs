@@ -6,7 +6,7 @@ use blob_core::{DType, Shape};
 
 use crate::caffe::protobuf::Span;
 use crate::entry::Segment;
-use crate::error::{Fault, FaultKind, ReadError};
+use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 
 /// The values of one repeated field, wherever they lie.
@@ -58,17 +58,8 @@ pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> 
             return Ok(());
         }
     }
-    if runs.len() >= limits.max_segments {
-        return Err(ReadError::fault(
-            run.offset,
-            FaultKind::Limit {
-                field: "the number of separate runs of values",
-                needed: runs.len() as u64 + 1,
-                allowed: limits.max_segments as u64,
-                limit: Limit::Segments,
-            },
-        ));
-    }
+    let (needed, allowed) = (runs.len() as u64 + 1, limits.max_segments as u64);
+    check_limit(run.offset, Limit::Segments, "the number of separate runs of values", needed, allowed)?;
     runs.push(run);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! How a file becomes a checkpoint: opened, told what it is, and its arrays gathered. Streams are kept first, gzip files
-//! unpacked first.
+//! How a file becomes a checkpoint: it is opened, its format is found, its arrays are listed. Streams are spooled first,
+//! gzip files unpacked.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::sniff;
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
@@ -44,7 +44,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a Caffe or MXNet file that breaks off behind some arrays with what stands before the break;
+    /// Opens a Caffe or MXNet file that breaks off after some arrays with the arrays before the break;
     /// [`Checkpoint::whole`] then says where and why it breaks.
     #[must_use]
     pub fn salvage(mut self) -> Self {
@@ -79,15 +79,15 @@ impl OpenOptions {
             let message = format!("is a folder, and holds npy files, not {}", other.name());
             return Err(Error::Request { file: name, message });
         }
-        let mut gather = Gather::new(&self.limits);
-        let folder = folder::open(path, &name, &mut gather)?;
+        let mut table = NameTable::new(&self.limits);
+        let folder = folder::open(path, &name, &mut table)?;
         let kind = (Format::Npy, format!("folder of {} files", folder.count()));
         let input = Input::new(Box::new(folder));
-        Ok(self.opened(name, kind, (input, None), gather))
+        Ok(self.opened(name, kind, (input, None), table))
     }
 
     /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer one
-    /// in an unnamed temporary file. One that begins as no tensor file does is refused before that file is made.
+    /// in an unnamed temporary file. A stream that cannot be a tensor file by its beginning is refused before that file is made.
     ///
     /// # Errors
     /// As [`Checkpoint::open`]; a stream of more than [`Limits::max_spool`] bytes; where the temporary file cannot be
@@ -109,48 +109,48 @@ impl OpenOptions {
         let name = name.into();
         let input = Input::new(source);
         if !gunzip::begins_as_gzip(&input) {
-            let mut gather = Gather::new(&self.limits);
-            return match self.gather(&input, &name, &name, &mut gather) {
-                Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && gather.intact() > 0 => {
+            let mut table = NameTable::new(&self.limits);
+            return match self.list(&input, &name, &name, &mut table) {
+                Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && table.intact() > 0 => {
                     fault.subject = subject.map(Box::new);
-                    self.salvaged(name, input, *fault, gather)
+                    self.salvaged(name, input, *fault, table)
                 }
-                kind => Ok(self.opened(name, kind?, (input, None), gather)),
+                kind => Ok(self.opened(name, kind?, (input, None), table)),
             };
         }
         let inner = gunzip::inner_name(&name);
         let mut spool = self.spool(&name, inner);
         gunzip::unpack(&name, &input, &mut spool)?;
         let unpacked = Input::new(spool.finish().map_err(gunzip::inside)?);
-        let mut gather = Gather::new(&self.limits);
-        let kind = self.gather(&unpacked, &name, inner, &mut gather).map_err(gunzip::inside)?;
-        Ok(self.opened(name, kind, (unpacked, Some(input)), gather))
+        let mut table = NameTable::new(&self.limits);
+        let kind = self.list(&unpacked, &name, inner, &mut table).map_err(gunzip::inside)?;
+        Ok(self.opened(name, kind, (unpacked, Some(input)), table))
     }
 
     /// Reads the headers; `hint` is the name whose extension counts.
-    fn gather(&self, input: &Input, name: &str, hint: &str, gather: &mut Gather) -> Result<(Format, String), Error> {
-        sniff::read(input, hint, self.from, gather).map_err(|refusal| {
+    fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<(Format, String), Error> {
+        sniff::read(input, hint, self.from, table).map_err(|refusal| {
             let mut error = refusal.into_error(name);
             if let Error::Malformed { intact, .. } | Error::LimitExceeded { intact, .. } = &mut error {
-                *intact = Some(gather.intact());
+                *intact = Some(table.intact());
             }
             error
         })
     }
 
-    /// What stands before a break.
-    fn salvaged(&self, name: String, input: Input, fault: Fault, gather: Gather) -> Result<Checkpoint, Error> {
+    /// The arrays before a break.
+    fn salvaged(&self, name: String, input: Input, fault: Fault, table: NameTable) -> Result<Checkpoint, Error> {
         let format = match self.from {
             Some(format) => Some(format),
             None => sniff::format(&input, &name),
         };
         if let Some(format) = format.filter(|format| is_salvageable(*format, &fault)) {
             let kind = (format, String::new());
-            let opened = self.opened(name, kind, (input, None), gather);
+            let opened = self.opened(name, kind, (input, None), table);
             let broken = Some(Box::new(fault));
             return Ok(Checkpoint { broken, ..opened });
         }
-        Err(Error::of_fault(&name, fault, Some(gather.intact())))
+        Err(Error::of_fault(&name, fault, Some(table.intact())))
     }
 
     /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.
@@ -159,17 +159,17 @@ impl OpenOptions {
         name: String,
         (format, dialect): (Format, String),
         (input, packed): (Input, Option<Input>),
-        mut gather: Gather,
+        mut table: NameTable,
     ) -> Checkpoint {
         Checkpoint {
             name,
             format,
             dialect,
-            warnings: std::mem::take(&mut gather.warnings),
-            faults: std::mem::take(&mut gather.faults),
-            metadata: std::mem::take(&mut gather.metadata),
-            positions: gather.positions as usize,
-            entries: gather.into_entries(),
+            warnings: std::mem::take(&mut table.warnings),
+            faults: std::mem::take(&mut table.faults),
+            metadata: std::mem::take(&mut table.metadata),
+            positions: table.positions as usize,
+            entries: table.into_entries(),
             lookup: Lookup::default(),
             limits: self.limits.clone(),
             input,
@@ -179,7 +179,7 @@ impl OpenOptions {
     }
 
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
-        // Where the caller says what it is, its beginning does not say otherwise.
+        // With a format given by the caller, the beginning is not judged.
         let judged = self.from.is_none();
         let refuse = move |begin: &[u8]| {
             let refusal = judged.then(|| sniff::hopeless(begin, hint)).flatten();
@@ -189,7 +189,7 @@ impl OpenOptions {
     }
 }
 
-/// Whether arrays before this fault are known for certain: where they stand one behind the other, each whole in itself.
+/// Whether the arrays before this fault are certain: these formats store them one after the other, each complete.
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
     use Format::{BlobProtoVector, CaffeModel, MxnetList, SolverState};
     matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList)

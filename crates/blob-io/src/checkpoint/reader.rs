@@ -8,14 +8,14 @@ use crate::payload::Elements;
 
 /// The bytes of one array, row-major and little-endian, pulled piece by piece.
 ///
-/// Memory stays small however large the array is, except for column-major arrays, which are reordered as a whole. Where
-/// the file has a checksum of the array, the last bytes come only if it agrees: a reader that came to its end has handed
-/// out the right ones. After an error a reader is of no further use.
+/// Memory stays small however large the array is, except for column-major arrays, which are reordered as a whole. If the
+/// file stores a checksum of the array, the last bytes come only if it matches: a reader that reached its end has returned
+/// the right bytes. After an error a reader fails for good.
 pub struct Reader<'a> {
     file: &'a str,
     entry: &'a Entry,
     elements: Elements<'a>,
-    /// An element of which a part was handed out, and how much of it: readers may ask for any number of bytes.
+    /// An element that was returned in part, and how much of it: callers may ask for any number of bytes.
     split: ([u8; 8], usize),
     has_failed: bool,
 }
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is left of an element of which a part was handed out.
+    /// The rest of an element that was returned in part.
     fn rest(&self) -> &[u8] {
         &self.split.0[self.split.1..self.elements.width()]
     }
@@ -104,7 +104,7 @@ impl Read for Reader<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         self.pull(out).map_err(|error| {
             let kind = match &error {
-                // No reader may try this one again.
+                // `Interrupted` would make callers try again.
                 Error::Io { source, .. } if source.kind() != io::ErrorKind::Interrupted => source.kind(),
                 Error::Malformed { .. } => io::ErrorKind::InvalidData,
                 _ => io::ErrorKind::Other,

@@ -8,7 +8,7 @@ use blob_core::{AnyBlob, DType};
 
 use crate::checkpoint::{Checkpoint, Reader};
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
-use crate::error::{Error, Fault, FaultKind};
+use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::limits::Limit;
 use crate::payload::{self, Elements};
 
@@ -89,13 +89,10 @@ impl<'a> Parts<'a> {
     /// The dense array's size in bytes, within the limit for what is made of fewer stored ones.
     fn byte_len(&self, dtype: DType) -> Result<u64, Error> {
         let found = (self.sparse.shape().count() as u64).saturating_mul(dtype.size() as u64);
-        let limit = self.file.limits().max_alloc;
-        if found <= limit {
-            return Ok(found);
-        }
-        let what =
-            FaultKind::Limit { field: "bytes of the dense array", needed: found, allowed: limit, limit: Limit::Alloc };
-        Err(self.fault(self.values, 0, what))
+        let (at, limit) = (self.values.offset().unwrap_or(0), self.file.limits().max_alloc);
+        check_limit(at, Limit::Alloc, "bytes of the dense array", found, limit)
+            .map_err(|fault| self.values.error(self.file.name(), fault.into()))?;
+        Ok(found)
     }
 
     /// The dense array's bytes; everything is checked before the first of them.

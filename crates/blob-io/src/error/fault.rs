@@ -63,6 +63,14 @@ impl Fault {
     }
 }
 
+/// Errors where `field` needs more than a limit allows; `at` is the place in the file that asks for it.
+pub(crate) fn check_limit(at: u64, limit: Limit, field: &'static str, needed: u64, allowed: u64) -> Result<(), Fault> {
+    if needed <= allowed {
+        return Ok(());
+    }
+    Err(Fault::new(at, FaultKind::Limit { field, needed, allowed, limit }))
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: {}", self.offset, self.kind)
@@ -98,17 +106,17 @@ pub(crate) enum FaultKind {
     Flag { field: &'static str, found: i64, known: &'static str },
     /// A fixed number (magic, count) that is not what it must be.
     Mismatch { field: &'static str, expected: u64, found: u64 },
-    /// A mark that a record begins with, other than it must be.
+    /// A record that does not begin with its mark.
     Signature { field: &'static str, expected: u32, found: u32 },
     /// More of something than a limit allows.
     Limit { field: &'static str, needed: u64, allowed: u64, limit: Limit },
-    /// A checksum that the file has of its bytes is another than theirs.
+    /// The checksum stored in the file does not match its bytes.
     Checksum { expected: u32, found: u32 },
-    /// A checksum or a length beside compressed bytes is another than theirs.
+    /// A checksum or a length stored beside compressed bytes does not match them.
     Trailer { field: &'static str, expected: u32, found: u32 },
-    /// Sound, and of a kind that is not read.
+    /// Valid, but of a kind that is not read.
     Unsupported { expected: &'static str, found: Cow<'static, str> },
-    /// No fault: an array of a dtype that blobs do not have, under the file's name, and its size.
+    /// Not a fault: an array of a dtype that blobs do not have, with the file's name for it and the array's size.
     Foreign { name: Cow<'static, str>, bytes: u64 },
     /// Anything else, in words: what was expected and what was found.
     Words { expected: &'static str, found: Cow<'static, str> },

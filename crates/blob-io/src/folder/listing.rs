@@ -1,4 +1,4 @@
-//! Which files a folder's receipt lists: read token by token, for a receipt is a text from anywhere.
+//! Which files a folder's receipt lists: read token by token, because a receipt is not to be trusted.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::Limits;
@@ -8,7 +8,7 @@ use crate::wire::source::Source;
 
 /// How deep a value that is passed over may nest.
 const MOST_NESTED: u32 = 126;
-/// A longer path is no file of ours: those are at most 1,024 bytes and an ending.
+/// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;
 
 /// One file of a folder.
@@ -22,8 +22,7 @@ pub(crate) struct Listed {
     pub(crate) bytes: u64,
 }
 
-/// Hands over each file that a receipt lists, with the place where it stands in the receipt. False where the receipt has
-/// no list.
+/// Calls `take` with each file that a receipt lists and its place in the receipt. False if the receipt has no list.
 pub(crate) fn files(
     receipt: &dyn Source,
     limits: &Limits,

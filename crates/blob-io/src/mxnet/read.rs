@@ -8,18 +8,18 @@ use crate::entry::{Entry, Kind, Payload, Runs, Segment, Sparse};
 use crate::error::{FaultKind, ReadError};
 use crate::mxnet::flags::Context;
 use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
-use crate::names::{Gather, name_from_bytes};
+use crate::names::{NameTable, name_from_bytes};
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
 /// `kMXAPINDArrayListMagic`.
 const LIST_MAGIC: u64 = 0x112;
 
-/// How many devices are named, at most; a hostile file may name one an array.
+/// How many devices are named, at most; a hostile file may name one for each array.
 const MOST_CONTEXTS: usize = 4;
 
 /// Lists the arrays of a list file. Returns the versions of its records, in words.
-pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn list(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     cursor.seek(0);
     let magic = cursor.u64("the list magic")?;
     if magic != LIST_MAGIC {
@@ -32,7 +32,7 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     }
     let reserved = cursor.u64("the reserved word")?;
     if reserved != 0 {
-        gather.warn(Some(8), "the reserved word is not 0; MXNet ignores it, and so do we");
+        table.warn(Some(8), "the reserved word is not 0; MXNet ignores it, and so do we");
     }
     let count = cursor.u64("the number of arrays")?;
     // The shortest record has 4 bytes.
@@ -42,28 +42,28 @@ pub(crate) fn list(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
         let what = FaultKind::words("a number of arrays that the file can hold", found);
         return Err(ReadError::fault(16, what));
     }
-    gather.check_count(count, 16)?;
-    let walk = choose(cursor, gather, |cursor, gather, walk| {
+    table.check_count(count, 16)?;
+    let walk = choose(cursor, table, |cursor, table, walk| {
         for i in 0..count {
-            if let Err(stop) = array(cursor, gather, walk) {
-                number(gather, 0)?;
+            if let Err(stop) = array(cursor, table, walk) {
+                number(table, 0)?;
                 return Err(stop.within(format!("array #{i}")));
             }
         }
-        keys(cursor, gather, count)
+        keys(cursor, table, count)
     })?;
-    Ok(walk.finish(cursor, gather, "records"))
+    Ok(walk.finish(cursor, table, "records"))
 }
 
 /// Lists the one array of a bare record: `@0`.
-pub(crate) fn record(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn record(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     cursor.seek(0);
-    let walk = choose(cursor, gather, |cursor, gather, walk| {
-        array(cursor, gather, walk)?;
-        name(gather, 0, "@0", 0)?;
+    let walk = choose(cursor, table, |cursor, table, walk| {
+        array(cursor, table, walk)?;
+        name(table, 0, "@0", 0)?;
         Ok(())
     })?;
-    Ok(walk.finish(cursor, gather, "record"))
+    Ok(walk.finish(cursor, table, "record"))
 }
 
 /// What a walk finds beside the arrays.
@@ -99,15 +99,15 @@ impl Walk {
     }
 
     /// Adds the file's warnings and what it says of itself; returns the dialect.
-    fn finish(self, cursor: &Cursor<'_>, gather: &mut Gather, noun: &str) -> String {
+    fn finish(self, cursor: &Cursor<'_>, table: &mut NameTable, noun: &str) -> String {
         let left = cursor.left();
         if left > 0 {
             let text = format!("{left} bytes are left at the end; MXNet ignores them, and so do we");
-            gather.warn(Some(cursor.pos()), text);
+            table.warn(Some(cursor.pos()), text);
         }
         let np_shape = self.versions[Version::V3 as usize];
         if np_shape && self.versions[..3].contains(&true) {
-            gather.warn(
+            table.warn(
                 None,
                 "records with and without np-shape are mixed; MXNet refuses such a list, we read all of it",
             );
@@ -117,7 +117,7 @@ impl Walk {
             if self.more_contexts {
                 names.push("…".to_owned());
             }
-            gather.metadata.push(("context".to_owned(), names.join(", ")));
+            table.metadata.push(("context".to_owned(), names.join(", ")));
         }
         let all = ["V0", "V1", "V2", "V3"];
         let found: Vec<_> = all.iter().zip(self.versions).filter(|(_, has)| *has).map(|(v, _)| *v).collect();
@@ -136,32 +136,32 @@ impl Walk {
 /// exactly at the end of the file, and the second does, the second is right.
 fn choose(
     cursor: &mut Cursor<'_>,
-    gather: &mut Gather,
-    mut read: impl FnMut(&mut Cursor<'_>, &mut Gather, &mut Walk) -> Result<(), ReadError>,
+    table: &mut NameTable,
+    mut read: impl FnMut(&mut Cursor<'_>, &mut NameTable, &mut Walk) -> Result<(), ReadError>,
 ) -> Result<Walk, ReadError> {
     let start = cursor.pos();
-    let mut again = |cursor: &mut Cursor<'_>, gather: &mut Gather, no_axes| {
+    let mut again = |cursor: &mut Cursor<'_>, table: &mut NameTable, no_axes| {
         cursor.seek(start);
-        gather.restart();
+        table.restart();
         let mut walk = Walk::new(no_axes);
-        let outcome = read(cursor, gather, &mut walk);
+        let outcome = read(cursor, table, &mut walk);
         (walk, outcome)
     };
-    let (none, outcome) = again(cursor, gather, NoAxes::None);
+    let (none, outcome) = again(cursor, table, NoAxes::None);
     if !none.open || outcome.is_ok() && cursor.left() == 0 {
         return outcome.map(|()| none);
     }
-    let (scalar, second) = again(cursor, gather, NoAxes::Scalar);
+    let (scalar, second) = again(cursor, table, NoAxes::Scalar);
     match (outcome, second) {
         (_, Ok(())) if cursor.left() == 0 => Ok(scalar),
         (Ok(()), _) => {
-            let (none, outcome) = again(cursor, gather, NoAxes::None);
+            let (none, outcome) = again(cursor, table, NoAxes::None);
             outcome.map(|()| none)
         }
         (Err(first), second) => {
-            // Which reading is right is not known, so that none of its arrays is.
-            gather.restart();
-            // The reading that came further tells more.
+            // It is not known which reading is right, so no array can be trusted.
+            table.restart();
+            // The reading that got further has the more useful error.
             Err(match second {
                 Err(second) if offset(&second) > offset(&first) => second,
                 _ => first,
@@ -179,19 +179,19 @@ fn offset(refusal: &ReadError) -> u64 {
 }
 
 /// Adds the entries of the record at the cursor, still without names.
-fn array(cursor: &mut Cursor<'_>, gather: &mut Gather, walk: &mut Walk) -> Result<(), ReadError> {
+fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Result<(), ReadError> {
     let at = cursor.pos();
-    let position = gather.next_position(at)?;
+    let position = table.next_position(at)?;
     let record = record::read(cursor, walk.no_axes)?;
     walk.note(&record);
     match record.body {
-        Body::None => gather.add(Entry::new(position, 0, Kind::None), at),
+        Body::None => table.add(Entry::new(position, 0, Kind::None), at),
         Body::Dense(part) => {
             let mut entry = entry(part, position, 0);
             if record.no_axes {
                 entry.flags.set(Flag::RecoveredScalar);
             }
-            gather.add(entry, at)
+            table.add(entry, at)
         }
         Body::Sparse { kind, shape, parts, stale } => {
             // The name comes with the key.
@@ -204,7 +204,7 @@ fn array(cursor: &mut Cursor<'_>, gather: &mut Gather, walk: &mut Walk) -> Resul
                 }
                 // The first part keeps it for the others until it has its name.
                 entry.sparse = sparse.take();
-                gather.add(entry, at)?;
+                table.add(entry, at)?;
             }
             Ok(())
         }
@@ -224,17 +224,17 @@ fn entry(part: Part, position: u32, index: u32) -> Entry {
 }
 
 /// Reads the keys, which stand behind all `count` records, and names the entries by them.
-fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), ReadError> {
+fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<(), ReadError> {
     let at = cursor.pos();
     let found = match cursor.u64("the number of keys") {
         Ok(found) => found,
         Err(stop) => {
-            number(gather, 0)?;
+            number(table, 0)?;
             return Err(stop);
         }
     };
     if found != 0 && found != count {
-        number(gather, 0)?;
+        number(table, 0)?;
         let what = FaultKind::words("no keys, or one for each array", format!("{found} keys for {count} arrays"));
         return Err(ReadError::fault(at, what));
     }
@@ -244,48 +244,48 @@ fn keys(cursor: &mut Cursor<'_>, gather: &mut Gather, count: u64) -> Result<(), 
         let key = if found == 0 {
             format!("@{i}").into_bytes()
         } else {
-            match key(cursor, gather) {
+            match key(cursor, table) {
                 Ok(key) => key,
                 Err(stop) => {
-                    number(gather, next)?;
+                    number(table, next)?;
                     return Err(stop.within(format!("array #{i}")));
                 }
             }
         };
-        next = name(gather, next, &name_from_bytes(&key), at)?;
+        next = name(table, next, &name_from_bytes(&key), at)?;
     }
     Ok(())
 }
 
 /// Names the entries from `next` on by their records' numbers, where the file breaks before their keys.
-fn number(gather: &mut Gather, mut next: usize) -> Result<(), ReadError> {
-    while let Some(entry) = gather.entry_mut(next) {
+fn number(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
+    while let Some(entry) = table.entry_mut(next) {
         let key = format!("@{}", entry.position);
-        next = name(gather, next, &key, 0)?;
+        next = name(table, next, &key, 0)?;
     }
     Ok(())
 }
 
-fn key(cursor: &mut Cursor<'_>, gather: &Gather) -> Result<Vec<u8>, ReadError> {
+fn key(cursor: &mut Cursor<'_>, table: &NameTable) -> Result<Vec<u8>, ReadError> {
     let len = cursor.u64("the length of its key")?;
-    cursor.bytes(len, cursor.file_len(), gather.limits().max_name, "its key")
+    cursor.bytes(len, cursor.file_len(), table.limits().max_name, "its key")
 }
 
 /// Names the entries of the record whose first one is at `first`; returns where the next record's begin.
-fn name(gather: &mut Gather, first: usize, key: &str, offset: u64) -> Result<usize, ReadError> {
-    let Some(entry) = gather.entry_mut(first) else {
+fn name(table: &mut NameTable, first: usize, key: &str, offset: u64) -> Result<usize, ReadError> {
+    let Some(entry) = table.entry_mut(first) else {
         return Ok(first);
     };
     let Some(draft) = entry.sparse.take() else {
-        gather.name(first, key, offset)?;
+        table.name(first, key, offset)?;
         return Ok(first + 1);
     };
     let position = entry.position;
-    let name: Arc<str> = gather.reserve(key, position, offset)?.into();
+    let name: Arc<str> = table.reserve(key, position, offset)?.into();
     let repeated = *name != *key;
     let sparse = Arc::new(Sparse { name: name.clone(), ..Arc::unwrap_or_clone(draft) });
     let mut index = first;
-    while let Some(entry) = gather.entry_mut(index)
+    while let Some(entry) = table.entry_mut(index)
         && entry.position == position
     {
         entry.sparse = Some(sparse.clone());
@@ -293,7 +293,7 @@ fn name(gather: &mut Gather, first: usize, key: &str, offset: u64) -> Result<usi
             entry.flags.set(Flag::RepeatedName);
         }
         let part = format!("{name}#{}", entry.kind.name());
-        gather.name(index, &part, offset)?;
+        table.name(index, &part, offset)?;
         index += 1;
     }
     Ok(index)

@@ -3,7 +3,7 @@
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Order, Payload, Runs, Segment};
-use crate::error::{Fault, FaultKind, ReadError};
+use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::npy::MAGIC;
 use crate::wire::cursor::Cursor;
@@ -12,8 +12,8 @@ use crate::wire::literal::{Literal, Numbers};
 /// A longer header is refused. 32 axes take under 1 KiB; NumPy itself reads at most 10,000 bytes unless told otherwise.
 pub(crate) const LONGEST: u64 = 64 << 10;
 
-/// The same for a header that is inflated, with its prefix: NumPy's limit and room for the prefix. A hundred bytes could
-/// stand for a longer one, many times over.
+/// The same for a header that is inflated, with its prefix: NumPy's limit and room for the prefix. A hundred
+/// deflated bytes could inflate to a long header, many times over.
 pub(crate) const LONGEST_INFLATED: u64 = 10 << 10;
 
 /// The prefix before the dict: magic, version, length.
@@ -40,11 +40,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, ReadEr
         }
     };
     let dict = cursor.pos();
-    if len > LONGEST {
-        let what =
-            FaultKind::Limit { field: "the header's length", needed: len, allowed: LONGEST, limit: Limit::Fixed };
-        return Err(ReadError::fault(dict, what));
-    }
+    check_limit(dict, Limit::Fixed, "the header's length", len, LONGEST)?;
     cursor.need(len, end, "the header")?;
     Ok(Prefix { data: dict + len })
 }

@@ -2,14 +2,14 @@
 
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::npy::header;
 use crate::wire::cursor::Cursor;
 
 /// Lists the file's one array.
-pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let file_len = cursor.file_len();
-    let position = gather.next_position(0)?;
+    let position = table.next_position(0)?;
     let prefix = header::prefix(cursor, file_len)?;
     let header = header::dict(cursor, prefix.data)?;
     let mut entry = Entry::new(position, 0, Kind::Data);
@@ -17,11 +17,11 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<Strin
     match header.describe(&mut entry, prefix.data, room) {
         Ok(len) if len < room => {
             let at = prefix.data + len;
-            gather.warn(Some(at), format!("{} bytes follow the array", room - len));
+            table.warn(Some(at), format!("{} bytes follow the array", room - len));
         }
         Ok(_) => {}
         Err(fault) => entry.fault = Some(Box::new(fault)),
     }
-    gather.push(entry, "@0", 0)?;
+    table.push(entry, "@0", 0)?;
     Ok(String::new())
 }

@@ -1,13 +1,11 @@
 //! One member of an archive as an entry, or as bytes: found, checked against the zip, its npy header read.
 
-use std::io::Read;
-
 use blob_core::{DType, Shape};
 
 use crate::entry::{Checksum, Deflated, Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Fault, FaultKind, ReadError, Reason};
+use crate::error::{Fault, FaultKind, ReadError, Reason, check_limit};
 use crate::limits::{Limit, Limits};
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::npy::header::{self, Header};
 use crate::npz::index::Slot;
 use crate::npz::zip::{self, Directory, Member};
@@ -56,20 +54,20 @@ impl<'c, 's> Archive<'c, 's> {
         position: u32,
         index: u32,
         kind: Kind,
-        gather: &mut Gather,
+        table: &mut NameTable,
     ) -> Result<Entry, ReadError> {
         let mut entry = Entry::new(position, index, kind);
         match self.describe(member, &mut entry) {
             Ok(0) => Ok(entry),
             Ok(_) => {
-                gather.warn(None, "members hold more bytes than their arrays");
+                table.warn(None, "members hold more bytes than their arrays");
                 Ok(entry)
             }
             Err(ReadError::Fault(fault)) => {
-                // What was found out before the fault is shown beside it.
+                // What was read before the fault is shown with it.
                 entry.dtype = None;
                 entry.payload = Payload::Runs(Runs::None);
-                // What only is not read may still be sound, which its checksum tells.
+                // A member that is merely unsupported may be intact, which its checksum shows.
                 entry.checksum = entry.checksum.filter(|_| fault.reason() == Reason::Unsupported);
                 entry.fault = Some(Box::new(fault));
                 Ok(entry)
@@ -82,21 +80,43 @@ impl<'c, 's> Archive<'c, 's> {
     fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, ReadError> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
-        let Content::Deflated(stream) = content else {
+        let Content::Deflated(stream) = &content else {
             let end = content.begin() + member.size;
             let prefix = header::prefix(self.cursor, end)?;
             let header = header::dict(self.cursor, prefix.data)?;
             let room = end - prefix.data;
             return Ok(room - header.describe(entry, prefix.data, room)?);
         };
-        let (header, skip) = inflated_header(self.source, &stream, member.size, |n| self.spend(n))?;
+        let (header, skip) = self.inflated_header(&content.checksum(member))?;
         let room = member.size - skip;
         let at = |fault: Fault| Fault::new(stream.offset, fault.kind);
         let len = header.describe(entry, stream.offset, room).map_err(at)?;
         if len > 0 {
-            entry.payload = Payload::Deflated(Box::new(Deflated { skip, ..stream }));
+            entry.payload = Payload::Deflated(Box::new(Deflated { skip, ..*stream }));
         }
         Ok(room - len)
+    }
+
+    /// Inflates a member as far as its npy header goes; returns that and its length.
+    fn inflated_header(&mut self, member: &Checksum) -> Result<(Header, u64), ReadError> {
+        let at = member.offset;
+        // Offsets in inflated bytes would mean nothing to a reader of the file.
+        let here = |stop| match stop {
+            ReadError::Fault(fault) => ReadError::fault(at, fault.kind),
+            other => other,
+        };
+        let mut content = member::Content::open(self.source, member);
+        // The longest prefix; a shorter one has a header behind it.
+        let mut head = Vec::new();
+        content.extend(&mut head, member.size.min(12) as usize)?;
+        let skip = header::prefix(&mut Cursor::new(&Bytes::new(&head[..])), member.size).map_err(here)?.data;
+        check_limit(at, Limit::Fixed, "the length of a deflated header", skip, header::LONGEST_INFLATED)?;
+        self.spend(skip, at)?;
+        content.extend(&mut head, skip as usize)?;
+        let whole = Bytes::new(head);
+        let mut cursor = Cursor::new(&whole);
+        let end = header::prefix(&mut cursor, whole.len()).map_err(here)?.data;
+        Ok((header::dict(&mut cursor, end).map_err(here)?, skip))
     }
 
     /// Where a member's bytes are; the cursor stands at their beginning.
@@ -128,14 +148,9 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Counts the bytes that are inflated while the file is opened: their sum is bounded, not only each header.
-    fn spend(&mut self, bytes: u64) -> Result<(), FaultKind> {
-        let left = self.inflatable.checked_sub(bytes);
-        self.inflatable = left.ok_or(FaultKind::Limit {
-            field: "the bytes of a deflated header",
-            needed: bytes,
-            allowed: self.inflatable,
-            limit: Limit::Alloc,
-        })?;
+    fn spend(&mut self, bytes: u64, at: u64) -> Result<(), Fault> {
+        check_limit(at, Limit::Alloc, "the bytes of a deflated header", bytes, self.inflatable)?;
+        self.inflatable -= bytes;
         Ok(())
     }
 
@@ -148,7 +163,7 @@ impl<'c, 's> Archive<'c, 's> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
         if let Content::Deflated(_) = content {
-            self.spend(member.size).map_err(|what| ReadError::fault(member.local, what))?;
+            self.spend(member.size, member.local)?;
         }
         entry.payload = match content {
             Content::Stored(offset) => Payload::Runs(Runs::One(Segment { offset, count: member.size, stride: 1 })),
@@ -195,58 +210,7 @@ pub(crate) fn whole<'a>(
 ) -> Result<member::Content<'a>, ReadError> {
     let most = max_alloc.saturating_add(header::LONGEST_INFLATED);
     if expected.packed.is_some() && expected.size > most {
-        let kind = FaultKind::Limit {
-            field: "bytes to inflate",
-            needed: expected.size,
-            allowed: max_alloc,
-            limit: Limit::Alloc,
-        };
-        return Err(ReadError::fault(expected.offset, kind));
+        check_limit(expected.offset, Limit::Alloc, "bytes to inflate", expected.size, max_alloc)?;
     }
     Ok(member::Content::open(source, expected))
-}
-
-/// Inflates a member as far as its npy header goes; returns that and its length, which `spend` hears before.
-fn inflated_header(
-    source: &dyn Source,
-    stream: &Deflated,
-    size: u64,
-    spend: impl FnOnce(u64) -> Result<(), FaultKind>,
-) -> Result<(Header, u64), ReadError> {
-    let at = |stop| match stop {
-        // Offsets in inflated bytes mean nothing to who looks at the file.
-        ReadError::Fault(fault) => ReadError::fault(stream.offset, fault.kind),
-        io => io,
-    };
-    let mut inflater = payload::inflate(source, stream);
-    let mut head = Vec::new();
-    let mut more = |head: &mut Vec<u8>, len: u64| {
-        let want = len - head.len() as u64;
-        let read = inflater.by_ref().take(want).read_to_end(head);
-        read.map_err(|e| payload::inflate_error(stream.offset, e))
-    };
-    // The longest prefix; a shorter one has a header behind it.
-    more(&mut head, size.min(12))?;
-    let skip = {
-        let start = Bytes::new(&head[..]);
-        header::prefix(&mut Cursor::new(&start), size).map_err(at)?.data
-    };
-    if skip > header::LONGEST_INFLATED {
-        let what = FaultKind::Limit {
-            field: "the length of a deflated header",
-            needed: skip,
-            allowed: header::LONGEST_INFLATED,
-            limit: Limit::Fixed,
-        };
-        return Err(ReadError::fault(stream.offset, what));
-    }
-    spend(skip).map_err(|what| ReadError::fault(stream.offset, what))?;
-    if skip > head.len() as u64 {
-        more(&mut head, skip)?;
-    }
-    let whole = Bytes::new(&head[..]);
-    let mut cursor = Cursor::new(&whole);
-    let end = header::prefix(&mut cursor, head.len() as u64).map_err(at)?.data;
-    let header = header::dict(&mut cursor, end).map_err(at)?;
-    Ok((header, skip))
 }

@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// What an archive holds, as far as it tells whether it is one of ours.
+/// What tells whether an archive is an npz.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) arrays: u64,

@@ -1,6 +1,6 @@
 //! Tensor names as names of a zip's members: their own, but for what could lead out of a folder or breaks tools.
 //!
-//! A pure function. Numpy's users ask for a member by the tensor's name, so as little as possible is changed.
+//! A pure function. NumPy's users ask for a member by the tensor's name, so as little as possible is changed.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

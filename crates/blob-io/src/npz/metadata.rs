@@ -1,26 +1,26 @@
-//! Our metadata in an npz, where NumPy does not take them for an array: bytes between the last member and the central
-//! directory, as Android's signatures of packages lie there. Readers of zips go by the directory and pass over them.
+//! Our metadata in an npz, where NumPy does not take them for an array: between the last member and the central
+//! directory, where Android keeps the signatures of packages. Readers of zips follow the directory and skip them.
 //!
 //! `MAGIC`, the length of the JSON in 8 bytes, little-endian, the JSON, its length again, `MAGIC`. The JSON is an object of
 //! strings, as safetensors has it for its `__metadata__`.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::metadata;
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::npz::END;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 
 const MAGIC: &[u8; 16] = b"blob metadata 1\0";
-/// What stands on either side of the JSON: the mark and the length.
+/// What surrounds the JSON on either side: the mark and the length.
 const SIDE: u64 = 24;
 /// An end record without a comment.
 const EMPTY_LEN: usize = 22;
 
 /// The whole block, which begins at `at`; nothing where there are no metadata.
 ///
-/// Readers look at a file's first bytes. Where no member gives them, the end record of an empty archive stands before the
-/// block; only the last one counts.
+/// Readers look at a file's first bytes. In an archive without members these are the end record of an empty archive,
+/// before the block; only the last end record counts.
 pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
     if metadata.is_empty() {
         return Vec::new();
@@ -40,20 +40,24 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 
 /// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. One that is broken is
 /// a warning: the arrays are whole without it.
-pub(crate) fn read(cursor: &mut Cursor<'_>, (begin, end): (u64, u64), gather: &mut Gather) -> Result<bool, ReadError> {
-    let kept = gather.metadata.len();
+pub(crate) fn read(
+    cursor: &mut Cursor<'_>,
+    (begin, end): (u64, u64),
+    table: &mut NameTable,
+) -> Result<bool, ReadError> {
+    let kept = table.metadata.len();
     let read = match find(cursor, begin, end) {
         Ok(None) => return Ok(false),
         Ok(Some((from, to))) => {
             cursor.seek(from);
-            object(cursor, to, gather)
+            object(cursor, to, table)
         }
         Err(e) => Err(e),
     };
     match read {
         Err(ReadError::Fault(fault)) => {
-            gather.metadata.truncate(kept);
-            gather.warn(Some(fault.offset()), "the archive's metadata cannot be read");
+            table.metadata.truncate(kept);
+            table.warn(Some(fault.offset()), "the archive's metadata cannot be read");
             Ok(true)
         }
         read => read.map(|()| true),
@@ -84,8 +88,8 @@ fn find(cursor: &mut Cursor<'_>, begin: u64, end: u64) -> Result<Option<(u64, u6
     }
 }
 
-fn object(cursor: &mut Cursor<'_>, end: u64, gather: &mut Gather) -> Result<(), ReadError> {
-    metadata::read(&mut Literal::new(cursor, end), gather)?;
+fn object(cursor: &mut Cursor<'_>, end: u64, table: &mut NameTable) -> Result<(), ReadError> {
+    metadata::read(&mut Literal::new(cursor, end), table)?;
     if cursor.pos() == end {
         return Ok(());
     }

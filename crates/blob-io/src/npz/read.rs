@@ -4,7 +4,7 @@
 
 use crate::entry::Kind;
 use crate::error::ReadError;
-use crate::names::{Gather, name_from_bytes};
+use crate::names::{NameTable, name_from_bytes};
 use crate::npz::archive::Archive;
 use crate::npz::index::{self, Slot};
 use crate::npz::zip::{self, Member};
@@ -12,7 +12,7 @@ use crate::npz::{metadata, sparse};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
-/// How many bytes of notes are kept, and of names of members that are neither.
+/// How many bytes of notes are kept, and how many names of members that are neither notes nor arrays.
 const MOST_METADATA: u64 = 4 << 20;
 const MOST_OTHERS: usize = 8;
 
@@ -20,10 +20,10 @@ const MOST_OTHERS: usize = 8;
 pub(crate) fn read<'s>(
     source: &'s dyn Source,
     cursor: &mut Cursor<'s>,
-    gather: &mut Gather,
+    table: &mut NameTable,
 ) -> Result<String, ReadError> {
     let directory = zip::directory(cursor)?;
-    gather.check_count(directory.count, directory.begin)?;
+    table.check_count(directory.count, directory.begin)?;
     let (mut slots, found) = index::read(cursor, directory)?;
     if found.arrays == 0 && directory.count > 0 {
         return Err(found.refusal());
@@ -31,39 +31,44 @@ pub(crate) fn read<'s>(
     let len = source.len();
     if directory.archive_end < len {
         let at = directory.archive_end;
-        gather.warn(Some(at), format!("{} bytes follow the archive", len - at));
+        table.warn(Some(at), format!("{} bytes follow the archive", len - at));
     }
     // We write the parts of sparse arrays under names of their own: a file of ours has no folders that are arrays.
-    match metadata::read(cursor, (found.end, directory.begin), gather)? {
+    match metadata::read(cursor, (found.end, directory.begin), table)? {
         true => index::ungroup(&mut slots),
         false => index::group(&mut slots),
     }
-    let mut archive = Archive::new(source, cursor, directory, gather.limits());
+    let mut archive = Archive::new(source, cursor, directory, table.limits());
     let mut notes = Notes::default();
     for slots in slots.chunk_by(|a, b| a.group != 0 && a.group == b.group) {
-        if slots[0].group == 0 || !sparse::push(&mut archive, slots, gather)? {
+        if slots[0].group == 0 || !sparse::push(&mut archive, slots, table)? {
             for slot in slots {
-                single(&mut archive, *slot, gather, &mut notes)?;
+                single(&mut archive, *slot, table, &mut notes)?;
             }
         }
     }
     let deflated = archive.is_deflated();
-    notes.finish(gather);
+    notes.finish(table);
     Ok(if deflated { "deflated" } else { "" }.to_owned())
 }
 
 /// One member that stands for itself.
-fn single(archive: &mut Archive<'_, '_>, slot: Slot, gather: &mut Gather, notes: &mut Notes) -> Result<(), ReadError> {
+fn single(
+    archive: &mut Archive<'_, '_>,
+    slot: Slot,
+    table: &mut NameTable,
+    notes: &mut Notes,
+) -> Result<(), ReadError> {
     let member = archive.member(slot)?;
     if slot.is_array() {
-        let position = gather.next_position(slot.record)?;
-        let entry = archive.entry(&member, position, 0, Kind::Data, gather)?;
+        let position = table.next_position(slot.record)?;
+        let entry = archive.entry(&member, position, 0, Kind::Data, table)?;
         let stem = member.name.strip_suffix(b".npy").unwrap_or(&member.name);
         let name = name_from_bytes(member.raw.as_deref().unwrap_or(stem)).into_owned();
-        return gather.push(entry, &name, slot.record);
+        return table.push(entry, &name, slot.record);
     }
-    match notes.text(archive, &member, gather)? {
-        Some(pair) => gather.metadata.push(pair),
+    match notes.text(archive, &member, table)? {
+        Some(pair) => table.metadata.push(pair),
         None => notes.other(&member.name),
     }
     Ok(())
@@ -83,7 +88,7 @@ impl Notes {
         &mut self,
         archive: &mut Archive<'_, '_>,
         member: &Member,
-        gather: &mut Gather,
+        table: &mut NameTable,
     ) -> Result<Option<(String, String)>, ReadError> {
         let stem = member.name.strip_suffix(b".txt");
         let Some(key) = stem.filter(|stem| !stem.contains(&b'/')) else {
@@ -100,7 +105,7 @@ impl Notes {
             }
             Ok(None) => Ok(None),
             Err(ReadError::Fault(fault)) => {
-                gather.warn(Some(fault.offset()), "a note in the archive cannot be read");
+                table.warn(Some(fault.offset()), "a note in the archive cannot be read");
                 Ok(None)
             }
             Err(stop) => Err(stop),
@@ -119,7 +124,7 @@ impl Notes {
         }
     }
 
-    fn finish(&mut self, gather: &mut Gather) {
+    fn finish(&mut self, table: &mut NameTable) {
         if self.others == 0 {
             return;
         }
@@ -128,6 +133,6 @@ impl Notes {
         if more > 0 {
             names += &format!(" and {more} more");
         }
-        gather.metadata.push(("members without arrays".to_owned(), names));
+        table.metadata.push(("members without arrays".to_owned(), names));
     }
 }

@@ -7,7 +7,7 @@ use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Sparse, SparseKind};
 use crate::error::ReadError;
-use crate::names::{Gather, name_from_bytes};
+use crate::names::{NameTable, name_from_bytes};
 use crate::npy::header;
 use crate::npz::archive::Archive;
 use crate::npz::index::Slot;
@@ -21,7 +21,7 @@ use crate::wire::source::Bytes;
 const KINDS: [(Kind, &str); 3] = [(Kind::Values, "values"), (Kind::Indices, "indices"), (Kind::Indptr, "indptr")];
 
 /// Pushes the parts of a sparse array; false, and nothing pushed, where the folder holds something else.
-pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut Gather) -> Result<bool, ReadError> {
+pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut NameTable) -> Result<bool, ReadError> {
     let mut members: [Option<Member>; 5] = [const { None }; 5];
     for slot in slots {
         if let Some(part) = slot.part() {
@@ -42,28 +42,28 @@ pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], gather: &mut G
         other => other?,
     };
     let (Some(kind), Some(shape), true) = (kind, dims, same) else {
-        gather.warn(None, "a folder looks like a sparse array, but its format or shape is none that MXNet has; its parts are listed one by one");
+        table.warn(None, "a folder looks like a sparse array, but its format or shape is none that MXNet has; its parts are listed one by one");
         return Ok(false);
     };
     if indptr.is_some() != (kind == SparseKind::Csr) {
-        gather.warn(
+        table.warn(
             None,
             "a sparse array has an indptr without being csr, or the other way round; its parts are listed one by one",
         );
         return Ok(false);
     }
     let name: Arc<str> = name_from_bytes(base).as_ref().into();
-    let position = gather.next_position(slots[0].record)?;
+    let position = table.next_position(slots[0].record)?;
     let sparse = Arc::new(Sparse { kind, name: name.clone(), shape });
     let parts = [Some(data), Some(indices), indptr.as_ref()];
     for (index, (member, (part, suffix))) in parts.into_iter().zip(KINDS).enumerate() {
         let Some(member) = member else { continue };
-        let mut entry = archive.entry(member, position, index as u32, part, gather)?;
+        let mut entry = archive.entry(member, position, index as u32, part, table)?;
         if broken {
             entry.flags.set(Flag::BrokenFormatHeader);
         }
         entry.sparse = Some(sparse.clone());
-        gather.push(entry, &format!("{name}#{suffix}"), slots[0].record)?;
+        table.push(entry, &format!("{name}#{suffix}"), slots[0].record)?;
     }
     Ok(true)
 }

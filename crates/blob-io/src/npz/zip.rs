@@ -1,5 +1,5 @@
 //! The zip container, read from its central directory with positioned reads: sizes, dates and versions in local headers
-//! are not looked at, because MXNet 2 writes zeros there.
+//! are ignored, because MXNet 2 writes zeros there.
 
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limit;
@@ -26,7 +26,7 @@ pub(crate) struct Directory {
 /// One record of the central directory.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// The name, in bytes; it must not be taken for a path.
+    /// The name, in bytes; never used as a path.
     pub(crate) name: Vec<u8>,
     /// The tensor's own name, where our writer had to change it.
     pub(crate) raw: Option<Vec<u8>>,
@@ -116,12 +116,8 @@ fn locate64(cursor: &mut Cursor<'_>, end: u64) -> Result<Option<u64>, ReadError>
     cursor.skip(4, field)?;
     let at64 = cursor.u64(field)?;
     if at64.checked_add(56).is_none_or(|end| end > at) {
-        let what = FaultKind::Limit {
-            field: "the place of the zip's ZIP64 end record",
-            needed: at64,
-            allowed: at.saturating_sub(56),
-            limit: Limit::Fixed,
-        };
+        let field = "the place of the zip's ZIP64 end record";
+        let what = FaultKind::Limit { field, needed: at64, allowed: at.saturating_sub(56), limit: Limit::Fixed };
         return Err(ReadError::fault(at + 8, what));
     }
     cursor.seek(at64);
@@ -166,7 +162,7 @@ pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadEr
 }
 
 impl Member {
-    /// Takes what the extra fields say; one that does not fit ends them.
+    /// Reads the extra fields, up to the first that does not fit.
     fn extra(&mut self, mut extra: &[u8]) -> Result<(), FaultKind> {
         while let [a, b, c, d, rest @ ..] = extra {
             let (id, len) = (u16::from_le_bytes([*a, *b]), u16::from_le_bytes([*c, *d]));
@@ -183,7 +179,7 @@ impl Member {
         Ok(())
     }
 
-    /// The 64-bit numbers stand for those that are full, in this order.
+    /// The 64-bit numbers replace those of 32 bits that are all ones, in this order.
     fn zip64(&mut self, mut content: &[u8]) -> Result<(), FaultKind> {
         for number in [&mut self.size, &mut self.packed, &mut self.local] {
             if *number == u64::from(u32::MAX) {

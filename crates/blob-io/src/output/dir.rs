@@ -11,8 +11,8 @@ use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
 use crate::output::{IfExists, Output, beside, exists, failed, lock_folder, parent, request, sync_folder};
 
-/// How often [`OutputDir::finish`] tries to take a name that other processes take too, and the pause between. Of all
-/// that try at once one gets through each time.
+/// How often [`OutputDir::finish`] tries to take a name that other processes want too, and the pause between tries. Each
+/// time, one of the processes succeeds.
 const SWAPS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -27,7 +27,7 @@ pub struct OutputDir {
     temp: PathBuf,
     target: PathBuf,
     if_exists: IfExists,
-    /// What stood at the target in the beginning.
+    /// The folder that was at the target when this one was begun.
     there: Option<Snapshot>,
     /// The temporary itself, locked; `None` on a file system without locks.
     _lock: Option<File>,
@@ -35,9 +35,9 @@ pub struct OutputDir {
 }
 
 impl OutputDir {
-    /// Begins the folder `path`. One that exists must be empty, or [`IfExists::Replace`] be asked for and everything in it be listed, with
-    /// its length, in the `blob.receipt.json` that a conversion wrote into it: no other file is ever replaced or removed,
-    /// nor a folder that the process is in.
+    /// Begins the folder `path`. If it exists, it must be empty; or, with [`IfExists::Replace`], everything in it must be
+    /// listed, with its length, in the `blob.receipt.json` that a conversion wrote into it. No other file is ever replaced
+    /// or removed, nor the current folder.
     ///
     /// # Errors
     /// [`Error::Request`] where the folder cannot be replaced or the name is taken by a file; [`Error::Io`].
@@ -48,8 +48,8 @@ impl OutputDir {
         Ok(begun)
     }
 
-    /// As [`OutputDir::create`], but what a crash left beside the target stays: a look at what would happen, that leaves no
-    /// trace once it is dropped.
+    /// As [`OutputDir::create`], but without removing what a crash left beside the target: a dry run, which leaves no trace
+    /// once it is dropped.
     ///
     /// # Errors
     /// As [`OutputDir::create`].
@@ -59,13 +59,13 @@ impl OutputDir {
 
     fn begin(path: &Path, if_exists: IfExists) -> Result<Self, Error> {
         let name = path.display().to_string();
-        // With a `/` behind it, a link to nothing would be taken for a folder.
+        // A trailing `/` would make a dangling link look like a folder.
         let bare: PathBuf = path.components().collect();
         let target = resolve(&bare).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
             return Err(request(&name, "is no folder that can be made; name one in it"));
         };
-        // Without a `/` or `/.` behind it.
+        // Drops a trailing `/` or `/.`.
         let target = target.with_file_name(last);
         if fs::canonicalize(".").is_ok_and(|current| current.starts_with(&target)) {
             return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
@@ -85,14 +85,13 @@ impl OutputDir {
         Err(request(&name, "no temporary folder beside it could be kept: another process removes them"))
     }
 
-    /// Whether a folder of an earlier conversion stands there, which [`OutputDir::finish`] will replace.
+    /// Whether the target is a folder of an earlier conversion, which [`OutputDir::finish`] will replace.
     #[must_use]
     pub fn replaces(&self) -> bool {
         self.there.is_some()
     }
 
-    /// Whether the folder that stood there in the beginning does so no more: another conversion has put its own there, or
-    /// is about to.
+    /// Whether the folder that was there at the beginning is gone: another conversion has put its own there, or is about to.
     #[must_use]
     pub fn is_overtaken(&self) -> bool {
         self.there.as_ref().is_some_and(|there| !there.stands(&self.target))
@@ -119,14 +118,14 @@ impl OutputDir {
 
     /// Makes the folder take its name. The files are finished one by one before.
     ///
-    /// Of several that write the same folder at once, the first keeps it, with [`IfExists::Replace`] the last.
+    /// If several processes write the same folder at once, the first one keeps it; with [`IfExists::Replace`] the last.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] where the target has meanwhile become a folder that cannot be replaced. The
     /// target is then as it was.
     pub fn finish(mut self) -> Result<(), Error> {
         for _ in 0..SWAPS {
-            // It replaces nothing but an empty folder.
+            // A rename replaces nothing but an empty folder.
             let Err(e) = fs::rename(&self.temp, &self.target) else {
                 self.done = true;
                 return Ok(());
@@ -155,8 +154,8 @@ impl OutputDir {
         Err(request(&self.name, "could not take its name: other processes replace it all the time"))
     }
 
-    /// Moves the target away, where `before` was seen, and takes its name. False where another process has changed the
-    /// target meanwhile.
+    /// Moves the target, which was seen as `before`, out of the way and takes its name. False if another process has
+    /// changed the target in the meantime.
     fn swap(&self, before: Option<&Snapshot>) -> Result<bool, Error> {
         let mut old = temp_path(&self.target).into_os_string();
         old.push(".old");
@@ -165,7 +164,7 @@ impl OutputDir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(failed(&self.name, "move the old folder away", e)),
         }
-        // It may be another than the one that was looked at.
+        // What was moved may not be the folder that was looked at.
         let old = Path::new(&old);
         let mut error = match check(&self.name, old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
@@ -180,7 +179,7 @@ impl OutputDir {
             error = Some(failed(&self.name, "rename to the target", e));
         }
         match error {
-            // Where it cannot go back either, it goes once one of ours stands there.
+            // If it cannot be moved back either, a later run removes it, once a folder of ours is there.
             Some(_) if retry => {
                 let _ = fs::rename(old, &self.target);
                 Ok(false)
@@ -190,7 +189,7 @@ impl OutputDir {
         }
     }
 
-    /// Moves the old folder back to its place; returns what to tell.
+    /// Moves the old folder back to its place; returns the error to report.
     fn back(&self, old: &Path, error: Error) -> Error {
         match fs::rename(old, &self.target) {
             Ok(()) => error,
@@ -209,8 +208,8 @@ impl Drop for OutputDir {
     }
 }
 
-/// Locks a new temporary; `Some(None)` on a file system without locks, where nobody else could take this one either.
-/// `None` where another process was faster and takes it for a stale one.
+/// Locks a new temporary folder. `Some(None)` on a file system without locks, where no other process can lock it either;
+/// `None` if another process was faster and takes it for a stale one.
 fn hold(temp: &Path) -> Option<Option<File>> {
     let lock = match lock_folder(temp) {
         Ok(lock) => Some(lock),
@@ -226,14 +225,14 @@ fn is_taken(e: &io::Error) -> bool {
     matches!(e.kind(), AlreadyExists | DirectoryNotEmpty)
 }
 
-/// Whether the target is free, or may be replaced; then with what stands in it.
+/// Checks that the target is free (`None`) or may be replaced (its files).
 fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapshot>, Error> {
     for _ in 0..SWAPS {
         match survey(target) {
             Ok(Found::Free) => return Ok(None),
             Ok(Found::Ours(there)) if if_exists == IfExists::Replace => return Ok(Some(there)),
             Ok(Found::Ours(_)) => return Err(exists(name, Existing::Folder)),
-            // Not to be replaced, asked for or not: no way is offered that leads nowhere.
+            // Never replaced, so the error must not suggest that `IfExists::Replace` would help.
             Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
             // Another process is replacing it.
             Err(e) if e.kind() == io::ErrorKind::Interrupted => std::thread::sleep(PAUSE),
@@ -258,14 +257,14 @@ fn changed(name: &str, file: &str) -> Error {
     request(name, &message)
 }
 
-/// Removes a temporary folder that no process holds, other than `own`. Of an old folder that was moved away go only the
-/// files that its receipt lists, and only if a new one has come.
+/// Removes a temporary folder, other than `own`, that no process holds. Of an old folder that was moved out of the way,
+/// only the files that its receipt lists are removed, and only once another folder has taken its place.
 fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
     }
     if path.extension() != Some(OsStr::new("old")) {
-        // The lock is held until the folder is gone, so that its maker sees that it was faster.
+        // Held until the folder is gone, so that the process that made it notices.
         if let Ok(_lock) = lock_folder(path) {
             let _ = fs::remove_dir_all(path);
         }

@@ -1,6 +1,6 @@
 //! The temporary file beside its target: made, found again after a crash, renamed.
 //!
-//! Its owner holds a lock on it; one whose lock is free is left from a crash.
+//! The process that writes it holds a lock on it; an unlocked one was left by a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -12,7 +12,7 @@ use crate::error::{Error, Existing};
 use crate::filenames::floor;
 use crate::output::{IfExists, beside, exists, failed, parent, request, sync_folder};
 
-/// How many temporary names are tried: each is random, so that a second try is already rare.
+/// How many temporary names are tried. They are random, so a second try is already rare.
 pub(super) const TRIES: usize = 16;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Sibling {
     /// The target with every link resolved.
     target: PathBuf,
     if_exists: IfExists,
-    /// Whether the target has this file, or `finish` has removed it: nothing is left to clean.
+    /// Whether the file has its target's name: there is no temporary to remove.
     done: bool,
 }
 
@@ -48,13 +48,13 @@ impl Sibling {
         Err(request(name, "no temporary file beside it could be kept: another process removes them"))
     }
 
-    /// Takes the lock. False where another process was faster and takes the file for a stale one. A file system without
-    /// locks also has nobody who could take this one.
+    /// Takes the lock. False if another process was faster and takes the file for a stale one. On a file system without
+    /// locks no other process can take it either.
     fn lock(&self) -> bool {
         !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
     }
 
-    /// Removes what runs to the same target have left behind; this one's temporary is locked.
+    /// Removes what earlier runs to the same target left behind; the temporary of this one is locked.
     pub(super) fn remove_stale(&self) {
         remove_stale(&self.target, &|path| {
             if path != self.temp {
@@ -89,7 +89,7 @@ impl Sibling {
         Ok(())
     }
 
-    /// Gives the file its name without ever replacing another: a link fails where a rename would not.
+    /// Gives the file its name without ever replacing another file: a link fails where a rename would not.
     pub(super) fn link(&self, name: &str) -> Result<(), Error> {
         match fs::hard_link(&self.temp, &self.target) {
             Ok(()) => {
@@ -98,7 +98,7 @@ impl Sibling {
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name, Existing::File)),
-            // A file system without links: between this look and the rename lies the only gap.
+            // A file system without links: only a file that appears between this check and the rename would be replaced.
             Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name, Existing::File)),
             Err(_) => fs::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
         }
@@ -140,13 +140,13 @@ pub(super) fn temp_path(target: &Path) -> PathBuf {
 /// What every temporary of a target begins with.
 fn prefix(target: &Path) -> OsString {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    // With the rest at most 255 bytes. Two targets whose long names share the temporaries do no harm: of a stale one
-    // no process holds the lock.
+    // At most 255 bytes with the rest. Two targets with long names may share their temporaries, which does no harm: only
+    // an unlocked one is removed.
     let name = &name[..floor(&name, 200)];
     OsString::from(format!(".{name}.blob-tmp-"))
 }
 
-/// Hands every sibling of `target` that looks like a temporary to `remove`, which looks closer.
+/// Calls `remove`, which looks closer, with every sibling of `target` that has a temporary's name.
 pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
     let prefix = prefix(target);
     let Ok(listing) = fs::read_dir(parent(target)) else {

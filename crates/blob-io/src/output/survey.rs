@@ -1,4 +1,4 @@
-//! What stands in a folder that shall be replaced: only what the receipt in it lists, or something else too.
+//! Whether a folder that is to be replaced holds only what its receipt lists, or other files too.
 //!
 //! Looks at names, lengths and times; reads nothing but the receipt.
 
@@ -19,7 +19,7 @@ use crate::wire::source::FileSource;
 const SOUGHT: usize = 1000;
 const NAMED: usize = 3;
 
-/// What stands where a folder shall be.
+/// What there is at the place of a folder to be written.
 #[derive(Debug)]
 pub(super) enum Found {
     /// Nothing, or an empty folder.
@@ -48,8 +48,8 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// A file that is not what it was; `None` also where another conversion has put a folder of its own there. One that is
-    /// gone is no loss: another process may be removing what it takes for a leftover.
+    /// A file that has changed since. `None` if the receipt has: then another conversion has put its own folder there.
+    /// Missing files do not count: another process may be removing what it takes for leftovers.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
         let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {
@@ -65,8 +65,8 @@ impl Snapshot {
         receipt.map(|meta| Stamp::of(&meta)) == self.0.get(RECEIPT).cloned()
     }
 
-    /// Removes these files and the folders that are empty then; the receipt last, so that what is left is still known
-    /// for ours.
+    /// Removes these files and the folders that become empty. The receipt goes last, so that what an interruption leaves
+    /// is still recognised as ours.
     pub(super) fn remove(&self, root: &Path) {
         let mut folders = HashSet::new();
         for file in self.0.keys().filter(|file| *file != RECEIPT) {
@@ -100,7 +100,7 @@ impl fmt::Display for Foreign {
     }
 }
 
-/// Looks at a folder. An error of the kind `Interrupted` says that it changed meanwhile.
+/// Looks at a folder. An error of kind `Interrupted` means that it changed in the meantime.
 pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     let before = match fs::symlink_metadata(folder) {
         Ok(meta) => Stamp::of(&meta),
@@ -110,7 +110,7 @@ pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     let found = look(folder);
     let after = fs::symlink_metadata(folder).map(|meta| Stamp::of(&meta));
     if after.is_ok_and(|after| after == before) {
-        // What was listed and then was not there was removed from a folder further down.
+        // An entry that was listed and is then missing was removed from a subfolder meanwhile.
         return found.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound => io::ErrorKind::Interrupted.into(),
             _ => e,
@@ -138,7 +138,7 @@ fn look(folder: &Path) -> io::Result<Found> {
     })
 }
 
-/// What the receipt lists, with itself; nothing where there is none that can be read.
+/// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.
 fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
     let path = folder.join(RECEIPT);
     let mut all = HashMap::new();
@@ -184,7 +184,7 @@ impl Walk<'_> {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let kind = entry.file_type()?;
             if entry.file_name().to_str().is_none() {
-                // Not listed, however it is spelled: a receipt's names are UTF-8.
+                // It cannot be in the receipt, whose names are UTF-8.
                 self.foreign.0.push(name);
             } else if kind.is_dir() && self.folders.contains(&*name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;

@@ -8,9 +8,8 @@ use crc32fast::Hasher;
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::entry::Checksum;
-use crate::error::{Fault, FaultKind};
-use crate::payload::ReadError;
-use crate::wire::source::Source;
+use crate::error::{Fault, FaultKind, ReadError};
+use crate::wire::source::{Source, read};
 
 /// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
 const PIECE: usize = 256 << 10;
@@ -47,6 +46,19 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
+    /// Appends the next bytes until `out` has `len` of them, or fewer where the content ends before.
+    pub(crate) fn extend(&mut self, out: &mut Vec<u8>, len: usize) -> Result<(), ReadError> {
+        let mut filled = out.len();
+        out.resize(len.max(filled), 0);
+        while filled < out.len() {
+            match self.piece(&mut out[filled..])? {
+                0 => out.truncate(filled),
+                n => filled += n,
+            }
+        }
+        Ok(())
+    }
+
     /// Passes over the next bytes.
     pub(crate) fn skip(&mut self, mut bytes: u64) -> Result<(), ReadError> {
         let mut scratch = vec![0; bytes.min(PIECE as u64) as usize];
@@ -61,7 +73,7 @@ impl<'a> Content<'a> {
     /// Passes over the next piece of what is left and returns its length; 0 at the end.
     pub(crate) fn step(&mut self, scratch: &mut Vec<u8>) -> Result<usize, ReadError> {
         let left = self.expected.size.saturating_sub(self.done);
-        // An inflater needs room for one byte more to come to its end.
+        // The inflater needs room for one more byte to notice the end of its stream.
         let room = left + u64::from(self.inflater.is_some());
         scratch.resize(room.min(PIECE as u64) as usize, 0);
         self.piece(scratch)
@@ -175,10 +187,6 @@ pub(crate) fn check(bytes: &[u8], expected: &Checksum) -> Result<(), ReadError> 
         ReadError::Io { offset: expected.offset, source }
     })?;
     same(expected, crc32fast::hash(content))
-}
-
-fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-    source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
 fn mismatch(at: &Checksum, field: &'static str, expected: u64, found: u64) -> ReadError {

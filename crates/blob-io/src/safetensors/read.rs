@@ -3,10 +3,10 @@
 use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Fault, FaultKind, ReadError};
+use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::metadata;
-use crate::names::Gather;
+use crate::names::NameTable;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::{Literal, Numbers};
@@ -16,32 +16,24 @@ use crate::wire::literal::{Literal, Numbers};
 const MOST_NESTED: u32 = 126;
 
 /// Lists the tensors in the order of their data.
-pub(crate) fn read(cursor: &mut Cursor<'_>, gather: &mut Gather) -> Result<String, ReadError> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let len = cursor.u64("the header's length")?;
-    if len > LONGEST_HEADER {
-        let what = FaultKind::Limit {
-            field: "the header's length",
-            needed: len,
-            allowed: LONGEST_HEADER,
-            limit: Limit::Fixed,
-        };
-        return Err(ReadError::fault(0, what));
-    }
+    check_limit(0, Limit::Fixed, "the header's length", len, LONGEST_HEADER)?;
     let file_len = cursor.file_len();
     cursor.need(len, file_len, "the header")?;
     let data = cursor.pos() + len;
-    header(&mut Literal::new(cursor, data), gather, file_len - data)?;
-    let end = place(gather.entries_mut(), data)?;
+    header(&mut Literal::new(cursor, data), table, file_len - data)?;
+    let end = place(table.entries_mut(), data)?;
     if end < file_len {
         let found = format!("{} bytes behind them", file_len - end);
-        gather.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
+        table.fault(Fault::new(end, FaultKind::words("a file that ends with its tensors", found)));
     }
     Ok(String::new())
 }
 
 /// `{"__metadata__":{…},"name":{…},…}`, then blanks.
-fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<(), ReadError> {
-    let limit = gather.limits().max_name;
+fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Result<(), ReadError> {
+    let limit = table.limits().max_name;
     let mut metadata = false;
     text.members(|text| {
         text.blank()?;
@@ -54,19 +46,19 @@ fn header(text: &mut Literal<'_, '_>, gather: &mut Gather, room: u64) -> Result<
             }
             text.blank()?;
             if text.peek()? == Some(b'n') {
-                gather.warn(Some(at), "the metadata are null; read as none");
+                table.warn(Some(at), "the metadata are null; read as none");
                 return text.word("null");
             }
-            return metadata::read(text, gather);
+            return metadata::read(text, table);
         }
-        if gather.has(&name) {
+        if table.has(&name) {
             return Err(twice(at, &name));
         }
         let mut entry = Entry::new(0, 0, Kind::Data);
         if tensor(text, at, room, &mut entry)? {
-            gather.warn(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
+            table.warn(Some(at), "a tensor has keys beside dtype, shape and data_offsets; they are passed over");
         }
-        gather.push(entry, &name, at)
+        table.push(entry, &name, at)
     })?;
     text.blank()?;
     match text.peek()? {
@@ -86,7 +78,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
-        // A longer key is none of the three.
+        // A longer key is not one of the three.
         let key = text.json_string_up_to(64)?.unwrap_or_default();
         text.expect(b':', "a colon")?;
         text.blank()?;

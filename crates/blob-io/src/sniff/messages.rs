@@ -5,7 +5,7 @@
 use super::foreign::other;
 use crate::error::{ReadError, Reason};
 
-/// Protobuf messages of others, which have no mark either: for bytes that are none of Caffe's.
+/// Protobuf messages of other frameworks, which have no mark either; for bytes that are not Caffe's.
 pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     let unsupported = |what, help| Some(other(Reason::Unsupported, what, help));
     if onnx(head) {

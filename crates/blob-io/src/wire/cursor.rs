@@ -2,9 +2,9 @@
 //!
 //! Reads through a small window, so that a walk over headers reads headers only. Leaves every meaning to the formats.
 
-use crate::error::{Fault, FaultKind, ReadError};
+use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::wire::source::Source;
+use crate::wire::source::{self, Source};
 
 /// The first read after a jump. A Caffe blob's header is under 100 bytes, an MXNet record's under 300.
 const FIRST_WINDOW: usize = 256;
@@ -100,12 +100,7 @@ impl<'a> Cursor<'a> {
     /// `n` bytes that must lie before `end`; `limit` bounds `n` beyond what the file's size does.
     pub(crate) fn bytes(&mut self, n: u64, end: u64, limit: u64, field: &'static str) -> Result<Vec<u8>, ReadError> {
         self.need(n, end, field)?;
-        if n > limit {
-            return Err(ReadError::fault(
-                self.pos,
-                FaultKind::Limit { field, needed: n, allowed: limit, limit: Limit::Fixed },
-            ));
-        }
+        check_limit(self.pos, Limit::Fixed, field, n, limit)?;
         let mut out = vec![0; n as usize];
         self.copy(&mut out)?;
         Ok(out)
@@ -117,7 +112,7 @@ impl<'a> Cursor<'a> {
         while done < out.len() {
             let rest = &mut out[done..];
             if rest.len() >= LARGEST_WINDOW {
-                self.read(self.pos, rest)?;
+                source::read(self.source, self.pos, rest)?;
                 self.pos += rest.len() as u64;
                 return Ok(());
             }
@@ -131,7 +126,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// How many bytes of the window lie from here on; fetches a window where there are none.
+    /// How many bytes of the window are left from here on; reads the next window if there are none.
     fn window_rest(&mut self) -> Result<usize, ReadError> {
         let end = self.window_at + self.window.len() as u64;
         if (self.window_at..end).contains(&self.pos) {
@@ -146,14 +141,10 @@ impl<'a> Cursor<'a> {
         let mut window = std::mem::take(&mut self.window);
         window.clear();
         window.resize(n, 0);
-        self.read(self.pos, &mut window)?;
+        source::read(self.source, self.pos, &mut window)?;
         self.window = window;
         self.window_at = self.pos;
         Ok(n)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
-        self.source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
     }
 }
 

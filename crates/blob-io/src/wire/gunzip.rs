@@ -40,7 +40,7 @@ pub(crate) fn inner_name(name: &str) -> &str {
     }
 }
 
-/// An error about what a gzip file holds, with the words that it is of the unpacked bytes.
+/// An error about the content of a gzip file; it says that it is about the unpacked bytes.
 pub(crate) fn inside(mut error: Error) -> Error {
     match &mut error {
         Error::NotTensors { what, .. } => *what = format!("a gzip file; unpacked, it is {what}"),
@@ -55,11 +55,11 @@ pub(crate) fn inside(mut error: Error) -> Error {
     error
 }
 
-/// Unpacks all members of a gzip file, one behind the other.
+/// Unpacks all members of a gzip file, one after the other.
 ///
 /// # Errors
-/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; anything but zeros and
-/// another member behind one; what the spool returns.
+/// A member that is broken, ends too early, or has another CRC-32 or length than its trailer says; bytes after a member
+/// that are neither zeros nor another member; what the spool returns.
 pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
     let own = |stop: ReadError| stop.within("gzip".to_owned()).into_error(name);
     let mut cursor = Cursor::new(source);
@@ -75,7 +75,7 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
     Ok(())
 }
 
-/// Passes over zeros behind a member: whole blocks of a tape or a disk end so, and gzip(1) and Python pass over them too.
+/// Skips zeros after a member: files written in whole blocks of a tape or a disk end so; gzip(1) and Python skip them too.
 fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {
         let bytes = cursor.at_hand(cursor.file_len())?;

@@ -319,7 +319,7 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The numbers as a shape, or why they are none.
+    /// The numbers as a shape, or why they make none.
     pub(crate) fn shape(&self) -> Result<blob_core::Shape, FaultKind> {
         let max = blob_core::MAX_AXES as u64;
         if self.count > max {

@@ -7,6 +7,8 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::ReadError;
+
 /// Bytes that can be read at any offset, from any thread.
 ///
 /// This is the one door for bytes: remote streams implement it too.
@@ -39,7 +41,8 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// Opens a regular file. What is no regular file (a pipe, a device) has no positions: [`crate::OpenOptions::open_stream`] reads it.
+    /// Opens a regular file. A pipe or a device cannot be read at an offset:
+    /// [`crate::OpenOptions::open_stream`] reads it.
     ///
     /// # Errors
     /// As the operating system says; a directory or a pipe is an error.
@@ -96,7 +99,7 @@ fn read_exact_at(file: &File, mut offset: u64, mut buf: &mut [u8]) -> io::Result
     Ok(())
 }
 
-/// Bytes in memory, owned or borrowed for ever.
+/// Bytes in memory, owned or `'static`.
 #[derive(Debug)]
 pub struct Bytes<B>(B);
 
@@ -125,6 +128,11 @@ impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
     fn bytes(&self) -> Option<&[u8]> {
         Some(self.0.as_ref())
     }
+}
+
+/// Fills `out` with the bytes from `offset` on; an error has the place.
+pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+    source.read_at(offset, out).map_err(|source| ReadError::Io { offset, source })
 }
 
 /// The source, and how much of it was read.

@@ -5,11 +5,11 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use crate::error::{Error, FaultKind, ReadError};
+use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{Bytes, FileSource, Source};
 
-/// Up to here a stream is kept in memory, beyond it goes to an unnamed temporary file.
+/// A stream up to this length is kept in memory, a longer one in an unnamed temporary file.
 const IN_MEMORY: usize = 8 << 20;
 
 /// How much is read at once.
@@ -17,9 +17,9 @@ pub(crate) const PIECE: usize = 64 << 10;
 
 type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
 
-/// What has come of a stream.
+/// The part of a stream that has been read.
 pub(crate) struct Spool<'a> {
-    /// What errors call the stream.
+    /// The stream's name in errors.
     name: &'a str,
     /// Looks at the beginning of a long stream; an error refuses it.
     refuse: Box<Refuse<'a>>,
@@ -57,15 +57,8 @@ impl<'a> Spool<'a> {
     /// or written.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.len += bytes.len() as u64;
-        if self.len > self.limit {
-            let what = FaultKind::Limit {
-                field: "the length of the stream",
-                needed: self.len,
-                allowed: self.limit,
-                limit: Limit::Spool,
-            };
-            return Err(ReadError::fault(self.limit, what).into_error(self.name));
-        }
+        check_limit(self.limit, Limit::Spool, "the length of the stream", self.len, self.limit)
+            .map_err(|fault| ReadError::Fault(fault).into_error(self.name))?;
         if let Some(file) = &mut self.file {
             return file.write_all(bytes).map_err(|e| full(self.name, e));
         }
