@@ -163,7 +163,8 @@ impl SyncedMem {
     }
 
     /// Bytes on the host, for a caller who writes all of them: nothing is moved or filled for its sake.
-    /// What they hold before that is unspecified: zeros, what was there, or what another memory left in the pool's block.
+    /// What they hold before that is unspecified: zeros, what was there, or what a block of an
+    /// [unzeroed pool](HostPool::unzeroed) held.
     ///
     /// # Errors
     /// As [`host`](Self::host).

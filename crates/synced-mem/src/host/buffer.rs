@@ -197,7 +197,7 @@ impl HostBuffer {
     pub(crate) fn is_clean(&self) -> bool {
         match &self.backing {
             Backing::Empty | Backing::Fresh { .. } => true,
-            Backing::Pooled { loan } => !loan.is_reused(),
+            Backing::Pooled { loan } => loan.is_clean,
             Backing::Vector { .. } | Backing::Owner { .. } | Backing::Lent { .. } => false,
         }
     }
@@ -223,12 +223,20 @@ impl HostBuffer {
 }
 
 impl HostPool {
-    /// A buffer of `len` bytes: zeros if it is clean, else what was left there.
+    /// A buffer of `len` bytes: zeros if it is clean, which it is unless the pool leaves used blocks as they are.
     ///
     /// When the allocator refuses, the pool gives up what it keeps and asks once more.
     pub(crate) fn take(&self, len: usize) -> Result<HostBuffer, Error> {
         let buffer = match self.lend(len) {
-            Ok(Some(loan)) => return Ok(HostBuffer::pooled(loan, len)),
+            Ok(Some(mut loan)) => {
+                if self.clears() && !loan.is_clean {
+                    assert!(len <= loan.block().capacity(), "a pool's block is too short");
+                    // SAFETY: the block is this loan's alone, has room for `len` bytes, and no reference to it exists.
+                    unsafe { loan.block().start.write_bytes(0, len) };
+                    loan.is_clean = true;
+                }
+                return Ok(HostBuffer::pooled(loan, len));
+            }
             Ok(None) => HostBuffer::zeroed(len),
             Err(error) => Err(error),
         };

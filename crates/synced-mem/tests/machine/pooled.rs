@@ -14,7 +14,7 @@ const SCALE: usize = 256;
 
 /// A pool with blocks that are not zero.
 fn dirty() -> HostPool {
-    let pool = HostPool::new(1 << 20);
+    let pool = HostPool::unzeroed(1 << 20);
     let memories = [(); 3].map(|()| SharedMem::new_in(CELLS * SCALE, &pool));
     for memory in &memories {
         memory.host_overwrite(0..memory.len()).unwrap().fill(0xEE);
@@ -33,6 +33,19 @@ proptest! {
         program in program(Scale::Exact, 1..40),
     ) {
         World::pooled(mode, CELLS, SCALE, &dirty()).run(&program);
+    }
+}
+
+#[test]
+fn another_owners_bytes_are_seen_from_an_unzeroed_pool_alone() {
+    for (pool, seen) in [(HostPool::new(1 << 20), 0), (HostPool::unzeroed(1 << 20), 5)] {
+        SharedMem::new_in(8192, &pool).host_overwrite(0..8192).unwrap().fill(5);
+        let next = SharedMem::new_in(8000, &pool);
+        assert_eq!(*next.host_overwrite(0..8000).unwrap(), [seen; 8000]);
+        drop(next);
+        let mut owned = SyncedMem::new_in(8192, &pool);
+        assert_eq!(owned.host_overwrite(..).unwrap(), [seen; 8192]);
+        assert_eq!(pool.hits(), 2);
     }
 }
 
