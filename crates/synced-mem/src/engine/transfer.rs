@@ -260,10 +260,11 @@ impl State {
             return Ok(false);
         };
         self.set_home(index, queue)?;
-        self.make_device(index)?;
         if self.len == 0 {
             return Ok(false);
         }
+        self.renew_device(slot, to)?;
+        self.make_device(index)?;
         let copy = &mut self.devices[index];
         self.waits.order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
         let source = from.arg();

@@ -1,9 +1,9 @@
 //! A copy from another memory: what it moves, what it refuses, and that one that fails changes nothing.
 
-use synced_mem::SharedMem;
 use synced_mem::loopback::Operation;
+use synced_mem::{Device, SharedMem};
 
-use super::{device, expect, fill};
+use super::{break_queue, device, expect, fill};
 
 /// Both memories are valid on the device, the target on the host too. The copy is enqueued and then reported as failed, so
 /// the device's copy of the target may hold anything.
@@ -44,4 +44,20 @@ fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
     assert_eq!(stats.0.uploads().bytes(), 4);
     assert_eq!((stats.0.downloads().bytes(), stats.1.device_copies().bytes()), (0, 4096));
     assert_eq!(target.host(6..14).unwrap()[..], [0, 0, 3, 3, 3, 3, 0, 0]);
+}
+
+#[test]
+fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
+    let (device, broken) = device();
+    let healthy = device.queue().unwrap();
+    let (target, source) = (SharedMem::from_vec(vec![1; 8]), SharedMem::new(8));
+    fill(&mut target.device_mut(&broken, 0..4).unwrap(), 2);
+    break_queue(&broken);
+    assert!(target.host(0..4).is_err());
+    fill(&mut source.device_overwrite(&healthy, 0..8).unwrap(), 3);
+    target.copy_from(0, &source, 0..4).unwrap();
+    assert_eq!(target.stats().device_copies().bytes(), 4);
+    assert_eq!(*target.host(0..8).unwrap(), [3, 3, 3, 3, 1, 1, 1, 1]);
+    healthy.synchronize().unwrap();
+    assert_eq!(device.misuses(), [""; 0]);
 }
