@@ -2,9 +2,7 @@
 //! It relies on nothing but the devices' names, and decides nothing.
 
 use std::fmt;
-use std::ops::{Bound, Range, RangeBounds};
 
-use crate::error::Error;
 use crate::ids::DeviceId;
 
 /// What a borrow of a byte range may do with it.
@@ -41,30 +39,6 @@ impl Intent {
             Intent::Read => Access::Read,
             Intent::Write | Intent::Overwrite => Access::Write,
         }
-    }
-}
-
-/// The bytes of a memory of `len` bytes that are asked for. They may lie outside of it: see [`check`].
-#[inline]
-pub(crate) fn resolve(range: impl RangeBounds<usize>, len: usize) -> Range<usize> {
-    let start = match range.start_bound() {
-        Bound::Included(&start) => start,
-        Bound::Excluded(&before) => before.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&last) => last.saturating_add(1),
-        Bound::Excluded(&end) => end,
-        Bound::Unbounded => len,
-    };
-    start..end
-}
-
-/// Refuses a range that does not lie within a memory of `len` bytes.
-pub(crate) fn check(range: Range<usize>, len: usize) -> Result<Range<usize>, Error> {
-    match range.start <= range.end && range.end <= len {
-        true => Ok(range),
-        false => Err(Error::OutOfBounds { range, len }),
     }
 }
 

@@ -109,6 +109,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod bounds;
 mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -14,14 +14,19 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::{Arc, PoisonError};
 
-use crate::access::{Intent, check, resolve};
-use crate::device::token::ClaimedRange;
+use crate::access::{Head, Intent, Location};
+use crate::bounds::{check, resolve};
+use crate::device::Queue;
+use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::engine::state::State;
 use crate::engine::step;
 use crate::engine::waits::Stop;
-use crate::host::buffer::dangling;
+use crate::error::Error;
+use crate::host::buffer::{HostBuffer, dangling};
+use crate::host::pool::HostPool;
+use crate::shared::SharedMem;
+use crate::stats::{Observer, Stats};
 use crate::sync::{AtomicPtr, Mutex, Ordering};
-use crate::{DeviceMut, DeviceRef, Error, Head, HostBuffer, HostPool, Location, Observer, Queue, SharedMem, Stats};
 
 /// A memory of a fixed length, coherent between the host and any number of devices.
 ///

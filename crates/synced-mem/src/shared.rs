@@ -15,15 +15,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::inner::{Inner, Waiter};
-use crate::access::{Intent, check, resolve};
-use crate::device::token::ClaimedRange;
+use crate::access::{Access, Head, Intent, Location};
+use crate::bounds::{check, resolve};
+use crate::device::Queue;
+use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::engine::evict::Dirty;
 use crate::engine::state::{HOST, State};
 use crate::engine::step;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::host::pool::HostPool;
 use crate::lease::Lease;
-use crate::{
-    Access, DeviceMut, DeviceRef, Error, Head, HostMut, HostPool, HostRef, Location, Observer, Queue, Stats, SyncedMem,
-};
+use crate::shared::guards::{HostMut, HostRef};
+use crate::stats::{Observer, Stats};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
@@ -47,23 +51,23 @@ pub struct SharedMem {
 impl SharedMem {
     /// A memory of `len` zero bytes. Allocates no bytes until the first touch.
     pub fn new(len: usize) -> Self {
-        SyncedMem::new(len).into_shared()
+        Self::from_state(State::new(len, None))
     }
 
     /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
     pub fn new_in(len: usize, pool: &HostPool) -> Self {
-        SyncedMem::new_in(len, pool).into_shared()
+        Self::from_state(State::new(len, Some(pool.clone())))
     }
 
     /// Takes over a vector's bytes without copying them.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
-        SyncedMem::from_vec(bytes).into_shared()
+        HostBuffer::from(bytes).into()
     }
 
     /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
     /// See [`HostBuffer::from_owner`](crate::HostBuffer::from_owner).
     pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        SyncedMem::from_owner(owner).into_shared()
+        HostBuffer::from_owner(owner).into()
     }
 
     pub(crate) fn from_state(state: State) -> Self {
@@ -258,18 +262,18 @@ impl SharedMem {
         })
     }
 
-    /// Takes bytes away from a location. See [`SyncedMem::evict`].
+    /// Takes bytes away from a location. See [`SyncedMem::evict`](crate::SyncedMem::evict).
     ///
     /// # Errors
-    /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict`].
+    /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict`](crate::SyncedMem::evict).
     pub fn evict(&self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
         self.take_away(location, range, Dirty::Move)
     }
 
-    /// Takes bytes away from a location if other copies hold all of them. See [`SyncedMem::evict_clean`].
+    /// Takes bytes away from a location if other copies hold all of them. See [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
     ///
     /// # Errors
-    /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict_clean`].
+    /// [`Error::Conflict`] when bytes there are borrowed; as [`SyncedMem::evict_clean`](crate::SyncedMem::evict_clean).
     pub fn evict_clean(&self, location: Location, range: impl RangeBounds<usize>) -> Result<(), Error> {
         self.take_away(location, range, Dirty::Refuse)
     }
@@ -299,7 +303,7 @@ impl SharedMem {
         self.inner.with(|state| state.head())
     }
 
-    /// Whether all these bytes are valid at a location. See [`SyncedMem::valid_on`].
+    /// Whether all these bytes are valid at a location. See [`SyncedMem::valid_on`](crate::SyncedMem::valid_on).
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
         let range = check(resolve(range, self.len()), self.len());
         range.is_ok_and(|range| range.is_empty() || self.inner.with(|state| state.is_valid_at(location, &range)))

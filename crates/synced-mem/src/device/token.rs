@@ -9,7 +9,8 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::access::{Access, check, resolve};
+use crate::access::Access;
+use crate::bounds::{check, resolve};
 use crate::device::{Block, Queue};
 use crate::error::Error;
 use crate::ids::QueueId;

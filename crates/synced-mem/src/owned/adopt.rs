@@ -6,9 +6,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::access::Access;
+use crate::device::{Block, Queue};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
-use crate::{Access, Block, Error, HostBuffer, Queue, SharedMem, SyncedMem};
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::owned::SyncedMem;
+use crate::shared::SharedMem;
 
 impl From<HostBuffer> for SyncedMem {
     fn from(buffer: HostBuffer) -> Self {

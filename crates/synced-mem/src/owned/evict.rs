@@ -3,10 +3,12 @@
 use std::ops::RangeBounds;
 use std::sync::PoisonError;
 
-use crate::access::{check, resolve};
+use crate::access::Location;
+use crate::bounds::{check, resolve};
 use crate::engine::evict::Dirty;
 use crate::engine::step;
-use crate::{Error, Location, SyncedMem};
+use crate::error::Error;
+use crate::owned::SyncedMem;
 
 impl SyncedMem {
     /// Takes bytes away from a location: `..` for all of them. Those that no other copy holds are moved first: from a

@@ -10,7 +10,12 @@ use std::ops::{Deref, RangeBounds};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::{Access, DeviceMut, Error, HostBuffer, Queue, SyncedMem};
+use crate::access::Access;
+use crate::device::Queue;
+use crate::device::token::DeviceMut;
+use crate::error::Error;
+use crate::host::buffer::HostBuffer;
+use crate::owned::SyncedMem;
 
 /// Runs `work` with a [`Scope`] that makes memories over borrowed slices. At its end, slices lent for writing get the
 /// newest bytes.

@@ -5,10 +5,14 @@
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::access::{check, resolve};
+use crate::access::Access;
+use crate::bounds::{check, resolve};
+use crate::device::Queue;
+use crate::device::token::DeviceRef;
 use crate::engine::state::{ADOPTED, HOST};
 use crate::engine::waits::Stop;
-use crate::{Access, DeviceRef, Error, Queue, SharedMem};
+use crate::error::Error;
+use crate::shared::SharedMem;
 
 /// Where a copy runs.
 enum Side {

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::Error;
 use crate::access::Intent;
 use crate::coherence::replicas::Slot;
 use crate::engine::state::State;
 use crate::engine::step;
 use crate::engine::waits::Stop;
+use crate::error::Error;
 use crate::lease::{Borrow, Lease, Lender};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
