@@ -11,7 +11,7 @@ use crate::ids::DeviceId;
 pub enum Access {
     /// The bytes are only read; any number of readers may overlap.
     Read,
-    /// The bytes may be written; nobody else may overlap.
+    /// The bytes may be written; no other borrow may overlap.
     Write,
 }
 

@@ -80,11 +80,11 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::DeviceOutOfMemory`], or [`Error::Device`].
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error>;
 
-    /// A block over device memory that somebody else owns, which may lie within a block of this very backend. Dropping
+    /// A block over device memory with another owner, which may lie within a block of this very backend. Dropping
     /// it frees nothing.
     ///
     /// # Safety
-    /// `len` bytes at `address` are memory of this queue's device, used by nobody else while the block and the work
+    /// `len` bytes at `address` are memory of this queue's device, in no other use while the block and the work
     /// enqueued on it live.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// Enqueues a copy of `from[at..at + len]` to the host.
     ///
     /// # Safety
-    /// As for [`upload`](Self::upload), with the bytes at `to` writable and used by nobody else until then.
+    /// As for [`upload`](Self::upload), with the bytes at `to` writable and in no other use until then.
     ///
     /// # Errors
     /// [`Error::Device`].

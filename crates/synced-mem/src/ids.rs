@@ -15,7 +15,7 @@ pub struct QueueId(u64);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl DeviceId {
-    /// An identity that nobody has had. For backends.
+    /// A new identity. For backends.
     #[expect(clippy::new_without_default, reason = "each one is another value")]
     pub fn new() -> Self {
         // Relaxed: only uniqueness matters.
@@ -24,7 +24,7 @@ impl DeviceId {
 }
 
 impl QueueId {
-    /// An identity that nobody has had. For backends.
+    /// A new identity. For backends.
     #[expect(clippy::new_without_default, reason = "each one is another value")]
     pub fn new() -> Self {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))

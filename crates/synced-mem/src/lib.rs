@@ -27,7 +27,7 @@
 //!
 //! | access to `range` of a copy | moved before it | V afterwards | needs |
 //! |---|---|---|---|
-//! | read | what V(copy) lacks of the range: from where it is valid; zeros where nobody ever wrote | V(copy) ∪ range | `&self` |
+//! | read | what V(copy) lacks of the range: from where it is valid; zeros where nothing was ever written | V(copy) ∪ range | `&self` |
 //! | write | as a read | range in V(copy) alone | `&mut self`, or no other borrow of the range |
 //! | overwrite | nothing | range in V(copy) alone | as a write |
 //! | evict | what only this copy holds: to the host, or from the host to a device | V(copy) ∖ range | `&mut self`, or no borrow there |
@@ -53,7 +53,7 @@
 //!
 //! A queue is taken for broken when synchronising it has failed twice in a row. The error names it, and it is refused
 //! work. Nothing else waits for it: bytes that are valid in another copy stay usable everywhere. Where it may still use a
-//! copy, that copy is given up if others hold its bytes, or, on the host, replaced unless somebody is writing there; what
+//! copy, that copy is given up if others hold its bytes, or, on the host, replaced unless a guard writes there; what
 //! is left to the queue is leaked once and counted in [`Stats::leaks`]. Bytes that it alone was to deliver are an error
 //! until they are overwritten.
 //!
@@ -70,7 +70,7 @@
 //! | a kernel of the loopback | see [`loopback::launch`] | use any, but not wait for its own end |
 //!
 //! Nothing of this runs while a borrow is being checked, but a call that waits has entered its own borrow before: what is
-//! in conflict with that gets [`Error::Conflict`] at once. Work on a memory's end is done by whoever drops the last handle.
+//! in conflict with that gets [`Error::Conflict`] at once. The work of a memory's end is done by the thread that drops the last handle.
 //!
 //! # For those who know Caffe
 //!
@@ -88,9 +88,9 @@
 //! | `gpu_shape()` of a blob | left out: kernels take plans as parameters |
 //!
 //! Different on purpose: failures are errors, not aborts. `async_gpu_push` leaves Caffe in the state SYNCED before the
-//! copy has happened; here whoever needs the bytes waits for them. Adopted bytes are read-only unless adopted otherwise.
+//! copy has happened; here an access that needs the bytes waits for them. Adopted bytes are read-only unless adopted otherwise.
 //! Several devices are coherent, where Caffe reads another device's memory or dies. A device that is not the current one
-//! does not matter, because every access names its queue. There is no mode of the thread: whoever wants the device asks
+//! does not matter, because every access names its queue. There is no mode of the thread: code that wants the device asks
 //! for it.
 //!
 //! # For those who know NeoML

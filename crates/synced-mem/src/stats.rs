@@ -61,7 +61,7 @@ impl Stats {
         self.of(EventKind::HostCopy)
     }
 
-    /// Bytes that nobody had written, set to zero where they were read. Fresh host memory is zero already, and the fill
+    /// Bytes that were never written, set to zero where they were read. Fresh host memory is zero already, and the fill
     /// costs nothing; it is counted all the same.
     pub fn fills(&self) -> Traffic {
         self.of(EventKind::Fill)
@@ -83,7 +83,7 @@ impl Stats {
         self.of(EventKind::Avoided)
     }
 
-    /// Copies of the memory that were leaked, because a queue that failed may use them for ever. They stay allocated.
+    /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
     pub fn leaks(&self) -> Traffic {
         self.of(EventKind::Leak)
     }
@@ -157,7 +157,7 @@ pub enum EventKind {
     DeviceCopy,
     /// Adopted bytes were copied to memory of our own.
     HostCopy,
-    /// Bytes that nobody had written were set to zero.
+    /// Bytes that were never written were set to zero.
     Fill,
     /// A block was allocated.
     Allocate,

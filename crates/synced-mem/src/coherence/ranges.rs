@@ -1,6 +1,6 @@
 //! A set of bytes as few ranges: sorted, disjoint, never adjacent, never empty.
 //! It relies on nothing. The usual sets, no range and one range, stand in the value itself and never allocate.
-//! It sets no bound of its own: whoever keeps a set coarsens it, or gives bytes up, when it has grown too long.
+//! It sets no bound of its own: the owner of a set coarsens it, or gives bytes up, when it has grown too long.
 
 use std::iter;
 use std::ops::Range;

@@ -1,7 +1,8 @@
-//! Who may still be using a copy, and for whom a new access has to wait. Pure: waiting itself is done by others.
+//! Which queues may still be using a copy, and for which a new access has to wait. Pure: it waits for nothing itself.
 //! It relies on two facts: a queue works in order, and "q waits for p" covers all that p was given before that moment.
 //! So no event is kept here, only which queue uses which bytes how; what was launched under a guard counts until the
-//! guard is gone, and a guard that was leaked counts for ever.
+//! guard is gone. A guard that was leaked counts until the memory ends: it cannot be told from one under which more will
+//! be launched. So there is one entry for each leaked guard, as there is one in the borrow table and one handle.
 //! Waiting takes place outside the lock, while others enter more: a wait ends what was entered before it began.
 
 use std::mem;
@@ -167,9 +168,9 @@ impl<Q> Uses<Q> {
 }
 
 impl<Q: Clone + PartialEq> Uses<Q> {
-    /// The queues that somebody has to wait for before `access` to `range`, each once: those with an entry that overlaps
-    /// and conflicts, because one of the two writes, and that this operation has not `waited` for. `by` is the queue that
-    /// wants it, which need not wait for itself; `None` is the host. No allocation when there is nobody.
+    /// The queues to wait for before `access` to `range`, each once: those with an entry that overlaps and conflicts,
+    /// because one of the two writes, and that this operation has not `waited` for. `by` is the queue that wants it, which
+    /// need not wait for itself; `None` is the host. Allocates nothing when there are none.
     pub(crate) fn waits(&self, by: Option<&Q>, range: &Range<usize>, access: Access, waited: &Waited<Q>) -> Vec<Q> {
         let entries = self.entries.iter();
         each_once(entries.filter(|entry| entry.is_waited_for(by, range, access, waited)))
@@ -177,8 +178,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
     /// Enters an access of `by` whose waits have been enqueued. With a guard, more may be launched until its release.
     ///
-    /// A write supersedes what it covers of the past, because it waited for that, and whoever comes later waits for the
-    /// write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
+    /// A write supersedes what it covers of the past, because it waited for that, and later accesses wait for the write. A read supersedes nothing: later readers do not wait for it. What is live always stays.
     pub(crate) fn enter(&mut self, by: &Q, range: Range<usize>, access: Access, guard: Option<u64>, clock: &Clock) {
         if range.is_empty() || (guard.is_none() && self.is_entered(by, &range, access, clock)) {
             return;
@@ -246,7 +246,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         each_once(self.entries.iter())
     }
 
-    /// The entry of a queue and kind of access that what happens now belongs to, made when there is none.
+    /// The entry that an access of this queue and kind belongs to now; made if there is none.
     fn entry(&mut self, queue: &Q, access: Access, clock: &Clock) -> &mut Entry<Q> {
         let ours = |entry: &Entry<Q>| entry.is_of(queue, access) && !clock.parts(entry.last);
         let index = self.entries.iter().position(ours).unwrap_or_else(|| {

@@ -1,7 +1,7 @@
 //! Device tokens: the right to launch work on a byte range of a device's copy, on one queue.
 //!
 //! A token borrows the memory, so nothing can invalidate the range while launches are still being issued; its
-//! destructor matters to nobody's soundness. Kernels take [`Arg`]s, which only tokens make.
+//! destructor matters to no soundness. Kernels take [`Arg`]s, which only tokens make.
 //! It relies on the shells (`memory`, `shared`) to have ordered the queue before they make a token.
 
 use std::fmt;

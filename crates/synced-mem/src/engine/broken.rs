@@ -113,8 +113,8 @@ impl State {
         Stop::unless_waited(None, queues)
     }
 
-    /// Gives somebody who overwrites `range` of a device copy a new block, where a broken queue may use the old one and
-    /// nothing else is lost with it.
+    /// Before `range` of a device copy is overwritten: puts a new block in the place of one that a broken queue may use, if
+    /// nothing but that range is lost with it.
     pub(crate) fn renew_device(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
         let Some(index) = Self::device_index(slot) else {
             return Ok(());
@@ -139,8 +139,8 @@ impl State {
     }
 
     /// Where an access to the host's own memory would have to wait for a broken queue: puts a copy of the valid bytes in
-    /// its place. The `spare` bytes are about to be overwritten. Changes nothing where somebody writes there, or where
-    /// only that queue could have delivered something.
+    /// its place. The `spare` bytes are about to be overwritten. Changes nothing while a guard writes there, or where bytes
+    /// would be lost that only that queue could have delivered.
     pub(crate) fn renew_host(
         &mut self,
         by: Option<&QueueHandle>,

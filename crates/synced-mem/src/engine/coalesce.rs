@@ -65,8 +65,8 @@ impl State {
         self.try_drop_ranges(slot, busy).or_else(|stop| self.tolerate(stop))
     }
 
-    /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and nobody
-    /// borrows them. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
+    /// Gives up the smallest ranges of a copy that still has too many, where another copy holds them too and they are not
+    /// borrowed. Adopted bytes cannot be written, so what they alone hold is first copied to our own memory.
     fn try_drop_ranges(&mut self, slot: Slot, busy: &Range<usize>) -> Result<(), Stop> {
         let is_free = |state: &Self, range: &Range<usize>| !meet(range, busy) && !state.borrows.touches(range);
         while self.replicas.crowded(slot).is_some() {

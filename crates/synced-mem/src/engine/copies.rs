@@ -81,7 +81,7 @@ impl HostCopy {
 /// Bytes on a device, and the transfers and launches that may still read or write them.
 pub(crate) struct DeviceCopy {
     pub(crate) device: DeviceId,
-    /// The last queue that used this copy. What nobody gives a queue for runs here.
+    /// The last queue that used this copy. Work that names no queue runs here.
     pub(crate) home: QueueHandle,
     /// None before the first use, after an eviction, and for a memory of length 0.
     pub(crate) memory: Option<DeviceMemory>,

@@ -1,5 +1,5 @@
-//! Waiting for queues, and what follows from it: which host bytes may be touched, which buffers nobody uses any more, and
-//! which bytes are not to be trusted after a failure. It relies on `ordering` for whom to wait for.
+//! Which queues an operation must wait for, and what the end of a wait means: uses that are over, bytes that have arrived,
+//! and bytes that are not to be trusted after a failure. It relies on `uses` for what conflicts.
 
 use std::ops::Range;
 
@@ -60,8 +60,8 @@ impl State {
         self.wait_at_first(self.crowd().cloned().collect())
     }
 
-    /// Stops for the queues that use the oldest retired copies, where these are too many: nobody may ever synchronise
-    /// these queues through this memory again, and batch after batch would pile up.
+    /// Stops for the queues that use the oldest retired copies, where these are too many. The memory may never wait for
+    /// these queues again for another reason, and batch after batch would pile up.
     pub(crate) fn finish_retired(&mut self) -> Result<(), Stop> {
         self.sweep();
         let too_many = self.retired.len().saturating_sub(MOST_RETIRED);
@@ -106,7 +106,7 @@ impl State {
     }
 
     /// A queue has failed: what it was to download may not have arrived, so the host does not hold it, wherever another
-    /// copy does. Nobody has a slice of these bytes, because nobody gets one before its queue has been synchronised.
+    /// copy does. There is no slice of these bytes yet, because none is handed out before the queue has been synchronised.
     pub(crate) fn invalidate_after_error(&mut self, queue: &QueueHandle) {
         self.retire_staged(|staged| staged.copy.uses.queues().contains(queue));
         let Some(copy) = &mut self.host else { return };

@@ -139,7 +139,7 @@ impl State {
         if let Some(memory) = &self.devices[index].memory {
             // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The
             // host bytes stay readable and unchanged until the queue is synchronised: their copy has an entry for
-            // this read, and whoever writes or frees waits for it.
+            // this read, and each write or free waits for it.
             unsafe { queue.upload(&*memory.block, range.start, ptr, len)? };
         }
         Ok(())
@@ -163,7 +163,7 @@ impl State {
         }
         let (ptr, len) = (self.host_ptr(HOST, range.start), self.byte_len(range));
         if let Some(memory) = &self.devices[index].memory {
-            // SAFETY: as in `upload`. The host bytes are writable, and nobody else's until then: they are not valid on
+            // SAFETY: as in `upload`. The host bytes are writable, and in no other use until then: they are not valid on
             // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
             // synchronised.
             unsafe { queue.download(&*memory.block, range.start, ptr, len)? };

@@ -29,15 +29,15 @@ pub struct HostBuffer {
 enum Backing {
     /// No bytes at all.
     Empty,
-    /// A block of our own that nobody used before.
+    /// A block of our own that was never used before.
     Fresh { block: Allocation },
     /// A block of our own that goes back to its pool.
     Pooled { loan: Loan },
     /// A vector's block.
     Vector { _vector: RawVector },
-    /// Somebody else's bytes with their owner.
+    /// Adopted bytes with their owner.
     Owner { _owner: Owner, access: Access },
-    /// Somebody else's bytes, which outlive the buffer.
+    /// Lent bytes, which outlive the buffer.
     Lent { access: Access },
 }
 
@@ -66,7 +66,7 @@ impl Drop for Owner {
     }
 }
 
-// SAFETY: the buffer owns its block alone, or an owner that is `Send + Sync`, or whoever made it promised as much
+// SAFETY: the buffer owns its block alone, or an owner that is `Send + Sync`, or its maker promised as much
 // (`from_raw`, `lent`); bytes are plain data, and a shared reference to the buffer only reads them.
 unsafe impl Send for HostBuffer {}
 // SAFETY: as above; no method that takes `&self` writes.
@@ -97,7 +97,7 @@ impl HostBuffer {
         let owner = NonNull::from(Box::leak(Box::new(owner)));
         // Before the call, so that an owner that panics in it is dropped.
         let backing = Backing::Owner { _owner: Owner(owner), access: Access::Read };
-        // SAFETY: the owner lives in its box until `backing` is dropped, and nobody writes to it or borrows it mutably
+        // SAFETY: the owner lives in its box until `backing` is dropped, and nothing writes to it or borrows it mutably
         // before that. So the slice, tied to this borrow, stays valid for as long as the buffer keeps `backing`.
         let bytes: &[u8] = unsafe { owner.as_ref() }.as_ref();
         let (ptr, len) = (first(NonNull::from(bytes).cast(), bytes.len()), bytes.len());
@@ -109,8 +109,8 @@ impl HostBuffer {
     ///
     /// # Safety
     /// From now until `owner` is dropped, unless `len` is 0: `ptr` starts `len` initialised bytes of one allocation,
-    /// which any thread may use; nobody writes them but through the buffer; and with [`Access::Write`], `ptr` may write
-    /// them, and nobody reads them but through the buffer. They do not lie in the box of `owner` itself: moving a box
+    /// which any thread may use; they are written through the buffer alone; and with [`Access::Write`], `ptr` may write
+    /// them, and they are read through the buffer alone. They do not lie in the box of `owner` itself: moving a box
     /// claims what is in it.
     pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, access: Access, owner: Box<dyn Any + Send + Sync>) -> Self {
         let backing = Backing::Owner { _owner: Owner(NonNull::from(Box::leak(owner))), access };
@@ -118,7 +118,7 @@ impl HostBuffer {
         Self { ptr, len, backing }
     }
 
-    /// Uses `len` bytes at `ptr` that somebody else keeps and frees.
+    /// Uses `len` bytes at `ptr` that the caller keeps and frees.
     ///
     /// # Safety
     /// As [`from_raw`](Self::from_raw), until the buffer, what borrows it and every pointer taken from it were used for
@@ -167,7 +167,7 @@ impl HostBuffer {
         self.make_mut_overwrite()
     }
 
-    /// The bytes for writing by somebody who writes all of them: what they hold is unspecified, though initialised.
+    /// The bytes for a caller who writes all of them: what they hold is unspecified, though initialised.
     ///
     /// # Errors
     /// As [`make_mut`](Self::make_mut).
@@ -193,7 +193,7 @@ impl HostBuffer {
         }
     }
 
-    /// Whether every byte that nobody wrote since the buffer was made is zero.
+    /// Whether every byte is zero that was not written since the buffer was made.
     pub(crate) fn is_clean(&self) -> bool {
         match &self.backing {
             Backing::Empty | Backing::Fresh { .. } => true,
@@ -202,7 +202,7 @@ impl HostBuffer {
         }
     }
 
-    /// Whether somebody else keeps and frees the bytes.
+    /// Whether the bytes are lent: kept and freed elsewhere.
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self.backing, Backing::Lent { .. })
     }

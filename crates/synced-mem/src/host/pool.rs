@@ -31,7 +31,7 @@ const CLASSES: usize = 2 * (usize::BITS - 1 - SMALLEST.trailing_zeros()) as usiz
 /// as they are.
 ///
 /// The blocks that wait here never exceed the cap together, in bytes of their classes; a block that would is freed. So
-/// a pool full of sizes that nobody wants any more needs a [`trim`](Self::trim). Blocks in use do not count. When the
+/// a pool full of sizes that are no longer wanted needs a [`trim`](Self::trim). Blocks in use do not count. When the
 /// last handle is gone, what waits is freed at once, and what is in use when it is dropped.
 #[derive(Clone)]
 pub struct HostPool {
