@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::sync::{Mutex, MutexGuard};
 
 /// What is to be waited for, as it was decided under the lock.
-struct Plan {
+struct WaitPlan {
     by: Option<QueueHandle>,
     began: u64,
     /// Each with whether it is known to have failed. No other queue is made to wait for such a one, since it would fail too.
@@ -25,7 +25,7 @@ struct Plan {
 }
 
 /// A wait that has ended.
-struct Over {
+struct EndedWait {
     by: Option<QueueHandle>,
     began: u64,
     /// Each with whether the host has synchronised it.
@@ -52,21 +52,21 @@ enum FailureKind {
 
 enum Next<R, L> {
     Done(Result<R, Error>, L),
-    Wait(Plan),
+    Wait(WaitPlan),
 }
 
 /// What an operation leaves to do, after it has ended.
-enum Rest {
+enum Followup {
     /// Only user code.
     Tell(Pending),
     /// Ranges to merge, memory to give back.
     Tidy,
 }
 
-impl Plan {
+impl WaitPlan {
     /// Waits. The lock is not held.
-    fn perform(self) -> Over {
-        let Plan { by, began, queues } = self;
+    fn perform(self) -> EndedWait {
+        let WaitPlan { by, began, queues } = self;
         let (mut finished, mut failed) = (Vec::new(), None);
         for (queue, was_known) in queues {
             let waiter = by.as_ref().filter(|_| !was_known);
@@ -86,7 +86,7 @@ impl Plan {
             }
             finished.push((queue, waiter.is_none()));
         }
-        Over { by, began, finished, failed }
+        EndedWait { by, began, finished, failed }
     }
 }
 
@@ -96,7 +96,7 @@ fn lasts(queue: &QueueHandle, times: usize) -> bool {
     (0..times).all(fails)
 }
 
-/// The way to a state.
+/// What leads to a state: its lock, or a reference.
 pub(crate) trait WithState {
     /// Runs `step` while nothing else changes the state.
     fn with<R>(&mut self, step: impl FnOnce(&mut State) -> R) -> R;
@@ -131,29 +131,46 @@ impl WithState for Locked<'_> {
 
 /// Runs an operation to its end, and then what it left to do. `coalesce` keeps the sets of ranges bounded.
 pub(crate) fn act<R>(
-    mut door: impl WithState,
+    mut memory: impl WithState,
     mut coalesce: impl FnMut(&mut State) -> Result<(), Stop>,
     mut step: impl FnMut(&mut State) -> Result<R, Stop>,
 ) -> Result<R, Error> {
-    let (result, rest) = run(&mut door, &mut step, State::rest);
-    match rest {
-        None => {}
-        Some(Rest::Tell(pending)) => pending.run(),
-        Some(Rest::Tidy) => tidy(&mut door, &mut coalesce),
-    }
+    let (result, followup) = run(&mut memory, &mut step, State::followup);
+    follow_up(&mut memory, followup, &mut coalesce);
     result
 }
 
-#[cold]
-fn tidy(door: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    upkeep(door, coalesce);
-    upkeep(door, &mut State::finish_retired);
-    upkeep(door, &mut State::finish_oldest_users);
-    for freed in door.with(|state| mem::take(&mut state.freed)) {
-        let finished = freed.finish_uses();
-        door.with(|state| state.end_block(freed, finished));
+/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
+pub(crate) fn shrink(mut memory: impl WithState) {
+    for queue in memory.with(State::shrink) {
+        upkeep(&mut memory, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
     }
-    let pending = door.with(|state| {
+    let followup = memory.with(State::followup);
+    follow_up(&mut memory, followup, &mut |_: &mut State| Ok(()));
+}
+
+fn follow_up(
+    memory: &mut impl WithState,
+    followup: Option<Followup>,
+    coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>,
+) {
+    match followup {
+        None => {}
+        Some(Followup::Tell(pending)) => pending.run(),
+        Some(Followup::Tidy) => tidy(memory, coalesce),
+    }
+}
+
+#[cold]
+fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+    upkeep(memory, coalesce);
+    upkeep(memory, &mut State::finish_retired);
+    upkeep(memory, &mut State::finish_oldest_users);
+    for freed in memory.with(|state| mem::take(&mut state.freed)) {
+        let finished = freed.finish_uses();
+        memory.with(|state| state.end_block(freed, finished));
+    }
+    let pending = memory.with(|state| {
         state.is_tidying = false;
         state.take_pending()
     });
@@ -162,39 +179,26 @@ fn tidy(door: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Resu
     }
 }
 
-/// Takes a step that no access asked for. Its failure is counted and told instead of returned: what the access has got
-/// stays its, and the step is taken again after the next one.
-fn upkeep(door: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    if let (Err(error), ()) = run(door, step, |_| ()) {
-        door.with(|state| state.failed(error));
-    }
-}
-
-/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it. A failure is counted.
-pub(crate) fn shrink(mut door: impl WithState) {
-    for queue in door.with(State::shrink) {
-        upkeep(&mut door, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
-    }
-    if let (_, Some(rest)) = run(&mut door, &mut |_: &mut State| Ok(()), State::rest) {
-        match rest {
-            Rest::Tell(pending) => pending.run(),
-            Rest::Tidy => tidy(&mut door, &mut |_: &mut State| Ok(())),
-        }
+/// Takes a step that no access asked for. Its failure is counted and told instead of returned: the access keeps what it
+/// got, and the next one takes the step again.
+fn upkeep(memory: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+    if let (Err(error), ()) = run(memory, step, |_| ()) {
+        memory.with(|state| state.failed(error));
     }
 }
 
 /// Takes a step until it has come to its end; then `last`, under the same lock.
 fn run<R, L>(
-    door: &mut impl WithState,
+    memory: &mut impl WithState,
     step: &mut impl FnMut(&mut State) -> Result<R, Stop>,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
     let mut waited = Waited::default();
-    let mut over: Option<Over> = None;
+    let mut ended: Option<EndedWait> = None;
     loop {
-        let next = door.with(|state| {
-            if let Some(over) = over.take()
-                && let Err(error) = state.resume(over, &mut waited)
+        let next = memory.with(|state| {
+            if let Some(ended) = ended.take()
+                && let Err(error) = state.resume(ended, &mut waited)
             {
                 return Next::Done(Err(error), last(state));
             }
@@ -210,35 +214,32 @@ fn run<R, L>(
         });
         match next {
             Next::Done(result, last) => return (result, last),
-            Next::Wait(plan) => over = Some(plan.perform()),
+            Next::Wait(plan) => ended = Some(plan.perform()),
         }
     }
 }
 
 impl State {
-    fn plan(&mut self, wait: Wait) -> Plan {
+    fn plan(&mut self, wait: Wait) -> WaitPlan {
         let Wait { by, queues } = wait;
-        let known = |queue: QueueHandle| {
-            let known = self.waits.broken.has(&queue);
-            (queue, known)
-        };
-        let queues = queues.into_iter().map(known).collect();
+        let known = queues.iter().map(|queue| self.waits.broken.has(queue)).collect::<Vec<_>>();
+        let queues = queues.into_iter().zip(known).collect();
         let began = self.waits.clock.begin();
-        Plan { by, began, queues }
+        WaitPlan { by, began, queues }
     }
 
     /// After a wait, well or not: what it has ended is forgotten, and nothing else. A failure that lasts is noted, and the
     /// step taken again, which may do without that queue; with a queue that was known to have failed it could not.
-    fn resume(&mut self, over: Over, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
-        self.waits.clock.end(over.began);
-        for (queue, synchronized) in over.finished {
+    fn resume(&mut self, ended: EndedWait, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
+        self.waits.clock.end(ended.began);
+        for (queue, synchronized) in ended.finished {
             if synchronized {
                 self.waits.broken.remove(&queue);
-                self.wait_ended(&queue, over.began);
+                self.wait_ended(&queue, ended.began);
             }
-            waited.add(over.by.clone(), queue, over.began);
+            waited.add(ended.by.clone(), queue, ended.began);
         }
-        let Some(failure) = over.failed else {
+        let Some(failure) = ended.failed else {
             return Ok(());
         };
         let Failure { queue, error, kind } = failure;
@@ -248,18 +249,18 @@ impl State {
                 self.queue_failed(&queue, &error);
                 return Ok(());
             }
-            FailureKind::Once if over.by.is_none() => self.invalidate_after_error(&queue),
+            FailureKind::Once if ended.by.is_none() => self.invalidate_after_error(&queue),
             FailureKind::Once | FailureKind::Deadlock => {}
         }
         Err(error)
     }
 
     /// One thread at a time tidies up, so that the others need not wait for what that waits for.
-    fn rest(&mut self) -> Option<Rest> {
+    fn followup(&mut self) -> Option<Followup> {
         if self.is_untidy() && !self.is_tidying {
             self.is_tidying = true;
-            return Some(Rest::Tidy);
+            return Some(Followup::Tidy);
         }
-        self.take_pending().map(Rest::Tell)
+        self.take_pending().map(Followup::Tell)
     }
 }
