@@ -1,10 +1,11 @@
 //! What the tool looks like on terminals of 60, 80 and 120 columns, in ASCII and in a pipe: `tests/snapshots`, compared
 //! byte by byte.
 //!
-//! `BLOB_SNAPSHOTS=write cargo test -p blob-tests snapshots` writes them anew; look at the difference before it goes in.
+//! `UPDATE_EXPECT=1 cargo test -p blob-tests snapshots` writes them anew; look at the difference before it goes in.
 
-use std::fs;
 use std::path::Path;
+
+use expect_test::expect_file;
 
 use crate::support::{command, on_terminal, ran, report};
 
@@ -81,29 +82,11 @@ fn snapshot(lines: &[&str]) -> Option<String> {
 #[test]
 fn the_tool_looks_as_it_did() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("snapshots");
-    let write = std::env::var_os("BLOB_SNAPSHOTS").is_some_and(|v| v == "write");
-    let mut differences = String::new();
     for (name, lines) in SHOWN {
         let Some(found) = snapshot(lines) else {
             return report("NOT TESTED: what the tool looks like on a terminal (no `script`)");
         };
-        let path = folder.join(format!("{name}.txt"));
-        let expected = fs::read_to_string(&path).unwrap_or_default();
-        if write {
-            fs::write(&path, &found).unwrap();
-        }
-        let mut expected = expected.lines();
-        for (i, line) in found.lines().enumerate() {
-            let before = expected.next().unwrap_or_default();
-            if before != line {
-                differences += &format!("{name}.txt:{}\n  - {before}\n  + {line}\n", i + 1);
-            }
-        }
-        differences.extend(expected.map(|line| format!("{name}.txt: missing {line}\n")));
-    }
-    match write {
-        true => println!("{differences}"),
-        false => assert!(differences.is_empty(), "BLOB_SNAPSHOTS=write writes them anew:\n{differences}"),
+        expect_file![folder.join(format!("{name}.txt"))].assert_eq(&found);
     }
 }
 
