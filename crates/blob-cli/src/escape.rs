@@ -1,7 +1,8 @@
 //! Text from a file, made safe for a terminal and for one line: what a name holds never reaches the screen as a command.
 //!
 //! The rule, as `blob --help` states it: a backslash is `\\`; whatever shows nothing, moves other text or ends the line is
-//! spelled out: `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read back.
+//! spelled out: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read
+//! back.
 
 use std::borrow::Cow;
 
@@ -90,6 +91,7 @@ fn spell(text: &str, rule: Rule) -> Cow<'_, str> {
         match c {
             c if keeps((at, c)) => out.push(c),
             '\\' => out.push_str("\\\\"),
+            '\0' => out.push_str("\\0"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn control_characters_are_spelled_out() {
-        assert_eq!(escape("a\tb\nc\r"), r"a\tb\nc\r");
+        assert_eq!(escape("a\tb\nc\r\0"), r"a\tb\nc\r\0");
         assert_eq!(escape("\x1b[31mred\x7f"), r"\x1b[31mred\x7f");
         assert_eq!(escape("\u{9b}31m\u{202e}"), r"\u{9b}31m\u{202e}");
     }
@@ -156,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_name_in_a_message_is_spelled_as_in_a_list() {
-        for name in ["a\x1b[31m", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
+        for name in ["a\x1b[31m", "\01", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
             assert_eq!(tame(&format!("{name:?} is missing")), format!("\"{}\" is missing", escape(name)));
         }
         assert_eq!(tame(r"C:\udata\u{zz} \u{1b"), r"C:\udata\u{zz} \u{1b");
@@ -181,6 +183,7 @@ mod tests {
             rest = behind;
             out.push(match kind {
                 "\\" => '\\',
+                "0" => '\0',
                 "n" => '\n',
                 "r" => '\r',
                 "t" => '\t',
@@ -193,7 +196,7 @@ mod tests {
     /// Every text of up to four of the characters that escapes are made of.
     #[test]
     fn no_two_names_print_alike_and_each_reads_back() {
-        let alphabet = ['\\', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}'];
+        let alphabet = ['\\', '\0', 'n', 'x', '2', '0', 'u', '{', '}', '\n', ' ', '\x02', '\u{200b}', 'é', '\u{2}'];
         let mut names = vec![String::new()];
         let mut from = 0;
         for _ in 0..4 {

@@ -18,9 +18,9 @@ pub(crate) const NOTES: [(&str, &str); 5] = [
     (
         "NAMES",
         "In what people and line tools read, a backslash in a name is `\\\\`, and every character that shows nothing or \
-         moves text is spelled out: `\\n`, `\\r`, `\\t`, `\\x1b`, `\\u{200b}`; a space at either end is `\\x20`. So names \
-         that differ print differently, and each can be read back. With --ascii every character outside ASCII is `\\u{…}`. \
-         JSON has the names themselves.",
+         moves text is spelled out: `\\0`, `\\n`, `\\r`, `\\t`, `\\x1b`, `\\u{200b}`; a space at either end is `\\x20`. So \
+         names that differ print differently, and each can be read back. With --ascii every character outside ASCII is \
+         `\\u{…}`. JSON has the names themselves.",
     ),
     (
         "WIDTH",

@@ -47,7 +47,7 @@ fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let examples = command.get_before_help().map(ToString::to_string).unwrap_or_default();
-    let man = Man::new(command.override_usage(usage));
+    let man = Man::new(command.override_usage(usage)).source(concat!("blob ", env!("CARGO_PKG_VERSION")));
     man.render_title(page)?;
     man.render_name_section(page)?;
     man.render_synopsis_section(page)?;
