@@ -45,23 +45,6 @@ pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failur
 }
 
 impl Command {
-    /// The command's name, as the user types it.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Info(_) => "info",
-            Self::Ls(_) => "ls",
-            Self::Show(_) => "show",
-            Self::Stats(_) => "stats",
-            Self::Verify(_) => "verify",
-            Self::Convert(_) => "convert",
-            Self::Extract(_) => "extract",
-            Self::Formats => "formats",
-            Self::Schemas => "schemas",
-            Self::Completions(_) => "completions",
-            Self::Man(_) => "man",
-        }
-    }
-
     /// The file of a command that takes one.
     pub(crate) fn file(&self) -> Option<String> {
         let path = match self {

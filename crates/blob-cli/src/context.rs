@@ -14,7 +14,7 @@ use crate::output::Terminal;
 /// What every command is given.
 pub(crate) struct Context {
     /// The command's name.
-    pub(crate) command: &'static str,
+    pub(crate) command: String,
     pub(crate) global: Global,
     pub(crate) terminal: Terminal,
 }
@@ -40,7 +40,7 @@ impl Context {
         let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
             return;
         };
-        let line = Failed { command: self.command, file: problem.file.as_deref().or(file), problem };
+        let line = Failed { command: &self.command, file: problem.file.as_deref().or(file), problem };
         let mut out = self.terminal.out();
         // That standard output cannot be written was told, or is no news.
         let _ = json::line(&mut out, &line).and_then(|()| out.flush());
@@ -49,7 +49,7 @@ impl Context {
 
 /// The line in place of a command's own, where it has no answer for a file.
 pub(crate) struct Failed<'a> {
-    pub(crate) command: &'static str,
+    pub(crate) command: &'a str,
     pub(crate) file: Option<&'a str>,
     pub(crate) problem: &'a Problem,
 }

@@ -228,26 +228,18 @@ impl Render for Facts<'_> {
 impl Facts<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
-            Column::name("NAME", 24),
-            Column::left("DTYPE").leaves(1),
-            Column::left("SHAPE").leaves(2),
-            Column::right("BYTES").leaves(3),
-            Column::text("CHANGES"),
+            Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(t.name()).into_owned()),
+            Column::left("DTYPE").leaves(1).of(|t, _| t.dtype().to_string()),
+            Column::left("SHAPE").leaves(2).of(|t, terminal| terminal.shape(t.shape())),
+            Column::right("BYTES").leaves(3).of(|t, _| units::bytes(t.byte_len())),
+            Column::text("CHANGES").of(|t, terminal| match t.changes() {
+                [] => "-".to_owned(),
+                changes => terminal.text(&changes.join("; ")).into_owned(),
+            }),
         ];
         let mut table = Table::new(terminal, columns);
         for tensor in self.plan.tensors() {
-            let changes = match tensor.changes() {
-                [] => "-".to_owned(),
-                changes => changes.join("; "),
-            };
-            let cells = vec![
-                terminal.name(tensor.name()).into_owned(),
-                tensor.dtype().to_string(),
-                terminal.shape(tensor.shape()),
-                units::bytes(tensor.byte_len()),
-                terminal.text(&changes).into_owned(),
-            ];
-            table.row(out, cells)?;
+            table.row(out, tensor)?;
         }
         Ok(table.finish(out)?)
     }

@@ -15,6 +15,9 @@ use crate::slice::Row;
 /// What one read fetches where elements lie apart.
 const WINDOW: usize = 64 << 10;
 
+/// Elements that become text at once.
+pub(crate) const PIECE: usize = 64 << 10;
+
 /// One tensor's elements, by their place in row-major order.
 pub(crate) struct Elements<'a> {
     checkpoint: &'a Checkpoint,
@@ -79,6 +82,36 @@ impl<'a> Elements<'a> {
             done += n;
         }
         Ok(())
+    }
+
+    /// Hands over rows as CSV, piece by piece, with the number of bytes that were read for it: a line a row, or, where the
+    /// tensor is no table, a line a value.
+    pub(crate) fn csv<E: From<Error>>(
+        &mut self,
+        rows: impl Iterator<Item = Row>,
+        is_table: bool,
+        mut take: impl FnMut(&str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut bytes, mut text, mut read) = (Vec::new(), String::new(), 0);
+        for (part, is_last) in rows.flat_map(|row| row.parts(PIECE)) {
+            bytes.clear();
+            if let Err(e) = self.fetch(part, &mut bytes) {
+                // What stands before it is printed.
+                take(&text, read)?;
+                return Err(e.into());
+            }
+            read += bytes.len() as u64;
+            csv_line(self.dtype, &bytes, is_table, &mut text);
+            if is_table && !is_last {
+                text.pop();
+                text.push(',');
+            }
+            if text.len() >= PIECE {
+                take(&text, std::mem::take(&mut read))?;
+                text.clear();
+            }
+        }
+        take(&text, read)
     }
 
     /// Appends `len` elements that follow each other.
@@ -224,7 +257,7 @@ impl Value {
 }
 
 /// The lines of a CSV file: rows of the last axis; where there is one axis or none, one value a line.
-pub(crate) fn csv_line(dtype: DType, bytes: &[u8], is_row: bool, line: &mut String) {
+fn csv_line(dtype: DType, bytes: &[u8], is_row: bool, line: &mut String) {
     let separator = if is_row { ',' } else { '\n' };
     for (i, element) in bytes.chunks_exact(dtype.size()).enumerate() {
         if i > 0 {

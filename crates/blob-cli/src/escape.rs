@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_name_in_a_message_is_spelled_as_in_a_list() {
-        for name in ["a\x1b[31m", "\01", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
+        for name in ["a\x1b[31m", "\x001", "\u{7f}", "\\u{1b}", "a\u{200b}\\", "\\", "\\\u{1}"] {
             assert_eq!(tame(&format!("{name:?} is missing")), format!("\"{}\" is missing", escape(name)));
         }
         assert_eq!(tame(r"C:\udata\u{zz} \u{1b"), r"C:\udata\u{zz} \u{1b");

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
 use crate::convert::no_format;
-use crate::elements::{Elements, csv_line};
+use crate::elements::Elements;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::json::{self, DIMS, FILE, Field, Fields, Is, NAME, Says, field};
@@ -54,7 +54,13 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     };
     output.write_all(&header)?;
     match elements {
-        Some(elements) => csv(elements, entry, &mut output, &progress)?,
+        Some(mut elements) => {
+            let view = View::whole(entry.shape().dims());
+            elements.csv(view.rows(), view.dims.len() > 1, |text, bytes| {
+                progress.step(bytes)?;
+                output.write_all(text.as_bytes())
+            })?;
+        }
         None => {
             let bytes = Watched::open(&checkpoint, entry, &progress)?;
             bytes.each(PIECE, |bytes| output.write_all(bytes))?;
@@ -138,26 +144,4 @@ fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> 
     let spec = checkpoint.array(entry)?;
     let frame = Layout::npy(&spec)?.frame(&[], &[])?;
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
-}
-
-fn csv(mut elements: Elements<'_>, entry: &Entry, output: &mut Output, watch: &dyn Watch) -> Result<(), Error> {
-    let view = View::whole(entry.shape().dims());
-    let (mut bytes, mut text) = (Vec::new(), String::new());
-    for row in view.rows() {
-        for (part, is_last) in row.parts(PIECE / elements.dtype().size()) {
-            bytes.clear();
-            elements.fetch(part, &mut bytes)?;
-            watch.step(bytes.len() as u64)?;
-            csv_line(elements.dtype(), &bytes, view.dims.len() > 1, &mut text);
-            if view.dims.len() > 1 && !is_last {
-                text.pop();
-                text.push(',');
-            }
-            if text.len() >= PIECE {
-                output.write_all(text.as_bytes())?;
-                text.clear();
-            }
-        }
-    }
-    output.write_all(text.as_bytes())
 }

@@ -50,27 +50,19 @@ impl Render for Formats {
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
-            Column::left("NAME"),
-            Column::left("WHAT").leaves(1),
-            Column::left("EXTENSIONS").leaves(LAST + 1),
-            Column::left("READ").leaves(2),
-            Column::left("WRITE").leaves(LAST),
-            Column::text("TESTED AGAINST"),
+            Column::left("NAME").of(|f: &Format, _| f.name().to_owned()),
+            Column::left("WHAT").leaves(1).of(|f, _| f.title().to_owned()),
+            Column::left("EXTENSIONS").leaves(LAST + 1).of(|f, _| match f.extensions() {
+                [] => "-".to_owned(),
+                extensions => format!(".{}", extensions.join(" .")),
+            }),
+            Column::left("READ").leaves(2).of(|_, _| "yes".to_owned()),
+            Column::left("WRITE").leaves(LAST).of(|f, _| if f.is_written() { "yes" } else { "-" }.to_owned()),
+            Column::text("TESTED AGAINST").of(|f, _| tested_against(*f).to_owned()),
         ];
         let mut table = Table::new(&context.terminal, columns);
         for format in Format::ALL {
-            let extensions: Vec<String> = format.extensions().iter().map(|e| format!(".{e}")).collect();
-            table.row(
-                out,
-                vec![
-                    format.name().to_owned(),
-                    format.title().to_owned(),
-                    if extensions.is_empty() { "-".to_owned() } else { extensions.join(" ") },
-                    "yes".to_owned(),
-                    if format.is_written() { "yes" } else { "-" }.to_owned(),
-                    tested_against(*format).to_owned(),
-                ],
-            )?;
+            table.row(out, format)?;
         }
         Ok(table.finish(out)?)
     }

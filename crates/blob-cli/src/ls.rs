@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
 
+use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Sparse};
 use serde_json::{Value, json};
 
@@ -55,9 +56,8 @@ pub(crate) struct List<'a> {
 impl Render for List<'_> {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let mut line = Line::begin(out, &self)?;
-        for index in self.chosen {
-            let (file, entry) = (self.checkpoint.name(), &self.checkpoint.entries()[*index]);
-            line.push(out, &Ordered(&Listed { file, index: *index, entry }))?;
+        for listed in self.listed() {
+            line.push(out, &Ordered(&listed))?;
         }
         line.go_on(out, &self)?;
         Ok(())
@@ -83,18 +83,11 @@ impl Render for List<'_> {
         }
         // No locale changes these lines; --ascii does, in the names alone.
         let spelled = if context.global.ascii { escape_ascii } else { escape };
-        for index in self.chosen {
-            let entry = &self.checkpoint.entries()[*index];
-            let shape = match is_readable(entry) {
-                true => ascii_shape(entry.shape()),
-                false => "-".to_owned(),
-            };
-            let name = spelled(entry.name());
-            write!(out, "{name}\t{}\t{shape}\t{}\t", dtype_word(entry), entry.byte_len())?;
-            match entry.offset() {
-                Some(offset) => write!(out, "{offset}")?,
-                None => write!(out, "-")?,
-            }
+        for listed in self.listed() {
+            let entry = listed.entry;
+            let (name, shape) = (spelled(entry.name()), listed.array(ascii_shape));
+            let offset = entry.offset().map_or("-".to_owned(), |offset| offset.to_string());
+            write!(out, "{name}\t{}\t{shape}\t{}\t{offset}", dtype_word(entry), entry.byte_len())?;
             if self.args.long {
                 let layer_type = spelled(entry.layer_type().unwrap_or("-"));
                 let pieces = entry.segments().len();
@@ -116,47 +109,38 @@ fn sort(chosen: &mut [usize], key: Option<SortKey>, entries: &[Entry]) {
 }
 
 impl List<'_> {
+    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        let (file, entries) = (self.checkpoint.name(), self.checkpoint.entries());
+        self.chosen.iter().map(move |index| Listed { file, index: *index, entry: &entries[*index] })
+    }
+
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let has_types = self.chosen.iter().any(|i| self.checkpoint.entries()[*i].layer_type().is_some());
-        let mut columns = vec![Column::right("#"), Column::name("NAME", 24)];
+        let mut columns = vec![
+            Column::right("#").of(|l: &Listed<'_>, _| l.index.to_string()),
+            Column::name("NAME", 24).of(|l, terminal| terminal.name(l.entry.name()).into_owned()),
+        ];
         if has_types {
-            columns.push(Column::left("LAYER TYPE").leaves(3));
+            let layer = Column::left("LAYER TYPE").leaves(3);
+            columns.push(layer.of(|l, terminal| terminal.name(l.entry.layer_type().unwrap_or("")).into_owned()));
         }
         columns.extend([
-            Column::left("DTYPE"),
-            Column::left("SHAPE"),
-            Column::right("PARAMS").leaves(4),
-            Column::right("BYTES").leaves(6),
-            Column::right("OFFSET").leaves(1),
+            Column::left("DTYPE").of(|l: &Listed<'_>, _| dtype_word(l.entry).to_owned()),
+            Column::left("SHAPE").of(|l, terminal| l.array(|shape| terminal.shape(shape))),
+            Column::right("PARAMS").leaves(4).of(|l, _| l.array(|shape| units::count(shape.count() as u64))),
+            Column::right("BYTES").leaves(6).of(|l, _| units::bytes(l.entry.byte_len())),
+            Column::right("OFFSET").leaves(1).of(|l, _| l.entry.offset().map_or("-".to_owned(), units::grouped)),
         ]);
         if self.args.long {
             columns.extend([
-                Column::left("KIND").leaves(5),
-                Column::right("PIECES").leaves(2),
-                Column::text("WARNINGS"),
+                Column::left("KIND").leaves(5).of(|l: &Listed<'_>, _| kind_word(l.entry)),
+                Column::right("PIECES").leaves(2).of(|l, _| units::grouped(l.entry.segments().len() as u64)),
+                Column::text("WARNINGS").of(|l, terminal| terminal.text(&warnings(l.entry)).into_owned()),
             ]);
         }
         let mut table = Table::new(terminal, columns);
-        for index in self.chosen {
-            let entry = &self.checkpoint.entries()[*index];
-            let has_array = is_readable(entry);
-            let mut cells = vec![index.to_string(), terminal.name(entry.name()).into_owned()];
-            if has_types {
-                cells.push(terminal.name(entry.layer_type().unwrap_or("")).into_owned());
-            }
-            let dash = || "-".to_owned();
-            cells.extend([
-                dtype_word(entry).to_owned(),
-                if has_array { terminal.shape(entry.shape()) } else { dash() },
-                if has_array { units::count(entry.shape().count() as u64) } else { dash() },
-                units::bytes(entry.byte_len()),
-                entry.offset().map_or_else(dash, units::grouped),
-            ]);
-            if self.args.long {
-                let pieces = units::grouped(entry.segments().len() as u64);
-                cells.extend([kind_word(entry), pieces, terminal.text(&warnings(entry)).into_owned()]);
-            }
-            table.row(out, cells)?;
+        for listed in self.listed() {
+            table.row(out, &listed)?;
         }
         Ok(table.finish(out)?)
     }
@@ -239,6 +223,13 @@ struct Listed<'a> {
     file: &'a str,
     index: usize,
     entry: &'a Entry,
+}
+
+impl Listed<'_> {
+    /// A fact of its shape, where it has an array that can be read.
+    fn array(&self, fact: impl Fn(&Shape) -> String) -> String {
+        if is_readable(self.entry) { fact(self.entry.shape()) } else { "-".to_owned() }
+    }
 }
 
 impl Fields for Listed<'_> {

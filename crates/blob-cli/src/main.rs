@@ -36,7 +36,7 @@ mod verify;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 
 use args::{Args, Command, Global};
 use context::Context;
@@ -54,15 +54,16 @@ fn main() -> ExitCode {
         let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }
-    let args = command_line::complete(words);
-    let args = match args {
-        Ok(words) => Args::parse_from(words),
+    let matches = match command_line::complete(words) {
+        Ok(words) => Args::command().get_matches_from(words),
         Err(failure) => {
             Terminal::new(&Global::default()).trouble(&failure);
             return ExitCode::from(Status::Trouble.code());
         }
     };
-    let context = Context { command: args.command.name(), terminal: Terminal::new(&args.global), global: args.global };
+    let command = matches.subcommand_name().unwrap_or_default().to_owned();
+    let args = Args::from_arg_matches(&matches).unwrap_or_else(|e| e.exit());
+    let context = Context { command, terminal: Terminal::new(&args.global), global: args.global };
     match run(&args.command, &context) {
         Ok(status) => ExitCode::from(status.code()),
         Err(failure) => {

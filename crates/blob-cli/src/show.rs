@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::Show;
 use crate::context::Context;
-use crate::elements::{self, Elements, csv_line};
+use crate::elements::{self, Elements, PIECE};
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{self, DIMS, FILE, Field, Fields, Is, Line, NAME, Says, field, or_null, shapes, streamed};
 use crate::open::open;
@@ -23,9 +23,6 @@ const THRESHOLD: usize = 1000;
 
 /// How many from each end of an axis then, as NumPy's `edgeitems`.
 const EDGE: usize = 3;
-
-/// Elements fetched at once for CSV and JSON.
-const PIECE: usize = 64 << 10;
 
 pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
@@ -119,7 +116,8 @@ impl Render for Shown<'_> {
     fn text(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let (terminal, dims) = (&context.terminal, self.dims());
         if self.args.csv {
-            return self.csv(dims.len() > 1, out);
+            let rows = self.rows();
+            return self.elements.csv(rows, dims.len() > 1, |text, _| Ok(out.write_all(text.as_bytes())?));
         }
         let is_cut = self.args.head.is_none() && !self.args.full && self.view.count() > THRESHOLD;
         let dtype = self.elements.dtype();
@@ -149,24 +147,6 @@ impl<'a> Shown<'a> {
             None => Box::new(self.view.rows()),
             Some(n) => Box::new(self.view.head(n)),
         }
-    }
-
-    fn csv(&mut self, is_table: bool, out: &mut Out) -> Result<(), Failure> {
-        let (mut bytes, mut text) = (Vec::new(), String::new());
-        for row in self.rows() {
-            for (part, is_last) in row.parts(PIECE) {
-                bytes.clear();
-                text.clear();
-                self.elements.fetch(part, &mut bytes)?;
-                csv_line(self.elements.dtype(), &bytes, is_table, &mut text);
-                if is_table && !is_last {
-                    text.pop();
-                    text.push(',');
-                }
-                out.write_all(text.as_bytes())?;
-            }
-        }
-        Ok(())
     }
 
     fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize], out: &mut Out) -> Result<(), Failure> {

@@ -58,11 +58,11 @@ struct Work<'a> {
 }
 
 /// A form of the statistics in the making.
-trait Sheet: Sized {
-    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure>;
+trait Sheet<'a>: Sized {
+    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
 
     /// A tensor that cannot be measured, in its place among the others.
-    fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure>;
+    fn fail(&mut self, entry: &'a Entry, problem: &Problem) -> Result<(), Failure>;
 
     /// Closes what is open, however the work ended.
     fn end(self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
@@ -80,8 +80,8 @@ impl Render for Work<'_> {
     }
 }
 
-impl Work<'_> {
-    fn fill(self, context: &Context, mut sheet: impl Sheet) -> Result<(), Failure> {
+impl<'a> Work<'a> {
+    fn fill(self, context: &'a Context, mut sheet: impl Sheet<'a>) -> Result<(), Failure> {
         let mut broken = Broken::new(&context.terminal, self.checkpoint.name());
         let done = self.measure(&mut sheet, &mut broken);
         self.progress.end();
@@ -96,11 +96,12 @@ impl Work<'_> {
     ///
     /// # Errors
     /// Only what ends the work: a signal, or standard output.
-    fn measure(&self, sheet: &mut impl Sheet, broken: &mut Broken<'_>) -> Result<(), Failure> {
+    fn measure(&self, sheet: &mut impl Sheet<'a>, broken: &mut Broken<'_>) -> Result<(), Failure> {
+        let checkpoint: &'a Checkpoint = self.checkpoint;
         let bins = self.args.hist.then_some(BINS);
-        let mut told = |entry: &Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
+        let mut told = |entry: &'a Entry, channels: Result<Vec<Measured>, Error>, numbered: bool| match channels {
             Ok(channels) => channels
-                .iter()
+                .into_iter()
                 .enumerate()
                 .try_for_each(|(channel, measured)| sheet.add(entry, numbered.then_some(channel), measured)),
             Err(error) => {
@@ -114,14 +115,14 @@ impl Work<'_> {
         };
         if let Some(axis) = self.args.per_channel {
             return self.measured.iter().try_for_each(|index| {
-                let entry = &self.checkpoint.entries()[*index];
+                let entry = &checkpoint.entries()[*index];
                 let channels = measure_channels(self.checkpoint, entry, axis, bins, &self.progress);
                 told(entry, channels, true)
             });
         }
         let mut failure = None;
         let mut take = |index: usize, measured: Result<Measured, Error>| {
-            let entry = &self.checkpoint.entries()[index];
+            let entry = &checkpoint.entries()[index];
             told(entry, measured.map(|one| vec![one]), false).map_err(|e| {
                 failure = Some(e);
                 Error::Interrupted

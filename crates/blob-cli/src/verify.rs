@@ -9,11 +9,11 @@ use std::path::Path;
 
 use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Reason};
 
 use crate::args::{Global, Verify};
 use crate::context::Context;
-use crate::failure::{self, Failure, Problem, Status};
+use crate::failure::{self, Failure, Status};
 use crate::info::odd;
 use crate::open::{name, open};
 use crate::output::Out;
@@ -201,7 +201,8 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
 /// Whether a file that does not open is broken for certain: no model is lost with it. Any other file may be sound and of a
 /// kind that is not read.
 fn says_no(e: &Error) -> bool {
-    matches!(Problem::from(e).reason, "empty" | "html" | "lfs-pointer" | "truncated" | "malformed" | "checksum")
+    use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
+    matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)
 }
 
 /// A file that does not open because it is broken: that is a finding.

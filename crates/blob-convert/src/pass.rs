@@ -99,7 +99,7 @@ struct Job<'a> {
 impl Job<'_> {
     fn file(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
         output.set_len(layout.len())?;
-        let sink = Sink::file(&output, layout.places(), layout.wants_crc());
+        let sink = Sink::file(&output, layout);
         let digests = self.fill(&sink)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
@@ -126,7 +126,7 @@ impl Job<'_> {
 
     /// Everything in the order of the output; the digests and checksums come from a pass of their own before.
     fn pipe(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
-        let sink = Sink::nowhere(layout.wants_crc());
+        let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);

@@ -6,15 +6,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use blob_io::{Error, Layout, Output, OutputDir, Place, TensorSpec};
 
 /// Takes tensors' bytes, from several threads.
-pub(crate) enum Sink<'a> {
+pub(crate) struct Sink<'a> {
+    to: To<'a>,
+    /// The CRC-32 of every part that was put, where checksums are wanted.
+    parts: Option<Mutex<Vec<Part>>>,
+}
+
+enum To<'a> {
     File {
         output: &'a Output,
         places: &'a [Place],
-        /// The CRC-32 of every part that was put, where checksums are wanted.
-        parts: Option<Mutex<Vec<Part>>>,
     },
-    /// Only the checksums are wanted, where they are.
-    Nowhere(Option<Mutex<Vec<Part>>>),
+    /// Only the checksums are wanted.
+    Nowhere,
     /// A tensor's bytes must come in their order.
     Folder(Mutex<Folder<'a>>),
 }
@@ -40,48 +44,41 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn file(output: &'a Output, places: &'a [Place], crcs: bool) -> Self {
-        Self::File { output, places, parts: crcs.then(Mutex::default) }
+    pub(crate) fn file(output: &'a Output, layout: &'a Layout) -> Self {
+        Self { to: To::File { output, places: layout.places() }, parts: layout.wants_crc().then(Mutex::default) }
     }
 
-    pub(crate) fn nowhere(crcs: bool) -> Self {
-        Self::Nowhere(crcs.then(Mutex::default))
+    pub(crate) fn nowhere(layout: &Layout) -> Self {
+        Self { to: To::Nowhere, parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec], files: &'a [String]) -> Self {
-        Self::Folder(Mutex::new(Folder {
-            dir,
-            specs,
-            files,
-            begun: vec![false; specs.len()],
-            open: HashMap::new(),
-            written: 0,
-        }))
+        let (begun, open) = (vec![false; specs.len()], HashMap::new());
+        let folder = Folder { dir, specs, files, begun, open, written: 0 };
+        Self { to: To::Folder(Mutex::new(folder)), parts: None }
     }
 
     /// Whether parts may come from several threads at once, in any order.
     pub(crate) fn takes_any_order(&self) -> bool {
-        !matches!(self, Self::Folder(_))
+        !matches!(self.to, To::Folder(_))
     }
 
     /// Puts bytes at `at` within a tensor.
     pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
-        if let Self::File { parts, .. } | Self::Nowhere(parts) = self
-            && let Some(parts) = parts
-        {
+        if let Some(parts) = &self.parts {
             let part = Part { tensor, at, len: bytes.len() as u64, crc: crc32fast::hash(bytes) };
             lock(parts).push(part);
         }
-        match self {
-            Self::File { output, places, .. } => output.write_all_at(places[tensor].offset() + at, bytes),
-            Self::Nowhere(_) => Ok(()),
-            Self::Folder(folder) => lock(folder).put(tensor, bytes),
+        match &self.to {
+            To::File { output, places } => output.write_all_at(places[tensor].offset() + at, bytes),
+            To::Nowhere => Ok(()),
+            To::Folder(folder) => lock(folder).put(tensor, bytes),
         }
     }
 
     /// The CRC-32 of each of `tensors` tensors; none where none were wanted.
     pub(crate) fn into_crcs(self, tensors: usize) -> Vec<u32> {
-        let (Self::File { parts: Some(parts), .. } | Self::Nowhere(Some(parts))) = self else {
+        let Some(parts) = self.parts else {
             return Vec::new();
         };
         let mut parts = parts.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +98,7 @@ impl<'a> Sink<'a> {
 
     /// Writes the files of tensors without bytes; returns the bytes of all files.
     pub(crate) fn complete_folder(self) -> Result<u64, Error> {
-        let Self::Folder(folder) = self else {
+        let To::Folder(folder) = self.to else {
             return Ok(0);
         };
         let mut folder = folder.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -30,10 +30,11 @@ pub(crate) const LAST: u8 = 100;
 /// Between two columns.
 const GAP: usize = 2;
 
-/// A table in the making.
-pub(crate) struct Table<'a> {
+/// A table of `T`s in the making.
+pub(crate) struct Table<'a, T> {
     terminal: &'a Terminal,
     columns: Vec<Column>,
+    cells: Vec<fn(&T, &Terminal) -> String>,
     rows: Vec<Vec<String>>,
     bytes: usize,
     /// The widths of the part before this one, and which columns it had; empty before the first.
@@ -95,6 +96,17 @@ impl Column {
     pub(crate) fn leaves(self, turn: u8) -> Self {
         Self { leaves: Some(turn), ..self }
     }
+
+    /// Says what a row has in the column.
+    pub(crate) fn of<T>(self, cell: fn(&T, &Terminal) -> String) -> Filled<T> {
+        Filled { column: self, cell }
+    }
+}
+
+/// A column of a table of `T`s, with what stands in it.
+pub(crate) struct Filled<T> {
+    column: Column,
+    cell: fn(&T, &Terminal) -> String,
 }
 
 /// The room of a column: before the point and from it on, or all of it before.
@@ -114,13 +126,15 @@ impl Extent {
     }
 }
 
-impl<'a> Table<'a> {
-    pub(crate) fn new(terminal: &'a Terminal, columns: Vec<Column>) -> Self {
-        Self { terminal, columns, rows: Vec::new(), bytes: 0, widths: Vec::new() }
+impl<'a, T> Table<'a, T> {
+    pub(crate) fn new(terminal: &'a Terminal, columns: Vec<Filled<T>>) -> Self {
+        let (columns, cells) = columns.into_iter().map(|filled| (filled.column, filled.cell)).unzip();
+        Self { terminal, columns, cells, rows: Vec::new(), bytes: 0, widths: Vec::new() }
     }
 
     /// Adds a row, and prints a part of the table when enough rows are there.
-    pub(crate) fn row(&mut self, out: &mut dyn Write, mut cells: Vec<String>) -> io::Result<()> {
+    pub(crate) fn row(&mut self, out: &mut dyn Write, row: &T) -> io::Result<()> {
+        let mut cells: Vec<String> = self.cells.iter().map(|cell| cell(row, self.terminal)).collect();
         for (cell, column) in cells.iter_mut().zip(&self.columns) {
             let most = match (self.terminal.width, column.kind) {
                 (None, _) => continue,
@@ -299,10 +313,13 @@ mod tests {
 
     fn printed(width: Option<usize>, columns: &[Column], rows: &[&[&str]]) -> Vec<String> {
         let terminal = terminal(width);
-        let mut table = Table::new(&terminal, columns.to_vec());
+        const CELLS: [fn(&Vec<String>, &Terminal) -> String; 4] =
+            [|r, _| r[0].clone(), |r, _| r[1].clone(), |r, _| r[2].clone(), |r, _| r[3].clone()];
+        let mut table =
+            Table::new(&terminal, columns.iter().zip(CELLS).map(|(column, cell)| column.of(cell)).collect());
         let mut out = Vec::new();
         for row in rows {
-            table.row(&mut out, row.iter().map(|c| (*c).to_owned()).collect()).unwrap();
+            table.row(&mut out, &row.iter().map(|cell| (*cell).to_owned()).collect()).unwrap();
         }
         table.finish(&mut out).unwrap();
         String::from_utf8(out).unwrap().lines().map(str::to_owned).collect()

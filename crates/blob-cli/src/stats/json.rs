@@ -47,7 +47,7 @@ impl Fields for Sums<'_> {
 struct Row<'a> {
     entry: &'a Entry,
     channel: Option<usize>,
-    measured: &'a Measured,
+    measured: Measured,
 }
 
 impl Fields for Row<'_> {
@@ -164,12 +164,12 @@ impl<'a, 'o> Objects<'a, 'o> {
     }
 }
 
-impl Sheet for Objects<'_, '_> {
-    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
+impl<'a> Sheet<'a> for Objects<'a, '_> {
+    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
         Ok(self.line.push(self.out, &Ordered(&Row { entry, channel, measured }))?)
     }
 
-    fn fail(&mut self, entry: &Entry, problem: &Problem) -> Result<(), Failure> {
+    fn fail(&mut self, entry: &'a Entry, problem: &Problem) -> Result<(), Failure> {
         Ok(self.line.push(self.out, &Ordered(&Unmeasured { entry, problem }))?)
     }
 

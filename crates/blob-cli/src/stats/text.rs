@@ -1,7 +1,7 @@
 //! The statistics as a table: the columns, and numbers as people read them.
 
 use blob_convert::stats::Measured;
-use blob_core::Shape;
+use blob_core::{DType, Shape};
 use blob_io::Entry;
 
 use super::Sheet;
@@ -13,83 +13,58 @@ use crate::units;
 
 /// The rows of a table.
 pub(super) struct Cells<'a, 'o> {
-    terminal: &'a Terminal,
-    args: &'a Stats,
-    table: Table<'a>,
+    axis: Option<i64>,
+    table: Table<'a, Row<'a>>,
     out: &'o mut Out,
 }
 
+/// A tensor or a channel of it, and what was measured; nothing of one that cannot be read.
+struct Row<'a> {
+    entry: &'a Entry,
+    /// The axis, and the index on it.
+    channel: Option<(usize, usize)>,
+    measured: Option<Measured>,
+}
+
 impl<'a, 'o> Cells<'a, 'o> {
-    pub(super) fn new(args: &'a Stats, terminal: &'a Terminal, out: &'o mut Out) -> Self {
+    pub(super) fn new(args: &Stats, terminal: &'a Terminal, out: &'o mut Out) -> Self {
         let mut columns = vec![
-            Column::name("NAME", 16),
-            Column::left("SHAPE").leaves(4),
-            Column::left("DTYPE").leaves(3),
-            Column::point("MIN"),
-            Column::point("MAX"),
-            Column::point("MEAN").leaves(7),
-            Column::point("STD").leaves(6),
-            Column::point("L1").leaves(1),
-            Column::point("L2").leaves(2),
-            Column::right("ZERO").leaves(5),
-            Column::right("NaN"),
-            Column::right("Inf"),
+            Column::name("NAME", 16).of(Row::name),
+            Column::left("SHAPE").leaves(4).of(Row::shape),
+            Column::left("DTYPE").leaves(3).of(|r: &Row<'_>, _| match r.measured {
+                Some(_) => r.entry.dtype().map_or("-", DType::name).to_owned(),
+                None => "error".to_owned(),
+            }),
+            Column::point("MIN").of(|r, _| r.fact(|m| m.stats().min().map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MAX").of(|r, _| r.fact(|m| m.stats().max().map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats().mean().map(number))),
+            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats().std().map(number))),
+            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(number(m.stats().l1())))),
+            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(number(m.stats().l2())))),
+            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(share(m.stats().zeros(), m.stats().count())))),
+            Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats().nan())))),
+            Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats().inf())))),
         ];
         if args.hist {
-            columns.push(Column::left("HISTOGRAM"));
+            // Of the finite values; the columns before it count the others.
+            columns.push(
+                Column::left("HISTOGRAM")
+                    .of(|r: &Row<'_>, terminal| r.fact(|m| m.histogram().map(|h| bars(h.counts(), terminal.ascii)))),
+            );
         }
-        Self { terminal, args, table: Table::new(terminal, columns), out }
+        Self { axis: args.per_channel, table: Table::new(terminal, columns), out }
     }
 }
 
-impl Sheet for Cells<'_, '_> {
-    fn add(&mut self, entry: &Entry, channel: Option<usize>, measured: &Measured) -> Result<(), Failure> {
-        let (terminal, axis) = (self.terminal, self.args.per_channel);
-        let stats = measured.stats();
-        let name = terminal.name(entry.name());
-        let exact = |s: Option<String>| s.unwrap_or_else(|| "-".to_owned());
-        let (min, max) = match entry.dtype().is_some_and(|d| d.is_float()) {
-            true => (stats.min().map(|s| number(s.as_f64())), stats.max().map(|s| number(s.as_f64()))),
-            false => (stats.min().map(|s| s.to_string()), stats.max().map(|s| s.to_string())),
-        };
-        let shape = match channel.and_then(|_| inner(axis, entry)) {
-            Some(inner) => terminal.shape(&inner),
-            None => terminal.shape(entry.shape()),
-        };
-        let mut cells = vec![
-            match channel {
-                Some(channel) => format!("{name}[{}]", place(axis, entry, channel)),
-                None => name.into_owned(),
-            },
-            shape,
-            entry.dtype().map_or("-", |d| d.name()).to_owned(),
-            exact(min),
-            exact(max),
-            exact(stats.mean().map(number)),
-            exact(stats.std().map(number)),
-            number(stats.l1()),
-            number(stats.l2()),
-            share(stats.zeros(), stats.count()),
-            units::grouped(stats.nan()),
-            units::grouped(stats.inf()),
-        ];
-        if self.args.hist {
-            // Of the finite values; the columns before it count the others.
-            let bars = measured.histogram().map(|h| bars(h.counts(), terminal.ascii));
-            cells.push(bars.unwrap_or_else(|| "-".to_owned()));
-        }
-        Ok(self.table.row(self.out, cells)?)
+impl<'a> Sheet<'a> for Cells<'a, '_> {
+    fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
+        let axis = self.axis.and_then(|axis| entry.shape().axis(i32::try_from(axis).ok()?).ok());
+        let row = Row { entry, channel: axis.zip(channel), measured: Some(measured) };
+        Ok(self.table.row(self.out, &row)?)
     }
 
-    fn fail(&mut self, entry: &Entry, _: &Problem) -> Result<(), Failure> {
-        let shape = match entry.fault() {
-            Some(_) => "-".to_owned(),
-            None => self.terminal.shape(entry.shape()),
-        };
-        let name = self.terminal.name(entry.name()).into_owned();
-        let mut cells = vec![name, shape, "error".to_owned()];
-        cells.resize(if self.args.hist { 13 } else { 12 }, "-".to_owned());
-        Ok(self.table.row(self.out, cells)?)
+    fn fail(&mut self, entry: &'a Entry, _: &Problem) -> Result<(), Failure> {
+        Ok(self.table.row(self.out, &Row { entry, channel: None, measured: None })?)
     }
 
     fn end(self, _: &[usize], _: Option<&Problem>) -> Result<(), Failure> {
@@ -97,26 +72,37 @@ impl Sheet for Cells<'_, '_> {
     }
 }
 
-/// The axis of the channels, counted from the first.
-fn axis_of(axis: Option<i64>, entry: &Entry) -> i64 {
-    let n = entry.shape().num_axes() as i64;
-    axis.map_or(0, |a| if a < 0 { a + n } else { a })
-}
+impl Row<'_> {
+    /// `conv1/0`, and `conv1/0[:,3,:]` for channel 3 of axis 1.
+    fn name(&self, terminal: &Terminal) -> String {
+        let name = terminal.name(self.entry.name());
+        let Some((axis, channel)) = self.channel else {
+            return name.into_owned();
+        };
+        let axes = 0..self.entry.shape().num_axes();
+        let index: Vec<String> = axes.map(|i| if i == axis { channel.to_string() } else { ":".to_owned() }).collect();
+        format!("{name}[{}]", index.join(","))
+    }
 
-/// The shape of one channel: all axes but its own.
-fn inner(axis: Option<i64>, entry: &Entry) -> Option<Shape> {
-    let mut dims = entry.shape().dims().to_vec();
-    let axis = usize::try_from(axis_of(axis, entry)).ok()?;
-    (axis < dims.len()).then(|| dims.remove(axis))?;
-    Shape::new(&dims).ok()
-}
+    /// The tensor's shape, or that of one channel: all axes but its own.
+    fn shape(&self, terminal: &Terminal) -> String {
+        let mut dims = self.entry.shape().dims().to_vec();
+        match self.channel {
+            _ if self.entry.fault().is_some() => return "-".to_owned(),
+            Some((axis, _)) => drop(dims.remove(axis)),
+            None => {}
+        }
+        Shape::new(&dims).map_or("-".to_owned(), |shape| terminal.shape(&shape))
+    }
 
-/// `:,3,:` for channel 3 of axis 1.
-fn place(axis: Option<i64>, entry: &Entry, channel: usize) -> String {
-    let n = entry.shape().num_axes() as i64;
-    let axis = axis_of(axis, entry);
-    let parts: Vec<String> = (0..n).map(|i| if i == axis { channel.to_string() } else { ":".to_owned() }).collect();
-    parts.join(",")
+    /// An extreme: an integer with all its digits.
+    fn extreme(&self, digits: String, value: f64) -> String {
+        if self.entry.dtype().is_some_and(DType::is_float) { number(value) } else { digits }
+    }
+
+    fn fact(&self, fact: impl Fn(&Measured) -> Option<String>) -> String {
+        self.measured.as_ref().and_then(fact).unwrap_or_else(|| "-".to_owned())
+    }
 }
 
 /// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.

@@ -236,9 +236,10 @@ impl<'a> Report<'a> {
             return Ok(());
         }
         match (self.context.global.json, problem) {
-            (true, Some(problem)) if self.line.is_none() => {
-                json::line(self.out, &Failed { command: self.context.command, file: Some(&self.verdict.file), problem })
-            }
+            (true, Some(problem)) if self.line.is_none() => json::line(
+                self.out,
+                &Failed { command: &self.context.command, file: Some(&self.verdict.file), problem },
+            ),
             (true, _) => {
                 let line = self.open_line()?;
                 self.verdict.error = problem.map_or(Value::Null, json::value);
