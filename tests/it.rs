@@ -30,6 +30,7 @@ mod moved;
 mod moves;
 mod mxnet;
 mod mxnet_malformed;
+mod mxnet_write;
 mod neoml;
 mod neoml_misuse;
 mod npy;

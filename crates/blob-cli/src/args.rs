@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use blob_io::mxnet::Version;
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -282,6 +283,9 @@ pub(crate) struct Convert {
     /// Put the input's SHA-256 into the receipt, beside its BLAKE3
     #[arg(long)]
     pub(crate) sha256: bool,
+    /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
+    #[arg(long, value_name = "N", value_parser = params_version())]
+    pub(crate) params_version: Option<Version>,
 }
 
 /// Write one tensor to a file
@@ -346,6 +350,11 @@ fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
     PossibleValuesParser::new(values).map(|name| name.parse().expect("clap has checked the name against the table"))
+}
+
+fn params_version() -> impl TypedValueParser<Value = Version> {
+    let version = |number: String| Version::ALL[usize::from(number.as_bytes()[0] - b'0')];
+    PossibleValuesParser::new(["0", "1", "2", "3"]).map(version)
 }
 
 fn sha256(text: &str) -> Result<String, String> {

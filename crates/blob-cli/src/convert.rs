@@ -34,7 +34,14 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     }
     source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
-    let options = Options::new(format_of(args, &target)?).dense(args.dense).sha256(args.sha256);
+    let to = format_of(args, &target)?;
+    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256);
+    if let Some(version) = args.params_version {
+        if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
+            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
+        }
+        options = options.params_version(version);
+    }
     let plan = plan(&checkpoint, &options, &target)?;
     tell(&checkpoint, &plan, context);
     if args.dry_run {

@@ -1,9 +1,10 @@
 //! What a conversion will do, decided from headers alone: which tensors, under which names, with which changes.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use blob_core::DType;
+use blob_io::mxnet::{List, Version};
 use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::planned::{How, Planned};
@@ -15,13 +16,14 @@ pub struct Options {
     to: Format,
     dense: bool,
     sha256: bool,
+    params_version: Option<Version>,
 }
 
 impl Options {
     /// Conversion to a format, with names, values and shapes kept bit for bit.
     #[must_use]
     pub fn new(to: Format) -> Self {
-        Self { to, dense: false, sha256: false }
+        Self { to, dense: false, sha256: false, params_version: None }
     }
 
     /// Expands sparse arrays instead of writing their parts.
@@ -35,6 +37,13 @@ impl Options {
     #[must_use]
     pub fn sha256(mut self, sha256: bool) -> Self {
         self.sha256 = sha256;
+        self
+    }
+
+    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none.
+    #[must_use]
+    pub fn params_version(mut self, version: Version) -> Self {
+        self.params_version = Some(version);
         self
     }
 }
@@ -128,6 +137,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     checkpoint.whole()?;
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
+    // An MXNet file has a record where an array is lacking.
+    let keeps_all = is_mxnet(to) && is_mxnet(checkpoint.format()) && !options.dense;
     let mut tensors = Vec::new();
     let mut left_out = Vec::new();
     let mut taken = HashSet::new();
@@ -140,6 +151,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
             checkpoint.view(entry)?;
         }
         let Some(dtype) = entry.dtype() else {
+            if keeps_all {
+                continue;
+            }
             left_out.push((entry.name().to_owned(), "none: a place without an array".to_owned()));
             continue;
         };
@@ -164,7 +178,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
         false => Vec::new(),
     };
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files)?;
-    let layout = || layout(checkpoint, to, &tensors, &receipt);
+    let layout = || layout(checkpoint, options, &tensors, &receipt);
     let output = match *target {
         Target::File { path, if_exists } => Destination::File { path, if_exists, layout: layout()? },
         Target::Stdout => Destination::Stdout { layout: layout()? },
@@ -189,16 +203,22 @@ fn planned(index: usize, entry: &Entry, dtype: DType, to: Format, dense: bool, t
         How::Stream => changes.push("unpacked to row-major little-endian".into()),
         How::Dense => changes.push("expanded from sparse to dense".into()),
     }
-    let keeps_bf16 = dtype == DType::BF16 && to != Format::Safetensors;
+    let keeps_bf16 = dtype == DType::BF16 && matches!(to, Format::Npy | Format::Npz);
     if keeps_bf16 {
         changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
     }
     Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, changes, keeps_bf16 }
 }
 
-fn layout(checkpoint: &Checkpoint, to: Format, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
+fn is_mxnet(format: Format) -> bool {
+    matches!(format, Format::MxnetList | Format::MxnetRecord)
+}
+
+fn layout(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
-    match to {
+    match options.to {
+        Format::MxnetList => Layout::params(&specs, &list(checkpoint, options, tensors)?.into_list()),
+        Format::MxnetRecord => Layout::params(&specs, &list(checkpoint, options, tensors)?.into_bare()),
         Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
         Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
         Format::Npy => match &specs[..] {
@@ -213,6 +233,41 @@ fn layout(checkpoint: &Checkpoint, to: Format, tensors: &[Planned], receipt: &Re
         },
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
+}
+
+/// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
+fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
+    let (found, version) = (checkpoint.mxnet_list()?, options.params_version);
+    if let (Some(list), false) = (&found, options.dense) {
+        return Ok(version.map_or_else(|| list.clone(), |version| list.clone().with_version(version)));
+    }
+    let version = version.or(found.map(|list| list.version())).unwrap_or(Version::V2);
+    let sparse = |tensor: &Planned| match tensor.how {
+        How::Dense => None,
+        _ => checkpoint.entries()[tensor.entry].sparse(),
+    };
+    let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, tensor) in tensors.iter().enumerate() {
+        if let Some(sparse) = sparse(tensor) {
+            parts.entry(sparse.name()).or_default().push(index);
+        }
+    }
+    let mut list = List::new(version);
+    for (index, tensor) in tensors.iter().enumerate() {
+        let Some(sparse) = sparse(tensor) else {
+            list.push(tensor.name(), index);
+            continue;
+        };
+        // Its first part stands for all of them.
+        let parts = &parts[sparse.name()];
+        if parts[0] == index {
+            let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
+            let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
+            let ordered: Vec<usize> = sparse.kind().parts().iter().filter_map(part).collect();
+            list.push_sparse(sparse.name(), sparse.kind(), sparse.shape().clone(), &ordered);
+        }
+    }
+    Ok(list)
 }
 
 fn refuse(checkpoint: &Checkpoint, message: String) -> Error {

@@ -17,10 +17,12 @@ use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::mxnet;
+use crate::mxnet::record::NoAxes;
 use crate::npz::archive;
 use crate::payload::{self, Elements, member};
 use crate::spec::TensorSpec;
-use crate::warning::Warning;
+use crate::warning::{Flag, Warning};
 use crate::wire::source::{Bytes, Input, Source};
 use lookup::Lookup;
 pub use open::OpenOptions;
@@ -189,6 +191,25 @@ impl Checkpoint {
     /// Why it cannot be loaded: its [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
     pub fn array(&self, entry: &Entry) -> Result<TensorSpec, Error> {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
+    }
+
+    /// What an MXNet file says of its arrays beside their values, to write them as they are; `None` for other formats. Its
+    /// tensors are the entries that hold an array, in their order.
+    ///
+    /// # Errors
+    /// What reading the heads again returns.
+    pub fn mxnet_list(&self) -> Result<Option<mxnet::List>, Error> {
+        let is_bare = match self.format {
+            Format::MxnetList => false,
+            Format::MxnetRecord => true,
+            _ => return Ok(None),
+        };
+        let no_axes = match self.entries.iter().any(|entry| entry.flags.has(Flag::RecoveredScalar)) {
+            true => NoAxes::Scalar,
+            false => NoAxes::None,
+        };
+        let list = mxnet::List::read(&self.input, is_bare, no_axes, self.limits.max_name);
+        list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.

@@ -254,6 +254,15 @@ impl SparseKind {
             Self::Csr => "csr",
         }
     }
+
+    /// The parts that an array is stored as, in MXNet's order.
+    #[must_use]
+    pub fn parts(self) -> &'static [Kind] {
+        match self {
+            Self::RowSparse => &[Kind::Values, Kind::Indices],
+            Self::Csr => &[Kind::Values, Kind::Indptr, Kind::Indices],
+        }
+    }
 }
 
 /// The sparse array that an entry is a part of.

@@ -71,7 +71,7 @@ impl Format {
     /// Whether this crate writes the format too.
     #[must_use]
     pub fn is_written(self) -> bool {
-        matches!(self, Self::Npy | Self::Npz | Self::Safetensors)
+        matches!(self, Self::MxnetList | Self::MxnetRecord | Self::Npy | Self::Npz | Self::Safetensors)
     }
 
     /// The format that a file's extension promises.

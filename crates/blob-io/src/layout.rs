@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::spec::{Place, TensorSpec, total};
-use crate::{npy, npz, safetensors};
+use crate::{mxnet, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
 ///
@@ -38,7 +38,8 @@ pub struct Layout {
 enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
-    Npy(Vec<u8>),
+    /// All of it is known at once: npy, MXNet.
+    Fixed(Vec<(u64, Vec<u8>)>),
 }
 
 impl Layout {
@@ -78,7 +79,18 @@ impl Layout {
         let header = npy::write::header(spec)?;
         let len = spec.byte_len();
         let offset = header.len() as u64;
-        Ok(Self { len: total("npy", offset, len)?, places: vec![Place { offset, len }], plan: Plan::Npy(header) })
+        let plan = Plan::Fixed(vec![(0, header)]);
+        Ok(Self { len: total("npy", offset, len)?, places: vec![Place { offset, len }], plan })
+    }
+
+    /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for an array that the version of its record cannot hold, a name with a NUL, a dtype that MXNet does
+    /// not know, a tensor that is in no array or in two, sizes over 63 bits.
+    pub fn params(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
+        let (frame, places, len) = mxnet::write::plan(specs, list)?;
+        Ok(Self { plan: Plan::Fixed(frame.0), places, len })
     }
 
     /// Where each tensor's bytes go, in the order of the specs.
@@ -110,7 +122,7 @@ impl Layout {
         match &self.plan {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(&self.places, metadata, crcs),
-            Plan::Npy(header) => Ok(vec![(0, header.clone())]),
+            Plan::Fixed(frame) => Ok(frame.clone()),
         }
     }
 }

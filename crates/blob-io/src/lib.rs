@@ -29,7 +29,7 @@ mod format;
 mod layout;
 mod limits;
 mod metadata;
-mod mxnet;
+pub mod mxnet;
 mod names;
 mod npy;
 mod npz;

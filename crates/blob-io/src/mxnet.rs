@@ -4,5 +4,10 @@
 //! Leaves `symbol.json` out, and the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
 
 mod flags;
+mod list;
 pub(crate) mod read;
-mod record;
+pub(crate) mod record;
+pub(crate) mod write;
+
+pub use list::List;
+pub use record::Version;

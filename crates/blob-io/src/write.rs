@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::error::Error;
 use crate::format::Format;
 use crate::layout::Layout;
+use crate::mxnet::{List, Version};
 use crate::output::{IfExists, Output};
 use crate::spec::TensorSpec;
 use crate::tensor::Tensor;
@@ -36,7 +37,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A file of this format, without tensors yet. `npy` takes exactly one, and no metadata.
+    /// A file of this format, without tensors yet. `npy` and a bare MXNet record take exactly one; these and MXNet's lists,
+    /// which are of V2, take no metadata.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), metadata: Vec::new() }
     }
@@ -101,13 +103,27 @@ impl<'a> Writer<'a> {
         let message = match (self.format, &specs[..]) {
             (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
             (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
-            (Format::Npy, [spec]) if self.metadata.is_empty() => return Layout::npy(spec),
-            (Format::Npy, [_]) => "an npy file has no place for metadata".to_owned(),
+            (Format::Npy | Format::MxnetList | Format::MxnetRecord, _) if !self.metadata.is_empty() => {
+                format!(
+                    "{} file has no place for metadata",
+                    if self.format == Format::Npy { "an npy" } else { "an MXNet" }
+                )
+            }
+            (Format::MxnetList, specs) => return Layout::params(specs, &list(specs)),
+            (Format::MxnetRecord, specs) => return Layout::params(specs, &list(specs).into_bare()),
+            (Format::Npy, [spec]) => return Layout::npy(spec),
             (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
             (format, _) => format!("{} files are read, not written", format.title()),
         };
         Err(Error::Request { file: file.to_owned(), message })
     }
+}
+
+/// The tensors as MXNet 1 would save them.
+fn list(specs: &[TensorSpec]) -> List {
+    let mut list = List::new(Version::V2);
+    specs.iter().enumerate().for_each(|(tensor, spec)| list.push(spec.name(), tensor));
+    list
 }
 
 enum Part {

@@ -13,7 +13,7 @@ use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
 /// `kMXAPINDArrayListMagic`.
-const LIST_MAGIC: u64 = 0x112;
+pub(super) const LIST_MAGIC: u64 = 0x112;
 
 /// How many devices are named, at most; a hostile file may name one for each array.
 const MOST_CONTEXTS: usize = 4;
@@ -185,7 +185,7 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
     let record = record::read(cursor, walk.no_axes)?;
     walk.note(&record);
     match record.body {
-        Body::None => table.add(Entry::new(position, 0, Kind::None), at),
+        Body::None(_) => table.add(Entry::new(position, 0, Kind::None), at),
         Body::Dense(part) => {
             let mut entry = entry(part, position, 0);
             if record.no_axes {
@@ -193,13 +193,14 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
             }
             table.add(entry, at)
         }
-        Body::Sparse { kind, shape, parts, stale } => {
+        Body::Sparse { kind, shape, stored, parts } => {
             // The name comes with the key.
             let name = Arc::default();
             let mut sparse = Some(Arc::new(Sparse { kind, name, shape }));
             for (index, part) in parts.into_iter().enumerate() {
                 let mut entry = entry(part, position, index as u32);
-                if stale && entry.kind == Kind::Values {
+                let stale = || !entry.shape.dims().iter().map(|&extent| extent as i64).eq(stored.iter().copied());
+                if entry.kind == Kind::Values && stale() {
                     entry.flags.set(Flag::StaleStorageShape);
                 }
                 // The first part keeps it for the others until it has its name.
@@ -244,7 +245,7 @@ fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<()
         let key = if found == 0 {
             format!("@{i}").into_bytes()
         } else {
-            match key(cursor, table) {
+            match key(cursor, table.limits().max_name) {
                 Ok(key) => key,
                 Err(stop) => {
                     number(table, next)?;
@@ -266,9 +267,9 @@ fn number(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
     Ok(())
 }
 
-fn key(cursor: &mut Cursor<'_>, table: &NameTable) -> Result<Vec<u8>, ReadError> {
+pub(super) fn key(cursor: &mut Cursor<'_>, max_name: u64) -> Result<Vec<u8>, ReadError> {
     let len = cursor.u64("the length of its key")?;
-    cursor.bytes(len, cursor.file_len(), table.limits().max_name, "its key")
+    cursor.bytes(len, cursor.file_len(), max_name, "its key")
 }
 
 /// Names the entries of the record whose first one is at `first`; returns where the next record's begin.

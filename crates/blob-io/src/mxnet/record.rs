@@ -11,21 +11,33 @@ use crate::mxnet::flags::{self, Context};
 use crate::wire::cursor::Cursor;
 
 /// Which record layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Version {
+// Exhaustive: MXNet is retired, and will have no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
     /// 0.5 to 0.10: no magic, `u32` dims.
     V0,
     /// 0.11: `i64` dims.
     V1,
-    /// 0.12 to today: with a storage type.
+    /// 0.12 to today: with a storage type. What MXNet 1 writes, and every later one reads without np-shape.
     V2,
-    /// 1.5 to today, np-shape: a shape without axes is a scalar.
+    /// 1.5 to today, with np-shape: a shape without axes is a scalar. What MXNet 2 writes.
     V3,
 }
 
-const V1_MAGIC: u32 = 0xF993_FAC8;
-const V2_MAGIC: u32 = 0xF993_FAC9;
-const V3_MAGIC: u32 = 0xF993_FACA;
+impl Version {
+    /// All four, oldest first.
+    pub const ALL: [Version; 4] = [Version::V0, Version::V1, Version::V2, Version::V3];
+
+    /// The first word of a record, where it does not count its axes.
+    pub(crate) fn magic(self) -> Option<u32> {
+        match self {
+            Version::V0 => None,
+            Version::V1 => Some(0xF993_FAC8),
+            Version::V2 => Some(0xF993_FAC9),
+            Version::V3 => Some(0xF993_FACA),
+        }
+    }
+}
 
 /// What a dense V2 record without axes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,16 +62,17 @@ pub(crate) struct Record {
 /// What a record holds.
 #[derive(Debug)]
 pub(crate) enum Body {
-    None,
+    /// No array: the extents that say so.
+    None(Vec<i64>),
     Dense(Part),
     Sparse {
         kind: SparseKind,
         /// The dense shape.
         shape: Shape,
+        /// The values' shape as it is stored. It may not be theirs: see [`storage_dims`].
+        stored: Vec<i64>,
         /// The values, then the others as they stand in the file.
         parts: Vec<Part>,
-        /// Whether the stored shape of the values is another than theirs.
-        stale: bool,
     },
 }
 
@@ -95,29 +108,22 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, R
         Version::V3 => dims.values.contains(&-1) && dims.values.iter().all(|d| *d >= -1),
         _ => empty && !(undecided && no_axes == NoAxes::Scalar),
     };
-    let mut record = Record { version, no_axes: undecided, context: None, body: Body::None };
     if none {
-        return Ok(record);
+        return Ok(Record { version, no_axes: undecided, context: None, body: Body::None(dims.values) });
     }
     let shape = dims.shape()?;
-    record.context =
-        Some(Context { dev_type: cursor.i32("the device type")?, dev_id: cursor.i32("the device number")? });
+    let context = Context { dev_type: cursor.i32("the device type")?, dev_id: cursor.i32("the device number")? };
     let dtype = type_flag(cursor, "the type flag")?;
-    record.body = match storage.zip(stored) {
+    let body = match storage.zip(stored) {
         None => Body::Dense(data(cursor, Kind::Data, dims.at, shape, dtype)?),
         Some((kind, stored)) => sparse(cursor, kind, stored, shape, dtype)?,
     };
-    Ok(record)
+    Ok(Record { version, no_axes: undecided, context: Some(context), body })
 }
 
 fn version(word: u32) -> Option<Version> {
-    match word {
-        V1_MAGIC => Some(Version::V1),
-        V2_MAGIC => Some(Version::V2),
-        V3_MAGIC => Some(Version::V3),
-        ndim if ndim as usize <= MAX_AXES => Some(Version::V0),
-        _ => None,
-    }
+    let known = Version::ALL.into_iter().find(|version| version.magic() == Some(word));
+    known.or((word as usize <= MAX_AXES).then_some(Version::V0))
 }
 
 fn no_record(at: u64, word: u32) -> ReadError {
@@ -252,13 +258,9 @@ fn sparse(
     shape: Shape,
     dtype: DType,
 ) -> Result<Body, ReadError> {
-    let names: &[Kind] = match kind {
-        SparseKind::RowSparse => &[Kind::Indices],
-        SparseKind::Csr => &[Kind::Indptr, Kind::Indices],
-    };
-    let mut indexes = Vec::with_capacity(names.len());
+    let mut indexes = Vec::with_capacity(2);
     let mut rows = 0;
-    for name in names {
+    for name in &kind.parts()[1..] {
         let dtype = type_flag(cursor, "an index array's type flag")?;
         let dims = dims(cursor, "an index array's shape")?;
         let shape = dims.shape()?;
@@ -279,13 +281,12 @@ fn sparse(
         let found = "no axes";
         return Err(ReadError::fault(at, FaultKind::words("a storage shape of one axis or more", found)));
     };
-    let stale = values != stored.values;
     let values = Dims { at, width, values }.shape()?;
     let mut parts = vec![data(cursor, Kind::Values, at, values, dtype)?];
     for (name, at, shape, dtype) in indexes {
         parts.push(data(cursor, name, at, shape, dtype)?);
     }
-    Ok(Body::Sparse { kind, shape, parts, stale })
+    Ok(Body::Sparse { kind, shape, stored: stored.values, parts })
 }
 
 /// The shape of a sparse array's values, from the stored one, the dense one and the number of indices.

@@ -1,0 +1,162 @@
+//! What an MXNet file says of its arrays beside their values: versions, devices, storage, keys.
+//!
+//! Enough to write the same file again. The values are the entries', and the file's bytes are `write`'s.
+
+use blob_core::Shape;
+
+use crate::entry::SparseKind;
+use crate::error::ReadError;
+use crate::mxnet::flags::Context;
+use crate::mxnet::read::key;
+use crate::mxnet::record::{self, Body, NoAxes, Record, Version};
+use crate::wire::cursor::Cursor;
+use crate::wire::source::Source;
+
+/// The arrays of an MXNet file that is to be written, in their order, without their values.
+///
+/// Each names the tensors of a [`Layout`](crate::Layout) that hold its values, by their index there.
+///
+/// ```
+/// use blob_core::{DType, Shape};
+/// use blob_io::mxnet::{List, Version};
+/// use blob_io::{Layout, TensorSpec};
+///
+/// let mut list = List::new(Version::V2);
+/// list.push("arg:fc1_weight", 0);
+/// let layout = Layout::params(&[TensorSpec::new("w", DType::F32, Shape::new([2, 3])?)], &list)?;
+/// // Behind the list's head and the record's.
+/// assert_eq!(layout.places()[0].offset(), 24 + (24 + 2 * 8));
+/// # Ok::<(), blob_io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct List {
+    version: Version,
+    pub(super) arrays: Vec<Array>,
+    /// One for each array, as it is stored; none in an unnamed list and around a bare record.
+    pub(super) keys: Option<Vec<Vec<u8>>>,
+    /// Whether the one array stands alone, as pickles hold it.
+    pub(super) is_bare: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    pub(super) version: Version,
+    pub(super) context: Context,
+    pub(super) stored: Stored,
+    /// Whether a file of MXNet has it just so, whatever the rules of its version say.
+    pub(super) is_found: bool,
+}
+
+/// What is stored, with the indices of the tensors that hold it.
+#[derive(Clone, Debug)]
+pub(super) enum Stored {
+    /// No array: the extents that say so.
+    None(Vec<i64>),
+    Dense(usize),
+    Sparse {
+        kind: SparseKind,
+        /// The dense shape.
+        shape: Shape,
+        /// The values' shape as it is stored, where another is than theirs.
+        stale: Option<Vec<i64>>,
+        /// The values, then the index arrays in the file's order.
+        parts: Vec<usize>,
+    },
+}
+
+impl List {
+    /// A list of arrays with names, still empty.
+    #[must_use]
+    pub fn new(version: Version) -> Self {
+        Self { version, arrays: Vec::new(), keys: Some(Vec::new()), is_bare: false }
+    }
+
+    /// The version of the last record, and of those that are added.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The one array without a list around it, as pickles hold it; it then has no name.
+    #[must_use]
+    pub fn into_bare(self) -> Self {
+        Self { keys: None, is_bare: true, ..self }
+    }
+
+    /// The arrays as a list, which has no names where they came from a bare record.
+    #[must_use]
+    pub fn into_list(self) -> Self {
+        Self { is_bare: false, ..self }
+    }
+
+    /// Adds a dense array, saved from the CPU.
+    pub fn push(&mut self, name: &str, tensor: usize) {
+        self.add(name, Stored::Dense(tensor));
+    }
+
+    /// Adds a sparse array of this dense shape: its values, for csr its row pointers, and its indices.
+    pub fn push_sparse(&mut self, name: &str, kind: SparseKind, shape: Shape, parts: &[usize]) {
+        self.add(name, Stored::Sparse { kind, shape, stale: None, parts: parts.to_vec() });
+    }
+
+    fn add(&mut self, name: &str, stored: Stored) {
+        self.arrays.push(Array { version: self.version, context: Context::CPU, stored, is_found: false });
+        if let Some(keys) = &mut self.keys {
+            keys.push(name.as_bytes().to_vec());
+        }
+    }
+
+    /// The same arrays under the same names, from the same devices, in records of another version.
+    #[must_use]
+    pub fn with_version(mut self, version: Version) -> Self {
+        self.version = version;
+        for array in &mut self.arrays {
+            array.is_found &= array.version == version;
+            array.version = version;
+        }
+        self
+    }
+
+    /// Reads all heads of a file again. `no_axes` is how its entries were read; they are the tensors, in their order.
+    pub(crate) fn read(source: &dyn Source, is_bare: bool, no_axes: NoAxes, max_name: u64) -> Result<Self, ReadError> {
+        let mut cursor = Cursor::new(source);
+        let count = match is_bare {
+            true => 1,
+            false => {
+                cursor.seek(16);
+                cursor.u64("the number of arrays")?
+            }
+        };
+        let mut list = Self { version: Version::V2, arrays: Vec::new(), keys: None, is_bare };
+        let mut tensors = 0;
+        for _ in 0..count {
+            let record = record::read(&mut cursor, no_axes)?;
+            list.version = record.version;
+            list.arrays.push(Array::found(record, &mut tensors));
+        }
+        if !is_bare && cursor.u64("the number of keys")? > 0 {
+            let keys = (0..count).map(|_| key(&mut cursor, max_name));
+            list.keys = Some(keys.collect::<Result<_, _>>()?);
+        }
+        Ok(list)
+    }
+}
+
+impl Array {
+    /// As a file has it. Its tensors are the next ones.
+    fn found(record: Record, tensors: &mut usize) -> Self {
+        let mut next = || {
+            *tensors += 1;
+            *tensors - 1
+        };
+        let stored = match record.body {
+            Body::None(dims) => Stored::None(dims),
+            Body::Dense(_) => Stored::Dense(next()),
+            Body::Sparse { kind, shape, stored, parts } => {
+                Stored::Sparse { kind, shape, stale: Some(stored), parts: parts.iter().map(|_| next()).collect() }
+            }
+        };
+        let context = record.context.unwrap_or(Context::CPU);
+        Self { version: record.version, context, stored, is_found: true }
+    }
+}

@@ -1,0 +1,200 @@
+//! The layout of an MXNet list or bare record.
+//!
+//! Byte for byte what `mx.nd.save` writes (`NDArray::Save` of apache/mxnet, `src/ndarray/ndarray.cc`): records one after the
+//! other, each its head and its values, then the keys. Nothing is aligned, and there is no place for metadata.
+
+use blob_core::Shape;
+
+use crate::entry::SparseKind;
+use crate::error::Error;
+use crate::mxnet::flags;
+use crate::mxnet::list::{Array, List, Stored};
+use crate::mxnet::read::LIST_MAGIC;
+use crate::mxnet::record::Version;
+use crate::spec::{Place, TensorSpec, refuse, total};
+
+const FORMAT: &str = "params";
+
+/// The bytes around the values, as (offset, bytes).
+pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
+
+/// Lays out a list: the bytes around the values, the values' places in the order of `specs`, and the file's length.
+pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<Place>, u64), Error> {
+    let mut file = File { specs, at: 0, head: Vec::new(), frame: Vec::new(), places: vec![None; specs.len()] };
+    if list.is_bare && list.arrays.len() != 1 {
+        let found = list.arrays.len();
+        return Err(refuse("mxnet-record", format!("a record without a list holds one array, not {found}")));
+    }
+    if !list.is_bare {
+        for word in [LIST_MAGIC, 0, list.arrays.len() as u64] {
+            file.head.extend(word.to_le_bytes());
+        }
+    }
+    for (index, array) in list.arrays.iter().enumerate() {
+        let key = list.keys.as_ref().map(|keys| &keys[index]);
+        let named = |problem: String| {
+            let name = key.map_or_else(|| format!("@{index}"), |key| String::from_utf8_lossy(key).into_owned());
+            refuse(FORMAT, format!("array {name:?}: {problem}"))
+        };
+        if !array.is_found && key.is_some_and(|key| key.contains(&0)) {
+            return Err(named("MXNet cuts a name at its NUL".to_owned()));
+        }
+        file.array(array).map_err(named)?;
+    }
+    if !list.is_bare {
+        let keys = list.keys.as_deref().unwrap_or_default();
+        file.head.extend((keys.len() as u64).to_le_bytes());
+        for key in keys {
+            file.head.extend((key.len() as u64).to_le_bytes());
+            file.head.extend(key);
+        }
+    }
+    file.finish()
+}
+
+/// A file in the making.
+struct File<'a> {
+    specs: &'a [TensorSpec],
+    /// Where `head` begins.
+    at: u64,
+    /// The bytes since the last values.
+    head: Vec<u8>,
+    frame: Vec<(u64, Vec<u8>)>,
+    places: Vec<Option<Place>>,
+}
+
+impl<'a> File<'a> {
+    fn array(&mut self, array: &Array) -> Result<(), String> {
+        match &array.stored {
+            Stored::None(dims) => {
+                if !array.is_found && array.version > Version::V1 {
+                    return Err("no record of V2 or V3 holds the lack of an array; V0 and V1 do".to_owned());
+                }
+                self.begin(array.version, None);
+                self.dims(array.version, dims)
+            }
+            Stored::Dense(tensor) => {
+                let spec = self.spec(*tensor)?;
+                let shape = spec.shape();
+                if !array.is_found && array.version < Version::V3 && shape.num_axes() == 0 {
+                    return Err("only a record of V3 (np-shape) holds an array without axes".to_owned());
+                }
+                self.begin(array.version, None);
+                self.shape(array.version, shape)?;
+                self.context(array);
+                self.flag(spec)?;
+                self.values(*tensor)
+            }
+            Stored::Sparse { kind, shape, stale, parts } => self.sparse(array, *kind, shape, stale.as_deref(), parts),
+        }
+    }
+
+    fn sparse(
+        &mut self,
+        array: &Array,
+        kind: SparseKind,
+        shape: &Shape,
+        stale: Option<&[i64]>,
+        parts: &[usize],
+    ) -> Result<(), String> {
+        if array.version != Version::V2 {
+            return Err("only a record of V2 holds a sparse array".to_owned());
+        }
+        let (&[values, ref indexes @ ..], true) = (parts, parts.len() == kind.parts().len()) else {
+            let (wanted, found) = (kind.parts().len(), parts.len());
+            return Err(format!("a {} array has {wanted} parts, not {found}", kind.name()));
+        };
+        let stored = self.spec(values)?;
+        self.begin(array.version, Some(kind));
+        match stale {
+            Some(dims) => self.dims(array.version, dims)?,
+            None => self.shape(array.version, stored.shape())?,
+        }
+        self.shape(array.version, shape)?;
+        self.context(array);
+        self.flag(stored)?;
+        for &index in indexes {
+            let spec = self.spec(index)?;
+            self.flag(spec)?;
+            self.shape(array.version, spec.shape())?;
+        }
+        parts.iter().try_for_each(|&part| self.values(part))
+    }
+
+    /// The words in front of the shape. V0 has none: its number of axes comes first.
+    fn begin(&mut self, version: Version, sparse: Option<SparseKind>) {
+        if let Some(magic) = version.magic() {
+            self.head.extend(magic.to_le_bytes());
+        }
+        if version >= Version::V2 {
+            let storage = match sparse {
+                None => 0i32,
+                Some(SparseKind::RowSparse) => 1,
+                Some(SparseKind::Csr) => 2,
+            };
+            self.head.extend(storage.to_le_bytes());
+        }
+    }
+
+    fn shape(&mut self, version: Version, shape: &Shape) -> Result<(), String> {
+        // No extent is above `isize::MAX`.
+        let dims: Vec<i64> = shape.dims().iter().map(|&extent| extent as i64).collect();
+        self.dims(version, &dims)
+    }
+
+    /// The number of axes and the extents: of 32 bits in V0, of 64 in the others.
+    fn dims(&mut self, version: Version, dims: &[i64]) -> Result<(), String> {
+        self.head.extend((dims.len() as u32).to_le_bytes());
+        for &extent in dims {
+            match (version, u32::try_from(extent)) {
+                (Version::V0, Ok(extent)) => self.head.extend(extent.to_le_bytes()),
+                (Version::V0, Err(_)) => return Err(format!("a record of V0 holds no extent of {extent}")),
+                _ => self.head.extend(extent.to_le_bytes()),
+            }
+        }
+        Ok(())
+    }
+
+    fn context(&mut self, array: &Array) {
+        self.head.extend(array.context.dev_type.to_le_bytes());
+        self.head.extend(array.context.dev_id.to_le_bytes());
+    }
+
+    fn flag(&mut self, spec: &TensorSpec) -> Result<(), String> {
+        let flag = flags::flag(spec.dtype()).ok_or_else(|| format!("no {} in this format", spec.dtype()))?;
+        self.head.extend(flag.to_le_bytes());
+        Ok(())
+    }
+
+    /// Leaves room for a tensor's bytes.
+    fn values(&mut self, tensor: usize) -> Result<(), String> {
+        let too_long = |_| "the file would be over 2^63 bytes".to_owned();
+        let head = std::mem::take(&mut self.head);
+        let offset = total(FORMAT, self.at, head.len() as u64).map_err(too_long)?;
+        if !head.is_empty() {
+            self.frame.push((self.at, head));
+        }
+        let len = self.spec(tensor)?.byte_len();
+        self.at = total(FORMAT, offset, len).map_err(too_long)?;
+        match self.places[tensor].replace(Place { offset, len }) {
+            None => Ok(()),
+            Some(_) => Err(format!("tensor {tensor} is in the list twice")),
+        }
+    }
+
+    fn spec(&self, tensor: usize) -> Result<&'a TensorSpec, String> {
+        self.specs.get(tensor).ok_or_else(|| format!("there is no tensor {tensor}"))
+    }
+
+    fn finish(mut self) -> Result<(Frame, Vec<Place>, u64), Error> {
+        let len = total(FORMAT, self.at, self.head.len() as u64)?;
+        if !self.head.is_empty() {
+            self.frame.push((self.at, self.head));
+        }
+        let missing = self.places.iter().position(Option::is_none);
+        if let Some(tensor) = missing {
+            return Err(refuse(FORMAT, format!("tensor {:?} is in no array of the list", self.specs[tensor].name())));
+        }
+        Ok((Frame(self.frame), self.places.into_iter().flatten().collect(), len))
+    }
+}

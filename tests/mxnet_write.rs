@@ -1,0 +1,185 @@
+//! MXNet files that are written: the bytes are those that MXNet wrote of the same arrays, in every version.
+
+use std::path::{Path, PathBuf};
+
+use blob_convert::{Options, Silent, Target, plan};
+use blob_core::{DType, Shape};
+use blob_io::mxnet::{List, Version};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, OpenOptions, SparseKind, TensorSpec, Writer};
+
+use crate::convert::{folders, readable};
+use crate::support::{data, files, real, report};
+
+/// The bytes of a file that a conversion writes.
+fn written(source: &Checkpoint, options: &Options) -> Result<Vec<u8>, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out");
+    plan(source, options, &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
+    Ok(std::fs::read(&path).expect("written"))
+}
+
+fn open(path: &Path) -> Checkpoint {
+    // Nothing marks a bare V0 record.
+    let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
+    let options = OpenOptions::new();
+    let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
+    options.open(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The MXNet files of the goldens and, where they are at hand, of others.
+fn sources() -> Vec<PathBuf> {
+    let is_mxnet = |path: &PathBuf| {
+        let format = OpenOptions::new().open(path).map(|file| file.format());
+        path.ends_with("raw_record.bin") || matches!(format, Ok(Format::MxnetList | Format::MxnetRecord))
+    };
+    let folders = folders().into_iter().filter(|folder| folder.to_string_lossy().contains("mxnet"));
+    folders.flat_map(|folder| files(&folder, |name| !name.ends_with(".json"))).filter(is_mxnet).collect()
+}
+
+#[test]
+fn every_file_of_mxnet_is_written_again_as_it_was() {
+    let sources = sources();
+    for path in &sources {
+        let source = open(path);
+        let bytes = written(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
+        assert!(bytes == std::fs::read(path).expect("readable"), "{}", path.display());
+    }
+    assert!(sources.len() > 100, "{}", sources.len());
+    let others = real("mxnet/real").map_or(0, |folder| sources.iter().filter(|path| path.starts_with(&folder)).count());
+    report(&format!("mxnet: {} files written again byte for byte, {others} real", sources.len()));
+}
+
+/// MXNet saved the same arrays from each of its versions, but for one list that grew with the dtypes.
+#[test]
+fn records_of_another_version_are_those_that_its_mxnet_wrote() {
+    let golden = |writer: &str| data("mxnet/golden").join(writer);
+    let writers = [("mxnet-0.9.5-2", Version::V0), ("mxnet-0.11.0", Version::V1), ("mxnet-1.0.0", Version::V2)];
+    let mut compared = 0;
+    let mut compare = |from: &Path, to: &Path, version| {
+        if from.exists() && to.exists() {
+            let bytes = written(&open(from), &Options::new(Format::MxnetList).params_version(version));
+            let bytes = bytes.unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+            assert!(bytes == std::fs::read(to).expect("readable"), "{} as {}", from.display(), to.display());
+            compared += 1;
+        }
+    };
+    for (from, _) in writers {
+        for (to, version) in writers.into_iter().filter(|(to, _)| *to != from) {
+            for path in files(&golden(from), |name| name.ends_with(".nd") && name != "list_mixed.nd") {
+                let name = path.file_name().expect("a file has a name");
+                compare(&path, &golden(to).join(name), version);
+            }
+        }
+    }
+    for with in files(&golden("mxnet-1.9.1"), |name| name.ends_with("_npshape.nd")) {
+        let name = with.file_name().expect("a file has a name").to_string_lossy().replace("_npshape", "");
+        let without = with.with_file_name(name);
+        compare(&without, &with, Version::V3);
+        compare(&with, &without, Version::V2);
+    }
+    assert!(compared > 50, "{compared}");
+    report(&format!("mxnet: {compared} files written in another version as MXNet wrote that"));
+}
+
+#[test]
+fn arrays_of_every_format_are_read_back_from_a_list() {
+    let (mut lists, mut refused) = (0, 0);
+    for (path, source) in readable(&folders()) {
+        let bytes = match written(&source, &Options::new(Format::MxnetList).dense(true)) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                let scalars = source.entries().iter().any(|entry| entry.shape().num_axes() == 0);
+                assert!(scalars && e.to_string().contains("without axes"), "{}: {e}", path.display());
+                refused += 1;
+                written(&source, &Options::new(Format::MxnetList).dense(true).params_version(Version::V3))
+                    .unwrap_or_else(|e| panic!("{e}"))
+            }
+        };
+        let back = Checkpoint::from_bytes("back.params", bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some());
+        let mut found = back.entries().iter();
+        for entry in arrays.filter(|entry| entry.sparse().is_none()) {
+            let at = || format!("{}: {}", path.display(), entry.name());
+            let other = found.find(|other| other.name() == entry.name()).unwrap_or_else(|| panic!("{}", at()));
+            assert_eq!((other.dtype(), other.shape()), (entry.dtype(), entry.shape()), "{}", at());
+            assert!(back.view(other).expect("views") == source.view(entry).expect("views"), "{}", at());
+        }
+        lists += 1;
+    }
+    assert!(lists > 250 && refused > 0, "{lists}, {refused}");
+    report(&format!("mxnet: lists of {lists} files, {refused} of them only in V3"));
+}
+
+#[test]
+fn what_a_version_cannot_hold_is_refused_by_name() {
+    let refusal = |path: &str, options: Options| {
+        let source = open(&data("mxnet/golden").join(path));
+        written(&source, &options).expect_err(path).to_string()
+    };
+    let list = || Options::new(Format::MxnetList);
+    for version in [Version::V0, Version::V1, Version::V3] {
+        let error = refusal("mxnet-1.9.1/sparse_zero_nnz.nd", list().params_version(version));
+        assert!(error.contains("only a record of V2 holds a sparse array"), "{error}");
+    }
+    let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().params_version(Version::V2));
+    assert!(error.contains("only a record of V3 (np-shape) holds an array without axes"), "{error}");
+    let error = refusal("mxnet-0.11.0/none_first.nd", list().params_version(Version::V2));
+    assert!(error.contains("holds the lack of an array"), "{error}");
+    let error = refusal("mxnet-1.9.1/many_1000.nd", Options::new(Format::MxnetRecord));
+    assert!(error.contains("holds one array, not 1000"), "{error}");
+}
+
+#[test]
+fn a_list_that_does_not_fit_its_tensors_is_refused() {
+    let spec = |dtype, dims: &[usize]| TensorSpec::new("t", dtype, Shape::new(dims).expect("a shape"));
+    let refusal = |specs: &[TensorSpec], list: &List| Layout::params(specs, list).expect_err("refused").to_string();
+    let one = [spec(DType::F32, &[2])];
+    let mut list = List::new(Version::V2);
+    assert_eq!(refusal(&one, &list), "params: tensor \"t\" is in no array of the list");
+    list.push("a", 0);
+    assert!(Layout::params(&one, &list).is_ok());
+    list.push("b", 0);
+    assert_eq!(refusal(&one, &list), "params: array \"b\": tensor 0 is in the list twice");
+    let mut list = List::new(Version::V2);
+    list.push("a\0b", 0);
+    assert_eq!(refusal(&one, &list), "params: array \"a\\0b\": MXNet cuts a name at its NUL");
+    let mut list = List::new(Version::V2);
+    list.push("a", 1);
+    assert_eq!(refusal(&one, &list), "params: array \"a\": there is no tensor 1");
+    let mut list = List::new(Version::V2);
+    list.push_sparse("s", SparseKind::Csr, Shape::new([2, 2]).expect("a shape"), &[0]);
+    assert_eq!(refusal(&one, &list), "params: array \"s\": a csr array has 3 parts, not 1");
+    let mut list = List::new(Version::V0);
+    list.push("v", 0);
+    let vast = [spec(DType::U8, &[1 << 32, 0])];
+    assert_eq!(refusal(&vast, &list), "params: array \"v\": a record of V0 holds no extent of 4294967296");
+}
+
+/// Their parts stand in another order in a zip.
+#[test]
+fn sparse_arrays_of_a_zip_are_sparse_in_a_list() {
+    for (file, kind) in [("mxnet2_row_sparse.npz", SparseKind::RowSparse), ("scipy_csr.npz", SparseKind::Csr)] {
+        let source = Checkpoint::open(data("other").join(file)).expect("opens");
+        let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+        let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
+        let [one, other] = [&source, &back].map(|file| file.entries()[0].sparse().expect("sparse").clone());
+        assert_eq!((other.kind(), other.name(), other.shape()), (kind, one.name(), one.shape()));
+        let [one, other] = [&source, &back].map(|file| file.load_dense(&file.entries()[0]).expect("dense"));
+        assert!(*one.data().bytes().expect("bytes") == *other.data().bytes().expect("bytes"), "{file}");
+    }
+}
+
+#[test]
+fn blobs_are_written_as_mxnet_writes_arrays() {
+    let golden = data("mxnet/golden/mxnet-1.9.1/names.nd");
+    let source = Checkpoint::open(&golden).expect("opens");
+    let tensors: Vec<_> = source.entries().iter().map(|entry| source.load(entry).expect("loads")).collect();
+    let named = source.names().zip(&tensors);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("names.params");
+    let writer = named.fold(Writer::new(Format::MxnetList), |writer, (name, blob)| writer.tensor(name, blob));
+    writer.write(&path, IfExists::Refuse).unwrap_or_else(|e| panic!("{e}"));
+    assert!(std::fs::read(&path).expect("written") == std::fs::read(&golden).expect("readable"));
+    let refused = writer.metadata("license", "MIT").write(&path, IfExists::Replace).expect_err("refused");
+    assert!(refused.to_string().contains("no place for metadata"), "{refused}");
+}
