@@ -134,7 +134,7 @@ fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
     assert_eq!(entry.foreign_dtype(), Some(dtype));
     assert_eq!((entry.dtype(), entry.shape().dims()), (None, dims), "{dtype}");
     assert_eq!(entry.byte_len(), len, "{dtype}");
-    let loaded = [file.load(entry).map(drop), file.view(entry).map(drop), file.stream(entry, 8, &mut |_| Ok(()))];
+    let loaded = [file.load(entry).map(drop), file.view(entry).map(drop), file.reader(entry).map(drop)];
     for outcome in loaded {
         let error = outcome.expect_err(dtype);
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");

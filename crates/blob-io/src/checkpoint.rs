@@ -295,36 +295,6 @@ impl Checkpoint {
         Elements::open(&self.input, entry, &self.limits).map_err(|e| entry.error(&self.name, e))
     }
 
-    /// Hands over the array's bytes, row-major and little-endian, in chunks of at most `chunk` bytes: whole
-    /// elements, at least one.
-    ///
-    /// Memory stays at a few chunks, except for column-major arrays, which are reordered as a whole. A checksum that the
-    /// file has of the array is compared behind the last chunk: only an `Ok` says that the bytes are the right ones.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::load`], and what `sink` returns.
-    pub fn stream(
-        &self,
-        entry: &Entry,
-        chunk: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.reader(entry)?.push(chunk, sink)
-    }
-
-    /// As [`Checkpoint::stream`] for the bytes of [`Checkpoint::dense_reader`].
-    ///
-    /// # Errors
-    /// As [`Checkpoint::load_dense`], and what `sink` returns.
-    pub fn stream_dense(
-        &self,
-        entry: &Entry,
-        chunk: usize,
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        self.dense_reader(entry)?.push(chunk, sink)
-    }
-
     /// Compares an array with the checksum that the file stores for it, if any: the CRC-32 of an npz member, of
     /// its npy header too. A deflated member must also inflate to its length and end where the zip says.
     ///

@@ -109,19 +109,22 @@ fn component(raw: &str, kind: Kind) -> String {
             || npy && at + 4 == raw.len()
             || taken && at == 0
             || raw == ".."; // its first dot too
-        if special {
-            let mut utf8 = [0; 4];
-            for byte in c.encode_utf8(&mut utf8).bytes() {
-                out += &format!("%{byte:02X}");
-            }
-        } else {
-            out.push(c);
-        }
+        push(&mut out, c, special);
     }
     if out.len() <= LONGEST_COMPONENT {
         return out;
     }
     cut(&out, LONGEST_COMPONENT, raw)
+}
+
+/// Adds a character, percent-encoded if it is special.
+pub(crate) fn push(out: &mut String, c: char, special: bool) {
+    if !special {
+        return out.push(c);
+    }
+    for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+        *out += &format!("%{byte:02X}");
+    }
 }
 
 /// The start of an encoded text, at most `limit` bytes of it with the checksum of the raw one at its end.

@@ -73,17 +73,6 @@ impl<'a> Reader<'a> {
         self.pull(&mut part[..odd]).map(drop)
     }
 
-    pub(super) fn push(mut self, chunk: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
-        let width = self.elements.width();
-        let mut buf = vec![0; ((chunk / width).max(1) * width).min(self.left() as usize)];
-        loop {
-            match self.pull(&mut buf)? {
-                0 => return Ok(()),
-                n => sink(&buf[..n])?,
-            }
-        }
-    }
-
     /// The rest of an element that was returned in part.
     fn rest(&self) -> &[u8] {
         &self.split.0[self.split.1..self.elements.width()]

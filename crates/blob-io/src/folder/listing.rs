@@ -31,10 +31,7 @@ pub(crate) fn files(
     let mut cursor = Cursor::new(receipt);
     let mut found = false;
     Literal::new(&mut cursor, receipt.len()).members(|text| {
-        text.blank()?;
-        let key = text.json_string_up_to(64)?.unwrap_or_default();
-        text.expect(b':', "a colon")?;
-        text.blank()?;
+        let key = text.key()?;
         if key != "contents" || text.peek()? != Some(b'[') {
             return text.skip_json(MOST_NESTED);
         }
@@ -58,10 +55,7 @@ pub(crate) fn files(
 fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, ReadError> {
     let mut listed = Listed::default();
     text.members(|text| {
-        text.blank()?;
-        let key = text.json_string_up_to(64)?.unwrap_or_default();
-        text.expect(b':', "a colon")?;
-        text.blank()?;
+        let key = text.key()?;
         let at = text.pos();
         match key.as_str() {
             "name" => listed.name = text.json_string(limits.max_name, "a tensor's name")?,

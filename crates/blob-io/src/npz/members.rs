@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use crate::filenames::{Numbered, cut};
+use crate::filenames::{Numbered, cut, push};
 
 /// The longest name: with `.npy` and the other fields of a record it fits the 65,535 bytes that a zip counts.
 pub(crate) const LONGEST: usize = 65_000;
@@ -55,14 +55,7 @@ fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {
         for (within, c) in part.char_indices() {
             let place = at + within;
             let special = c == '\\' || c.is_control() || part == ".." || drive && within == 1 || npy == Some(place);
-            if special {
-                let mut utf8 = [0; 4];
-                for byte in c.encode_utf8(&mut utf8).bytes() {
-                    out += &format!("%{byte:02X}");
-                }
-            } else {
-                out.push(c);
-            }
+            push(&mut out, c, special);
         }
         at += part.len() + 1;
     }

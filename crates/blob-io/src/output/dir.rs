@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::{Error, Existing};
-use crate::output::sibling::{TRIES, remove_stale, resolve, temp_path};
+use crate::output::sibling::{remove_stale, resolve, temp_path, temporary};
 use crate::output::survey::{Foreign, Found, Snapshot, survey};
-use crate::output::{IfExists, Output, beside, exists, failed, lock_folder, parent, request, sync_folder};
+use crate::output::{IfExists, Output, exists, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes want too, and the pause between tries. Each
 /// time, one of the processes succeeds.
@@ -71,18 +71,11 @@ impl OutputDir {
             return Err(request(&name, "is or holds the current folder, which cannot be replaced; name another one"));
         }
         let there = check(&name, &target, if_exists)?;
-        for _ in 0..TRIES {
-            let temp = temp_path(&target);
-            match fs::create_dir(&temp) {
-                Ok(()) => {}
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
-                Err(e) => return Err(beside(&name, &target, "make a temporary folder", e)),
-            }
-            if let Some(lock) = hold(&temp) {
-                return Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false });
-            }
-        }
-        Err(request(&name, "no temporary folder beside it could be kept: another process removes them"))
+        let (temp, lock) = temporary(&name, &target, "folder", |temp| {
+            fs::create_dir(&temp)?;
+            Ok(hold(&temp).map(|lock| (temp, lock)))
+        })?;
+        Ok(Self { name, temp, target, if_exists, there, _lock: lock, done: false })
     }
 
     /// Whether the target is a folder of an earlier conversion, which [`OutputDir::finish`] will replace.

@@ -13,7 +13,7 @@ use crate::filenames::floor;
 use crate::output::{IfExists, beside, exists, failed, parent, request, sync_folder};
 
 /// How many temporary names are tried. They are random, so a second try is already rare.
-pub(super) const TRIES: usize = 16;
+const TRIES: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Sibling {
@@ -32,20 +32,11 @@ impl Sibling {
         if target.file_name().is_none() {
             return Err(request(name, "is no file's name"));
         }
-        for _ in 0..TRIES {
-            let temp = temp_path(&target);
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&temp) {
-                Ok(file) => {
-                    let sibling = Self { file, temp, target: target.clone(), if_exists, done: false };
-                    if sibling.lock() {
-                        return Ok(sibling);
-                    }
-                }
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(beside(name, &target, "make a temporary file", e)),
-            }
-        }
-        Err(request(name, "no temporary file beside it could be kept: another process removes them"))
+        temporary(name, &target, "file", |temp| {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp)?;
+            let sibling = Self { file, temp, target: target.clone(), if_exists, done: false };
+            Ok(sibling.lock().then_some(sibling))
+        })
     }
 
     /// Takes the lock. False if another process was faster and takes the file for a stale one. On a file system without
@@ -127,6 +118,24 @@ pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("too many links"))
+}
+
+/// Makes a temporary beside `target` under a new name; `make` returns `None` if another process took it.
+pub(super) fn temporary<T>(
+    name: &str,
+    target: &Path,
+    what: &str,
+    make: impl Fn(PathBuf) -> io::Result<Option<T>>,
+) -> Result<T, Error> {
+    for _ in 0..TRIES {
+        match make(temp_path(target)) {
+            Ok(Some(made)) => return Ok(made),
+            Ok(None) => {}
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(beside(name, target, &format!("make a temporary {what}"), e)),
+        }
+    }
+    Err(request(name, &format!("no temporary {what} beside it could be kept: another process removes them")))
 }
 
 /// A new name for a temporary beside `target`.

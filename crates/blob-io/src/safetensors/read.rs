@@ -78,10 +78,7 @@ fn tensor(text: &mut Literal<'_, '_>, at: u64, room: u64, entry: &mut Entry) -> 
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
-        // A longer key is not one of the three.
-        let key = text.json_string_up_to(64)?.unwrap_or_default();
-        text.expect(b':', "a colon")?;
-        text.blank()?;
+        let key = text.key()?;
         let value = text.pos();
         let repeated = match key.as_str() {
             "dtype" => dtype.replace((value, text.json_string(64, "a dtype")?)).is_some(),

@@ -79,6 +79,15 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
+    /// A member's key and the colon after it; a key of over 64 bytes, which is none that we know, is empty.
+    pub(crate) fn key(&mut self) -> Result<String, ReadError> {
+        self.blank()?;
+        let key = self.json_string_up_to(64)?.unwrap_or_default();
+        self.expect(b':', "a colon")?;
+        self.blank()?;
+        Ok(key)
+    }
+
     /// Moves over any JSON value that nests at most `depth` deep.
     pub(crate) fn skip_json(&mut self, depth: u32) -> Result<(), ReadError> {
         self.blank()?;
