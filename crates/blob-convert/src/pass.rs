@@ -131,11 +131,11 @@ impl Job<'_> {
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
         let mut frame = layout.frame(&[receipt], &crcs)?.into_iter().peekable();
-        let places = layout.places();
-        let mut order: Vec<usize> = (0..places.len()).collect();
-        order.sort_by_key(|i| places[*i].offset());
+        let offsets = layout.offsets();
+        let mut order: Vec<usize> = (0..offsets.len()).collect();
+        order.sort_by_key(|i| offsets[*i]);
         for tensor in order {
-            while let Some((_, part)) = frame.next_if(|(at, _)| *at <= places[tensor].offset()) {
+            while let Some((_, part)) = frame.next_if(|(at, _)| *at <= offsets[tensor]) {
                 output.write_all(&part)?;
             }
             self.stream(tensor, |bytes| output.write_all(bytes))?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use blob_io::{Error, Layout, Output, OutputDir, Place, TensorSpec};
+use blob_io::{Error, Layout, Output, OutputDir, TensorSpec};
 
 /// Takes tensors' bytes, from several threads.
 pub(crate) struct Sink<'a> {
@@ -15,7 +15,7 @@ pub(crate) struct Sink<'a> {
 enum To<'a> {
     File {
         output: &'a Output,
-        places: &'a [Place],
+        offsets: &'a [u64],
     },
     /// Only the checksums are wanted.
     Nowhere,
@@ -45,7 +45,7 @@ pub(crate) struct Folder<'a> {
 
 impl<'a> Sink<'a> {
     pub(crate) fn file(output: &'a Output, layout: &'a Layout) -> Self {
-        Self { to: To::File { output, places: layout.places() }, parts: layout.wants_crc().then(Mutex::default) }
+        Self { to: To::File { output, offsets: layout.offsets() }, parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn nowhere(layout: &Layout) -> Self {
@@ -70,7 +70,7 @@ impl<'a> Sink<'a> {
             lock(parts).push(part);
         }
         match &self.to {
-            To::File { output, places } => output.write_all_at(places[tensor].offset() + at, bytes),
+            To::File { output, offsets } => output.write_all_at(offsets[tensor] + at, bytes),
             To::Nowhere => Ok(()),
             To::Folder(folder) => lock(folder).put(tensor, bytes),
         }

@@ -32,7 +32,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry that stands at `position` and has nothing else yet.
+    /// An entry at `position` that has nothing else yet.
     pub(crate) fn new(position: u32, index: u32, kind: Kind) -> Self {
         Self {
             name: Box::default(),

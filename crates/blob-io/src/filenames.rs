@@ -84,7 +84,7 @@ fn path(name: &str) -> String {
     cut(&path, LONGEST_PATH, name)
 }
 
-/// What a component stands for.
+/// What a component names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,

@@ -27,7 +27,7 @@ const MOST_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
 const LONGEST_ESCAPE: u64 = 6;
 
-/// The key under which a receipt stands among a file's metadata.
+/// The key of a receipt among a file's metadata.
 const KEY: &str = "blob.receipt";
 
 /// The files of a folder as one source.
@@ -78,7 +78,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
     Ok(folder)
 }
 
-/// The receipt's text, or why it cannot be had.
+/// The receipt's text, or why it cannot be read.
 fn text(receipt: &FileSource, most: u64) -> Result<String, String> {
     let len = receipt.len();
     if len > most {
@@ -134,8 +134,7 @@ impl Folder {
             ReadError::Io { source, .. } => unread(source),
             ReadError::Other(_, what, _) => Fault::new(0, FaultKind::words("an npy file", what)),
         };
-        let data = header::prefix(&mut cursor, len).map_err(stopped)?.data;
-        let header = header::dict(&mut cursor, data).map_err(stopped)?;
+        let (header, data) = header::read(&mut cursor, len).map_err(stopped)?;
         let mut entry = Entry::new(position, 0, Kind::Data);
         header.describe(&mut entry, data, len - data)?;
         if let Payload::Runs(Runs::One(run)) = &entry.payload {

@@ -3,7 +3,7 @@
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 
 use crate::error::Error;
-use crate::spec::{Place, TensorSpec, total};
+use crate::spec::{TensorSpec, total};
 use crate::{mxnet, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
@@ -18,7 +18,7 @@ use crate::{mxnet, npy, npz, safetensors};
 /// let spec = TensorSpec::new("w", DType::F32, Shape::new([2])?);
 /// let layout = Layout::safetensors(&[spec], &[])?;
 /// let mut file = vec![0; layout.len() as usize];
-/// let at = layout.places()[0].offset() as usize;
+/// let at = layout.offsets()[0] as usize;
 /// assert_eq!(at % 64, 0);
 /// file[at..at + 8].copy_from_slice(&[0, 0, 128, 63, 0, 0, 0, 64]);
 /// for (offset, bytes) in layout.frame(&[], &[])? {
@@ -30,7 +30,7 @@ use crate::{mxnet, npy, npz, safetensors};
 #[derive(Clone, Debug)]
 pub struct Layout {
     plan: Plan,
-    places: Vec<Place>,
+    offsets: Vec<u64>,
     len: u64,
 }
 
@@ -52,9 +52,9 @@ impl Layout {
     /// [`Error::Request`] for a repeated name or key, a tensor called `__metadata__`, a header over 100 MB, sizes over 63
     /// bits, a dtype that the format does not know.
     pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
-        let (plan, places, len) = safetensors::write::plan(specs, metadata)?;
+        let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
         let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, places, len })
+        Ok(Self { plan, offsets, len })
     }
 
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
@@ -66,9 +66,9 @@ impl Layout {
     /// # Errors
     /// As [`Layout::safetensors`], without the limit on the header; also a name of over 65,000 bytes, which no zip keeps.
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
-        let (plan, places, len) = npz::write::plan(specs, metadata)?;
+        let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
-        Ok(Self { plan, places, len })
+        Ok(Self { plan, offsets, len })
     }
 
     /// One npy file. The name is not stored.
@@ -77,10 +77,9 @@ impl Layout {
     /// [`Error::Request`] for a size over 63 bits or a dtype that NumPy does not know.
     pub fn npy(spec: &TensorSpec) -> Result<Self, Error> {
         let header = npy::write::header(spec)?;
-        let len = spec.byte_len();
         let offset = header.len() as u64;
-        let plan = Plan::Fixed(vec![(0, header)]);
-        Ok(Self { len: total("npy", offset, len)?, places: vec![Place { offset, len }], plan })
+        let len = total("npy", offset, spec.byte_len())?;
+        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], len })
     }
 
     /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
@@ -89,14 +88,14 @@ impl Layout {
     /// [`Error::Request`] for an array that the version of its record cannot hold, a name with a NUL, a dtype that MXNet does
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn params(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
-        let (frame, places, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), places, len })
+        let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
     }
 
-    /// Where each tensor's bytes go, in the order of the specs.
+    /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps.
     #[must_use]
-    pub fn places(&self) -> &[Place] {
-        &self.places
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
     }
 
     /// The length of the whole file.
@@ -121,7 +120,7 @@ impl Layout {
     pub fn frame(&self, metadata: &[(String, String)], crcs: &[u32]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         match &self.plan {
             Plan::Safetensors(plan) => plan.frame(metadata),
-            Plan::Npz(plan) => plan.frame(&self.places, metadata, crcs),
+            Plan::Npz(plan) => plan.frame(metadata, crcs),
             Plan::Fixed(frame) => Ok(frame.clone()),
         }
     }

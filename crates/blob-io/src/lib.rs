@@ -52,7 +52,7 @@ pub use layout::Layout;
 pub use limits::{Limit, Limits};
 pub use npz::member_names;
 pub use output::{IfExists, Output, OutputDir};
-pub use spec::{Place, TensorSpec};
+pub use spec::TensorSpec;
 pub use tensor::Tensor;
 pub use warning::Warning;
 #[cfg(feature = "mmap")]

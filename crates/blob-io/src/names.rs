@@ -1,6 +1,6 @@
 //! Raw names, made unique without guessing, and the table of the entries that have them.
 //!
-//! The rules stand in ARCHITECTURE, "Names of tensors". Leaves every other naming to `blob-convert`.
+//! The rules are in ARCHITECTURE, "Names of tensors". Leaves every other naming to `blob-convert`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -93,7 +93,7 @@ impl NameTable {
         self.name(self.entries.len() - 1, name, offset)
     }
 
-    /// Adds an entry whose name comes later, by [`NameTable::name`]: MXNet's keys stand behind all arrays.
+    /// Adds an entry whose name comes later, by [`NameTable::name`]: MXNet's keys follow all arrays.
     ///
     /// An array in more pieces than are left to the file is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
@@ -200,7 +200,7 @@ impl NameTable {
         Ok(check_limit(offset, Limit::Fixed, "the bytes of all names", self.name_bytes, limit)?)
     }
 
-    /// Notes what is wrong with the file as a whole. A hostile one may have it a million times over.
+    /// Notes what is wrong with the file as a whole. A hostile file may have a million faults.
     pub(crate) fn fault(&mut self, fault: Fault) {
         if self.faults.len() < MOST_FAULTS {
             self.faults.push(fault);
@@ -227,8 +227,8 @@ fn hash(name: &str) -> u64 {
     hasher.finish()
 }
 
-/// Makes a name of bytes from a file: UTF-8 as it is; otherwise each byte that is no UTF-8 becomes `\xHH`, and
-/// then a backslash is written twice.
+/// Makes a name of bytes from a file: UTF-8 as it is; otherwise each byte that is not UTF-8 becomes `\xHH`, and
+/// a backslash is written twice.
 pub(crate) fn name_from_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(name) => Cow::Borrowed(name),
@@ -245,7 +245,7 @@ pub(crate) fn name_from_bytes(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// An entry that stands for an array with a fault.
+/// The entry of an array with a fault.
 pub(crate) fn faulty(position: u32, index: u32, kind: Kind, fault: Fault) -> Entry {
     let mut entry = Entry::new(position, index, kind);
     entry.fault = Some(Box::new(fault));

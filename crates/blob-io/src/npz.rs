@@ -23,7 +23,7 @@ const LOCATOR64: u32 = 0x0706_4B50;
 const EXTRA_ZIP64: u16 = 0x0001;
 /// Extra field: padding, so that the data are aligned (as Android's zipalign has it: the alignment, then zeros).
 const EXTRA_ALIGN: u16 = 0xD935;
-/// Extra field of ours: the tensor's own name, where the member's had to differ from it.
+/// Our own extra field: the tensor's name, if the member's had to differ from it.
 const EXTRA_NAME: u16 = 0x6C62;
 /// What the content of that field begins with.
 const NAME_MARK: &[u8] = b"blob name\0";

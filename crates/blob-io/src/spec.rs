@@ -1,4 +1,4 @@
-//! A tensor to be written and its place in the file; what a layout refuses.
+//! A tensor to be written; what a layout refuses.
 //!
 //! Sees names, dtypes and shapes; knows no format.
 
@@ -43,28 +43,6 @@ impl TensorSpec {
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         (self.shape.count() as u64).saturating_mul(self.dtype.size() as u64)
-    }
-}
-
-/// Where a tensor's bytes go in the file: row-major, little-endian, without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-}
-
-impl Place {
-    /// The offset of the first byte.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// The number of bytes.
-    #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a place of no bytes is an ordinary one")]
-    pub fn len(&self) -> u64 {
-        self.len
     }
 }
 

@@ -48,10 +48,10 @@ pub trait Tensor {
 
     /// The elements' bytes from the first on, row-major and little-endian; as many as dtype and shape say.
     ///
-    /// A writer may ask for them twice: for a checksum that stands before them, and for the file.
+    /// A writer may ask for them twice: for a checksum that comes before them, and for the file.
     ///
     /// # Errors
-    /// Where the bytes cannot be had.
+    /// If the bytes cannot be read.
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error>;
 }
 

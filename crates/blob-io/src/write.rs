@@ -63,11 +63,14 @@ impl<'a> Writer<'a> {
     pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let file = path.display().to_string();
-        let layout = self.layout(&file)?;
+        let specs =
+            self.tensors.iter().map(|(name, tensor)| Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?)));
+        let specs: Vec<TensorSpec> = specs.collect::<Result<_, Error>>()?;
+        let layout = self.layout(&file, &specs)?;
         let mut output = Output::create(path, if_exists)?;
         let bytes_of = |i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
             let (name, tensor) = &self.tensors[i];
-            pieces(&file, name, *tensor, layout.places()[i].len(), sink)
+            pieces(&file, name, *tensor, specs[i].byte_len(), sink)
         };
         let mut crcs = Vec::new();
         if layout.wants_crc() {
@@ -82,8 +85,8 @@ impl<'a> Writer<'a> {
         }
         output.set_len(layout.len())?;
         // One after the other, so that a pipe will do as well; of two at one place, the tensor has no bytes.
-        let places = layout.places().iter().enumerate();
-        let mut parts: Vec<(u64, Part)> = places.map(|(i, place)| (place.offset(), Part::Tensor(i))).collect();
+        let offsets = layout.offsets().iter().enumerate();
+        let mut parts: Vec<(u64, Part)> = offsets.map(|(i, offset)| (*offset, Part::Tensor(i))).collect();
         parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Part::Frame(bytes))));
         parts.sort_by_key(|(offset, _)| *offset);
         for (_, part) in parts {
@@ -95,12 +98,8 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    fn layout(&self, file: &str) -> Result<Layout, Error> {
-        let spec = |(name, tensor): &(String, &dyn Tensor)| -> Result<TensorSpec, Error> {
-            Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?))
-        };
-        let specs: Vec<TensorSpec> = self.tensors.iter().map(spec).collect::<Result<_, _>>()?;
-        let message = match (self.format, &specs[..]) {
+    fn layout(&self, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
+        let message = match (self.format, specs) {
             (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
             (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
             (Format::Npy | Format::MxnetList | Format::MxnetRecord, _) if !self.metadata.is_empty() => {

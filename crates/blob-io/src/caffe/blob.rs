@@ -122,12 +122,12 @@ impl Fields {
         self.legacy.iter().any(Option::is_some)
     }
 
-    /// Whether a shape is stored, in whichever way.
+    /// Whether a shape is stored, in either way.
     pub(crate) fn has_shape(&self) -> bool {
         self.is_legacy() || self.shape_at.is_some()
     }
 
-    /// Whether any value is stored, in whichever field.
+    /// Whether any value is stored, in any field.
     pub(crate) fn has_values(&self) -> bool {
         let floats = self.data.seen || self.diff.seen;
         floats || self.double_data.seen || self.double_diff.seen || self.span.iter().any(Option::is_some)

@@ -8,7 +8,7 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::wire::cursor::Cursor;
 
-/// Which fields stand at the top of a message, by number and wire type.
+/// Which top-level fields a message has, by number and wire type.
 #[derive(Default)]
 struct Seen {
     varint: u64,

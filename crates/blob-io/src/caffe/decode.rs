@@ -26,7 +26,7 @@ const NAME: &str = "BlobProto";
 /// diff is an untouched one; the blob has the dtype that is stored.
 ///
 /// # Errors
-/// [`Error::Malformed`] with the offset in `bytes`, where they are no BlobProto, have another number of values than the
+/// [`Error::Malformed`] with the offset in `bytes`, if they are not a BlobProto, have another number of values than the
 /// shape, or a diff of another dtype than the data.
 ///
 /// ```

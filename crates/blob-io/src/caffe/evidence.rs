@@ -70,11 +70,7 @@ fn datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
 /// A layer with a name or a type; one of before 2015 also with a blob that has values.
 fn layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
     let mut table = NameTable::new(&Limits::default());
-    cursor.seek(span.start);
-    let draft = match number {
-        100 => layer::v2(cursor, &table, span)?,
-        _ => layer::v1(cursor, &mut table, span)?.1,
-    };
+    let (_, draft) = layer::draft(cursor, &mut table, number, span)?;
     for span in [draft.name, draft.type_name].into_iter().flatten() {
         if text(cursor, span)? {
             return Ok(true);

@@ -1,6 +1,6 @@
 //! One layer of a net, of any generation: its name, its type, its blobs.
 //!
-//! First the layer's own fields are gathered, then its blobs are walked: the name may stand behind them.
+//! First the layer's own fields are gathered, then its blobs are walked: the name may come after them.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub(crate) struct Draft {
     pub(crate) type_name: Option<Span>,
     type_number: Option<u64>,
     pub(crate) blobs: Vec<Span>,
-    /// What is odd about where the blobs or their name stand.
+    /// What is odd about the place of the blobs or the name.
     flags: Flags,
 }
 
@@ -43,12 +43,7 @@ pub(crate) fn walk(
     span: Span,
 ) -> Result<Generation, ReadError> {
     let position = table.next_position(tag.offset)?;
-    cursor.seek(span.start);
-    let walked = match tag.number {
-        100 => v2(cursor, table, span).map(|draft| (Generation::V2, draft)),
-        _ => v1(cursor, table, span),
-    };
-    let (generation, mut draft) = walked.map_err(|stop| {
+    let (generation, mut draft) = draft(cursor, table, tag.number, span).map_err(|stop| {
         let subject = subject(cursor, table, tag, position);
         stop.within(subject)
     })?;
@@ -119,7 +114,7 @@ fn name_before_break(cursor: &mut Cursor<'_>, table: &NameTable, layer: Tag) -> 
     None
 }
 
-/// One blob's entries; what is wrong inside the blob stays with it, the operating system's errors do not.
+/// One blob's entries. A broken blob is a fault of its entry; an error of the operating system ends the walk.
 pub(crate) fn entries(
     cursor: &mut Cursor<'_>,
     table: &NameTable,
@@ -134,31 +129,33 @@ pub(crate) fn entries(
     }
 }
 
-pub(crate) fn v2(cursor: &mut Cursor<'_>, table: &NameTable, span: Span) -> Result<Draft, ReadError> {
+/// The fields of a layer as it is stored, in field 100 or 2 of the net.
+pub(crate) fn draft(
+    cursor: &mut Cursor<'_>,
+    table: &mut NameTable,
+    number: u32,
+    span: Span,
+) -> Result<(Generation, Draft), ReadError> {
+    cursor.seek(span.start);
+    if number != 100 {
+        return v1(cursor, table, span);
+    }
     let mut draft = Draft::default();
-    fields(cursor, span, |cursor, tag| {
-        match (tag.number, tag.wire) {
-            (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
-            (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
-            (7, Wire::Len) => draft.add(take(cursor, span, "a blob")?, table)?,
-            _ => protobuf::skip(cursor, tag, span.end)?,
-        }
-        Ok(())
-    })?;
-    Ok(draft)
+    typed_by_name(cursor, table, span, 7, &mut draft)?;
+    Ok((Generation::V2, draft))
 }
 
-/// A `layers` entry: V0 where a nested layer stands in it, else V1. A field that only one of the two layers
+/// A `layers` entry: V0 if it has a nested layer, else V1. A field that only one of the two layers
 /// has is taken from there, one that both have from the nested layer, as Caffe does.
-pub(crate) fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
+fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Generation, Draft), ReadError> {
     let mut outer = Draft::default();
     let mut nested: Option<Draft> = None;
-    fields(cursor, span, |cursor, tag| {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => {
                 let inner = take(cursor, span, "a V0 layer")?;
                 cursor.seek(inner.start);
-                v0(cursor, table, inner, nested.get_or_insert_default())?;
+                typed_by_name(cursor, table, inner, 50, nested.get_or_insert_default())?;
                 cursor.seek(inner.end);
             }
             (4, Wire::Len) => outer.name = Some(take(cursor, span, "a layer's name")?),
@@ -168,8 +165,7 @@ pub(crate) fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> 
             (6, Wire::Len) => outer.add(take(cursor, span, "a blob")?, table)?,
             _ => protobuf::skip(cursor, tag, span.end)?,
         }
-        Ok(())
-    })?;
+    }
     let Some(mut nested) = nested else {
         return Ok((Generation::V1, outer));
     };
@@ -199,16 +195,23 @@ pub(crate) fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> 
     Ok((Generation::V0, nested))
 }
 
-fn v0(cursor: &mut Cursor<'_>, table: &NameTable, span: Span, draft: &mut Draft) -> Result<(), ReadError> {
-    fields(cursor, span, |cursor, tag| {
+/// A V0 or V2 layer: its name (1), its type's name (2) and its blobs, whose field's number is `blobs`.
+fn typed_by_name(
+    cursor: &mut Cursor<'_>,
+    table: &NameTable,
+    span: Span,
+    blobs: u32,
+    draft: &mut Draft,
+) -> Result<(), ReadError> {
+    while let Some(tag) = protobuf::tag(cursor, span.end)? {
         match (tag.number, tag.wire) {
             (1, Wire::Len) => draft.name = Some(take(cursor, span, "a layer's name")?),
             (2, Wire::Len) => draft.type_name = Some(take(cursor, span, "a layer's type")?),
-            (50, Wire::Len) => draft.add(take(cursor, span, "a blob")?, table)?,
+            (n, Wire::Len) if n == blobs => draft.add(take(cursor, span, "a blob")?, table)?,
             _ => protobuf::skip(cursor, tag, span.end)?,
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 impl Draft {
@@ -219,18 +222,7 @@ impl Draft {
     }
 }
 
-fn fields<'s>(
-    cursor: &mut Cursor<'s>,
-    span: Span,
-    mut each: impl FnMut(&mut Cursor<'s>, Tag) -> Result<(), ReadError>,
-) -> Result<(), ReadError> {
-    while let Some(tag) = protobuf::tag(cursor, span.end)? {
-        each(cursor, tag)?;
-    }
-    Ok(())
-}
-
-/// A length-delimited field's span; the cursor moves behind it.
+/// A length-delimited field's span; the cursor moves past it.
 pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -> Result<Span, ReadError> {
     let span = protobuf::span(cursor, within.end, field)?;
     cursor.seek(span.end);

@@ -20,7 +20,7 @@ pub(crate) enum Wire {
     Fixed32,
 }
 
-/// One field's key, and where it stands.
+/// One field's key, and its offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub(crate) offset: u64,
@@ -98,7 +98,7 @@ pub(crate) fn varint(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> 
     Err(ReadError::fault(offset, FaultKind::Varint { field }))
 }
 
-/// The span of a length-delimited field, which must lie within `end`. The cursor stands at its start.
+/// The span of a length-delimited field, which must lie within `end`. The cursor is then at its start.
 pub(crate) fn span(cursor: &mut Cursor<'_>, end: u64, field: &'static str) -> Result<Span, ReadError> {
     let len = varint(cursor, end, field)?;
     cursor.need(len, end, field)?;

@@ -36,7 +36,7 @@ impl Values {
         self.count > 0 || self.ragged.is_some()
     }
 
-    /// One value behind its own tag.
+    /// One value with a tag of its own.
     pub(crate) fn single(&mut self, offset: u64, width: u64, limits: &Limits) -> Result<(), ReadError> {
         self.seen = true;
         self.count += 1;
@@ -45,7 +45,7 @@ impl Values {
     }
 }
 
-/// Adds a run of values behind the others; single values at an even distance become one run.
+/// Appends a run of values; single values at equal distances become one run.
 pub(crate) fn append(runs: &mut Vec<Segment>, run: Segment, limits: &Limits) -> Result<(), ReadError> {
     if run.count == 0 {
         return Ok(());
@@ -113,7 +113,7 @@ pub(crate) fn choose(
     at: u64,
 ) -> Result<Choice, Fault> {
     let sources = [float.is_stored(), double.is_stored(), raw.is_some()];
-    // Without any values the kind of the field that stands there, even empty, tells the dtype.
+    // Without any values, the field that is present, though empty, tells the dtype.
     let stored = (double.is_stored(), float.is_stored(), raw);
     let (field, values, dtype, width) = match stored {
         (false, false, Some(raw)) => return raw_choice(fork, raw, at),

@@ -32,8 +32,7 @@ impl<'a> Reader<'a> {
         self.elements.left() + self.rest().len() as u64
     }
 
-    /// Fills the beginning of `out` with the next bytes and returns how many they are; 0 at the end, and where `out` is
-    /// empty. The same as [`Read::read`], with this crate's error.
+    /// Fills the beginning of `out` with the next bytes and returns their number; 0 at the end, and if `out` is empty. The same as [`Read::read`], with this crate's error.
     ///
     /// # Errors
     /// What reading returns; with the last bytes, a checksum that they do not have.

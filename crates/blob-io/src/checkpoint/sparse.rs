@@ -86,7 +86,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The dense array's size in bytes, within the limit for what is made of fewer stored ones.
+    /// The dense array's size in bytes, within the limit for bytes produced from fewer stored ones.
     fn byte_len(&self, dtype: DType) -> Result<u64, Error> {
         let found = (self.sparse.shape().count() as u64).saturating_mul(dtype.size() as u64);
         let (at, limit) = (self.values.offset().unwrap_or(0), self.file.limits().max_alloc);

@@ -77,7 +77,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The kinds of fault. Small on purpose: a hostile file can hold a million of them, one an array.
+/// The kinds of fault. Small on purpose: a hostile file can have a million of them, one for each array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     /// `field` needs more bytes than the file, or the message around it, has left.

@@ -25,7 +25,7 @@ use crate::wire::source::Source;
 /// list.push("arg:fc1_weight", 0);
 /// let layout = Layout::params(&[TensorSpec::new("w", DType::F32, Shape::new([2, 3])?)], &list)?;
 /// // Behind the list's head and the record's.
-/// assert_eq!(layout.places()[0].offset(), 24 + (24 + 2 * 8));
+/// assert_eq!(layout.offsets()[0], 24 + (24 + 2 * 8));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 #[derive(Clone, Debug)]

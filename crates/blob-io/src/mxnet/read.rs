@@ -224,7 +224,7 @@ fn entry(part: Part, position: u32, index: u32) -> Entry {
     entry
 }
 
-/// Reads the keys, which stand behind all `count` records, and names the entries by them.
+/// Reads the keys, which follow all `count` records, and names the entries.
 fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<(), ReadError> {
     let at = cursor.pos();
     let found = match cursor.u64("the number of keys") {

@@ -71,7 +71,7 @@ pub(crate) enum Body {
         shape: Shape,
         /// The values' shape as it is stored. It may not be theirs: see [`storage_dims`].
         stored: Vec<i64>,
-        /// The values, then the others as they stand in the file.
+        /// The values, then the others in the order of the file.
         parts: Vec<Part>,
     },
 }
@@ -85,7 +85,7 @@ pub(crate) struct Part {
     pub(crate) offset: u64,
 }
 
-/// Reads the record at the cursor, which then stands behind it.
+/// Reads the record at the cursor, and moves past it.
 pub(crate) fn read(cursor: &mut Cursor<'_>, no_axes: NoAxes) -> Result<Record, ReadError> {
     let at = cursor.pos();
     let word = cursor.u32("a record")?;
@@ -233,7 +233,7 @@ fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Read
     })
 }
 
-/// Passes over elements, which must exist; their shape stands at `at`.
+/// Skips elements, which must exist; their shape is at `at`.
 fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, ReadError> {
     let offset = cursor.pos();
     let field = match kind {

@@ -11,16 +11,16 @@ use crate::mxnet::flags;
 use crate::mxnet::list::{Array, List, Stored};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
-use crate::spec::{Place, TensorSpec, refuse, total};
+use crate::spec::{TensorSpec, refuse, total};
 
 const FORMAT: &str = "params";
 
 /// The bytes around the values, as (offset, bytes).
 pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
 
-/// Lays out a list: the bytes around the values, the values' places in the order of `specs`, and the file's length.
-pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<Place>, u64), Error> {
-    let mut file = File { specs, at: 0, head: Vec::new(), frame: Vec::new(), places: vec![None; specs.len()] };
+/// Lays out a list: the bytes around the values, the values' offsets in the order of `specs`, and the file's length.
+pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>, u64), Error> {
+    let mut file = File { specs, at: 0, head: Vec::new(), frame: Vec::new(), offsets: vec![None; specs.len()] };
     if list.is_bare && list.arrays.len() != 1 {
         let found = list.arrays.len();
         return Err(refuse("mxnet-record", format!("a record without a list holds one array, not {found}")));
@@ -60,7 +60,8 @@ struct File<'a> {
     /// The bytes since the last values.
     head: Vec<u8>,
     frame: Vec<(u64, Vec<u8>)>,
-    places: Vec<Option<Place>>,
+    /// Where each tensor's values begin, once it is placed.
+    offsets: Vec<Option<u64>>,
 }
 
 impl<'a> File<'a> {
@@ -176,7 +177,7 @@ impl<'a> File<'a> {
         }
         let len = self.spec(tensor)?.byte_len();
         self.at = total(FORMAT, offset, len).map_err(too_long)?;
-        match self.places[tensor].replace(Place { offset, len }) {
+        match self.offsets[tensor].replace(offset) {
             None => Ok(()),
             Some(_) => Err(format!("tensor {tensor} is in the list twice")),
         }
@@ -186,15 +187,15 @@ impl<'a> File<'a> {
         self.specs.get(tensor).ok_or_else(|| format!("there is no tensor {tensor}"))
     }
 
-    fn finish(mut self) -> Result<(Frame, Vec<Place>, u64), Error> {
+    fn finish(mut self) -> Result<(Frame, Vec<u64>, u64), Error> {
         let len = total(FORMAT, self.at, self.head.len() as u64)?;
         if !self.head.is_empty() {
             self.frame.push((self.at, self.head));
         }
-        let missing = self.places.iter().position(Option::is_none);
+        let missing = self.offsets.iter().position(Option::is_none);
         if let Some(tensor) = missing {
             return Err(refuse(FORMAT, format!("tensor {:?} is in no array of the list", self.specs[tensor].name())));
         }
-        Ok((Frame(self.frame), self.places.into_iter().flatten().collect(), len))
+        Ok((Frame(self.frame), self.offsets.into_iter().flatten().collect(), len))
     }
 }

@@ -16,14 +16,14 @@ pub(crate) const LONGEST: u64 = 64 << 10;
 /// deflated bytes could inflate to a long header, many times over.
 pub(crate) const LONGEST_INFLATED: u64 = 10 << 10;
 
-/// The prefix before the dict: magic, version, length.
-pub(crate) struct Prefix {
-    /// Where the dict ends and the data begin.
-    pub(crate) data: u64,
+/// Reads the header of a file or member that ends at `end`; returns it, and where the data begin.
+pub(crate) fn read(cursor: &mut Cursor<'_>, end: u64) -> Result<(Header, u64), ReadError> {
+    let data = prefix(cursor, end)?;
+    Ok((dict(cursor, data)?, data))
 }
 
-/// Reads the prefix; the dict lies before `end`.
-pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, ReadError> {
+/// Reads what comes before the dict: magic, version, length. Returns where the dict ends, which is before `end`.
+pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<u64, ReadError> {
     let start = cursor.pos();
     let magic: [u8; 6] = cursor.array(end, "npy's magic")?;
     if magic != *MAGIC {
@@ -42,7 +42,7 @@ pub(crate) fn prefix(cursor: &mut Cursor<'_>, end: u64) -> Result<Prefix, ReadEr
     let dict = cursor.pos();
     check_limit(dict, Limit::Fixed, "the header's length", len, LONGEST)?;
     cursor.need(len, end, "the header")?;
-    Ok(Prefix { data: dict + len })
+    Ok(dict + len)
 }
 
 /// What the dict says of the array.
@@ -63,7 +63,7 @@ enum Element {
 }
 
 /// Reads the dict that ends at `end`: `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` and blanks.
-pub(crate) fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, ReadError> {
+fn dict(cursor: &mut Cursor<'_>, end: u64) -> Result<Header, ReadError> {
     let start = cursor.pos();
     let text = &mut Literal::new(cursor, end);
     let (mut descr, mut fortran, mut shape) = (None, None, None);

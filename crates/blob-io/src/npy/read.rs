@@ -10,14 +10,12 @@ use crate::wire::cursor::Cursor;
 pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
     let file_len = cursor.file_len();
     let position = table.next_position(0)?;
-    let prefix = header::prefix(cursor, file_len)?;
-    let header = header::dict(cursor, prefix.data)?;
+    let (header, data) = header::read(cursor, file_len)?;
     let mut entry = Entry::new(position, 0, Kind::Data);
-    let room = file_len - prefix.data;
-    match header.describe(&mut entry, prefix.data, room) {
+    let room = file_len - data;
+    match header.describe(&mut entry, data, room) {
         Ok(len) if len < room => {
-            let at = prefix.data + len;
-            table.warn(Some(at), format!("{} bytes follow the array", room - len));
+            table.warn(Some(data + len), format!("{} bytes follow the array", room - len));
         }
         Ok(_) => {}
         Err(fault) => entry.fault = Some(Box::new(fault)),

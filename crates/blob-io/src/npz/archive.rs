@@ -82,10 +82,9 @@ impl<'c, 's> Archive<'c, 's> {
         entry.checksum = Some(Box::new(content.checksum(member)));
         let Content::Deflated(stream) = &content else {
             let end = content.begin() + member.size;
-            let prefix = header::prefix(self.cursor, end)?;
-            let header = header::dict(self.cursor, prefix.data)?;
-            let room = end - prefix.data;
-            return Ok(room - header.describe(entry, prefix.data, room)?);
+            let (header, data) = header::read(self.cursor, end)?;
+            let room = end - data;
+            return Ok(room - header.describe(entry, data, room)?);
         };
         let (header, skip) = self.inflated_header(&content.checksum(member))?;
         let room = member.size - skip;
@@ -106,20 +105,19 @@ impl<'c, 's> Archive<'c, 's> {
             other => other,
         };
         let mut content = member::Content::open(self.source, member);
-        // The longest prefix; a shorter one has a header behind it.
+        // The longest prefix; after a shorter one the header follows.
         let mut head = Vec::new();
         content.extend(&mut head, member.size.min(12) as usize)?;
-        let skip = header::prefix(&mut Cursor::new(&Bytes::new(&head[..])), member.size).map_err(here)?.data;
+        let skip = header::prefix(&mut Cursor::new(&Bytes::new(&head[..])), member.size).map_err(here)?;
         check_limit(at, Limit::Fixed, "the length of a deflated header", skip, header::LONGEST_INFLATED)?;
         self.spend(skip, at)?;
         content.extend(&mut head, skip as usize)?;
         let whole = Bytes::new(head);
-        let mut cursor = Cursor::new(&whole);
-        let end = header::prefix(&mut cursor, whole.len()).map_err(here)?.data;
-        Ok((header::dict(&mut cursor, end).map_err(here)?, skip))
+        let (header, _) = header::read(&mut Cursor::new(&whole), whole.len()).map_err(here)?;
+        Ok((header, skip))
     }
 
-    /// Where a member's bytes are; the cursor stands at their beginning.
+    /// Where a member's bytes are; the cursor is then at their beginning.
     fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
         if member.encrypted {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
@@ -154,7 +152,7 @@ impl<'c, 's> Archive<'c, 's> {
         Ok(())
     }
 
-    /// A member's bytes as they are, where they are at most `limit` and have their checksum.
+    /// A member's bytes, if there are at most `limit` and their checksum matches.
     pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, ReadError> {
         if member.size > limit {
             return Ok(None);

@@ -145,7 +145,7 @@ fn count(offset: u64, expected: u64, found: u64) -> ReadError {
     ReadError::fault(offset, what)
 }
 
-/// Puts the members of folders that hold all parts of a sparse array one behind the other, at the place of the first.
+/// Moves the members of a folder that holds all parts of a sparse array together, to the place of the first.
 pub(crate) fn group(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| (slot.group, slot.role));
     for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {

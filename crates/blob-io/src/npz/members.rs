@@ -29,7 +29,7 @@ pub(crate) const LONGEST: usize = 65_000;
 pub fn member_names(names: &[&str]) -> Vec<String> {
     let all: HashSet<&str> = names.iter().copied().collect();
     let mut numbered = Numbered::default();
-    // Names that stay are taken first, wherever they stand.
+    // Names that stay unchanged are taken first, wherever they are in the list.
     let members: Vec<Cow<'_, str>> = names.iter().map(|name| member(name, &all)).collect();
     for member in &members {
         if let Cow::Borrowed(own) = member {

@@ -52,7 +52,7 @@ pub(crate) fn read<'s>(
     Ok(if deflated { "deflated" } else { "" }.to_owned())
 }
 
-/// One member that stands for itself.
+/// One member that is no part of a sparse array.
 fn single(
     archive: &mut Archive<'_, '_>,
     slot: Slot,

@@ -73,7 +73,7 @@ fn folder(member: &Member) -> &[u8] {
     &member.name[..slash.unwrap_or(0)]
 }
 
-/// The format, and whether its header is broken as MXNet 2 breaks it. The text itself stands at the member's end, plain
+/// The format, and whether its header is broken as MXNet 2 breaks it. The text itself is at the member's end, plain
 /// (`|S3`) or in UTF-32 (`<U3`).
 fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
@@ -86,9 +86,8 @@ fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<S
     });
     let whole = Bytes::new(&bytes[..]);
     let mut cursor = Cursor::new(&whole);
-    let read =
-        header::prefix(&mut cursor, bytes.len() as u64).and_then(|prefix| header::dict(&mut cursor, prefix.data));
-    Ok((kind, read.is_err()))
+    let is_broken = header::read(&mut cursor, bytes.len() as u64).is_err();
+    Ok((kind, is_broken))
 }
 
 /// The dense shape: a list of i64, or of i32 as SciPy has it.
@@ -99,9 +98,9 @@ fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Sha
     let len = bytes.len() as u64;
     let whole = Bytes::new(bytes);
     let mut cursor = Cursor::new(&whole);
-    let data = header::prefix(&mut cursor, len)?.data;
+    let (header, data) = header::read(&mut cursor, len)?;
     let mut entry = Entry::new(0, 0, Kind::Data);
-    header::dict(&mut cursor, data)?.describe(&mut entry, data, len - data)?;
+    header.describe(&mut entry, data, len - data)?;
     if entry.shape.num_axes() != 1 || entry.shape.count() > blob_core::MAX_AXES {
         return Ok(None);
     }

@@ -9,7 +9,7 @@ use crate::npz::members::LONGEST;
 use crate::npz::{
     CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, member_names, metadata,
 };
-use crate::spec::{Place, TensorSpec, refuse, total, unique};
+use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "npz";
 const ALIGN: u64 = 64;
@@ -50,27 +50,25 @@ struct Member {
     padding: u16,
 }
 
-pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<Place>, u64), Error> {
+pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<u64>, u64), Error> {
     unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let raw: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
-    let mut places = Vec::with_capacity(specs.len());
+    let mut offsets = Vec::with_capacity(specs.len());
     for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
-        let len = spec.byte_len();
         let mut member = Member {
             raw: kept(spec.name(), &path)?,
             name: path + ".npy",
             offset: pos,
-            size: total(FORMAT, head.len() as u64, len)?,
+            size: total(FORMAT, head.len() as u64, spec.byte_len())?,
             padding: 0,
             head,
         };
         member.align();
-        let offset = member.start() + member.head.len() as u64;
-        places.push(Place { offset, len });
+        offsets.push(member.start() + member.head.len() as u64);
         pos = total(FORMAT, member.start(), member.size)?;
         tensors.push(member);
     }
@@ -83,7 +81,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     };
     let end = plan.directory(&vec![0; specs.len()]).len() as u64;
     let len = total(FORMAT, plan.directory_begin(), end)?;
-    Ok((plan, places, len))
+    Ok((plan, offsets, len))
 }
 
 /// The name, where the private field must keep it.
@@ -97,12 +95,7 @@ fn kept(name: &str, member: &str) -> Result<Option<String>, Error> {
 }
 
 impl Plan {
-    pub(crate) fn frame(
-        &self,
-        places: &[Place],
-        metadata: &[(String, String)],
-        crcs: &[u32],
-    ) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    pub(crate) fn frame(&self, metadata: &[(String, String)], crcs: &[u32]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
             return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
         }
@@ -118,10 +111,10 @@ impl Plan {
         }
         let mut parts = Vec::with_capacity(self.tensors.len() + 1);
         let mut all = Vec::with_capacity(crcs.len());
-        for ((member, place), crc) in self.tensors.iter().zip(places).zip(crcs) {
+        for (member, crc) in self.tensors.iter().zip(crcs) {
             let mut whole = Hasher::new();
             whole.update(&member.head);
-            whole.combine(&Hasher::new_with_initial_len(*crc, place.len));
+            whole.combine(&Hasher::new_with_initial_len(*crc, member.size - member.head.len() as u64));
             let crc = whole.finalize();
             all.push(crc);
             let mut part = member.local(crc);

@@ -7,7 +7,7 @@ use crate::names::name_from_bytes;
 use crate::npz::{CENTRAL, END, END64, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK};
 use crate::wire::cursor::Cursor;
 
-/// A comment of 65,535 bytes may stand behind the end record of 22.
+/// The end record has 22 bytes; a comment of up to 65,535 may follow.
 const END_LEN: u64 = 22;
 const MOST_COMMENT: u64 = u16::MAX as u64;
 /// A local header without its name and extra fields.
@@ -134,7 +134,7 @@ fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Res
     Err(ReadError::fault(at, FaultKind::Signature { field, expected, found }))
 }
 
-/// Reads the record at the cursor, which lies before `end`, and moves behind it.
+/// Reads the record at the cursor, which ends before `end`, and moves past it.
 pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadError> {
     let at = cursor.pos();
     let field = "a record of the zip's central directory";

@@ -136,7 +136,7 @@ impl OutputDir {
             if there && self.if_exists == IfExists::Replace && self.swap(now.as_ref())? {
                 self.done = true;
                 sync_folder(&parent(&self.target));
-                // The new folder stands; what is left of the old one is removed by the next run.
+                // The new folder is in place; the next run removes what is left of the old one.
                 remove_stale(&self.target, &|path| {
                     remove_if_free(path, &self.target, &self.temp);
                 });
@@ -212,7 +212,7 @@ fn hold(temp: &Path) -> Option<Option<File>> {
     fs::symlink_metadata(temp).is_ok().then_some(lock)
 }
 
-/// Whether a rename failed because something stood at its target.
+/// Whether a rename failed because its target exists.
 fn is_taken(e: &io::Error) -> bool {
     use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty};
     matches!(e.kind(), AlreadyExists | DirectoryNotEmpty)

@@ -6,7 +6,7 @@ use super::Elements;
 use crate::entry::Entry;
 use crate::error::ReadError;
 
-/// An array as it is stored, its first axis the fastest, and the way through it.
+/// An array as it is stored, with its first axis the fastest, and the position in it.
 pub(super) struct Columns {
     bytes: Vec<u8>,
     width: usize,

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::metadata;
 use crate::safetensors::{DTYPES, LONGEST_HEADER};
-use crate::spec::{Place, TensorSpec, refuse, total, unique};
+use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "safetensors";
 /// Where the data begin: a multiple of what the widest vector load and a cache line want.
@@ -20,20 +20,19 @@ pub(crate) struct Plan {
     padded: usize,
 }
 
-pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<Place>, u64), Error> {
+pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<u64>, u64), Error> {
     unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let mut order: Vec<usize> = (0..specs.len()).collect();
     // Each tensor is aligned to its element, because every larger element lies before it.
     order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype().size()));
-    let mut places = vec![Place { offset: 0, len: 0 }; specs.len()];
+    let mut offsets = vec![0; specs.len()];
     let mut tensors = String::new();
     let mut end = 0;
     for &i in &order {
-        let (begin, len) = (end, specs[i].byte_len());
-        end = total(FORMAT, begin, len)?;
-        places[i] = Place { offset: begin, len };
-        describe(&specs[i], begin, end, &mut tensors)?;
+        offsets[i] = end;
+        end = total(FORMAT, end, specs[i].byte_len())?;
+        describe(&specs[i], offsets[i], end, &mut tensors)?;
     }
     let keys = metadata.iter().map(|(key, _)| key.clone()).collect();
     let mut plan = Plan { tensors, keys, json: 0, padded: 0 };
@@ -44,11 +43,9 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
         let message = format!("the header takes {found} bytes; the format allows {LONGEST_HEADER}");
         return Err(refuse(FORMAT, message));
     }
-    for place in &mut places {
-        place.offset += plan.padded as u64;
-    }
+    offsets.iter_mut().for_each(|offset| *offset += plan.padded as u64);
     let len = total(FORMAT, plan.padded as u64, end)?;
-    Ok((plan, places, len))
+    Ok((plan, offsets, len))
 }
 
 fn describe(spec: &TensorSpec, begin: u64, end: u64, out: &mut String) -> Result<(), Error> {

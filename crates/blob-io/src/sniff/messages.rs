@@ -20,7 +20,7 @@ pub(crate) fn message(head: &[u8]) -> Option<ReadError> {
     }
 }
 
-/// The content of a length-delimited field of this key at the beginning, as far as it is at hand, and what follows it.
+/// If `bytes` begin with a length-delimited field of this key: its content, possibly cut off, and what follows.
 fn field(bytes: &[u8], key: u8) -> Option<(&[u8], &[u8])> {
     let mut rest = bytes.strip_prefix(&[key])?;
     let mut len = 0_usize;

@@ -183,7 +183,7 @@ impl Content {
         }
     }
 
-    /// The CRC-32 of the unpacked bytes, and how many they are, modulo 2³².
+    /// The CRC-32 of the unpacked bytes, and their number modulo 2³².
     fn trailer(&self, cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
         let found = self.inflate.total_out() as u32;
         let at = cursor.pos();

@@ -54,7 +54,7 @@ impl<'c, 's> Literal<'c, 's> {
         Ok(found)
     }
 
-    /// Moves over blanks and then `byte`, which must be there; `expected` says what it stands for.
+    /// Moves over blanks and then `byte`, which must be there; `expected` says what it means.
     pub(crate) fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), ReadError> {
         if self.take(byte)? {
             return Ok(());
@@ -323,7 +323,7 @@ pub(crate) struct Numbers {
     pub(crate) kept: Vec<u64>,
     /// How many there are.
     pub(crate) count: u64,
-    /// Whether the last one has a comma behind it.
+    /// Whether a comma follows the last one.
     pub(crate) comma: bool,
 }
 

@@ -1,6 +1,6 @@
 //! A stream is kept while it arrives, so that it can be read at any offset: in memory, or in an unnamed temporary file.
 //!
-//! Bounds what is kept. Leaves unpacking to `gunzip`, and to the caller to refuse a long stream by its beginning.
+//! Bounds what is kept. Leaves unpacking to `gunzip`, and the judgement of a long stream's beginning to the caller.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
