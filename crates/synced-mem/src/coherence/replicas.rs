@@ -63,11 +63,6 @@ impl Replicas {
         }
     }
 
-    /// The length of the memory in bytes.
-    pub(crate) fn span(&self) -> usize {
-        self.span
-    }
-
     /// How many slots there are.
     pub(crate) fn slots(&self) -> usize {
         self.valid.len()
@@ -317,7 +312,7 @@ mod tests {
         }
 
         fn head(&self) -> Head {
-            let all = bits(&(0..self.replicas.span()));
+            let all = bits(&(0..self.replicas.span));
             let host = self.valid(Slot(0)) | self.valid(Slot(1));
             let devices: Vec<_> = self.slots().skip(2).map(|slot| self.valid(slot)).collect();
             let whole_device = devices.contains(&all);
@@ -355,7 +350,7 @@ mod tests {
         fn steps(&self, orders: &[Vec<Slot>], mut reached: impl FnMut(World)) {
             let held: Vec<_> = self.slots().map(|slot| self.valid(slot)).collect();
             for slot in self.slots() {
-                for range in every_range(self.replicas.span()) {
+                for range in every_range(self.replicas.span) {
                     let asked = bits(&range);
                     let valid = held[slot.0];
                     assert_eq!(self.replicas.holds(slot, &range), valid & asked == asked);

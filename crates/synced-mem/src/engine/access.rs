@@ -12,15 +12,11 @@ use crate::device::token::ClaimedRange;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::{ADOPTED, HOST, State};
 use crate::engine::waits::Stop;
-use crate::host::buffer::dangling;
 
 impl State {
     /// The first byte of `range` on the host, ready for `intent`, and the copy it lies in. A write takes the range's
     /// validity from all other copies.
     pub(crate) fn host(&mut self, range: &Range<usize>, intent: Intent) -> Result<(NonNull<u8>, Slot), Stop> {
-        if range.is_empty() {
-            return Ok((dangling(), HOST));
-        }
         let slot = self.host_slot(range, intent);
         if slot == HOST {
             self.make_host()?;
@@ -62,7 +58,7 @@ impl State {
         guard: Option<u64>,
     ) -> Result<(ClaimedRange, Slot), Stop> {
         let slot = self.device_slot(queue);
-        let Some(index) = Self::device_index(slot).filter(|_| !range.is_empty()) else {
+        let Some(index) = Self::device_index(slot) else {
             return Ok((ClaimedRange::empty(queue), slot));
         };
         self.set_home(index, queue)?;
@@ -74,18 +70,16 @@ impl State {
             self.make_valid(slot, range, None)?;
         }
         let (copy, access) = (&mut self.devices[index], intent.access());
-        let mut hold = None;
-        if self.len > 0 {
-            self.waits.order(&mut copy.uses, &copy.home, range, access, guard)?;
-            if guard.is_none() {
-                hold = copy.uses.hold(&copy.home, range, access);
-            }
-        }
+        self.waits.order(&mut copy.uses, &copy.home, range, access, guard)?;
+        let hold = match guard {
+            None => copy.uses.hold(&copy.home, range, access),
+            Some(_) => None,
+        };
         let block = copy.memory.as_ref().map(|memory| Arc::clone(&memory.block));
         if intent != Intent::Read {
             self.claim(slot, range);
         }
-        let (range, queue) = (range.start..range.start + self.byte_len(range), Arc::clone(queue));
+        let (range, queue) = (range.clone(), Arc::clone(queue));
         Ok((ClaimedRange { block, range, queue, _hold: hold }, slot))
     }
 

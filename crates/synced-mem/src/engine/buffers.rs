@@ -41,7 +41,7 @@ impl State {
 
     /// Makes sure that a device copy has a block, from its home queue. Nothing in it becomes valid.
     pub(crate) fn make_device(&mut self, index: usize) -> Result<(), Error> {
-        if self.len == 0 || self.devices[index].memory.is_some() {
+        if self.devices[index].memory.is_some() {
             return Ok(());
         }
         let block = self.devices[index].home.alloc(self.len)?;

@@ -83,7 +83,7 @@ pub(crate) struct DeviceCopy {
     pub(crate) device: DeviceId,
     /// The last queue that used this copy. Work that names no queue runs here.
     pub(crate) home: QueueHandle,
-    /// None before the first use, after an eviction, and for a memory of length 0.
+    /// None before the first use, and after an eviction.
     pub(crate) memory: Option<DeviceMemory>,
     pub(crate) uses: Uses<QueueHandle>,
 }

@@ -71,7 +71,7 @@ impl State {
     }
 
     fn only_copy(&self, range: &Range<usize>) -> Error {
-        Error::OnlyCopy { range: range.start..range.start + self.byte_len(range) }
+        Error::OnlyCopy { range: range.clone() }
     }
 
     /// The parts of `range` that no device holds, though the host does.

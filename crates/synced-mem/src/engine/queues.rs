@@ -32,8 +32,8 @@ impl State {
             _ => return Vec::new(),
         };
         match copy {
-            Some(copy) if self.len > 0 => copy.uses.waits(None, range, access, &self.waits.waited),
-            _ => Vec::new(),
+            Some(copy) => copy.uses.waits(None, range, access, &self.waits.waited),
+            None => Vec::new(),
         }
     }
 

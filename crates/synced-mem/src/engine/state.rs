@@ -31,8 +31,8 @@ pub(crate) const ADOPTED: Slot = Slot(1);
 const DEVICES: usize = 2;
 
 pub(crate) struct State {
+    /// Without bytes, only asked what it has cost: accesses of no bytes are answered before they come here.
     pub(crate) len: usize,
-    /// Length 0 is kept as 1, so that there is always a range that can be valid.
     pub(crate) replicas: Replicas,
     /// Slot [`HOST`].
     pub(crate) host: Option<HostCopy>,
@@ -61,7 +61,7 @@ impl State {
     pub(crate) fn new(len: usize, pool: Option<HostPool>) -> Self {
         Self {
             len,
-            replicas: Replicas::new(len.max(1)),
+            replicas: Replicas::new(len),
             host: None,
             adopted: None,
             devices: Vec::new(),
@@ -79,17 +79,9 @@ impl State {
 
     // ---- ranges ----
 
-    /// All bytes, as the replicas count them.
+    /// All bytes.
     pub(crate) fn whole(&self) -> Range<usize> {
-        0..self.replicas.span()
-    }
-
-    /// How many bytes a range of the replicas has: none in a memory of length 0.
-    pub(crate) fn byte_len(&self, range: &Range<usize>) -> usize {
-        match self.len {
-            0 => 0,
-            _ => range.len(),
-        }
+        0..self.len
     }
 
     // ---- copies ----
@@ -101,7 +93,7 @@ impl State {
             _ => &self.host,
         };
         let Some(copy) = copy else { return dangling() };
-        // Wrapping only in name: `start` is within the buffer, or the memory is empty and it is 0.
+        // Wrapping only in name: `start` is within the buffer.
         let ptr = copy.buffer.ptr().as_ptr().wrapping_add(start);
         NonNull::new(ptr).unwrap_or_else(dangling)
     }
@@ -223,10 +215,9 @@ impl State {
 
     /// Counts what happened to a range of a copy.
     pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
-        let bytes = self.byte_len(range);
         let copy = Self::device_index(slot).and_then(|index| self.devices.get(index));
         let queue = copy.map(|copy| &*copy.home);
-        self.events.count(kind, range.start..range.start + bytes, bytes, queue, None);
+        self.events.count(kind, range.clone(), range.len(), queue, None);
     }
 
     /// Counts a host buffer that was allocated or freed, by the bytes that it takes.

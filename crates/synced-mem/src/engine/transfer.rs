@@ -68,18 +68,15 @@ impl State {
             (Some(_), None) => (EventKind::Download, from),
             (Some(_), Some(_)) => (EventKind::DeviceCopy, to),
         };
-        // A memory of length 0 has states, but nothing to move.
-        if self.len > 0 {
-            match (source, target) {
-                (None, None) => self.copy_adopted(&range)?,
-                (None, Some(index)) => self.upload(from, index, &range, queue)?,
-                (Some(index), None) => self.download(index, &range)?,
-                (Some(source), Some(index)) => {
-                    if !self.devices[index].reaches(&self.devices[source]) {
-                        return self.cross_by_host(to, &range, queue);
-                    }
-                    self.cross(source, index, &range, queue)?;
+        match (source, target) {
+            (None, None) => self.copy_adopted(&range)?,
+            (None, Some(index)) => self.upload(from, index, &range, queue)?,
+            (Some(index), None) => self.download(index, &range)?,
+            (Some(source), Some(index)) => {
+                if !self.devices[index].reaches(&self.devices[source]) {
+                    return self.cross_by_host(to, &range, queue);
                 }
+                self.cross(source, index, &range, queue)?;
             }
         }
         self.replicas.add(to, range.clone());
@@ -93,11 +90,10 @@ impl State {
         self.finish_on_host(ADOPTED, range, Access::Read)?;
         self.finish_on_host(HOST, range, Access::Write)?;
         let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
-        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that (0 bytes of an empty memory). They are
-        // two buffers, the second writable (slot HOST holds no other kind). No queue writes the first or uses the
-        // second (waited for above). Nobody has a reference into this range of HOST: it is not valid there, and
-        // references are formed to valid bytes only.
-        unsafe { to.copy_from_nonoverlapping(from, self.byte_len(range)) };
+        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second writable
+        // (slot HOST holds no other kind). No queue writes the first or uses the second (waited for above). There is no
+        // reference into this range of HOST: it is not valid there, and references are formed to valid bytes only.
+        unsafe { to.copy_from_nonoverlapping(from, range.len()) };
         Ok(())
     }
 
@@ -109,7 +105,7 @@ impl State {
             // SAFETY: `range` lies within both buffers, of which the second is new and writable. Nobody writes valid bytes
             // of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue, because those
             // that work were waited for, and what the others were to deliver is not valid here or about to be overwritten.
-            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), self.byte_len(&range)) };
+            unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), range.len()) };
         }
     }
 
@@ -135,7 +131,7 @@ impl State {
             self.waits.order(&mut copy.uses, &queue, range, Access::Read, None)?;
         }
         self.waits.order(&mut self.devices[index].uses, &queue, range, Access::Write, None)?;
-        let (ptr, len) = (self.host_ptr(from, range.start), self.byte_len(range));
+        let (ptr, len) = (self.host_ptr(from, range.start), range.len());
         if let Some(memory) = &self.devices[index].memory {
             // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The
             // host bytes stay readable and unchanged until the queue is synchronised: their copy has an entry for
@@ -161,7 +157,7 @@ impl State {
             self.waits.order(&mut copy.uses, &queue, range, Access::Write, None)?;
             copy.arrive(&queue, range, &self.waits.clock);
         }
-        let (ptr, len) = (self.host_ptr(HOST, range.start), self.byte_len(range));
+        let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
         if let Some(memory) = &self.devices[index].memory {
             // SAFETY: as in `upload`. The host bytes are writable, and in no other use until then: they are not valid on
             // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
@@ -210,7 +206,6 @@ impl State {
     /// Zeros, where nothing was ever written.
     fn fill(&mut self, to: Slot, range: Range<usize>, queue: Option<&QueueHandle>) -> Result<(), Stop> {
         match Self::device_index(to) {
-            _ if self.len == 0 => {}
             Some(index) => self.fill_device(index, &range, queue)?,
             None => self.fill_host(&range)?,
         }
@@ -233,7 +228,7 @@ impl State {
     fn fill_host(&mut self, range: &Range<usize>) -> Result<(), Stop> {
         self.finish_on_host(HOST, range, Access::Write)?;
         if self.host.as_ref().is_some_and(|copy| !copy.buffer.is_clean()) {
-            let (ptr, len) = (self.host_ptr(HOST, range.start), self.byte_len(range));
+            let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
             // SAFETY: as in `copy_adopted`: our own bytes, which no queue and no reference uses.
             unsafe { ptr.write_bytes(0, len) };
         }
@@ -247,8 +242,7 @@ impl State {
 
     // ---- bytes of another memory ----
 
-    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on. False: nothing was done,
-    /// because there is nothing to move there.
+    /// Overwrites `to` with another memory's bytes, on a queue of the device that both are on. False: nothing was done.
     pub(crate) fn receive(
         &mut self,
         to: &Range<usize>,
@@ -260,9 +254,6 @@ impl State {
             return Ok(false);
         };
         self.set_home(index, queue)?;
-        if self.len == 0 {
-            return Ok(false);
-        }
         self.renew_device(slot, to)?;
         self.make_device(index)?;
         let copy = &mut self.devices[index];
@@ -306,7 +297,7 @@ impl State {
             return Ok(());
         }
         self.waits.order(&mut self.devices[index].uses, queue, range, Access::Write, None)?;
-        let (len, lent) = (self.byte_len(range), self.host_ptr(from, range.start));
+        let (len, lent) = (range.len(), self.host_ptr(from, range.start));
         let staged = self.stage(to, range, queue, Access::Read)?;
         // SAFETY: `range` lies within the source; the buffer is new and has `len` bytes. No queue uses lent bytes.
         unsafe { staged.copy_from_nonoverlapping(lent, len) };
@@ -324,7 +315,7 @@ impl State {
         match &self.devices[index].memory {
             // SAFETY: as in `download`; the buffer has an entry for this write, and is kept until the queue is
             // synchronised.
-            Some(memory) => unsafe { queue.download(&*memory.block, range.start, staged, self.byte_len(range)) },
+            Some(memory) => unsafe { queue.download(&*memory.block, range.start, staged, range.len()) },
             None => Ok(()),
         }
         .map_err(|error| self.staging_failed(error))?;
@@ -339,7 +330,7 @@ impl State {
         queue: &QueueHandle,
         access: Access,
     ) -> Result<NonNull<u8>, Error> {
-        let mut copy = HostCopy::new(HostBuffer::zeroed(self.byte_len(range))?);
+        let mut copy = HostCopy::new(HostBuffer::zeroed(range.len())?);
         self.count_buffer(EventKind::Allocate, copy.buffer.allocated());
         copy.uses.enter(queue, range.clone(), access, None, &self.waits.clock);
         let start = copy.buffer.ptr();
@@ -363,7 +354,7 @@ impl State {
         Stop::unless_waited(None, self.staged[index].copy.uses.queues())?;
         let staged = self.staged.swap_remove(index).copy;
         if to == HOST {
-            let (from, len) = (staged.buffer.ptr(), self.byte_len(range));
+            let (from, len) = (staged.buffer.ptr(), range.len());
             // SAFETY: as in `copy_adopted`, from a buffer of `len` bytes that its queue has left.
             unsafe { self.host_ptr(HOST, range.start).copy_from_nonoverlapping(from, len) };
         }
