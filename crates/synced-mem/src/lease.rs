@@ -10,9 +10,9 @@ pub(crate) trait Lender: Send + Sync {
     fn end(&self, borrow: &Borrow);
 }
 
-/// An entry of the borrow table.
 pub(crate) struct Borrow {
-    pub(crate) id: u64,
+    /// Which entry of the borrow table it is. None: a reader of all bytes, which the table does not know.
+    pub(crate) id: Option<u64>,
     /// Whether the host's own memory may be written under it.
     pub(crate) writes_host: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(lender: Arc<dyn Lender>, id: u64) -> Self {
+    pub(crate) fn new(lender: Arc<dyn Lender>, id: Option<u64>) -> Self {
         Self { lender, borrow: Borrow { id, writes_host: false } }
     }
 }

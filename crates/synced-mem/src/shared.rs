@@ -7,6 +7,7 @@ mod copy;
 #[allow(unsafe_code)]
 pub(crate) mod guards;
 mod inner;
+mod readers;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -103,10 +104,18 @@ impl SharedMem {
 
     /// Borrows bytes for reading: `..` for all of them. Brings what is missing to the host, and nothing else.
     ///
+    /// Reading all bytes takes no lock from the second time on, until some are written or leave the host.
+    ///
     /// # Errors
     /// [`Error::OutOfBounds`], [`Error::Conflict`] with a writer, [`Error::OutOfMemory`], [`Error::Device`].
     pub fn host(&self, range: impl RangeBounds<usize>) -> Result<HostRef, Error> {
-        self.borrow_host(resolve(range, self.len()), Intent::Read)
+        let range = resolve(range, self.len());
+        if range == (0..self.len())
+            && let Some(start) = self.inner.readers.enter()
+        {
+            return Ok(HostRef::new(start, self.len(), Lease::new(self.inner.clone(), None)));
+        }
+        self.borrow_host(range, Intent::Read)
     }
 
     /// Borrows bytes for writing: the others stay valid wherever they are.
@@ -137,6 +146,10 @@ impl SharedMem {
             if intent != Intent::Read {
                 lease.borrow.writes_host = true;
                 state.host_writers += 1;
+            } else if range == (0..self.len()) {
+                // All bytes are valid there and no queue writes them, and this borrow keeps writers away until the lock is
+                // released; from then on a writer closes the way first.
+                self.inner.readers.open(start);
             }
             Ok(start)
         };
@@ -192,7 +205,7 @@ impl SharedMem {
             return Ok((ClaimedRange::empty(queue), None));
         }
         let slot = |state: &mut State| state.device_slot(queue);
-        let bring = |state: &mut State, lease: &mut Lease| state.device(queue, &range, intent, Some(lease.borrow.id));
+        let bring = |state: &mut State, lease: &mut Lease| state.device(queue, &range, intent, lease.borrow.id);
         let ((span, _), lease) = self.inner.access(&range, intent, slot, bring)?;
         Ok((span, Some(lease)))
     }
@@ -257,7 +270,7 @@ impl SharedMem {
             return Ok(());
         }
         self.inner.act(|state| {
-            state.borrows.check(&range, Access::Read)?;
+            self.inner.check(state, &range, Access::Read)?;
             state.prefetch_host(&range)
         })
     }
@@ -286,6 +299,9 @@ impl SharedMem {
         self.inner.act(|state| {
             for slot in state.slots_at(location) {
                 state.borrows.check_copy(slot, &range)?;
+            }
+            if location == Location::Host && !self.inner.readers.close() {
+                return Err(self.inner.is_read(&range).into());
             }
             state.evict(location, &range, dirty)
         })
@@ -316,7 +332,11 @@ impl SharedMem {
     /// [`Error::OutOfBounds`], [`Error::Conflict`].
     pub fn check_write(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = check(resolve(range, self.len()), self.len())?;
-        self.inner.with(|state| state.borrows.check(&range, Access::Write))
+        self.inner.with(|state| state.borrows.check(&range, Access::Write))?;
+        match self.inner.readers.are_there() && !range.is_empty() {
+            true => Err(self.inner.is_read(&range)),
+            false => Ok(()),
+        }
     }
 
     /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without it they
@@ -333,7 +353,7 @@ impl SharedMem {
         self.inner.with(|state| state.is_written())
     }
 
-    /// What it has cost so far.
+    /// What it has cost so far. Reads that took no lock are not counted.
     pub fn stats(&self) -> Stats {
         self.inner.with(|state| state.stats())
     }
@@ -354,7 +374,7 @@ impl fmt::Debug for SharedMem {
 #[cfg(test)]
 mod tests {
     use std::mem;
-    use std::sync::{Arc, Barrier, Mutex};
+    use std::sync::{Arc, Barrier, Mutex, mpsc};
     use std::thread;
 
     use super::*;
@@ -415,6 +435,35 @@ mod tests {
         drop(reader);
         assert_eq!(memory.stats().allocations().count(), 1);
         assert!(memory.host_mut(0..4).is_ok());
+    }
+
+    #[test]
+    fn reading_all_bytes_takes_no_lock_after_the_first_time() {
+        for memory in [SharedMem::from_vec(vec![3; 8]), SharedMem::from_owner([3; 8])] {
+            assert_eq!(*memory.host(0..8).unwrap(), [3; 8]);
+            let state = memory.inner.lock();
+            let (done, read) = mpsc::channel();
+            thread::spawn({
+                let memory = memory.clone();
+                move || done.send(memory.host(..).unwrap()).unwrap()
+            });
+            // It would wait for the lock that is held here.
+            let guard = read.recv_timeout(Duration::from_secs(20)).expect("no lock taken");
+            let again = memory.host(..=7).unwrap();
+            assert_eq!((&guard[..], guard.as_ptr()), (&[3; 8][..], again.as_ptr()));
+            drop((again, state));
+            for refused in [memory.host_mut(2..3).map(drop), memory.evict(Location::Host, 7..), memory.check_write(1..)]
+            {
+                match refused {
+                    Err(Error::Conflict { held: Access::Read, held_range, .. }) => assert_eq!(held_range, 0..8),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(memory.adopt(vec![0; 8]).is_err() && memory.copy_from(1, &SharedMem::new(1), ..).is_err());
+            drop(guard);
+            memory.host_mut(7..).unwrap()[0] = 4;
+            assert_eq!(*memory.host(..).unwrap(), [3, 3, 3, 3, 3, 3, 3, 4]);
+        }
     }
 
     #[test]

@@ -77,8 +77,8 @@ impl Stats {
         self.of(EventKind::Free)
     }
 
-    /// Accesses that found all their bytes in place, and the transfers that this saved. The lock-free reads of a
-    /// `SyncedMem` are not counted.
+    /// Accesses that found all their bytes in place, and the transfers that this saved. Reads that
+    /// took no lock are not counted.
     pub fn avoided(&self) -> Traffic {
         self.of(EventKind::Avoided)
     }

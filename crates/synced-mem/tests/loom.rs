@@ -11,7 +11,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use synced_mem::{Access, Block, Device, DeviceId, Error, Meter, Queue, QueueId, SharedMem, SyncedMem};
+use synced_mem::{Access, Block, Device, DeviceId, Error, Location, Meter, Queue, QueueId, SharedMem, SyncedMem};
 
 /// A device whose transfers count themselves: at once, or, with `late`, when somebody synchronises.
 #[derive(Debug)]
@@ -303,6 +303,70 @@ fn who_waits_is_woken() {
         };
         // SAFETY: loom checks it.
         watched.cell.with_mut(|cell| unsafe { *cell += 1 });
+        drop(guard);
+        other.join().unwrap();
+    });
+}
+
+/// A reader that takes no lock against a writer who reads afterwards, so that the way is open before and behind it.
+#[test]
+fn a_reader_without_the_lock_never_meets_a_writer() {
+    loom::model(|| {
+        let watched = Watched::new();
+        drop(watched.memory.host(..).unwrap());
+        let other = {
+            let watched = watched.clone();
+            thread::spawn(move || {
+                let wrote = watched.use_it(Access::Write);
+                drop(watched.memory.host(..).unwrap());
+                wrote
+            })
+        };
+        let read = watched.use_it(Access::Read);
+        let wrote = other.join().unwrap();
+        assert!(read || wrote, "one of them comes first");
+        assert!(watched.use_it(Access::Write), "both have ended");
+    });
+}
+
+/// While there is a reader, its bytes stay on the host.
+#[test]
+fn a_reader_without_the_lock_never_meets_an_eviction() {
+    loom::model(|| {
+        let spy = spy();
+        let memory = at_device(&spy).into_shared();
+        drop(memory.host(..).unwrap());
+        let other = {
+            let memory = memory.clone();
+            thread::spawn(move || memory.evict(Location::Host, 2..).is_ok())
+        };
+        let guard = memory.host(..).unwrap();
+        assert!(memory.valid_on(Location::Host, ..));
+        assert_eq!(*guard, [7; 4]);
+        drop(guard);
+        let evicted = other.join().unwrap();
+        assert_eq!(spy.downloads.load(Ordering::Relaxed) == 2 || !memory.valid_on(Location::Host, ..), evicted);
+    });
+}
+
+#[test]
+fn who_waits_for_a_reader_without_the_lock_is_woken() {
+    loom::model(|| {
+        let watched = Watched::new();
+        drop(watched.memory.host(..).unwrap());
+        let guard = watched.memory.host(..).unwrap();
+        let other = {
+            let watched = watched.clone();
+            thread::spawn(move || {
+                let patience = std::time::Duration::from_secs(3600);
+                let guard = watched.memory.with_timeout(patience, |memory| memory.host_mut(4..)).unwrap();
+                // SAFETY: loom checks it.
+                watched.cell.with_mut(|cell| unsafe { *cell += 1 });
+                drop(guard);
+            })
+        };
+        // SAFETY: loom checks it.
+        watched.cell.with(|cell| unsafe { *cell });
         drop(guard);
         other.join().unwrap();
     });

@@ -98,7 +98,7 @@ impl SharedMem {
         // What is refused is dropped here, outside the lock: its owner's destructor is user code.
         let mut offered = Some(buffer);
         self.inner.act(|state| {
-            state.borrows.check(&state.whole(), Access::Write)?;
+            self.inner.check(state, &state.whole(), Access::Write)?;
             offered.take().into_iter().for_each(|buffer| state.adopt_host(buffer));
             Ok(())
         })
@@ -125,7 +125,7 @@ impl SharedMem {
         // As above.
         let mut offered = Some((block, owner));
         self.inner.act(|state| {
-            state.borrows.check(&state.whole(), Access::Write)?;
+            self.inner.check(state, &state.whole(), Access::Write)?;
             if let Some((block, owner)) = offered.take() {
                 state.adopt_device(&QueueHandle::new(ready_on), block, owner);
             }

@@ -70,7 +70,7 @@ impl SharedMem {
     fn side(&self, source: &Self, range: &Range<usize>) -> Result<Side, Error> {
         let preferred = self.inner.with(|state| state.devices_with_bytes());
         source.inner.with(|state| {
-            state.borrows.check(range, Access::Read)?;
+            source.inner.check(state, range, Access::Read)?;
             if !state.is_written_in(range) {
                 return Ok(Side::Zeros);
             }
@@ -90,7 +90,7 @@ impl SharedMem {
 
     fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<bool, Error> {
         self.inner.act(|state| {
-            state.borrows.check(to, Access::Write)?;
+            self.inner.check(state, to, Access::Write)?;
             let copied = state.receive(to, from, queue);
             // A block that was made for nothing goes again.
             if let (Some(slot), Ok(false) | Err(Stop::Fail(_))) = (state.slot_of(queue.device().id()), &copied) {

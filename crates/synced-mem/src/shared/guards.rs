@@ -31,7 +31,7 @@ unsafe impl Send for HostRef {}
 unsafe impl Sync for HostRef {}
 
 impl HostRef {
-    /// `State::host` gave `start` for `len` bytes under this lease.
+    /// `State::host` gave `start` for `len` bytes under this lease, or `Readers::enter` for all bytes.
     pub(crate) fn new(start: NonNull<u8>, len: usize, lease: Lease) -> Self {
         Self { start, len, _lease: Some(lease) }
     }
@@ -58,7 +58,8 @@ impl Deref for HostRef {
         // (a writer conflicts, evicting and adopting ask the table), and only a copy without valid bytes is freed; one
         // that was replaced because of a broken queue is leaked, and not while a guard writes there (`renew_host`). No
         // writer overlaps them, so there is no `&mut` to them; for a `HostMut`, `&self` forbids `deref_mut`.
-        // Empty: dangling and aligned.
+        // A lease of all bytes is in no table, but a reader that `Readers` counts: until it leaves, no one of these can
+        // close the way, and each has to. Empty: dangling and aligned.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

@@ -5,17 +5,19 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use crate::access::Intent;
+use crate::access::{Access, Intent};
 use crate::coherence::replicas::Slot;
 use crate::engine::state::State;
 use crate::engine::step;
 use crate::engine::waits::Stop;
 use crate::error::Error;
 use crate::lease::{Borrow, Lease, Lender};
+use crate::shared::readers::Readers;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
 pub(crate) struct Inner {
     pub(crate) len: usize,
+    pub(crate) readers: Readers,
     pub(crate) state: Mutex<State>,
     /// Signalled when a borrow ends.
     released: Condvar,
@@ -23,7 +25,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(state: State) -> Self {
-        Self { len: state.len, state: Mutex::new(state), released: Condvar::new() }
+        Self { len: state.len, readers: Readers::new(), state: Mutex::new(state), released: Condvar::new() }
     }
 
     /// Borrows bytes that lie within the memory, at least one, and brings them where `bring` wants them. The borrow is
@@ -37,12 +39,27 @@ impl Inner {
         mut bring: impl FnMut(&mut State, &mut Lease) -> Result<T, Stop>,
     ) -> Result<(T, Lease), Error> {
         let mut state = self.lock();
-        state.borrows.check(range, intent.access())?;
+        self.check(&state, range, intent.access())?;
         let slot = slot(&mut state);
         let borrow = state.borrows.insert(range.clone(), intent.access(), slot);
-        let mut lease = Lease::new(self.clone(), borrow);
+        let mut lease = Lease::new(self.clone(), Some(borrow));
         let brought = self.act_held(Some(state), |state| bring(state, &mut lease))?;
         Ok((brought, lease))
+    }
+
+    /// Refuses a borrow that is in conflict with another. For a writer it closes the way of the readers that take no lock.
+    pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
+        state.borrows.check(range, access)?;
+        match access == Access::Read || self.readers.close() {
+            true => Ok(()),
+            false => Err(self.is_read(range)),
+        }
+    }
+
+    /// A reader that the table does not know is in the way.
+    pub(crate) fn is_read(&self, range: &Range<usize>) -> Error {
+        let (held, held_range) = (Access::Read, 0..self.len);
+        Error::Conflict { wanted: Access::Write, wanted_range: range.clone(), held, held_range }
     }
 
     /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
@@ -81,9 +98,14 @@ impl Inner {
 
 impl Lender for Inner {
     fn end(&self, borrow: &Borrow) {
+        if borrow.id.is_none() && !self.readers.leave() {
+            return;
+        }
         let mut state = self.lock();
-        state.release(borrow.id);
-        state.host_writers -= usize::from(borrow.writes_host);
+        if let Some(id) = borrow.id {
+            state.release(id);
+            state.host_writers -= usize::from(borrow.writes_host);
+        }
         let wakes = state.borrows.waiting > 0;
         state.borrows.ended += u64::from(wakes);
         let pending = state.take_pending();
@@ -115,6 +137,7 @@ impl<'a> Waiter<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
         let mut state = inner.lock();
         state.borrows.waiting += 1;
+        inner.readers.set_awaited(true);
         let seen = state.borrows.ended;
         Self { inner, seen }
     }
@@ -132,6 +155,8 @@ impl<'a> Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        self.inner.lock().borrows.waiting -= 1;
+        let mut state = self.inner.lock();
+        state.borrows.waiting -= 1;
+        self.inner.readers.set_awaited(state.borrows.waiting > 0);
     }
 }
