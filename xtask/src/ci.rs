@@ -3,6 +3,7 @@
 //! a line that begins with `NOT TESTED:` joins the list of gaps. `BLOB_REAL_DATA` names the folder of real files.
 //! It publishes nothing, installs neither toolchains nor targets, and of other programs those that `tests/tools.txt` pins.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -125,26 +126,23 @@ fn real_data(variable: Option<OsString>, here: &Path) -> std::result::Result<Pat
 }
 
 fn steps(machine: &Machine) -> Vec<Step> {
+    let typos = machine.programs.as_ref().map(|programs| shell::program(programs.join("typos")));
     let mut steps = vec![
         step("format", cargo("fmt --all --check")),
         step("clippy", cargo("clippy --workspace --all-targets --all-features -- -D warnings")),
         step("tidy", cargo("xtask tidy")),
-        step_or(
-            "spelling",
-            machine.programs.as_ref().map(|programs| shell::program(programs.join("typos"))),
-            TYPOS_ABSENT,
-        ),
+        step_or("spelling", typos, TYPOS_ABSENT),
         step_or("dependencies", machine.has_deny.then(|| cargo("deny check bans licenses sources")), DENY_ABSENT),
         step("codegen", cargo("xtask codegen --check")),
         step("tests", tests(machine)),
         step("loom", loom(machine)),
         step("soak", soak(machine)),
-        step("downstream", apart(machine, "downstream", "test --manifest-path tests/downstream/Cargo.toml")),
+        step("downstream", downstream(machine)),
     ];
-    for (name, arguments) in [
-        ("documentation", "doc --workspace --no-deps"),
-        ("documentation, all features", "doc --workspace --no-deps --all-features"),
-    ] {
+    // Again only where features add something.
+    let featured = "doc --no-deps --all-features -p synced-mem -p blob-core -p blob-io -p blob-convert";
+    for (name, arguments) in [("documentation", "doc --workspace --no-deps"), ("documentation, all features", featured)]
+    {
         let mut command = cargo(arguments);
         command.env("RUSTDOCFLAGS", "-D warnings");
         steps.push(step(name, command));
@@ -160,8 +158,8 @@ fn steps(machine: &Machine) -> Vec<Step> {
     // The other target's code and tests, compiled and linted; nothing is run.
     let other = format!("clippy --target {OTHER_TARGET} {OTHER_TARGET_PACKAGES} --all-targets -- -D warnings");
     steps.push(step_or("aarch64", machine.has_other_target.then(|| cargo(&other)), OTHER_TARGET_ABSENT));
-    let excluded = format!("--exclude {}", UNPUBLISHED.join(" --exclude "));
-    steps.push(step("package", cargo(&format!("package --workspace {excluded} --no-verify --allow-dirty"))));
+    let excluded = UNPUBLISHED.join(" --exclude ");
+    steps.push(step("package", cargo(&format!("package --workspace --exclude {excluded} --no-verify --allow-dirty"))));
     steps
 }
 
@@ -179,17 +177,17 @@ fn tests(machine: &Machine) -> Command {
     command
 }
 
-/// Every interleaving of a few threads.
+/// Every interleaving of a few threads. In a target folder of its own, because everything is built with another flag.
 fn loom(machine: &Machine) -> Command {
-    let mut command = apart(machine, "loom", "test -p synced-mem --test loom --release");
-    command.env("RUSTFLAGS", "--cfg loom");
+    let mut command = cargo("test -p synced-mem --test loom");
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", machine.target.join("loom"));
     command
 }
 
-/// In a target folder of its own, for what is built otherwise than in the other steps.
-fn apart(machine: &Machine, folder: &str, arguments: &str) -> Command {
-    let mut command = cargo(arguments);
-    command.env("CARGO_TARGET_DIR", machine.target.join(folder));
+/// In our target folder: its manifest has our profiles, so the dependencies that both need are built once.
+fn downstream(machine: &Machine) -> Command {
+    let mut command = cargo("test --manifest-path tests/downstream/Cargo.toml");
+    command.env("CARGO_TARGET_DIR", &machine.target);
     command
 }
 
@@ -232,25 +230,18 @@ fn table(durations: &[(String, Duration)]) -> String {
 
 /// Splits what the tests reported into promises that were tested, and gaps.
 fn read_report(report: &str) -> (Vec<String>, Vec<String>) {
-    let lines = report.lines().map(str::trim).filter(|line| !line.is_empty());
-    let (gaps, mut promises): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with(GAP));
-    // The tests run in any order.
-    promises.sort_unstable();
-    promises.dedup();
-    let mut gaps: Vec<String> = gaps.iter().map(|line| line[GAP.len()..].trim().to_string()).collect();
-    gaps.sort_unstable();
-    gaps.dedup();
-    (promises.into_iter().map(str::to_string).collect(), gaps)
+    // The tests run in any order, and several may say the same.
+    let lines: BTreeSet<&str> = report.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let (gaps, promises): (Vec<&str>, Vec<&str>) = lines.into_iter().partition(|line| line.starts_with(GAP));
+    let gaps = gaps.iter().map(|line| line[GAP.len()..].trim().to_string());
+    (promises.into_iter().map(str::to_string).collect(), gaps.collect())
 }
 
 /// Each line after the title, so that none is read without it; without lines, the title says so.
 fn list(title: &str, lines: &[String], none: &str) -> String {
-    let mut lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    if lines.is_empty() {
-        lines.push(none);
-    }
-    let titled: Vec<String> = lines.iter().map(|line| format!("{title}: {line}")).collect();
-    titled.join("\n")
+    let none = [none.to_string()];
+    let lines = if lines.is_empty() { &none } else { lines };
+    lines.iter().map(|line| format!("{title}: {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -94,16 +94,14 @@ mod tests {
     fn the_messages_carry_the_numbers_of_caffe() {
         let text = generate(&shell::root()).unwrap();
         assert!(text.starts_with("//! "));
-        let number = |field: &str, tag: &str| {
+        let layer = "pub layer: ::prost::alloc::vec::Vec<LayerParameter>";
+        for (field, tag) in
+            [("pub double_data:", 8), ("pub float_data:", 6), ("pub layers:", 2), (layer, 100), ("pub raw_data:", 12)]
+        {
             let at = text.find(field).unwrap_or_else(|| panic!("no {field}"));
             let attribute = text[..at].rfind("#[prost(").unwrap();
             assert!(text[attribute..at].contains(&format!("tag = \"{tag}\"")), "{field}");
-        };
-        number("pub double_data:", "8");
-        number("pub float_data:", "6");
-        number("pub layers:", "2");
-        number("pub layer: ::prost::alloc::vec::Vec<LayerParameter>", "100");
-        number("pub raw_data:", "12");
+        }
         assert!(text.contains("Deconvolution = 39"));
         // Caffe leaves two fields of numbers unpacked: the floats of Datum, and the legacy sizes of inputs.
         assert_eq!(text.matches("packed = \"false\"").count(), 2);

@@ -22,7 +22,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 
 /// The run of `cargo xtask ci`.
 pub(crate) fn usual() -> Command {
-    let mut command = shell::cargo(&["test", "-p", "synced-mem", "--test", "soak"]);
+    // As all tests are built, so that nothing is built again.
+    let mut command = shell::cargo(&["test", "--workspace", "--all-features", "--test", "soak"]);
     command.args(["--", "--nocapture", "--exact", "soak"]).env(SECONDS, USUAL_SECONDS);
     command
 }

@@ -1,5 +1,5 @@
 //! Every interleaving of two threads, by loom: the lock-free read of a `SyncedMem`, and the dynamic borrows of a
-//! `SharedMem`. Run by `RUSTFLAGS="--cfg loom" cargo test -p synced-mem --test loom --release`; `cargo xtask ci` does.
+//! `SharedMem`. Run by `RUSTFLAGS="--cfg loom" cargo test -p synced-mem --test loom`; `cargo xtask ci` does.
 //!
 //! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: whoever has the bytes must
 //! see the counter without having taken the lock for it.
