@@ -214,6 +214,7 @@ impl State {
     // ---- what has happened ----
 
     /// Counts what happened to a range of a copy.
+    #[inline]
     pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
         let copy = Self::device_index(slot).and_then(|index| self.devices.get(index));
         let queue = copy.map(|copy| &*copy.home);

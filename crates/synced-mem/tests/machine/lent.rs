@@ -1,7 +1,9 @@
 //! Lent slices: no queue ever sees them, whatever is leaked and however the scope ends.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use synced_mem::loopback::{Loopback, Mode, Operation, launch};
 use synced_mem::{Device, DeviceMut, Error, Location, Queue, scope};
@@ -96,4 +98,39 @@ fn bytes_that_cannot_be_brought_back_are_an_error_of_the_scope() {
     });
     assert!(matches!(result, Err(Error::Device { op: "download", .. })));
     assert_eq!(bytes, [1; 4]);
+}
+
+/// A kernel runs until another thread has asked the memory for something, which it can only while no lock is held.
+#[test]
+fn a_lent_memory_can_be_asked_while_its_bytes_are_waited_for() {
+    let (_device, queue) = with_queue(Mode::Deferred);
+    let mut bytes = [1; 16];
+    scope(|scope| {
+        let mut lent = scope.lend_mut(&mut bytes);
+        let (started, begun) = mpsc::channel();
+        let (asked, told) = mpsc::channel();
+        let mut token = lent.device_mut(&queue, ..).unwrap();
+        launch(&*queue, [token.arg_mut()], move |args| {
+            args[0].bytes_mut().fill(2);
+            started.send(()).unwrap();
+            told.recv_timeout(Duration::from_secs(20)).expect("the memory is asked meanwhile");
+        })
+        .unwrap();
+        drop(token);
+        let lent = &*lent;
+        thread::scope(|threads| {
+            threads.spawn(move || {
+                begun.recv().unwrap();
+                assert!(!lent.valid_on(Location::Host, ..));
+                asked.send(()).unwrap();
+            });
+            assert_eq!(lent.host(..).unwrap(), [2; 16]);
+        });
+        // Each byte moved once, and the buffer that stood for the slice was given back.
+        let stats = lent.stats();
+        assert_eq!((stats.uploads().bytes(), stats.downloads().bytes()), (16, 16));
+        assert_eq!((stats.allocations().count(), stats.frees().count()), (3, 2));
+    })
+    .unwrap();
+    assert_eq!(bytes, [2; 16]);
 }
