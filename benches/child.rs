@@ -45,7 +45,7 @@ fn load(file: &Path) -> f64 {
 
 fn views(file: &Path) -> f64 {
     let start = Instant::now();
-    // SAFETY: the file was made by this benchmark, and nobody changes it while the mapping lives.
+    // SAFETY: the file was made by this benchmark, and does not change while the mapping lives.
     let map = unsafe { Mmap::open(file).expect("maps") };
     let checkpoint = Checkpoint::from_source("views", Box::new(map)).expect("opens");
     let views: Vec<_> = checkpoint

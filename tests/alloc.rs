@@ -18,7 +18,7 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn add(bytes: i64) {
-    // A thread that ends has no counters any more, and nobody asks for them.
+    // A thread that ends has no counters any more, and they are not asked for.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));

@@ -19,7 +19,7 @@ fn zeros(dims: &[usize]) -> Blob<f32> {
     Blob::new(Shape::new(dims).expect("a shape")).expect("a blob")
 }
 
-/// A memory of so many elements, as Caffe's `set_cpu_data` would be handed one.
+/// A memory of these elements, as Caffe's `set_cpu_data` would be handed one.
 fn external(elements: &[f32]) -> SharedMem {
     SharedMem::from_vec(elements.iter().flat_map(|x| x.to_ne_bytes()).collect())
 }

@@ -209,7 +209,7 @@ fn a_file_of_a_folder_that_is_wrong_is_named() {
     *other.last_mut().unwrap() ^= 1;
     std::fs::write(&file, &other).unwrap();
     verify("has other bytes than were written");
-    // The same length, and yet somebody's work: it stays.
+    // The same length, and yet a person's work: it stays.
     for extra in [&[][..], &["-n"]] {
         let args = [&["convert", "caffe/net/v1.caffemodel", "--force", "-o", &wts], extra].concat();
         let refused = blob(&args);

@@ -257,7 +257,7 @@ fn a_stream_without_an_end_is_refused_at_once_or_at_the_limit() {
     let zero = blob(&["info", "/dev/zero"]);
     assert_eq!(zero.code, Some(2), "{zero:?}");
     assert!(zero.err.contains("of no format that blob knows"), "{zero:?}");
-    // An npy header, then zeros for ever.
+    // An npy header, then zeros without end.
     let mut stream = endless();
     let mut limited = command(&["info", "-", "--max-spool", "16M"]);
     limited.stdin(stream.stdout.take().expect("a pipe"));

@@ -109,7 +109,7 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     }
     assert!(!bottom.has_diff() && !top.has_diff());
     assert_eq!((device.calls(Operation::Upload), device.calls(Operation::Download)), (3, 3));
-    // Nobody had to clear what was overwritten. Caffe clears each buffer on its first touch.
+    // What was overwritten did not have to be cleared. Caffe clears each buffer on its first touch.
     assert_eq!(device.calls(Operation::Fill), 0);
     assert_eq!(device.meter().stats().uploads().bytes(), 1200);
 }

@@ -1,4 +1,4 @@
-//! An npz with a bit that is wrong: whoever takes an array's bytes hears of it, in whichever way they are taken.
+//! An npz with a wrong bit: every way of taking an array's bytes reports it.
 
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};

@@ -176,7 +176,7 @@ impl Row {
         }
     }
 
-    /// Whether the state was made by an upload that nobody has waited for.
+    /// Whether the state was made by an upload that has not been waited for.
     fn is_uploaded(&self) -> bool {
         ["SYNCED from CPU", "async pushed", "GPU with stale CPU copy"].contains(&self.state.as_str())
     }

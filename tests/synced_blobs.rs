@@ -1,6 +1,6 @@
 //! Blobs on a device against a table of the real Caffe: for every head of data and of diff, what an operation leaves and
 //! what it moves. Where we differ, [`Why`] says why; transfers over the bus are never more than Caffe's.
-//! Sums, scaling, updates and messages are other crates', and Caffe's device mirror of the shape is nobody's.
+//! Sums, scaling, updates and messages are other crates', and Caffe's device mirror of the shape has no counterpart.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

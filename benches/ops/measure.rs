@@ -66,7 +66,7 @@ impl Bench {
         }
     }
 
-    /// What memcpy reads and writes a second by one thread and by two, in GB, copying so many bytes.
+    /// What memcpy reads and writes a second by one thread and by two, in GB, copying this many bytes.
     pub(crate) fn memcpy_rate(&self, bytes: usize) -> [f64; 2] {
         let whole = run::blob(&[bytes / 4], DType::F32);
         let (rounds, runs) = self.rounds(&whole, || ());
@@ -80,7 +80,7 @@ impl Bench {
     fn rounds(&self, whole: &AnyBlob, mut op: impl FnMut() + Send) -> (Vec<Round>, usize) {
         let mut copy = run::blob(whole.shape().dims(), whole.dtype());
         let mut copy = copy.data_mut().bytes().expect("memory");
-        let bytes = whole.data().bytes().expect("nobody writes");
+        let bytes = whole.data().bytes().expect("no writer");
         let runs = WORK.div_ceil(bytes.len().max(1));
         let mut round = || {
             let both = self.pools.each_ref().map(|pool| {

@@ -32,7 +32,7 @@ pub(crate) fn prepare<'a>(line: &'a Line, whole: &'a AnyBlob) -> Box<dyn FnMut()
         }),
         What::Histogram => histogram(whole),
         What::NonFinite => Box::new(|| {
-            let bytes = whole.data().bytes().expect("nobody writes");
+            let bytes = whole.data().bytes().expect("no writer");
             black_box(blob_ops::count_nonfinite(whole.dtype(), &bytes));
         }),
         &What::Convert(to) => {
@@ -121,7 +121,7 @@ fn histogram(whole: &AnyBlob) -> Box<dyn FnMut() + Send + '_> {
     let end = |end: Option<Scalar>| end.map_or(0.0, Scalar::as_f64);
     let (low, high) = (end(found.min()), end(found.max()));
     Box::new(move || {
-        let bytes = whole.data().bytes().expect("nobody writes");
+        let bytes = whole.data().bytes().expect("no writer");
         let mut stats = StatsAccumulator::new(whole.dtype());
         let mut bins = Histogram::new(whole.dtype(), low, high, 64).expect("a range");
         for piece in bytes.chunks(1 << 20) {

@@ -133,7 +133,7 @@ impl Row {
         figures.find(|figure| figure.who == who && figure.threads == threads)
     }
 
-    /// The fastest peer with at most so many threads.
+    /// The fastest peer with at most this many threads.
     fn best(&self, threads: usize) -> Option<&Figure> {
         let peers = self.figures.iter().filter(|figure| figure.who != OURS);
         peers.filter(|figure| figure.threads <= threads).min_by(|a, b| a.seconds.total_cmp(&b.seconds))

@@ -139,11 +139,11 @@ impl Rig {
     }
 
     pub(super) fn costs(&self) -> Costs {
-        *self.costs.lock().expect("nobody panicked")
+        *self.costs.lock().expect("no panic")
     }
 
     pub(super) fn forget_costs(&self) {
-        *self.costs.lock().expect("nobody panicked") = Costs::default();
+        *self.costs.lock().expect("no panic") = Costs::default();
     }
 
     pub(super) fn misuses(&self) -> Vec<String> {
@@ -184,8 +184,8 @@ impl Rig {
         let (queue, address) = (Arc::clone(&self.queue), block.address());
         let owner = Box::new(block);
         match self.memory() {
-            // SAFETY: `len` is at most LEN; so many bytes at `address` are memory of this queue's device. The block is
-            // their owner and is handed over, and nobody else knows the address.
+            // SAFETY: `len` is at most LEN; the LEN bytes at `address` are memory of this queue's device. The block is
+            // their owner and is handed over, and the address is known nowhere else.
             Memory::Sole(memory) => unsafe { memory.adopt_device(&queue, address, len, owner) },
             // SAFETY: as above.
             Memory::Shared(memory) => unsafe { memory.adopt_device(&queue, address, len, owner) },

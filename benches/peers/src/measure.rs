@@ -10,7 +10,7 @@ use crate::peers::Work;
 /// Bytes that a measurement moves at least, milliseconds: the clock costs nothing beside it. As in our own bench.
 const WORK: usize = 64 << 20;
 
-/// After so many seconds, three pairs are enough: what is many times slower than memcpy needs no second decimal.
+/// After this many seconds, three pairs are enough: what is many times slower than memcpy needs no second decimal.
 const ENOUGH: f64 = 2.0;
 const LEAST_ROUNDS: usize = 3;
 
@@ -43,7 +43,7 @@ pub(crate) struct Figure {
     pub(crate) ratio: f64,
 }
 
-/// Medians of so many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated within a pair.
+/// Medians of this many pairs, of fewer where the work is slow; the first pair is not counted. Small work is repeated within a pair.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub(crate) fn paired(work: &mut dyn Work, copy: &mut Memcpy, rounds: usize) -> R
     Ok(Figure { seconds: median(times), ratio: median(ratios) })
 }
 
-/// What memcpy reads and writes a second, in GB, copying so many bytes.
+/// What memcpy reads and writes a second, in GB, copying this many bytes.
 pub(crate) fn memcpy_rate(bytes: usize, rounds: usize) -> f64 {
     let from = vec![1.0; bytes / 4];
     let mut copy = Memcpy::new(&from);

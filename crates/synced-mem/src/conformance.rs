@@ -1,6 +1,6 @@
 //! A suite that every backend must pass: what `Queue` promises, tested through its raw calls, a check for each promise.
 //! It relies on `device` for the promises and on nothing of any backend.
-//! It leaves out what raw calls cannot show: that a backend never waits for somebody who uses a memory.
+//! It leaves out what raw calls cannot show: that a backend never waits for code that uses a memory.
 //!
 //! A backend's author calls it in one line of a test:
 //!
@@ -63,7 +63,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Tests a device; says how many checks it passed. Nobody else may use the device meanwhile.
+/// Tests a device; says how many checks it passed. The device must have no other user meanwhile.
 ///
 /// It takes less than 100 MiB of the device's memory, and about a second.
 ///

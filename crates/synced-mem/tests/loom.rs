@@ -1,7 +1,7 @@
 //! Every interleaving of two threads, by loom: the lock-free read of a `SyncedMem`, and the dynamic borrows of a
 //! `SharedMem`. Run by `RUSTFLAGS="--cfg loom" cargo test -p synced-mem --test loom`; `cargo xtask ci` does.
 //!
-//! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: whoever has the bytes must
+//! loom does not see raw bytes, so what a transfer writes is stood for by a relaxed counter: a thread that has the bytes must
 //! see the counter without having taken the lock for it.
 #![cfg(loom)]
 
@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use synced_mem::{Access, Block, Device, DeviceId, Error, Location, Meter, Queue, QueueId, SharedMem, SyncedMem};
 
-/// A device whose transfers count themselves: at once, or, with `late`, when somebody synchronises.
+/// A device whose transfers count themselves: at once, or, with `late`, when the queue is synchronised.
 #[derive(Debug)]
 struct Spy {
     late: bool,
@@ -53,7 +53,7 @@ unsafe impl Device for SpyDevice {
     }
 }
 
-// SAFETY: it answers the same each time; nobody reads the memory that it stands for.
+// SAFETY: it answers the same each time; the memory that it stands for is not read.
 unsafe impl Block for SpyBlock {
     fn address(&self) -> u64 {
         4096
@@ -278,7 +278,7 @@ fn overlapping_borrows_never_meet() {
                 thread::spawn(move || watched.use_it(second))
             };
             let (here, there) = (watched.use_it(first), other.join().unwrap());
-            assert!(here || there, "somebody comes first");
+            assert!(here || there, "one comes first");
             if first == second && first == Access::Read {
                 assert!(here && there, "readers do not conflict");
             }

@@ -64,7 +64,7 @@ struct RamQueue {
     lost: AtomicBool,
 }
 
-/// Bytes of the device: of its own, or of somebody else.
+/// Bytes of the device: its own, or adopted.
 #[derive(Debug)]
 struct RamBlock {
     device: DeviceId,

@@ -104,7 +104,7 @@ pub(super) fn free_in_order(bench: &Bench<'_>) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// A block over memory that somebody else owns: here, an inner part of another block.
+/// A block over memory that another owns: here, an inner part of another block.
 pub(super) fn adopt(bench: &Bench<'_>) -> Result<(), Flaw> {
     const EDGE: usize = 256;
     let queue = bench.queue()?;

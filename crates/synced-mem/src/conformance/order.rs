@@ -11,7 +11,7 @@ use super::probe::{Bench, Probe, Region, UNTOUCHED};
 use super::{Flaw, ensure};
 use crate::{Error, Queue};
 
-/// The bytes of a slow copy: so many that enqueueing one takes a GPU's driver less time than performing it.
+/// The bytes of a slow copy: a GPU's driver enqueues it in less time than it takes to perform.
 pub(super) const LARGE: usize = 8 << 20;
 
 /// How long slow work takes, about. A check that misses an order sees it as long as its calls return sooner than this.

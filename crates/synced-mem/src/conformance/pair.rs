@@ -41,7 +41,7 @@ pub(super) fn ways(bench: &Bench<'_>) -> Result<(), Flaw> {
         let own = bench.queue_of(near)?;
         let answer = own.queue.reaches(far);
         for queue in [own, bench.queue_of(near)?] {
-            // The device is asked about as whoever holds it sees it, and as its queues show it.
+            // The device is asked about in both forms: as it was given, and as its queues show it.
             let shown = bench.queue_of(far)?;
             for far in [far, shown.queue.device()] {
                 ensure(queue.queue.reaches(far) == answer, || {

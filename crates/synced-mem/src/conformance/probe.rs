@@ -102,13 +102,13 @@ impl<'a> Bench<'a> {
 impl Host {
     /// The bytes now.
     pub(super) fn get(&self) -> Vec<u8> {
-        // SAFETY: the slice is ours until `drop`, and nobody writes it now (head). The reference ends with this line.
+        // SAFETY: the slice is ours until `drop`, and is not written now (head). The reference ends with this line.
         unsafe { self.bytes.as_ref() }.to_vec()
     }
 
     /// Sets all bytes.
     pub(super) fn set(&self, value: u8) {
-        // SAFETY: the slice is ours until `drop`, and nobody uses it now (head).
+        // SAFETY: the slice is ours until `drop`, and is not used now (head).
         unsafe { self.bytes.cast::<u8>().write_bytes(value, self.bytes.len()) }
     }
 
@@ -163,7 +163,7 @@ impl Region {
     fn part(&self, at: usize, len: usize, queue: &dyn Queue) -> &dyn Block {
         assert!(at <= self.len && len <= self.len - at);
         if queue.id() != self.queue {
-            // Relaxed: read by whoever then owns the region.
+            // Relaxed: read by the one who then owns the region.
             self.shared.store(true, Ordering::Relaxed);
         }
         &*self.block

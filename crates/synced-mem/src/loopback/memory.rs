@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DeviceId;
 
-/// What fresh and freed bytes hold, so that nobody takes them for zeros.
+/// What fresh and freed bytes hold, so that they are not taken for zeros.
 pub(super) const POISON: u8 = 0xA5;
 
 /// Addresses are given out from here, over all machines: one that is not known here is no memory of this machine.

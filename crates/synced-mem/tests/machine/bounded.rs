@@ -11,7 +11,7 @@ fn ranges(memory: &SharedMem, place: Location) -> usize {
 }
 
 #[test]
-fn where_gaps_are_being_written_a_range_that_nobody_borrows_is_given_up() {
+fn where_gaps_are_being_written_a_range_that_is_not_borrowed_is_given_up() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let memory = SharedMem::from_vec((0..96).collect());

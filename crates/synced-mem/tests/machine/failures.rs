@@ -1,4 +1,4 @@
-//! Failures that were told in advance, limits, and queues that fail for ever: nothing is lost, nothing wrong is valid,
+//! Failures that were told in advance, limits, and queues that fail for good: nothing is lost, nothing wrong is valid,
 //! and what may still be in use at the end is leaked, which the observer is told.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use synced_mem::loopback::{Mode, Operation};
 
 use crate::model::{DEVICES, Intent};
 
-/// One step. Cells, queues, memories and guards go by number; what there is none of is skipped.
+/// One step. Cells, queues, memories and guards go by number; what does not exist is skipped.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Host { memory: usize, range: Range<usize>, intent: Intent, keep: bool },
@@ -60,7 +60,7 @@ pub(crate) fn program(scale: Scale, steps: impl Into<SizeRange>) -> impl Strateg
     vec(step(scale), steps)
 }
 
-/// Programs on devices that fail now and then; with panics, queues fail for ever.
+/// Programs on devices that fail now and then; with panics, queues fail for good.
 pub(crate) fn failing(panics: bool) -> impl Strategy<Value = Vec<Op>> {
     let operations = prop::sample::select(vec![
         Operation::Alloc,

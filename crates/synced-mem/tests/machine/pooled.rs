@@ -50,7 +50,7 @@ fn another_owners_bytes_are_seen_from_an_unzeroed_pool_alone() {
 }
 
 #[test]
-fn what_nobody_wrote_is_zero_in_a_used_block() {
+fn what_was_not_written_is_zero_in_a_used_block() {
     let pool = dirty();
     let mut memory = SyncedMem::new_in(CELLS * SCALE, &pool);
     memory.host_mut(10..20).unwrap().fill(1);

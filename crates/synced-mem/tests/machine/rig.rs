@@ -1,5 +1,5 @@
 //! The machines that programs run on: three loopback devices with two queues each, and kernels that check what they
-//! read. A kernel that finds something wrong notes it; nobody panics on a queue that is not told to.
+//! read. A kernel that finds something wrong notes it; it panics only on a queue that is told to.
 
 use std::sync::{Arc, Mutex};
 

@@ -24,7 +24,7 @@ impl Observer for Watch {
         *bytes += event.range().len() as u64;
         drop(counts);
         assert_eq!(event.error().is_some(), matches!(event.kind(), EventKind::Leak | EventKind::Failure));
-        // Would wait for ever if the lock were held.
+        // It would hang if the lock were held.
         if let Some(memory) = &*self.memory.lock().unwrap() {
             memory.head();
         }

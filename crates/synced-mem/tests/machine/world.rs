@@ -17,7 +17,7 @@ pub(crate) struct Rules {
     pub(crate) exact: bool,
     /// Devices may fail. Then only values are certain.
     pub(crate) failures: bool,
-    /// Queues may fail for ever. Then what can be read at all must be right.
+    /// Queues may fail for good. Then what can be read at all must be right.
     pub(crate) panics: bool,
 }
 
@@ -214,7 +214,7 @@ impl World {
     fn leak(&mut self, guard: usize) {
         if let Some(guard) = guard.checked_rem(self.guards.len()) {
             let held = self.guards.swap_remove(guard);
-            // An empty range is borrowed from nobody, but a host guard holds the memory all the same.
+            // An empty range conflicts with none, but a host guard holds the memory all the same.
             self.subjects[held.memory].leaked = true;
             std::mem::forget(held.guard);
         }
@@ -272,7 +272,7 @@ impl World {
                 }
             }
             (Ok(()), Ok(())) | (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => self.models = models,
-            // Of what nobody wrote, the model does not know whether somebody has read it; then ranges that overlap matter.
+            // The model does not know whether bytes that were never written have been read; then ranges that overlap matter.
             (Err(Error::Conflict { .. }), Ok(())) if !self.rules.exact && to == from => {}
             (result, predicted) => panic!("{result:?}, but the model says {predicted:?}"),
         }

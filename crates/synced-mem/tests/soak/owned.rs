@@ -93,7 +93,7 @@ impl Owned {
         worker.world.launch_write(&what, &mut token, before.as_ref(), &bytes);
         self.shadow.write(range.start, &bytes, worker.by);
         if worker.world.is_faulty && draw.one_in(5) {
-            // Harmless, but that its block is never freed: the token's destructor matters to nobody's soundness.
+            // Harmless, but its block is never freed: soundness does not rest on the token's destructor.
             std::mem::forget(token);
         }
     }

@@ -109,7 +109,7 @@ impl Worker<'_> {
                 let address = outside.address();
                 let counted = Counted::new(Vec::new(), &self.world.owners);
                 let owner = Box::new((outside, counted));
-                // SAFETY: the block is the owner's, and used by nobody else.
+                // SAFETY: the block is the owner's, and has no other user.
                 unsafe { subject.memory.adopt_device(&queue, address, len, owner) }
             }
         };
@@ -213,7 +213,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A queue on which work was lost fails for ever, and so do those that wait for it.
+    /// A queue on which work was lost fails for good, and so do those that wait for it.
     fn break_queue(&mut self, draw: &mut Draw) {
         if !self.world.is_faulty || !draw.one_in(4) {
             return;

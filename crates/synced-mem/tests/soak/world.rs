@@ -156,7 +156,7 @@ impl World {
         Arc::clone(&place.unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A new queue in the place of another, which ends when nobody needs it any more.
+    /// A new queue in the place of another, which ends when it is no longer needed.
     pub(crate) fn renew_queue(&self, draw: &mut Draw) {
         let (index, device) = (draw.below(QUEUES), draw.below(DEVICES));
         if let Some(queue) = self.hear(self.devices[device].queue()) {
@@ -237,7 +237,7 @@ impl World {
                 return;
             }
         }
-        self.notes.add("a call fails for ever".to_string());
+        self.notes.add("a call fails for good".to_string());
     }
 
     /// All threads have ended: everything is settled, compared and freed. Returns what was found.
@@ -247,7 +247,7 @@ impl World {
         }
         for queue in self.queues {
             let queue = queue.into_inner().unwrap_or_else(PoisonError::into_inner);
-            // Failures told in advance are used up; a broken queue fails for ever.
+            // Failures told in advance are used up; a broken queue fails for good.
             let _ = (0..50).any(|_| queue.synchronize().is_ok());
         }
         for (index, subject) in self.memories.into_iter().enumerate() {
@@ -312,13 +312,13 @@ impl Subject {
         &self.stripes[first..=last]
     }
 
-    /// While this is held nobody reserves these bytes. None where somebody has: the step is left out.
+    /// While this is held no other thread reserves these bytes. `None` where one has: the step is left out.
     pub(crate) fn enter(&self, range: &Range<usize>) -> Option<Vec<RwLockReadGuard<'_, ()>>> {
         let stripes = self.stripes_of(range).iter();
         stripes.map(|stripe| stripe.try_read().ok()).collect()
     }
 
-    /// Nobody else begins or is in the midst of a step on these bytes while this is held. None where somebody is.
+    /// No other thread begins a step on these bytes, or is in one, while this is held. `None` where one is.
     pub(crate) fn reserve(&self, range: &Range<usize>) -> Option<Vec<RwLockWriteGuard<'_, ()>>> {
         let stripes = self.stripes_of(range).iter();
         stripes.map(|stripe| stripe.try_write().ok()).collect()

@@ -95,7 +95,7 @@ fn blocks_are_given_out_again_in_the_order_of_their_queue() {
     assert_ne!(alloc(&other, 8).address(), address, "another queue knows nothing of it");
     let new = alloc(&queue, 8);
     assert_eq!((new.address(), device.pending()), (address, 1));
-    // What was enqueued on the old block comes first, for whoever waits for the queue.
+    // What was enqueued on the old block comes first, for a queue that waits for this one.
     other.wait_for(&*queue).unwrap();
     set(&other, &new, 2);
     assert_eq!(bytes(&other, &*new), [2; 8]);
@@ -118,7 +118,7 @@ fn a_queue_that_is_known_to_have_failed_fails_no_other() {
     let device = Loopback::new(Mode::Deferred);
     let ((queue, _), (early, _), (late, block)) = (ones(&device), ones(&device), ones(&device));
     launch(&*queue, [], |_| std::panic::resume_unwind(Box::new("broken"))).unwrap();
-    // Nobody knows yet.
+    // The failure is not known yet.
     early.wait_for(&*queue).unwrap();
     queue.synchronize().unwrap_err();
     late.wait_for(&*queue).unwrap_err();

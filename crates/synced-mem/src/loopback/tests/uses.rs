@@ -175,7 +175,7 @@ fn external_memory_is_adopted_and_outlives_the_block() {
     let external = device.external(8).unwrap();
     assert_eq!((external.len(), external.bytes()), (8, vec![POISON; 8]));
     external.with_bytes_mut(|bytes| bytes.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]));
-    // SAFETY: the memory is that of `external`, which nobody uses until the work is done; the last is a misuse.
+    // SAFETY: the memory is that of `external`, which is not used until the work is done; the last is a misuse.
     let block: Arc<dyn Block> = Arc::from(unsafe { queue.adopt(external.address() + 2, 4) }.unwrap());
     assert_eq!(bytes(&queue, &*block), [2, 3, 4, 5]);
     set(&queue, &block, 9);
