@@ -130,7 +130,7 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
             }
         }
     }
-    // Two spaces hold no word.
+    // Two spaces in a row have no word between them.
     let last = words.len() - 1;
     let mut at = 0;
     words.retain(|word| {
@@ -222,7 +222,7 @@ fn tensors(file: &str) -> Vec<String> {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),
         _ => PathBuf::from(file),
     };
-    // A pipe would be waited for.
+    // Opening a pipe would wait for its writer.
     if !path.is_file() {
         return Vec::new();
     }

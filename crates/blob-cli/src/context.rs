@@ -42,7 +42,7 @@ impl Context {
         };
         let line = Failed { command: &self.command, file: problem.file.as_deref().or(file), problem };
         let mut out = self.terminal.out();
-        // That standard output cannot be written was told, or is no news.
+        // If standard output cannot be written, that was told already.
         let _ = json::line(&mut out, &line).and_then(|()| out.flush());
     }
 }

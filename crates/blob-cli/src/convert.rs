@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     progress.end();
     let came_up: Vec<String> = done.contradicted().iter().map(|name| contradicts(&checkpoint, name)).collect();
     warn(&came_up, "blob verify has them all", context);
-    // Listing and planning too: a million arrays take their time.
+    // With listing and planning, which take long for a million arrays.
     let seconds = begun.elapsed().as_secs_f64();
     context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up, done: Some((&done, seconds)) })?;
     if !context.global.json {
@@ -218,7 +218,7 @@ impl Render for Facts<'_> {
         let tensors = units::plural(self.plan.tensors().len() as u64, "tensor");
         let Some((done, seconds)) = self.done else {
             self.table(terminal, out)?;
-            // Before what is said of it on standard error.
+            // The table comes before the message on standard error.
             out.flush()?;
             let (to, output) = (self.plan.to().name(), self.args.output.to_string_lossy());
             let bytes = units::bytes(self.plan.output_len());
@@ -252,7 +252,7 @@ impl Facts<'_> {
     }
 }
 
-/// The command that proves the conversion, where there are two sides that can be read again.
+/// Prints the command that proves the conversion, where both files can be read again.
 fn prove_it(args: &Convert, target: &Target<'_>, context: &Context) {
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     if matches!(target, Target::Stdout) || args.dense || !(stays(&args.input) && stays(&args.output)) {
@@ -272,7 +272,7 @@ fn quoted(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         Some(text) if escape(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // What a terminal should not show, byte by byte.
+        // A terminal must not show such characters: they are spelled byte by byte.
         _ => {
             let bytes = path.as_os_str().as_encoded_bytes().iter();
             let bytes = bytes.map(|byte| match byte {

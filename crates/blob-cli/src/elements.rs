@@ -1,7 +1,7 @@
 //! Single elements of a stored tensor: fetched without reading the rest, and written as text.
 //!
-//! A plain array is read where it lies. One that is packed, reordered or inflated is read from its beginning on, as far as
-//! it is wanted, and loaded whole only where an element before the last one is asked for.
+//! A plain array is read at the places asked for. One that is packed, reordered or inflated is read from its beginning up
+//! to the last element asked for, and loaded whole only when an earlier element is asked for afterwards.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ pub(crate) struct Elements<'a> {
     dtype: DType,
     /// For each of a plain entry's segments, the first element behind it.
     ends: Vec<u64>,
-    /// Of any other entry the rest, and the element that comes next.
+    /// For any other entry a reader, and the index of the element that it reads next.
     reader: Option<(u64, Reader<'a>)>,
     loaded: Option<Cow<'a, [u8]>>,
-    /// The elements that were fetched last, from this one on: short rows lie in one after the other.
+    /// The elements that were read last, and the index of their first: several short rows come from one read.
     ahead: (u64, Vec<u8>),
 }
 
@@ -96,7 +96,7 @@ impl<'a> Elements<'a> {
         for (part, is_last) in rows.flat_map(|row| row.parts(PIECE)) {
             bytes.clear();
             if let Err(e) = self.fetch(part, &mut bytes) {
-                // What stands before it is printed.
+                // The values before it are printed.
                 take(&text, read)?;
                 return Err(e.into());
             }
@@ -124,7 +124,7 @@ impl<'a> Elements<'a> {
         }
         match &mut self.reader {
             Some((next, _)) if first < *next => {
-                // It does not go back.
+                // A reader cannot go back.
                 self.reader = None;
                 self.loaded = Some(self.checkpoint.view(self.entry)?);
                 return self.range(first, len, out);

@@ -49,7 +49,7 @@ fn quoted(message: &str) -> Cow<'_, str> {
                 rest = behind;
             }
             _ => {
-                // Two stand for one: the second begins nothing.
+                // Two backslashes stand for one: the second begins no escape.
                 let (own, behind) = rest.split_at(if rest.starts_with("\\\\") { 2 } else { 1 });
                 out.push_str(own);
                 rest = behind;

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     // A broken or empty entry is told before the output is touched.
     let elements = match format {
         ExtractFormat::Csv => {
-            // Its elements are read one by one, past the checksum.
+            // Elements are read one by one, which compares no checksum.
             checkpoint.check(entry, &mut |_| progress.step(0))?;
             Some(Elements::new(&checkpoint, entry)?)
         }

@@ -127,7 +127,7 @@ impl Failure {
         self
     }
 
-    /// What stopped the command, for an object that it leaves open.
+    /// What stopped the command, for the field `error` of an object that is being written.
     pub(crate) fn as_problem(&self) -> Cow<'_, Problem> {
         match self.problem() {
             Some(problem) => Cow::Borrowed(problem),
@@ -164,7 +164,7 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            // Through another pipe someone waits for the whole file.
+            // Another pipe was to get the whole file: that it broke is an error.
             Error::Io { file, source, .. }
                 if source.kind() == io::ErrorKind::BrokenPipe && file == Output::stdout().name() =>
             {

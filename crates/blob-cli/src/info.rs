@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 /// What the entries add up to.
 pub(crate) struct Facts<'a> {
     checkpoint: &'a Checkpoint,
-    /// No blank line sets it off from the file before it.
+    /// Whether it is the first file: a blank line stands before each of the others.
     is_first: bool,
     /// Each dtype that occurs, with its number of tensors: in the order of `DType::ALL`, then those that are not read.
     dtypes: Vec<(&'a str, u64)>,
@@ -221,8 +221,8 @@ impl Fields for Largest<'_> {
     }
 }
 
-/// The dtypes that blobs do not have, each with its number of tensors; a hostile file can name one an array, so that those
-/// beyond the first few are "other".
+/// The dtypes that are not read, each with its number of tensors. A hostile file can name another one for each array, so
+/// all beyond the first few are counted as "other".
 fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     let mut other = 0;
@@ -333,7 +333,7 @@ fn short(terminal: &Terminal, text: &str) -> String {
     cut(&terminal.name(text), COLUMNS, terminal.ascii).into_owned()
 }
 
-/// One fact on a line; on a terminal, on as many as it needs, indented behind its key.
+/// One fact: a line, or on a terminal as many as it needs, indented to the right of its key.
 fn fact(terminal: &Terminal, out: &mut dyn Write, key: &str, value: &str) -> std::io::Result<()> {
     const INDENT: usize = 14;
     let room = terminal.width.map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));

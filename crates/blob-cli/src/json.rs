@@ -1,6 +1,6 @@
 //! JSON for programs: one object a line, with a schema's name first, streamed.
 //!
-//! Each field of an object is described once: its name, its type, a sentence about it, and how its value is had. The
+//! Each field of an object is described once: its name, type, meaning and where its value comes from. The
 //! lines, their JSON Schema and `docs/json.md` come from that. Besides what JSON escapes itself, DEL, the C1 control
 //! characters and those that reorder text are written as `\u009b`, so that a terminal obeys no name in a line.
 
@@ -28,7 +28,7 @@ pub(crate) trait Fields: Sized {
 /// One field of the object that a `T` becomes.
 pub(crate) struct Field<T> {
     pub(crate) shape: Shape,
-    /// None where the value is streamed: written piece by piece, by other hands.
+    /// `None` where the command writes the value itself, piece by piece.
     get: Option<fn(&T) -> Value>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Is {
 pub(crate) const TEXTS: Is = Is::List(&Is::Text);
 pub(crate) const DIMS: Is = Is::List(&Is::Whole);
 
-/// What several commands say of the same fields.
+/// The descriptions of fields that several commands have.
 pub(crate) const FILE: &str = "the file as it was named; `standard input` for `-`";
 pub(crate) const FORMAT: &str = "the format's short name: `blob formats`";
 pub(crate) const DIALECT: &str = "its generation in words, empty where there is one";
@@ -147,7 +147,7 @@ pub(crate) fn plain_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// A line that is open at a field whose value is streamed. However the work ends, [`Line::go_on`] closes it.
+/// A line that is written up to a streamed value. [`Line::go_on`] must follow, however the work ends.
 pub(crate) struct Line<T> {
     fields: vec::IntoIter<Field<T>>,
     /// The streamed value is a list, and has no items yet.

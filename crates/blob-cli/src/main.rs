@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         && ask == "__complete"
     {
         let breaks = breaks.first().map(|b| b.to_string_lossy());
-        // What cannot be answered is no answer: the user is typing.
+        // Without an answer the shell offers nothing; an error message would disturb the typing.
         let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }

@@ -42,7 +42,7 @@ fn pages() -> Vec<Command> {
 
 fn write_page(mut command: Command, page: &mut Vec<u8>) -> io::Result<()> {
     let is_root = command.has_subcommands();
-    // What the short help leaves out, a manual has.
+    // The manual has the options that the short help leaves out.
     command = command.mut_args(|arg| arg.hide_short_help(false));
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();

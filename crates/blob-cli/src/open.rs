@@ -12,8 +12,8 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     open_with(OpenOptions::new(), path, global)
 }
 
-/// The same to tell people of a file; one that breaks off is listed up to the break, of which the caller tells by
-/// [`Checkpoint::whole`]. Programs get the error alone, so that none takes a part for the whole.
+/// Opens a file to list it for people, up to the place where it breaks off; the caller reports the break with
+/// [`Checkpoint::whole`]. With --json a broken file is an error, so that no program takes a part for the whole.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     let options = OpenOptions::new();
     let options = if global.json { options } else { options.salvage() };

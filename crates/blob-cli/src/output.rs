@@ -131,7 +131,7 @@ impl Terminal {
         }
     }
 
-    /// A message on standard error. That it cannot be written is no reason to stop.
+    /// A message on standard error. If it cannot be written, the command goes on.
     pub(crate) fn note(&self, text: impl Display) {
         self.command(paragraph(&text.to_string(), self.message_width, 2));
     }

@@ -10,7 +10,7 @@ pub(crate) mod picture;
 pub(crate) mod table;
 pub(crate) mod tree;
 
-/// What a command has to say. `say` chooses the form; the work that is done while it is said goes on in it.
+/// A command's output. `say` chooses the form; a command may do its work while it prints.
 pub(crate) trait Render: Sized {
     /// One object a line, whatever happens: what is open gets closed.
     fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure>;

@@ -87,7 +87,7 @@ pub(crate) fn select(checkpoint: &Checkpoint, patterns: &[String], regex: bool) 
 /// The one entry that the pattern matches; without a pattern, the file's only one.
 ///
 /// # Errors
-/// Where it is none, or more than one.
+/// No match, or more than one.
 pub(crate) fn select_one<'c>(checkpoint: &'c Checkpoint, pattern: Option<&str>) -> Result<&'c Entry, Failure> {
     let entries = checkpoint.entries();
     let Some(pattern) = pattern else {

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
             .map_err(|e| Failure::new(format!("--slice {text:?} of {:?}, {}: {e}", entry.name(), entry.shape())))?,
     };
     if view.count().min(args.head.unwrap_or(usize::MAX)) == entry.shape().count() {
-        // Of a part nothing is claimed; the whole is shown only where it is what its checksum says.
+        // The checksum covers the whole tensor, so it is compared only where all of it is shown.
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(&checkpoint, entry)?;
@@ -97,7 +97,7 @@ impl Render for Shown<'_> {
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let dims = self.dims();
         let line = Line::begin(out, &self)?;
-        // A shape of no elements can have axes of any length beside the empty one: they are not spelled out.
+        // An empty shape can have an axis of any length beside the empty one: its brackets are not written out.
         let done = match dims.contains(&0) {
             true => Ok(out.write_all(b"[]")?),
             false => {
@@ -161,7 +161,7 @@ impl<'a> Shown<'a> {
                 self.nested(rows, inner, out)
             }),
         };
-        // Also where a value could not be read: what is open gets closed.
+        // Brackets are closed also where a value could not be read.
         out.write_all(b"]")?;
         done
     }

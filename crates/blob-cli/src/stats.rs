@@ -20,7 +20,7 @@ use json::Objects;
 pub(crate) use json::Sums;
 use text::Cells;
 
-/// As many as fit beside the numbers.
+/// The bins of a histogram: they fit beside the numbers.
 const BINS: usize = 16;
 
 pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
@@ -187,7 +187,7 @@ fn tell_skipped(
     Ok(status)
 }
 
-/// How many entries there are and the first names, in words; `None` where there are none.
+/// How many entries there are and the first names, in words; `None` for an empty list.
 fn some_of<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, String)> {
     const NAMED: usize = 3;
     let (mut count, mut names) = (0, Vec::new());

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new("--against and --sha256 check one file"));
     }
     let other = match &args.against {
-        // --from says what the checked file is; the other one speaks for itself.
+        // --from is about the file that is checked; the format of the other one is detected.
         Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
         None => None,
     };
@@ -82,7 +82,7 @@ impl Tally {
 /// Checks one file and prints what was found.
 ///
 /// # Errors
-/// Only what ends the command: a signal, or standard output. A file that cannot be read is told, and is trouble.
+/// Only what ends the command: a signal, or standard output. A file that cannot be read is reported as trouble.
 fn check(
     path: &Path,
     args: &Verify,
@@ -198,8 +198,8 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     work
 }
 
-/// Whether a file that does not open is broken for certain: no model is lost with it. Any other file may be sound and of a
-/// kind that is not read.
+/// Whether a file that does not open is certainly broken, so that no model is lost with it. Any other file may be sound
+/// and of a kind that is not read.
 fn says_no(e: &Error) -> bool {
     use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
     matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)

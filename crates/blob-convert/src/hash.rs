@@ -37,14 +37,14 @@ pub(crate) struct Streams {
 
 #[derive(Debug)]
 struct State {
-    /// Streams that miss bytes yet.
+    /// Streams that still lack bytes.
     open: HashMap<usize, Tree>,
     done: Vec<Hash>,
 }
 
 impl Streams {
     pub(crate) fn new(lens: Vec<u64>) -> Self {
-        // Of a stream without bytes nothing comes.
+        // `put` is never called for an empty stream.
         let done = vec![blake3::hash(&[]); lens.len()];
         let open = HashMap::new();
         Self { lens, state: Mutex::new(State { open, done }) }
@@ -95,7 +95,7 @@ impl Streams {
     }
 }
 
-/// A thread that panicked is reported when it is joined; what it left is not looked at then.
+/// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is joined.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -117,11 +117,11 @@ fn chaining_value(bytes: &[u8], pos: u64) -> ChainingValue {
 #[derive(Debug)]
 struct Tree {
     len: u64,
-    /// Subtrees by their first chunk; two that make up a larger one are joined at once, so that few wait.
+    /// Subtrees by their first chunk; neighbours that make up a larger one are joined at once, so that there are few.
     nodes: BTreeMap<u64, (u32, ChainingValue)>,
     /// How many chunks the nodes have.
     chunks: u64,
-    /// Chunks that miss bytes yet, and how many they have.
+    /// Incomplete chunks, and how many bytes of each have come.
     ragged: HashMap<u64, (Vec<u8>, usize)>,
     /// Where the whole stream is one chunk, its hash.
     single: Option<Hash>,
@@ -136,7 +136,7 @@ impl Tree {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Adds a subtree, joined with its neighbours; the root is not made here, because it is hashed in another way.
+    /// Adds a subtree, joined with its neighbours, but never to the root, which BLAKE3 hashes in another way.
     fn join(&mut self, mut first: u64, mut level: u32, mut value: ChainingValue) {
         self.chunks += 1 << level;
         loop {
@@ -194,8 +194,11 @@ impl Tree {
     }
 }
 
-/// The SHA-256 of a file as it is stored, in lower-case hexadecimal; it only goes from end to end.
-pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
+/// The SHA-256 of a file as it is stored, also of a gzip file, in lower-case hexadecimal.
+///
+/// # Errors
+/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
+pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = sha2::Sha256::new();
     stored(checkpoint, watch, |_, bytes| hasher.update(bytes))?;
     Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())

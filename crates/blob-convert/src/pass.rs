@@ -1,7 +1,7 @@
 //! The one pass over the source: every byte is read once, in order, hashed as the source's and as its tensor's, and goes to
 //! its place.
 //!
-//! Threads take the next piece in turn, each reads, hashes and writes its own: none waits for another. To a pipe the
+//! Threads take pieces in turn; each reads, hashes and writes its own, without waiting for the others. For a pipe the
 //! source is read twice.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::watch::{Uncounted, Watch, Watched};
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
 
-/// Runs shorter than this on average cost more to write one by one than to gather.
+/// Where runs are shorter than this on average, gathering them is faster than writing each on its own.
 const SCATTERED: u64 = 4096;
 
 /// What a conversion has done.
@@ -67,7 +67,7 @@ impl Summary {
 }
 
 impl Plan<'_> {
-    /// Carries out the plan. The output appears whole or not at all; a source that changes meanwhile is not noticed.
+    /// Carries out the plan. The output appears whole or not at all. Changes of the source during the work go unnoticed.
     ///
     /// Memory stays at a few MiB beside the plan, which takes some 600 bytes a tensor, and but for arrays that must be
     /// reordered, inflated or expanded as a whole.
@@ -124,7 +124,7 @@ impl Job<'_> {
         Ok((digests, written + receipt.len() as u64))
     }
 
-    /// Everything in the order of the output; the digests and checksums come from a pass of their own before.
+    /// Writes from beginning to end; a pass before it computes the digests and checksums.
     fn pipe(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink)?;
@@ -155,7 +155,11 @@ impl Job<'_> {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
-        let (blake3, sha256) = self.pass(threads(sink.takes_any_order()), &|at, bytes| {
+        let threads = match sink.takes_any_order() {
+            true => thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
+            false => 1,
+        };
+        let (blake3, sha256) = self.pass(threads, &|at, bytes| {
             let end = at + bytes.len() as u64;
             let first = moves.partition_point(|m| m.from + m.len <= at);
             for step in moves[first..].iter().take_while(|m| m.from < end) {
@@ -206,7 +210,7 @@ impl Job<'_> {
         let wanted = self.plan.receipt.sha256;
         let threads = threads.min(usize::try_from(pieces).unwrap_or(usize::MAX));
         let (parts, sha256) = thread::scope(|scope| {
-            // Where no thread can be had, this one does their work.
+            // Where no thread can be started, this one does all the work.
             let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, work)).collect();
             let beside = wanted.then(|| spawn(scope, sha256));
             let mut parts = vec![work()];
@@ -229,7 +233,7 @@ impl Job<'_> {
         let source = self.checkpoint.source();
         let len = source.len();
         let mut buf = vec![0; len.min(PIECE as u64) as usize];
-        // Where another thread has failed, its error is the one to tell.
+        // Another thread that has failed returns the error; this one only stops.
         while !failed.load(Ordering::Relaxed) {
             let at = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE as u64);
             if at >= len {
@@ -247,10 +251,6 @@ impl Job<'_> {
     }
 }
 
-fn threads(any_order: bool) -> usize {
-    if any_order { thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)) } else { 1 }
-}
-
 /// Bytes of the source that go to a place in a tensor as they are.
 #[derive(Debug)]
 struct Move {
@@ -260,7 +260,7 @@ struct Move {
     to: u64,
 }
 
-/// The plain tensors' moves in the source's order, and the tensors that are read apart.
+/// The moves of plain tensors in the source's order, and the tensors that must be read on their own.
 fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
     let mut moves: Vec<Move> = Vec::new();
     let mut apart = Vec::new();
@@ -268,10 +268,10 @@ fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
         let entry = &plan.checkpoint.entries()[planned.entry];
         // Checksums run along a tensor, so its runs must come in their order.
         let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
-        // Many small runs: gathered into larger writes elsewhere.
+        // Many small runs: a reader gathers them into larger pieces.
         let runs = entry.segments().len() as u64;
         let scattered = runs > 16 && planned.byte_len() / runs < SCATTERED;
-        // A checksum of the source's own is compared where the reader sees every byte.
+        // The reader compares the checksum that the source has of the array.
         let checked = entry.checked_len().is_some();
         if planned.how != How::Copy || !ordered || scattered || checked {
             apart.push(tensor);
@@ -286,7 +286,7 @@ fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
         }
     }
     moves.sort_by_key(|m| m.from);
-    // Two arrays over the same bytes: a pass that keeps one window of moves cannot serve both.
+    // Arrays that share bytes: the pass finds one move for each byte, so they are read on their own.
     let mut end = 0;
     let mut shared = Vec::new();
     for step in &moves {

@@ -147,7 +147,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
             return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
         }
         if entry.foreign_dtype().is_some() {
-            // Says which dtype it is.
+            // `view` returns the error that names the dtype.
             checkpoint.view(entry)?;
         }
         let Some(dtype) = entry.dtype() else {
@@ -193,7 +193,7 @@ fn planned(index: usize, entry: &Entry, dtype: DType, to: Format, dense: bool, t
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
         _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
     };
-    // Only a sparse array's own name can be taken: entries have unique ones.
+    // Entries have unique names; only the name of a whole sparse array can be taken already.
     while !taken.insert(name.clone()) {
         name = format!("{name}@{}", entry.position());
     }

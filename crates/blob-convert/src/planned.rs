@@ -12,7 +12,7 @@ pub struct Planned {
     pub(crate) entry: usize,
     pub(crate) how: How,
     pub(crate) changes: Vec<Cow<'static, str>>,
-    /// NumPy has no bf16: its bits are then stored as a u16's.
+    /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
 }
 
@@ -59,7 +59,7 @@ impl Planned {
     }
 }
 
-/// How a tensor's bytes are had.
+/// Where a tensor's bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// Copied from the source's segments while the pass goes over them.

@@ -22,13 +22,13 @@ pub(crate) use contents::of_all;
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
 
-/// A longer text from elsewhere is not read.
+/// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
-/// How long a receipt is that we write, but for a folder's list of files: our readers keep 4 MiB of metadata.
+/// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
 const MOST_TEXT: usize = (4 << 20) - 4096;
 /// How many earlier sources a receipt names: the first, and the last of them.
 const MOST_EARLIER: usize = 64;
-/// The longest text of an earlier source that is handed on.
+/// Earlier sources with a longer text are left out of the history.
 const LONGEST_TEXT: usize = 1024;
 
 /// A receipt whose digests are still to come.
@@ -66,7 +66,7 @@ impl Receipt {
         let metadata: Map<String, Value> = checkpoint
             .metadata()
             .iter()
-            // Its own receipt becomes the history: kept as a text it would be escaped anew each time.
+            // The source's receipt goes into the history: as a text it would be escaped once more at each conversion.
             .filter(|(k, _)| k != KEY)
             .map(|(k, v)| (k.clone(), json!(v)))
             .collect();
@@ -139,7 +139,7 @@ pub struct Origin {
     bytes: u64,
     blake3: String,
     format: String,
-    /// What converted it; a receipt's own source has it beside itself.
+    /// What converted it. For the source itself, the receipt has it one level up.
     #[serde(default)]
     tool: String,
 }
@@ -248,7 +248,7 @@ struct Change {
     bits_of: Option<String>,
 }
 
-/// Reads a list item by item, so that no more of it is in memory than `take` keeps.
+/// Reads a list item by item; only what `take` keeps stays in memory.
 pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text: D,
     so_far: R,
@@ -272,7 +272,7 @@ pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
     text.deserialize_seq(Items(so_far, take, PhantomData))
 }
 
-/// A receipt as far as `T` wants it; serde passes over the rest.
+/// The fields of a receipt that `T` names; serde skips the others.
 pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
@@ -287,7 +287,7 @@ pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> KeptBits {
     own(checkpoint).and_then(read).unwrap_or_default()
 }
 
-/// Where the source itself came from, as far as it has a receipt: the first file, and what was made of it since.
+/// Where the source came from, if it has a receipt: the first file, then what was made of it.
 fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
     let Some(lineage) = own(checkpoint).and_then(read::<Lineage>) else {
         return Vec::new();
@@ -310,7 +310,7 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
     changed.map(change).collect()
 }
 
-/// The sparse arrays that were written as their parts: what they are, for whoever puts them together again.
+/// The sparse arrays that were written as parts, with what a reader needs to put them together again.
 fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     let mut last = None;

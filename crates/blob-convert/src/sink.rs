@@ -38,7 +38,7 @@ pub(crate) struct Folder<'a> {
     specs: &'a [TensorSpec],
     files: &'a [String],
     begun: Vec<bool>,
-    /// Files that miss bytes yet, and how many they miss: one at a time, unless the source mixes its arrays.
+    /// Unfinished files, and how many bytes each still needs: one at a time, unless the source interleaves its arrays.
     open: HashMap<usize, (Output, u64)>,
     written: u64,
 }
@@ -76,7 +76,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// The CRC-32 of each of `tensors` tensors; none where none were wanted.
+    /// The CRC-32 of each of the `tensors` tensors; an empty list where no checksums are wanted.
     pub(crate) fn into_crcs(self, tensors: usize) -> Vec<u32> {
         let Some(parts) = self.parts else {
             return Vec::new();
@@ -111,7 +111,7 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// A thread that panicked is reported when it is joined; what it left is not looked at then.
+/// A poisoned lock is taken all the same: the panic of the thread that held it is reported when the thread is joined.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

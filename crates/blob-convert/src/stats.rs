@@ -22,7 +22,7 @@ use bins::{Finite, range};
 /// What is read and reduced at once: it stays in the second-level cache between the two.
 const PIECE: usize = 256 << 10;
 
-/// Up to here the bytes are kept for the histogram; beyond it they are read again.
+/// Arrays up to this size are held in memory for a second pass; longer ones are read again.
 const KEPT: u64 = 1 << 20;
 
 /// Each channel has an accumulator of its own, and a file can claim an axis of any length beside an empty one.
@@ -65,7 +65,7 @@ pub fn measure(
 
 /// Measures the entries with these indices on several threads and hands the results over in that order.
 ///
-/// What keeps one entry from being measured is handed over in its place, and the others follow.
+/// An entry that cannot be measured is handed over as its error, in its place; the others follow.
 ///
 /// # Errors
 /// [`Error::Interrupted`] where `watch` says so; what `take` returns.
@@ -78,7 +78,7 @@ pub fn measure_all(
 ) -> Result<(), Error> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
-    // Bounded: the results of a million small tensors do not pile up before a slow reader.
+    // Bounded, so that the results of a million small tensors do not pile up while they are printed.
     let (sender, results) = mpsc::sync_channel(64);
     thread::scope(|scope| {
         let mut started = 0;
@@ -100,7 +100,7 @@ pub fn measure_all(
         }
         drop(sender);
         if started == 0 {
-            // No thread can be had: this one goes on alone.
+            // No thread could be started: this one does all the work.
             return chosen.iter().try_for_each(|index| {
                 let entry = &checkpoint.entries()[*index];
                 match measure(checkpoint, entry, bins, watch) {
@@ -118,7 +118,8 @@ fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
     chosen.get(at).map(|index| (at, *index))
 }
 
-/// Hands results over in the order of `chosen`. An interrupted one ends its thread, and all results before it do come.
+/// Hands results over in the order of `chosen`. An interrupted measurement ends its thread; all results before it still
+/// arrive.
 fn in_order(
     results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
     chosen: &[usize],
@@ -139,7 +140,7 @@ fn in_order(
     Ok(())
 }
 
-/// Measures each index of one axis for itself: the channels of a weight, the rows of a table.
+/// Measures each index of one axis separately: the channels of a weight, the rows of a table.
 ///
 /// Memory may reach twice the tensor's size where the axis is long and its runs are short.
 ///
@@ -167,8 +168,8 @@ pub fn measure_channels(
     passes(checkpoint, entry, channels, bins, watch)
 }
 
-/// Goes over a tensor as often as it takes: for the statistics, for the range of the finite values where there are
-/// others too, and for the histograms.
+/// Reads a tensor up to three times: for the statistics, for the range of the finite values where some are infinite,
+/// and for the histograms.
 fn passes(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -259,12 +260,12 @@ impl Channels {
     }
 }
 
-/// Cuts a stream of bytes into runs and says whose each is.
+/// Cuts a stream of bytes into runs and says which channel each belongs to.
 struct Router {
     run: usize,
     count: usize,
     channel: usize,
-    /// Bytes of the current run that are behind us.
+    /// Bytes of the current run that were handed over already.
     done: usize,
 }
 

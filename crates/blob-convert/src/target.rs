@@ -33,9 +33,9 @@ pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Res
     Ok(folder)
 }
 
-/// Errors where arrays of a folder that shall be replaced are not what a conversion wrote: they are the user's own work.
+/// Refuses to replace a folder whose arrays were changed since a conversion wrote them: that is the user's own work.
 ///
-/// One that another conversion replaces meanwhile is that one's: what was found is then of two folders, and says nothing.
+/// If another conversion replaces the folder during the check, what was found mixes two folders and is ignored.
 fn unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {
     if !folder.replaces() {
         return Ok(());

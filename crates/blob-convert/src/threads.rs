@@ -1,4 +1,4 @@
-//! Threads where the system has some left: a limit on processes or memory may allow none, and one thread does all alone.
+//! Threads where the system allows them: under a limit on processes or memory, one thread does all the work.
 
 use std::thread::{self, Scope, ScopedJoinHandle};
 
@@ -7,7 +7,7 @@ use real::none_left;
 #[cfg(test)]
 use tests::none_left;
 
-/// Starts a thread; `None`, and `work` dropped, where the system starts none.
+/// Starts a thread; `None` where the system refuses, and then `work` is dropped.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
@@ -18,7 +18,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
     thread::Builder::new().spawn_scoped(scope, work).ok()
 }
 
-/// What a thread returned; its panic goes on here.
+/// What a thread returned; a panic of the thread is passed on.
 pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(done) => done,
@@ -28,7 +28,7 @@ pub(crate) fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 
 #[cfg(not(test))]
 mod real {
-    /// Only the attempt tells.
+    /// Only an attempt can tell.
     pub(super) fn none_left() -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! What `blob verify` checks beyond what opening a file does: payloads, finite values, a digest, another file bit for bit.
 //!
-//! Findings are values, not errors; an error is only what keeps the check from being done. Memory stays at a few MiB.
+//! Findings are values; an error means that a check could not be done. Memory stays at a few MiB.
 
 mod against;
 mod receipt;
@@ -8,13 +8,14 @@ mod receipt;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
-use crate::hash::{self, PIECE};
+use crate::hash::PIECE;
+pub use crate::hash::sha256;
 use crate::watch::{Watch, Watched};
 pub use against::against;
 pub(crate) use receipt::contradicted;
 pub use receipt::receipt;
 
-/// What a check tells of a file, one at a time: a hostile file can be worth a million of them, and none is kept.
+/// What a check tells about a file, one at a time: a hostile file can cause a million of them, so they are not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remark {
@@ -83,7 +84,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so; at the end
-/// [`Error::LimitExceeded`] where a limit kept an array from being looked at, which says nothing against it.
+/// [`Error::LimitExceeded`] where a limit kept an array from being checked: it may well be sound.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut limited = None;
     broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
@@ -91,12 +92,12 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
     })?;
     for entry in checkpoint.entries() {
         match entry.fault() {
-            // Sound, as far as one can tell without reading it; a checksum, where there is one, is looked at below.
+            // It may be sound; its checksum, where it has one, is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 tell(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
             }
             Some(_) => {
-                // Says what is wrong with it.
+                // `view` returns the error that describes the fault.
                 let told = checkpoint.view(entry).map(drop);
                 broken(told, entry.name(), &mut limited, &mut |finding| tell(Remark::Finding(finding)))?;
                 continue;
@@ -143,12 +144,12 @@ fn bools(
     Ok(())
 }
 
-/// Whether bytes are broken for certain: what a limit kept from being read may be sound.
+/// Whether an error proves that bytes are broken; an array that a limit kept from being read may be sound.
 fn is_broken(e: &Error) -> bool {
     matches!(e, Error::Malformed { .. })
 }
 
-/// What is wrong with the bytes is a finding; the first limit is kept for later; any other error stays one.
+/// Turns broken bytes into a finding and keeps the first exceeded limit for later; any other error is returned.
 fn broken(
     outcome: Result<(), Error>,
     name: &str,
@@ -169,10 +170,10 @@ fn broken(
 }
 
 /// Finds the tensors that hold NaN or Inf, each with their numbers and the place of the first. An array that is broken is
-/// passed over: [`arrays`] tells of it.
+/// skipped: [`arrays`] reports it.
 ///
 /// # Errors
-/// As [`arrays`]; [`Error::Unsupported`] at the end, where an array is of a kind that cannot be looked into.
+/// As [`arrays`]; [`Error::Unsupported`] at the end, where the values of an array cannot be read.
 pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut unseen: Option<(&str, u64)> = None;
     for entry in checkpoint.entries() {
@@ -218,14 +219,6 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             Err(Error::Unsupported { file, message })
         }
     }
-}
-
-/// The SHA-256 of the file's bytes as they are stored, also of a gzip file's, in lower-case hexadecimal.
-///
-/// # Errors
-/// As [`arrays`].
-pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
-    hash::sha256(checkpoint, watch)
 }
 
 /// The index of an element of the shape, in words: `2,0,17`.

@@ -1,4 +1,4 @@
-//! Who follows long work and may stop it, and an array's bytes under such eyes.
+//! Progress and cancellation of long work, and a reader that reports to them.
 
 use blob_io::{Checkpoint, Entry, Error, Reader};
 
@@ -35,7 +35,7 @@ impl Watch for Silent {
     }
 }
 
-/// Passes a signal on, but counts no bytes: they are counted elsewhere, or are not the source's.
+/// Passes cancellation on, but not progress: the bytes are counted elsewhere, or are not the source's.
 pub(crate) struct Uncounted<'a>(pub(crate) &'a dyn Watch);
 
 impl Watch for Uncounted<'_> {

@@ -18,7 +18,7 @@ pub(super) struct Cells<'a, 'o> {
     out: &'o mut Out,
 }
 
-/// A tensor or a channel of it, and what was measured; nothing of one that cannot be read.
+/// A tensor or a channel of it, and what was measured, unless it cannot be read.
 struct Row<'a> {
     entry: &'a Entry,
     /// The axis, and the index on it.

@@ -1,4 +1,4 @@
-//! What `verify` says of one file: findings as they come, counted and not kept, then the verdict.
+//! What `verify` reports about one file: the findings, which are counted and not kept, then the verdict.
 //!
 //! Without --all the first ones are kept for the lines below the verdict; with --all each goes out at once.
 
@@ -69,7 +69,7 @@ impl Fields for Line {
 
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
-        // A receipt as a whole is of no tensor.
+        // A finding about the whole receipt names no tensor.
         let tensor = Some(finding.tensor()).filter(|t| !t.is_empty() || finding.reason() != "receipt");
         Self {
             reason: finding.reason(),

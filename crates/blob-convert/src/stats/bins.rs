@@ -1,4 +1,4 @@
-//! The bins of a histogram and their range: that of the finite values, also where others lie among them.
+//! The bins of a histogram and their range, which is that of the finite values, also where NaN or ±Inf are among them.
 
 use blob_core::DType;
 use blob_ops::{Stats, StatsAccumulator};

@@ -57,11 +57,11 @@ pub fn against(
     Ok(compare.equal)
 }
 
-/// A file's tensors by name: their places, sorted, which costs 4 bytes a tensor where a map costs 32.
+/// A file's tensors, sorted by name. Indices take 4 bytes a tensor; a map would take 32.
 struct Names<'a> {
     file: &'a Checkpoint,
     by_name: Vec<u32>,
-    /// One place, that of its values, for each sparse array, by the whole array's name.
+    /// The values of each sparse array, sorted by the name of the whole array.
     sparse: Vec<u32>,
 }
 
@@ -112,7 +112,7 @@ fn alone(of: &Names<'_>, other: &Names<'_>, compare: &mut Compare<'_>) {
         if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
             continue;
         }
-        // A dense tensor for whose sparse parts there are no partners by name.
+        // A dense tensor is compared with the sparse array of its name, unless the parts have partners of their own.
         let parts = other.sparse(entry.name());
         if entry.sparse().is_none() && parts.is_some_and(|part| of.get(part.name()).is_none()) {
             continue;
@@ -153,7 +153,7 @@ impl Compare<'_> {
         match self.difference(a, b) {
             Ok(None) => self.equal += 1,
             Ok(Some((reason, message))) => self.finding(a.name(), reason, message),
-            // Bytes that are broken are a finding of this tensor; the others are compared all the same.
+            // Broken bytes are a finding about this tensor; the comparison of the others goes on.
             Err(Error::Malformed { file, fault, .. }) => {
                 let message = format!("is broken in {file}: {fault}");
                 self.finding(a.name(), fault.reason().as_str(), message);
@@ -222,7 +222,7 @@ impl Compare<'_> {
 /// A difference: its code, and what it is in words.
 type Difference = (&'static str, String);
 
-/// A place without an array stands against a tensor; `None` where neither file has an array.
+/// One file has a tensor where the other has none; `None` where neither has one.
 fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {
     let word = |side: &Side<'_>| match side.entry.dtype() {
         Some(_) => "an array",

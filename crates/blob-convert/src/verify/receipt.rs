@@ -1,6 +1,6 @@
 //! A converted file against its own receipt: the tensors that were written, and the BLAKE3 of each, without the source.
 //!
-//! The receipt is text from a file: what is missing in it or does not parse is not checked, and that is said.
+//! The receipt is untrusted text: what is missing or does not parse cannot be checked, and the report says so.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ struct Item {
     blake3: String,
 }
 
-/// A shape; of one with more axes than any array has, no more than shows it.
+/// A shape. Of a list that is too long, one extent more than an array can have is kept, so that it never matches.
 #[derive(Default)]
 struct Dims(Vec<u64>);
 
@@ -63,7 +63,7 @@ impl<'de> Deserialize<'de> for Items {
 ///
 /// Hands each finding over as it comes, and returns how many digests were right; `None` for a file without a receipt, or
 /// with one that has no digests. A receipt that cannot be read is a finding, and so is an array that it lists and that has
-/// a fault; of a wrong checksum [`arrays`](super::arrays) tells. Over some 20,000 tensors the receipt has one digest of
+/// a fault; [`arrays`](super::arrays) reports wrong checksums. Over some 20,000 tensors the receipt has one digest of
 /// all, and the finding cannot say which one differs. A finding about no single tensor has an empty name.
 ///
 /// # Errors
