@@ -8,6 +8,7 @@ mod table;
 
 use std::hint::black_box;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
@@ -97,6 +98,10 @@ fn accesses(yard: &Yard) -> Vec<Row> {
     let borrow = nanoseconds(|| {
         black_box(black_box(&shared).host(0..4096).expect("host"));
     });
+    let of_a_part = nanoseconds(|| {
+        black_box(black_box(&shared).host(64..128).expect("host"));
+    });
+    let [borrow_of_two, part_of_two] = [0..4096, 64..128].map(|range| beside_another(&shared, range));
     let borrow_mut = nanoseconds(|| {
         black_box(black_box(&shared).host_mut(64..128).expect("host"));
     });
@@ -114,10 +119,29 @@ fn accesses(yard: &Yard) -> Vec<Row> {
         yard.row("host slice of a SyncedMem, after the first", host, AT_ONCE),
         yard.row("device token of a SyncedMem, loopback", token, SHORT),
         yard.row("host borrow of a SharedMem and its end", borrow, SHORT),
+        yard.row("host borrow of a part of it and its end", of_a_part, SHORT),
         yard.row("host write borrow of a SharedMem, its end", borrow_mut, SHORT),
+        Row::beside("two threads borrow all bytes at once: each", borrow_of_two, "ns"),
+        Row::beside("two threads borrow the same part at once: each", part_of_two, "ns"),
     ];
     rows.extend(crowded.into_iter().flatten());
     rows
+}
+
+/// Nanoseconds a borrow and its end, while another thread does nothing else either.
+fn beside_another(shared: &SharedMem, range: std::ops::Range<usize>) -> f64 {
+    let borrow = || drop(black_box(black_box(shared).host(range.clone()).expect("host")));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                borrow();
+            }
+        });
+        let time = nanoseconds(borrow);
+        done.store(true, Ordering::Relaxed);
+        time
+    })
 }
 
 /// A borrow where `live` others of single bytes are alive, and one that is in the way of a write of everything.
