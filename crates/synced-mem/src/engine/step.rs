@@ -143,7 +143,7 @@ pub(crate) fn act<R>(
 /// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
 pub(crate) fn shrink(mut memory: impl WithState) {
     for queue in memory.with(State::shrink) {
-        upkeep(&mut memory, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
+        housekeeping(&mut memory, &mut |state: &mut State| state.wait_at_first(vec![queue.clone()]));
     }
     let followup = memory.with(State::followup);
     follow_up(&mut memory, followup, &mut |_: &mut State| Ok(()));
@@ -163,9 +163,9 @@ fn follow_up(
 
 #[cold]
 fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
-    upkeep(memory, coalesce);
-    upkeep(memory, &mut State::finish_retired);
-    upkeep(memory, &mut State::finish_oldest_users);
+    housekeeping(memory, coalesce);
+    housekeeping(memory, &mut State::finish_retired);
+    housekeeping(memory, &mut State::finish_oldest_users);
     for freed in memory.with(|state| mem::take(&mut state.freed)) {
         let finished = freed.finish_uses();
         memory.with(|state| state.end_block(freed, finished));
@@ -181,7 +181,7 @@ fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Re
 
 /// Takes a step that no access asked for. Its failure is counted and told instead of returned: the access keeps what it
 /// got, and the next one takes the step again.
-fn upkeep(memory: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
+fn housekeeping(memory: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
     if let (Err(error), ()) = run(memory, step, |_| ()) {
         memory.with(|state| state.failed(error));
     }
