@@ -1,13 +1,16 @@
 //! MXNet files that are written: the bytes are those that MXNet wrote of the same arrays, in every version.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::{DType, Shape};
 use blob_io::mxnet::{List, Version};
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, OpenOptions, SparseKind, TensorSpec, Writer};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
 
 use crate::convert::{folders, readable};
+use crate::support::archive::{Zip, npy};
 use crate::support::{data, files, real, report};
 
 /// The bytes of a file that a conversion writes.
@@ -132,12 +135,12 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
 #[test]
 fn a_list_that_does_not_fit_its_tensors_is_refused() {
     let spec = |dtype, dims: &[usize]| TensorSpec::new("t", dtype, Shape::new(dims).expect("a shape"));
-    let refusal = |specs: &[TensorSpec], list: &List| Layout::params(specs, list).expect_err("refused").to_string();
+    let refusal = |specs: &[TensorSpec], list: &List| Layout::mxnet(specs, list).expect_err("refused").to_string();
     let one = [spec(DType::F32, &[2])];
     let mut list = List::new(Version::V2);
     assert_eq!(refusal(&one, &list), "params: tensor \"t\" is in no array of the list");
     list.push("a", 0);
-    assert!(Layout::params(&one, &list).is_ok());
+    assert!(Layout::mxnet(&one, &list).is_ok());
     list.push("b", 0);
     assert_eq!(refusal(&one, &list), "params: array \"b\": tensor 0 is in the list twice");
     let mut list = List::new(Version::V2);
@@ -182,4 +185,126 @@ fn blobs_are_written_as_mxnet_writes_arrays() {
     assert!(std::fs::read(&path).expect("written") == std::fs::read(&golden).expect("readable"));
     let refused = writer.metadata("license", "MIT").write(&path, IfExists::Replace).expect_err("refused");
     assert!(refused.to_string().contains("no place for metadata"), "{refused}");
+}
+
+/// A zip of a csr array `s` of 2 × 3 with two values, as scipy writes one, and of others.
+fn zip_of_csr(values: usize, others: &[(&str, &[u8])]) -> Vec<u8> {
+    let format = npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0");
+    let zip = Zip::default()
+        .add("s/format.npy", &format)
+        .add("s/data.npy", &npy("'<f4'", &format!("({values},)"), &vec![1; 4 * values]))
+        .add("s/indices.npy", &npy("'<i8'", "(2,)", &[0; 16]))
+        .add("s/indptr.npy", &npy("'<i8'", "(3,)", &[0; 24]))
+        .add("s/shape.npy", &npy("'<i8'", "(2,)", &[2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]));
+    others.iter().fold(zip, |zip, (name, content)| zip.add(name, content)).end()
+}
+
+#[test]
+fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
+    let source = crate::support::open("s.npz", &zip_of_csr(2, &[])).expect("opens");
+    let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+    let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
+    assert_eq!(back.names().collect::<Vec<_>>(), ["s#values", "s#indptr", "s#indices"]);
+    let source = crate::support::open("s.npz", &zip_of_csr(3, &[])).expect("opens");
+    let error = written(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
+    assert!(error.contains("array \"s\": the parts of a csr array") && error.contains("do not fit"), "{error}");
+    let shape = |dims: &[usize]| Shape::new(dims).expect("a shape");
+    let parts = |dims: [&[usize]; 2]| {
+        let dtypes = [DType::F32, DType::I64];
+        dims.iter().zip(dtypes).map(|(dims, dtype)| TensorSpec::new("t", dtype, shape(dims))).collect::<Vec<_>>()
+    };
+    for (dims, fits) in [
+        ([&[2, 4][..], &[2][..]], true),
+        ([&[2, 4], &[3]], false),
+        ([&[2, 5], &[2]], false),
+        ([&[2], &[2]], false),
+        ([&[2, 4], &[2, 1]], false),
+    ] {
+        let mut list = List::new(Version::V2);
+        list.push_sparse("r", SparseKind::RowSparse, shape(&[9, 4]), &[0, 1]);
+        assert_eq!(Layout::mxnet(&parts(dims), &list).is_ok(), fits, "{dims:?}");
+    }
+}
+
+#[test]
+fn no_name_stands_twice_in_a_list() {
+    let source =
+        crate::support::open("s.npz", &zip_of_csr(2, &[("s.npy", &npy("'|u1'", "(1,)", &[9]))])).expect("opens");
+    let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+    let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
+    let names: Vec<_> = back.names().collect();
+    assert!(names.contains(&"s") && names.iter().any(|name| name.starts_with("s@")), "{names:?}");
+    assert!(back.entries().iter().all(|entry| entry.warnings().next().is_none()), "{names:?}");
+    let specs = [0, 1].map(|_| TensorSpec::new("w", DType::U8, Shape::new([1]).expect("a shape")));
+    let mut list = List::new(Version::V2);
+    list.push("w", 0);
+    list.push("w", 1);
+    let error = Layout::mxnet(&specs, &list).expect_err("refused").to_string();
+    assert_eq!(error, "params: the array \"w\" stands twice");
+}
+
+/// A list of V3 whose only array is none, which its extents say there and their lack in V0 and V1.
+#[test]
+fn none_is_written_as_each_version_says_it() {
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let head = words(&[0x112, 0, 0, 0, 1, 0]);
+    let none = words(&[0xF993_FACA, 0, 2, u32::MAX, u32::MAX, 3, 0]);
+    let source = crate::support::open("none.nd", &[head.clone(), none, words(&[0, 0])].concat()).expect("opens");
+    for (version, record) in [(Version::V0, words(&[0])), (Version::V1, words(&[0xF993_FAC8, 0]))] {
+        let bytes = written(&source, &Options::new(Format::MxnetList).params_version(version)).expect("held");
+        assert_eq!(bytes, [head.clone(), record, words(&[0, 0])].concat(), "{version:?}");
+    }
+}
+
+/// Only what is sparse changes: versions, devices and names stay.
+#[test]
+fn a_list_made_dense_keeps_the_rest_as_it_was() {
+    for file in ["mxnet-1.9.1/ctx_cpu3.nd", "mxnet-0.11.0/none_first.nd", "mxnet-1.9.1/names_npshape.nd"] {
+        let path = data("mxnet/golden").join(file);
+        let bytes = written(&open(&path), &Options::new(Format::MxnetList).dense(true)).expect("held");
+        assert!(bytes == std::fs::read(&path).expect("readable"), "{file}");
+    }
+    let source = open(&data("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd"));
+    let bytes = written(&source, &Options::new(Format::MxnetList).dense(true)).expect("held");
+    let back = Checkpoint::from_bytes("back.nd", bytes).expect("we read our list");
+    let firsts = source.entries().iter().filter(|entry| entry.index() == 0);
+    for (entry, dense) in firsts.zip(back.entries()) {
+        let expected = match entry.sparse() {
+            Some(_) => source.load_dense(entry).expect("dense"),
+            None => source.load(entry).expect("loads"),
+        };
+        let found = back.load(dense).expect("loads");
+        assert_eq!((found.shape(), found.dtype()), (expected.shape(), expected.dtype()));
+        assert!(*found.data().bytes().expect("bytes") == *expected.data().bytes().expect("bytes"));
+    }
+}
+
+/// A file that says later that it has a million arrays.
+#[derive(Clone)]
+struct Changing(Arc<(Vec<u8>, AtomicBool)>);
+
+impl Source for Changing {
+    fn len(&self) -> u64 {
+        self.0.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let mut bytes = self.0.0.clone();
+        if self.0.1.load(Ordering::Relaxed) {
+            bytes[16..24].copy_from_slice(&1_000_000u64.to_le_bytes());
+        }
+        buf.copy_from_slice(&bytes[offset as usize..][..buf.len()]);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_list_that_changes_after_it_was_opened_is_noticed() {
+    let bytes = std::fs::read(data("mxnet/golden/mxnet-1.9.1/names.nd")).expect("readable");
+    let changing = Changing(Arc::new((bytes, AtomicBool::new(false))));
+    let source = Checkpoint::from_source("x.nd", Box::new(changing.clone())).expect("opens");
+    assert!(source.mxnet_list().expect("unchanged").is_some());
+    changing.0.1.store(true, Ordering::Relaxed);
+    let error = source.mxnet_list().expect_err("changed").to_string();
+    assert!(error.contains("as many arrays as when it was opened"), "{error}");
 }

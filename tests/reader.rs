@@ -206,7 +206,7 @@ fn a_member_shorter_than_its_array_is_an_error_where_it_ends() {
     let long = theirs(Deflated, &[("a.npy", &content)]);
     let record = long.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     let packed = u32::from_le_bytes(long[record + 20..][..4].try_into().unwrap()) as usize;
-    let mut short = flate2_of(&content[..content.len() - 4000]);
+    let mut short = deflated(&content[..content.len() - 4000]);
     assert!(short.len() <= packed);
     short.resize(packed, 0);
     let begin = 30 + "a.npy".len();
@@ -219,7 +219,7 @@ fn a_member_shorter_than_its_array_is_an_error_where_it_ends() {
 }
 
 /// A deflate stream, taken out of an archive.
-fn flate2_of(content: &[u8]) -> Vec<u8> {
+fn deflated(content: &[u8]) -> Vec<u8> {
     let zip = theirs(Deflated, &[("a.npy", content)]);
     let record = zip.windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     let packed = u32::from_le_bytes(zip[record + 20..][..4].try_into().unwrap()) as usize;

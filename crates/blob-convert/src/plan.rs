@@ -138,7 +138,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     // An MXNet file has a record where an array is lacking.
-    let keeps_all = is_mxnet(to) && is_mxnet(checkpoint.format()) && !options.dense;
+    let keeps_all = is_mxnet(to) && is_mxnet(checkpoint.format());
     let mut tensors = Vec::new();
     let mut left_out = Vec::new();
     let mut taken = HashSet::new();
@@ -217,8 +217,8 @@ fn is_mxnet(format: Format) -> bool {
 fn layout(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match options.to {
-        Format::MxnetList => Layout::params(&specs, &list(checkpoint, options, tensors)?.into_list()),
-        Format::MxnetRecord => Layout::params(&specs, &list(checkpoint, options, tensors)?.into_bare()),
+        Format::MxnetList => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_list()),
+        Format::MxnetRecord => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_bare()),
         Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
         Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
         Format::Npy => match &specs[..] {
@@ -237,11 +237,14 @@ fn layout(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], recei
 
 /// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
-    let (found, version) = (checkpoint.mxnet_list()?, options.params_version);
-    if let (Some(list), false) = (&found, options.dense) {
-        return Ok(version.map_or_else(|| list.clone(), |version| list.clone().with_version(version)));
+    let version = options.params_version;
+    if let Some(found) = checkpoint.mxnet_list()? {
+        let list = if options.dense { found.into_dense() } else { found };
+        return Ok(match version {
+            Some(version) => list.with_version(version),
+            None => list,
+        });
     }
-    let version = version.or(found.map(|list| list.version())).unwrap_or(Version::V2);
     let sparse = |tensor: &Planned| match tensor.how {
         How::Dense => None,
         _ => checkpoint.entries()[tensor.entry].sparse(),
@@ -252,7 +255,8 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             parts.entry(sparse.name()).or_default().push(index);
         }
     }
-    let mut list = List::new(version);
+    let mut list = List::new(version.unwrap_or(Version::V2));
+    let taken: HashSet<&str> = tensors.iter().map(Planned::name).collect();
     for (index, tensor) in tensors.iter().enumerate() {
         let Some(sparse) = sparse(tensor) else {
             list.push(tensor.name(), index);
@@ -264,7 +268,11 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
             let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
             let ordered: Vec<usize> = sparse.kind().parts().iter().filter_map(part).collect();
-            list.push_sparse(sparse.name(), sparse.kind(), sparse.shape().clone(), &ordered);
+            let mut name = sparse.name().to_owned();
+            while taken.contains(&*name) {
+                name = format!("{name}@{}", checkpoint.entries()[tensor.entry].position());
+            }
+            list.push_sparse(&name, sparse.kind(), sparse.shape().clone(), &ordered);
         }
     }
     Ok(list)

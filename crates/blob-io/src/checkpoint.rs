@@ -208,7 +208,7 @@ impl Checkpoint {
             true => NoAxes::Scalar,
             false => NoAxes::None,
         };
-        let list = mxnet::List::read(&self.input, is_bare, no_axes, self.limits.max_name);
+        let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes, self.limits.max_name);
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 

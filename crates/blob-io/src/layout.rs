@@ -87,7 +87,7 @@ impl Layout {
     /// # Errors
     /// [`Error::Request`] for an array that the version of its record cannot hold, a name with a NUL, a dtype that MXNet does
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
-    pub fn params(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
+    pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
         Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
     }

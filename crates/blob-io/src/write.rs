@@ -108,8 +108,8 @@ impl<'a> Writer<'a> {
                     if self.format == Format::Npy { "an npy" } else { "an MXNet" }
                 )
             }
-            (Format::MxnetList, specs) => return Layout::params(specs, &list(specs)),
-            (Format::MxnetRecord, specs) => return Layout::params(specs, &list(specs).into_bare()),
+            (Format::MxnetList, specs) => return Layout::mxnet(specs, &list(specs)),
+            (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &list(specs).into_bare()),
             (Format::Npy, [spec]) => return Layout::npy(spec),
             (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
             (format, _) => format!("{} files are read, not written", format.title()),

@@ -5,7 +5,7 @@
 use blob_core::Shape;
 
 use crate::entry::SparseKind;
-use crate::error::ReadError;
+use crate::error::{FaultKind, ReadError};
 use crate::mxnet::flags::Context;
 use crate::mxnet::read::key;
 use crate::mxnet::record::{self, Body, NoAxes, Record, Version};
@@ -23,7 +23,7 @@ use crate::wire::source::Source;
 ///
 /// let mut list = List::new(Version::V2);
 /// list.push("arg:fc1_weight", 0);
-/// let layout = Layout::params(&[TensorSpec::new("w", DType::F32, Shape::new([2, 3])?)], &list)?;
+/// let layout = Layout::mxnet(&[TensorSpec::new("w", DType::F32, Shape::new([2, 3])?)], &list)?;
 /// // Behind the list's head and the record's.
 /// assert_eq!(layout.offsets()[0], 24 + (24 + 2 * 8));
 /// # Ok::<(), blob_io::Error>(())
@@ -36,6 +36,8 @@ pub struct List {
     pub(super) keys: Option<Vec<Vec<u8>>>,
     /// Whether the one array stands alone, as pickles hold it.
     pub(super) is_bare: bool,
+    /// Whether the keys are those of a file of MXNet, whatever the rules for them say.
+    pub(super) has_found_keys: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ impl List {
     /// A list of arrays with names, still empty.
     #[must_use]
     pub fn new(version: Version) -> Self {
-        Self { version, arrays: Vec::new(), keys: Some(Vec::new()), is_bare: false }
+        Self { version, arrays: Vec::new(), keys: Some(Vec::new()), is_bare: false, has_found_keys: false }
     }
 
     /// The version of the last record, and of those that are added.
@@ -117,17 +119,39 @@ impl List {
         self
     }
 
-    /// Reads all heads of a file again. `no_axes` is how its entries were read; they are the tensors, in their order.
-    pub(crate) fn read(source: &dyn Source, is_bare: bool, no_axes: NoAxes, max_name: u64) -> Result<Self, ReadError> {
-        let mut cursor = Cursor::new(source);
-        let count = match is_bare {
-            true => 1,
-            false => {
-                cursor.seek(16);
-                cursor.u64("the number of arrays")?
+    /// The same arrays, each sparse one as a dense one of one tensor.
+    #[must_use]
+    pub fn into_dense(mut self) -> Self {
+        let mut tensors = 0;
+        for array in &mut self.arrays {
+            if !matches!(array.stored, Stored::None(_)) {
+                array.is_found &= matches!(array.stored, Stored::Dense(_));
+                array.stored = Stored::Dense(tensors);
+                tensors += 1;
             }
-        };
-        let mut list = Self { version: Version::V2, arrays: Vec::new(), keys: None, is_bare };
+        }
+        self
+    }
+
+    /// Reads all heads of a file again, which had `count` records. `no_axes` is how its entries were read; they are the
+    /// tensors, in their order.
+    pub(crate) fn read(
+        source: &dyn Source,
+        count: u64,
+        is_bare: bool,
+        no_axes: NoAxes,
+        max_name: u64,
+    ) -> Result<Self, ReadError> {
+        let mut cursor = Cursor::new(source);
+        if !is_bare {
+            cursor.seek(16);
+            let found = cursor.u64("the number of arrays")?;
+            if found != count {
+                let expected = "as many arrays as when it was opened";
+                return Err(ReadError::fault(16, FaultKind::words(expected, format!("{found}, not {count}"))));
+            }
+        }
+        let mut list = Self { version: Version::V2, arrays: Vec::new(), keys: None, is_bare, has_found_keys: true };
         let mut tensors = 0;
         for _ in 0..count {
             let record = record::read(&mut cursor, no_axes)?;

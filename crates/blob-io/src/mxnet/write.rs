@@ -11,19 +11,25 @@ use crate::mxnet::flags;
 use crate::mxnet::list::{Array, List, Stored};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
-use crate::spec::{TensorSpec, refuse, total};
+use crate::spec::{TensorSpec, refuse, total, unique};
 
-const FORMAT: &str = "params";
+/// What errors call a list, and a bare record.
+const FORMATS: [&str; 2] = ["params", "mxnet-record"];
 
 /// The bytes around the values, as (offset, bytes).
 pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
 
 /// Lays out a list: the bytes around the values, the values' offsets in the order of `specs`, and the file's length.
 pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>, u64), Error> {
-    let mut file = File { specs, at: 0, head: Vec::new(), frame: Vec::new(), offsets: vec![None; specs.len()] };
+    let format = FORMATS[usize::from(list.is_bare)];
+    if let (Some(keys), false) = (&list.keys, list.has_found_keys) {
+        let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
+        unique(format, "the array", keys.iter().map(|key| &**key))?;
+    }
+    let mut file = File { format, specs, at: 0, head: Vec::new(), frame: Vec::new(), offsets: vec![None; specs.len()] };
     if list.is_bare && list.arrays.len() != 1 {
         let found = list.arrays.len();
-        return Err(refuse("mxnet-record", format!("a record without a list holds one array, not {found}")));
+        return Err(refuse(format, format!("a record without a list holds one array, not {found}")));
     }
     if !list.is_bare {
         for word in [LIST_MAGIC, 0, list.arrays.len() as u64] {
@@ -34,9 +40,9 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>
         let key = list.keys.as_ref().map(|keys| &keys[index]);
         let named = |problem: String| {
             let name = key.map_or_else(|| format!("@{index}"), |key| String::from_utf8_lossy(key).into_owned());
-            refuse(FORMAT, format!("array {name:?}: {problem}"))
+            refuse(format, format!("array {name:?}: {problem}"))
         };
-        if !array.is_found && key.is_some_and(|key| key.contains(&0)) {
+        if !list.has_found_keys && key.is_some_and(|key| key.contains(&0)) {
             return Err(named("MXNet cuts a name at its NUL".to_owned()));
         }
         file.array(array).map_err(named)?;
@@ -52,8 +58,26 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>
     file.finish()
 }
 
+/// Whether the parts of a sparse array have the shapes that a reader computes them to have.
+fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&TensorSpec]) -> Result<(), String> {
+    let lengths: Vec<usize> = indexes.iter().map(|spec| spec.shape().count()).collect();
+    let (wanted, count) = match (kind, dense, &lengths[..]) {
+        (SparseKind::RowSparse, [_, inner @ ..], &[count]) => ([&[count], inner].concat(), [count].to_vec()),
+        (SparseKind::Csr, &[rows, _], &[_, count]) => (vec![count], vec![rows + 1, count]),
+        _ => return Err(format!("no {} array has the shape {dense:?}", kind.name())),
+    };
+    if indexes.iter().any(|spec| spec.shape().num_axes() != 1) || lengths != count || values != wanted {
+        return Err(format!(
+            "the parts of a {} array of {dense:?} with index arrays of {lengths:?} do not fit: values of {values:?}",
+            kind.name()
+        ));
+    }
+    Ok(())
+}
+
 /// A file in the making.
 struct File<'a> {
+    format: &'static str,
     specs: &'a [TensorSpec],
     /// Where `head` begins.
     at: u64,
@@ -72,7 +96,8 @@ impl<'a> File<'a> {
                     return Err("no record of V2 or V3 holds the lack of an array; V0 and V1 do".to_owned());
                 }
                 self.begin(array.version, None);
-                self.dims(array.version, dims)
+                // In V0 and V1 it is the lack of axes that says so.
+                self.dims(array.version, if array.is_found { dims } else { &[] })
             }
             Stored::Dense(tensor) => {
                 let spec = self.spec(*tensor)?;
@@ -106,6 +131,10 @@ impl<'a> File<'a> {
             return Err(format!("a {} array has {wanted} parts, not {found}", kind.name()));
         };
         let stored = self.spec(values)?;
+        let indexes = indexes.iter().map(|&index| self.spec(index)).collect::<Result<Vec<_>, _>>()?;
+        if !array.is_found {
+            check_parts(kind, shape.dims(), stored.shape().dims(), &indexes)?;
+        }
         self.begin(array.version, Some(kind));
         match stale {
             Some(dims) => self.dims(array.version, dims)?,
@@ -114,8 +143,7 @@ impl<'a> File<'a> {
         self.shape(array.version, shape)?;
         self.context(array);
         self.flag(stored)?;
-        for &index in indexes {
-            let spec = self.spec(index)?;
+        for spec in indexes {
             self.flag(spec)?;
             self.shape(array.version, spec.shape())?;
         }
@@ -171,12 +199,12 @@ impl<'a> File<'a> {
     fn values(&mut self, tensor: usize) -> Result<(), String> {
         let too_long = |_| "the file would be over 2^63 bytes".to_owned();
         let head = std::mem::take(&mut self.head);
-        let offset = total(FORMAT, self.at, head.len() as u64).map_err(too_long)?;
+        let offset = total(self.format, self.at, head.len() as u64).map_err(too_long)?;
         if !head.is_empty() {
             self.frame.push((self.at, head));
         }
         let len = self.spec(tensor)?.byte_len();
-        self.at = total(FORMAT, offset, len).map_err(too_long)?;
+        self.at = total(self.format, offset, len).map_err(too_long)?;
         match self.offsets[tensor].replace(offset) {
             None => Ok(()),
             Some(_) => Err(format!("tensor {tensor} is in the list twice")),
@@ -188,13 +216,16 @@ impl<'a> File<'a> {
     }
 
     fn finish(mut self) -> Result<(Frame, Vec<u64>, u64), Error> {
-        let len = total(FORMAT, self.at, self.head.len() as u64)?;
+        let len = total(self.format, self.at, self.head.len() as u64)?;
         if !self.head.is_empty() {
             self.frame.push((self.at, self.head));
         }
         let missing = self.offsets.iter().position(Option::is_none);
         if let Some(tensor) = missing {
-            return Err(refuse(FORMAT, format!("tensor {:?} is in no array of the list", self.specs[tensor].name())));
+            return Err(refuse(
+                self.format,
+                format!("tensor {:?} is in no array of the list", self.specs[tensor].name()),
+            ));
         }
         Ok((Frame(self.frame), self.offsets.into_iter().flatten().collect(), len))
     }
