@@ -1,6 +1,7 @@
 //! What is written is what is read: safetensors and npy in both directions with other people's crates, the layout of
 //! files, the names of files, pipes.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
@@ -356,6 +357,28 @@ fn a_tensor_that_gives_other_bytes_than_its_shape_says_leaves_no_file() {
         let (reason, _) = refused(&Odd(|| Failing(|| io::Error::other(Error::Interrupted))));
         assert_eq!(reason, Reason::Interrupted);
     }
+}
+
+#[test]
+fn a_tensor_that_gives_other_bytes_the_second_time_leaves_no_npz() {
+    let folder = tempfile::tempdir().unwrap();
+    let times = Cell::new(0u8);
+    let lies = Odd(|| {
+        times.set(times.get() + 1);
+        io::Cursor::new([times.get(); 4])
+    });
+    let honest = Tensor::new("honest", DType::U8, &[2], &[1, 2]);
+    let write = |format| {
+        let writer = Writer::new(format).tensor("honest", &honest).tensor("lies", &lies);
+        writer.write(folder.path().join("x"), IfExists::Refuse)
+    };
+    let refused = write(Format::Npz).unwrap_err();
+    assert_eq!((refused.reason(), times.get()), (Reason::Request, 2));
+    assert!(refused.to_string().ends_with("tensor \"lies\" gave other bytes when it was read again"), "{refused}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    // The others read it once.
+    write(Format::Safetensors).unwrap();
+    assert_eq!(times.get(), 3);
 }
 
 struct Failing<F>(F);

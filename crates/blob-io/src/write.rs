@@ -59,7 +59,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`Error::Request`] where the format cannot hold the tensors, or one gives more or fewer bytes than its dtype and
-    /// shape say; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader returns.
+    /// shape say, or other bytes when npz reads it again; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader returns.
     pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -92,7 +92,20 @@ impl<'a> Writer<'a> {
         for (_, part) in parts {
             match part {
                 Part::Frame(bytes) => output.write_all(&bytes)?,
-                Part::Tensor(i) => bytes_of(i, &mut |bytes| output.write_all(bytes))?,
+                Part::Tensor(i) => {
+                    let mut hasher = crc32fast::Hasher::new();
+                    bytes_of(i, &mut |bytes| {
+                        if layout.wants_crc() {
+                            hasher.update(bytes);
+                        }
+                        output.write_all(bytes)
+                    })?;
+                    // The file has the first checksum: other bytes would make it a broken one.
+                    if crcs.get(i).is_some_and(|first| *first != hasher.finalize()) {
+                        let message = format!("tensor {:?} gave other bytes when it was read again", self.tensors[i].0);
+                        return Err(Error::Request { file, message });
+                    }
+                }
             }
         }
         output.finish()
