@@ -187,6 +187,20 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
     }
 }
 
+#[test]
+fn help_and_manual_name_every_format_that_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(blob(&["man", "-o", folder.path().to_str().unwrap()]).code, Some(0));
+    // Without the list of --to's values: the words themselves name them.
+    let page = fs::read_to_string(folder.path().join("blob-convert.1")).unwrap().replace("\\-", "-");
+    let about = page.split(".SH OPTIONS").next().unwrap();
+    let help = blob(&["convert", "--help"]).out;
+    let about_help = help.split("Usage:").next().unwrap();
+    for format in blob_io::Format::ALL.iter().filter(|format| format.is_written()) {
+        assert!(about.contains(format.name()) && about_help.contains(format.name()), "{format}: {about}{about_help}");
+    }
+}
+
 /// A tab in an interactive bash, on a terminal.
 #[test]
 fn a_tab_completes_in_an_interactive_bash() {

@@ -264,6 +264,66 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
     assert_eq!(extract.err.lines().count(), 1);
 }
 
+/// A record of V0 has no mark, so only `--from` tells what it is.
+#[test]
+fn the_offered_proof_names_a_format_that_hides() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let offered = |args: &[&str]| {
+        let ran = blob(&[&["convert"], args].concat());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.err.lines().find_map(|line| line.split_once("prove it:  blob ").map(|(_, line)| line.to_owned()))
+    };
+    let (npy, v0, v2, copy) = (path("a.npy"), path("v0.rec"), path("v2.rec"), path("copy.npz"));
+    assert_eq!(blob(&["extract", NET, "conv1/0", "-o", &npy]).code, Some(0));
+    for (version, record, from) in [("0", &v0, " --from mxnet-record"), ("2", &v2, "")] {
+        let args = [&*npy, "--to", "mxnet-record", "--params-version", version, "-o", record];
+        let line = offered(&args).expect("offered");
+        assert_eq!(line, format!("verify {record}{from} --against {npy}"));
+        let ran = blob(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    assert_eq!(blob(&["ls", &v0]).code, Some(2));
+    // `verify` detects what it compares with: a source that hides cannot be named.
+    assert_eq!(offered(&["--from", "mxnet-record", &v0, "-o", &copy]), None);
+    let again = offered(&["--from", "mxnet-record", &v2, "-o", &copy, "--force"]).expect("offered");
+    assert_eq!(again, format!("verify {copy} --against {v2}"));
+}
+
+/// MXNet's files and a single npy have no place for a receipt: `--json` has what it would hold.
+#[test]
+fn a_receipt_is_spoken_of_only_where_there_is_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    // 25 blobs of a BlobProtoVector, each with a shape in both ways, which is odd.
+    let legacy = [0x08, 1, 0x10, 1, 0x18, 1, 0x20, 1];
+    let one = [&[0x0A, 19][..], &legacy, &[0x3A, 3, 0x0A, 1, 1], &[0x2A, 4, 0, 0, 0x80, 0x3F]].concat();
+    let odd = path("odd.vector");
+    fs::write(&odd, one.repeat(25)).expect("writable");
+    let convert = ["convert", "--from", "blobprotovector", &odd, "-o"];
+    for (to, rest) in [("x.npz", "the receipt has them all"), ("x.params", "--dry-run --json prints them all")] {
+        let ran = blob(&[&convert[..], &[&path(to)]].concat());
+        assert!(ran.code == Some(0) && ran.err.contains(&format!("and 5 more; {rest}\n")), "{ran:?}");
+    }
+    let dry = blob(&[&convert[..], &[&path("y.params"), "--dry-run", "--json"]].concat());
+    assert_eq!(dry.json()[0]["warnings"].as_array().map(Vec::len), Some(25));
+    let npy = path("a.npy");
+    assert_eq!(blob(&["extract", NET, "conv1/0", "-o", &npy]).code, Some(0));
+    for to in ["sha.params", "sha.npy"] {
+        let out = path(to);
+        for dry in [&[][..], &["--dry-run"]] {
+            let lost = blob(&[&["convert", &npy, "--sha256", "-o", &out], dry].concat());
+            assert!(lost.code == Some(2) && lost.err.contains("--json prints the digest"), "{lost:?}");
+            assert!(fs::metadata(&out).is_err());
+        }
+        let told = blob(&["convert", &npy, "--sha256", "--json", "-o", &out]);
+        assert_eq!(told.json()[0]["sha256"].as_str().map(str::len), Some(64), "{told:?}");
+    }
+    for to in ["sha.npz", "sha/"] {
+        assert_eq!(blob(&["convert", &npy, "--sha256", "-o", &path(to)]).code, Some(0));
+    }
+}
+
 /// A link, a hard link, another spelling, a member of a folder, the folder around it: all are the source.
 #[test]
 #[cfg(unix)]

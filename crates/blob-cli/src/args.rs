@@ -251,16 +251,18 @@ pub(crate) struct Verify {
     pub(crate) sha256: Option<String>,
 }
 
-/// Convert to safetensors, npz, npy, or a folder of npy
+/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record
 ///
-/// Values and shapes stay bit for bit; a receipt in the output says where it came from. To `-` (standard output) the file
-/// is read twice.
+/// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, in npz and in a
+/// folder says where they came from; MXNet's files and a single npy have no place for one. To `-` (standard output) the
+/// file is read twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
   blob convert model.caffemodel -o model.safetensors
   blob convert model-0000.params -o model.npz --dry-run
-  blob convert model.caffemodel -o weights/   one .npy file a tensor")]
+  blob convert model.caffemodel -o weights/   one .npy file a tensor
+  blob convert model.npz -o model.params      as MXNet saves it")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
     #[arg(value_name = "IN")]
@@ -280,7 +282,7 @@ pub(crate) struct Convert {
     /// Say what would be done, and write nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Put the input's SHA-256 into the receipt, beside its BLAKE3
+    /// Put the input's SHA-256 into the receipt, beside its BLAKE3; where the output has no receipt, --json prints it
     #[arg(long)]
     pub(crate) sha256: bool,
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]

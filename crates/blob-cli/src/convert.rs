@@ -9,7 +9,7 @@ use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::args::{Convert, if_exists};
+use crate::args::{Convert, Global, if_exists};
 use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
@@ -43,6 +43,10 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         options = options.params_version(version);
     }
     let plan = plan(&checkpoint, &options, &target)?;
+    if args.sha256 && !plan.has_receipt() && !context.global.json {
+        let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
+        return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
+    }
     tell(&checkpoint, &plan, context);
     if args.dry_run {
         plan.check(&Silent)?;
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let seconds = begun.elapsed().as_secs_f64();
     context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up, done: Some((&done, seconds)) })?;
     if !context.global.json {
-        prove_it(args, &target, context);
+        prove_it(args, &target, &plan, &checkpoint, context);
     }
     Ok(Status::Yes)
 }
@@ -123,7 +127,8 @@ pub(crate) fn no_format(path: &Path) -> String {
 fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let lines: Vec<String> = odd(checkpoint).chain(left_out).collect();
-    warn(&lines, "the receipt has them all", context);
+    let rest = if plan.has_receipt() { "the receipt has them all" } else { "--dry-run --json prints them all" };
+    warn(&lines, rest, context);
 }
 
 fn warn(lines: &[String], rest: &str, context: &Context) {
@@ -253,13 +258,23 @@ impl Facts<'_> {
 }
 
 /// Prints the command that proves the conversion, where both files can be read again.
-fn prove_it(args: &Convert, target: &Target<'_>, context: &Context) {
+fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &Checkpoint, context: &Context) {
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     if matches!(target, Target::Stdout) || args.dense || !(stays(&args.input) && stays(&args.output)) {
         return;
     }
+    // What hides its format, as a bare MXNet record of V0 does: `--from` names the output's; `--against` has none.
+    let undetected = Global { from: None, ..context.global.clone() };
+    let hides = |path: &Path, format| !open(path, &undetected).is_ok_and(|file| file.format() == format);
+    if context.global.from.is_some() && hides(&args.input, checkpoint.format()) {
+        return;
+    }
+    let from = match plan.to() {
+        to @ Format::MxnetRecord if hides(&args.output, to) => format!(" --from {}", to.name()),
+        _ => String::new(),
+    };
     let (output, input) = (quoted(&args.output), quoted(&args.input));
-    context.terminal.command(format!("  prove it:  blob verify {output} --against {input}"));
+    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}"));
 }
 
 /// A path as a shell takes it, and as no option.

@@ -33,7 +33,7 @@ impl Options {
         self
     }
 
-    /// Puts the source's SHA-256 into the receipt, beside its BLAKE3.
+    /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
     #[must_use]
     pub fn sha256(mut self, sha256: bool) -> Self {
         self.sha256 = sha256;
@@ -119,6 +119,15 @@ impl Plan<'_> {
         match &self.output {
             Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
             Destination::Folder { .. } => self.tensors.iter().map(Planned::byte_len).sum(),
+        }
+    }
+
+    /// Whether the output says where it came from: MXNet's files and a single `.npy` have no place for a receipt.
+    #[must_use]
+    pub fn has_receipt(&self) -> bool {
+        match self.output {
+            Destination::Folder { .. } => true,
+            _ => matches!(self.to, Format::Safetensors | Format::Npz),
         }
     }
 
