@@ -52,4 +52,5 @@ mod support;
 mod synced;
 mod synced_blobs;
 mod windows;
+mod writer;
 mod written;
