@@ -62,8 +62,11 @@ impl State {
             return Ok((ClaimedRange::empty(queue), slot));
         };
         self.set_home(index, queue)?;
-        if intent == Intent::Overwrite {
-            self.renew_device(slot, range)?;
+        if intent == Intent::Overwrite
+            && let Some(block) = self.alloc_past_broken(slot, range)?
+        {
+            // Nothing fails from here on: the queue has not failed, and the new block has no other user to wait for.
+            self.replace_block(index, block, range);
         }
         self.make_device(index)?;
         if intent != Intent::Overwrite {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::Slot;
+use crate::device::Block;
 use crate::engine::copies::HostCopy;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::{HOST, State};
@@ -113,29 +114,32 @@ impl State {
         Stop::unless_waited(None, queues)
     }
 
-    /// Before `range` of a device copy is overwritten: puts a new block in the place of one that a broken queue may use, if
-    /// nothing but that range is lost with it.
-    pub(crate) fn renew_device(&mut self, slot: Slot, range: &Range<usize>) -> Result<(), Stop> {
+    /// For a device copy of which `range` is to be overwritten: a new block, if a broken queue may use the one that is
+    /// there, and if nothing but that range would be lost with it. It changes nothing.
+    pub(crate) fn alloc_past_broken(&self, slot: Slot, range: &Range<usize>) -> Result<Option<Box<dyn Block>>, Stop> {
         let Some(index) = Self::device_index(slot) else {
-            return Ok(());
+            return Ok(None);
         };
         if self.waits.broken.is_empty()
             || !self.meets_broken(slot, Access::Write)
             || !self.is_held_elsewhere(slot, range)
         {
-            return Ok(());
+            return Ok(None);
         }
         self.finish_working_queues(slot, range)?;
-        let block = self.devices[index].home.alloc(self.len)?;
+        Ok(Some(self.devices[index].home.alloc(self.len)?))
+    }
+
+    /// Puts a block from [`alloc_past_broken`](Self::alloc_past_broken) in the place of the one that is there, when nothing
+    /// can fail any more. Only `range` is valid in it, and only there.
+    pub(crate) fn replace_block(&mut self, index: usize, block: Box<dyn Block>, range: &Range<usize>) {
+        let (slot, whole) = (Self::slot_at(index), self.whole());
         self.free_device(slot);
         self.put_block(index, block);
-        // From here on nothing can fail before the caller has its range.
         self.claim(slot, range);
-        let whole = self.whole();
         for rest in [whole.start..range.start, range.end..whole.end] {
             self.replicas.give_up(slot, &rest);
         }
-        Ok(())
     }
 
     /// Where an access to the host's own memory would have to wait for a broken queue: puts a copy of the valid bytes in

@@ -9,6 +9,7 @@ use std::mem;
 use std::sync::PoisonError;
 
 use crate::coherence::uses::Waited;
+use crate::engine::copies::FreedBlock;
 use crate::engine::events::Pending;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
@@ -166,15 +167,17 @@ fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Re
     housekeeping(memory, coalesce);
     housekeeping(memory, &mut State::finish_retired);
     housekeeping(memory, &mut State::finish_oldest_users);
-    for freed in memory.with(|state| mem::take(&mut state.freed)) {
-        let finished = freed.finish_uses();
-        memory.with(|state| state.end_block(freed, finished));
+    loop {
+        let freed = memory.with(State::take_freed);
+        if freed.is_empty() {
+            break;
+        }
+        for freed in freed {
+            let finished = freed.finish_uses();
+            memory.with(|state| state.end_block(freed, finished));
+        }
     }
-    let pending = memory.with(|state| {
-        state.is_tidying = false;
-        state.take_pending()
-    });
-    if let Some(pending) = pending {
+    if let Some(pending) = memory.with(State::take_pending) {
         pending.run();
     }
 }
@@ -253,6 +256,14 @@ impl State {
             FailureKind::Once | FailureKind::Deadlock => {}
         }
         Err(error)
+    }
+
+    /// The blocks that the thread that tidies up is to give back. If there are none, it has ended: decided under the lock
+    /// under which they were looked for, because who frees one while it tidies leaves that block to it.
+    fn take_freed(&mut self) -> Vec<FreedBlock> {
+        let freed = mem::take(&mut self.freed);
+        self.is_tidying = !freed.is_empty();
+        freed
     }
 
     /// One thread at a time tidies up, so that the others need not wait for what that waits for.

@@ -11,6 +11,7 @@ use crate::coherence::replicas::{Action, Slot};
 use crate::device::Queue;
 use crate::device::token::DeviceRef;
 use crate::engine::copies::{HostCopy, Staged};
+use crate::engine::events::Deferred;
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::{ADOPTED, HOST, State};
 use crate::engine::waits::Stop;
@@ -254,22 +255,33 @@ impl State {
             return Ok(false);
         };
         self.set_home(index, queue)?;
-        self.renew_device(slot, to)?;
-        self.make_device(index)?;
-        let copy = &mut self.devices[index];
-        self.waits.order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
+        let new = self.alloc_past_broken(slot, to)?;
+        if new.is_none() {
+            self.make_device(index)?;
+            let copy = &mut self.devices[index];
+            self.waits.order(&mut copy.uses, &copy.home, to, Access::Write, None)?;
+        }
         let source = from.arg();
-        if let (Some(memory), Some(block)) = (&copy.memory, source.block()) {
+        let old = self.devices[index].memory.as_ref().map(|memory| &*memory.block);
+        if let (Some(block), Some(source_block)) = (new.as_deref().or(old), source.block()) {
             let (start, from, len) = (to.start, source.range().start, to.len());
             // SAFETY: both ranges lie within their blocks (checked by the caller, and by the token), and both blocks on
-            // this queue's device. The destination's entry was made above; the source's when the token was, on this queue.
-            let enqueued = unsafe { queue.copy(&*memory.block, start, block, from, len) };
+            // this queue's device. The source's entry was made when the token was, on this queue. The destination's was
+            // made above, unless it is new: then it has no other user, and gets its entry below, under the same lock, or
+            // is dropped in the order of this queue, which allocated it.
+            let enqueued = unsafe { queue.copy(block, start, source_block, from, len) };
             if let Err(error) = enqueued {
-                self.invalidate_range_after_error(slot, to);
+                match new {
+                    Some(block) => self.events.defer(Deferred::DropBlock(Arc::from(block))),
+                    None => self.invalidate_range_after_error(slot, to),
+                }
                 return Err(error.into());
             }
         }
-        self.claim(slot, to);
+        match new {
+            Some(block) => self.replace_block(index, block, to),
+            None => self.claim(slot, to),
+        }
         self.count(EventKind::DeviceCopy, to, slot);
         Ok(true)
     }

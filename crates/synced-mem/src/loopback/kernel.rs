@@ -62,7 +62,7 @@ impl Param {
     }
 
     /// Whether two of them overlap, and at least one of these is written.
-    fn conflict(params: &[Param]) -> bool {
+    pub(super) fn conflict(params: &[Param]) -> bool {
         let overlap = |a: &Param, b: &Param| match (&a.piece, &b.piece) {
             (Some(a), Some(b)) => a.overlaps(b),
             _ => false,
@@ -76,9 +76,9 @@ impl Param {
 }
 
 impl Launch {
-    /// `None` where a parameter that is written overlaps another.
-    pub(super) fn new(params: Vec<Param>, kernel: Kernel) -> Option<Self> {
-        (!Param::conflict(&params)).then_some(Self { params, kernel })
+    /// Of parameters that do not [conflict](Param::conflict).
+    pub(super) fn new(params: Vec<Param>, kernel: Kernel) -> Self {
+        Self { params, kernel }
     }
 
     /// A kernel that fails at once, in the place of this one. This one is dropped when it would run, with nothing locked.

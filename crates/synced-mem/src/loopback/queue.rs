@@ -59,10 +59,11 @@ pub fn launch<'a>(
         let piece = arg.block().map(|block| call.piece(block, start, end - start)).transpose()?;
         params.push(Param::new(arg.access(), piece));
     }
-    let Some(launch) = Launch::new(params, Box::new(kernel)) else {
+    // A kernel that is refused has not been moved, and so is dropped last of all, with nothing locked: it may own a memory.
+    if Param::conflict(&params) {
         return Err(call.misuse("an argument that is written overlaps another"));
-    };
-    let work = call.work(Task::Launch(launch));
+    }
+    let work = call.work(Task::Launch(Launch::new(params, Box::new(kernel))));
     let position = call.run(work)?;
     let failed = queue.device.machine.state().lane(queue.id).take_failure(position);
     failed.map_err(|message| Error::device(queue.device.id, Operation::Launch.name(), message))

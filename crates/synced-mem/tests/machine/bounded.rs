@@ -1,7 +1,7 @@
 //! The bound on the ranges of a copy: what is given up for it, and what must not be.
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, Location, SharedMem, SyncedMem};
+use synced_mem::{Device, HostBuffer, Location, SharedMem, SyncedMem};
 
 /// How many ranges are valid at a place.
 fn ranges(memory: &SharedMem, place: Location) -> usize {
@@ -69,4 +69,23 @@ fn the_hosts_bound_holds_after_the_others_were_tidied() {
         drop(memory.device_overwrite(&other, start..start + 1).unwrap());
         assert!(ranges(&memory, Location::Host) <= 16, "after {start}");
     }
+}
+
+#[test]
+fn the_hosts_bound_holds_after_adopted_bytes_came_to_it() {
+    let devices = [(); 3].map(|()| Loopback::new(Mode::Deferred));
+    let queues = devices.each_ref().map(|device| device.queue().unwrap());
+    let memory = SharedMem::new(96);
+    memory.adopt(HostBuffer::from_owner(vec![1; 96])).unwrap();
+    // One adopted byte, three on a device, of which the host takes the middle one; sixteen ranges of each in the end.
+    for (index, start) in (1..61).step_by(4).enumerate() {
+        drop(memory.device_overwrite(&queues[index % 3], start..start + 3).unwrap());
+        memory.host_overwrite(start + 1..start + 2).unwrap().fill(2);
+    }
+    drop(memory.device_overwrite(&queues[0], 93..96).unwrap());
+    memory.host_overwrite(94..95).unwrap().fill(2);
+    assert_eq!(memory.stats().downloads().count(), 0);
+    // The adopted bytes have a range too many: one goes to the host, which then has one too many and closes a gap.
+    drop(memory.device_overwrite(&queues[0], 80..81).unwrap());
+    assert_eq!(memory.stats().downloads().count(), 1);
 }

@@ -1,8 +1,12 @@
 //! Giving a copy back: it goes only where every byte is somewhere else for certain, and readers never see what has gone.
 
+use std::sync::mpsc;
+use std::thread;
+
+use synced_mem::loopback::launch;
 use synced_mem::{Device, Error, Head, Location, SharedMem, SyncedMem};
 
-use super::{break_queue, device, fill};
+use super::{PATIENCE, break_queue, device, fill};
 
 #[test]
 fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
@@ -84,4 +88,36 @@ fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
     one.set_limit(0);
     memory.evict(Location::Host, ..).unwrap();
     assert_eq!(memory.host(..).unwrap(), [2; 8]);
+}
+
+#[test]
+fn a_block_that_is_freed_while_another_thread_gives_one_back_goes_too() {
+    let ((one, first), (two, second)) = (device(), device());
+    let memory = SharedMem::from_vec(vec![1; 8]);
+    let external = one.external(8).unwrap();
+    external.with_bytes_mut(|bytes| bytes.fill(3));
+    // SAFETY: its owner is the memory from now on.
+    unsafe { memory.adopt_device(&first, external.address(), 8, Box::new(external)).unwrap() };
+    drop(memory.host(..).unwrap());
+    let ((starts, started), (ends, ended)) = (mpsc::channel(), mpsc::channel());
+    let token = memory.device(&first, ..).unwrap();
+    launch(&*first, [token.arg()], move |_| {
+        starts.send(()).unwrap();
+        ended.recv_timeout(PATIENCE).unwrap();
+    })
+    .unwrap();
+    drop(token);
+    let evicting = thread::spawn({
+        let memory = memory.clone();
+        // An adopted block goes back to its owner only when the kernel that uses it has ended.
+        move || memory.evict(Location::Device(one.id()), ..).unwrap()
+    });
+    started.recv_timeout(PATIENCE).unwrap();
+    memory.prefetch(&second, ..).unwrap();
+    second.synchronize().unwrap();
+    memory.evict(Location::Device(two.id()), ..).unwrap();
+    ends.send(()).unwrap();
+    evicting.join().unwrap();
+    assert_eq!(two.live_blocks(), 0);
+    assert_eq!(*memory.host(..).unwrap(), [3; 8]);
 }

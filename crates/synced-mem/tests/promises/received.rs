@@ -61,3 +61,34 @@ fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
     healthy.synchronize().unwrap();
     assert_eq!(device.misuses(), [""; 0]);
 }
+
+/// The bytes that the host holds, those that a queue which works wrote, and those that only the broken one was to deliver.
+#[test]
+fn a_copy_that_fails_beside_a_broken_queue_changes_nothing() {
+    for fails_late in [false, true] {
+        let (device, broken) = device();
+        let healthy = device.queue().unwrap();
+        let target = SharedMem::from_vec(vec![1; 16]);
+        fill(&mut target.device_mut(&healthy, 4..8).unwrap(), 4);
+        let read = target.device(&broken, 4..8).unwrap();
+        fill(&mut target.device_mut(&broken, 0..4).unwrap(), 2);
+        drop(read);
+        break_queue(&broken);
+        let cause = target.host(0..4).unwrap_err().to_string();
+        let source = SharedMem::new(16);
+        fill(&mut source.device_mut(&healthy, ..).unwrap(), 5);
+        let blocks = device.live_blocks();
+        match fails_late {
+            false => device.fail(Operation::Copy, 1),
+            true => device.fail_late(Operation::Copy, 1),
+        }
+        assert!(target.copy_from(0, &source, ..).is_err());
+        assert_eq!(*target.host(8..16).unwrap(), [1; 8]);
+        assert_eq!(*target.host(4..8).unwrap(), [4; 4]);
+        assert_eq!(target.host(0..4).unwrap_err().to_string(), cause);
+        assert_eq!(device.live_blocks(), blocks);
+        target.copy_from(0, &source, ..).unwrap();
+        assert_eq!(*target.host(..).unwrap(), [5; 16]);
+        assert_eq!(device.misuses(), [""; 0]);
+    }
+}

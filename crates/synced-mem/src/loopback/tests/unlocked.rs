@@ -166,3 +166,16 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
         });
     }
 }
+
+#[test]
+fn a_kernel_that_is_refused_may_own_the_last_handle_of_a_memory() {
+    in_time(|| {
+        let device = Loopback::new(Mode::Deferred);
+        let queue = device.queue().unwrap();
+        let (block, memory) = (alloc(&queue, 8), SharedMem::new(8));
+        memory.prefetch(&queue, ..).unwrap();
+        let (mut written, read) = (writer(&block, &queue), DeviceRef::new(span(&block, 0..8, &queue), None));
+        let launched = launch(&*queue, [written.arg_mut(), read.arg()], move |_| drop(memory));
+        assert!(launched.unwrap_err().to_string().contains("overlaps"));
+    });
+}
