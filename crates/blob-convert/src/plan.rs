@@ -40,7 +40,8 @@ impl Options {
         self
     }
 
-    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none.
+    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. The other
+    /// formats have no records, and this changes nothing for them.
     #[must_use]
     pub fn params_version(mut self, version: Version) -> Self {
         self.params_version = Some(version);
