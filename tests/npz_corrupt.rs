@@ -4,7 +4,7 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::support::archive::{Zip, ints, npy, theirs};
+use crate::support::archive::{csr, ints, npy, theirs};
 use crate::support::{blob, changed, data, find, open};
 
 /// One byte of a stored member's content is another one.
@@ -100,13 +100,7 @@ fn a_wrong_bit_is_an_error_wherever_bytes_are_used() {
 #[test]
 fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
     let values = npy("'<i8'", "(3,)", &[7; 24]);
-    let zip = Zip::default()
-        .add("w/data.npy", &values)
-        .add("w/format.npy", &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"))
-        .add("w/indices.npy", &ints(&[0, 2, 1]))
-        .add("w/indptr.npy", &ints(&[0, 2, 3]))
-        .add("w/shape.npy", &ints(&[2, 3]))
-        .end();
+    let zip = csr(&values);
     let dense = |bytes: Vec<u8>| {
         let file = open("x.npz", &bytes).unwrap();
         let entry = &file.entries()[0];

@@ -8,7 +8,7 @@ use blob_io::{Bytes, Checkpoint, Entry, Error, FileSource, Format, Reader, Reaso
 use proptest::prelude::*;
 use zip::CompressionMethod::{Deflated, Stored};
 
-use crate::support::archive::{Zip, ints, npy, theirs};
+use crate::support::archive::{csr, ints, npy, theirs};
 use crate::support::{data, open};
 
 /// Files of every format, of both byte orders and element orders, with gaps between elements and in several runs.
@@ -243,13 +243,7 @@ fn a_file_that_became_shorter_is_an_error_with_the_place() {
 #[test]
 fn a_wrong_value_of_a_sparse_array_is_an_error_of_the_dense_one() {
     let values = npy("'<i8'", "(3,)", &[7; 24]);
-    let zip = Zip::default()
-        .add("w/data.npy", &values)
-        .add("w/format.npy", &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"))
-        .add("w/indices.npy", &ints(&[0, 2, 1]))
-        .add("w/indptr.npy", &ints(&[0, 2, 3]))
-        .add("w/shape.npy", &ints(&[2, 3]))
-        .end();
+    let zip = csr(&values);
     let mut wrong = zip.clone();
     let last = zip.windows(values.len()).position(|w| w == values).unwrap() + values.len() - 1;
     wrong[last] ^= 1;

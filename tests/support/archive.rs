@@ -86,3 +86,14 @@ pub(crate) fn theirs(method: CompressionMethod, members: &[(&str, &[u8])]) -> Ve
     }
     writer.finish().unwrap().into_inner()
 }
+
+/// A zip of the csr array `w` of 2 × 3, as scipy writes one, whose three values are this npy file.
+pub(crate) fn csr(values: &[u8]) -> Vec<u8> {
+    Zip::default()
+        .add("w/data.npy", values)
+        .add("w/format.npy", &npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0"))
+        .add("w/indices.npy", &ints(&[0, 2, 1]))
+        .add("w/indptr.npy", &ints(&[0, 2, 3]))
+        .add("w/shape.npy", &ints(&[2, 3]))
+        .end()
+}

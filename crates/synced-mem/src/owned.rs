@@ -306,17 +306,9 @@ impl SyncedMem {
 
     // ---- the lock ----
 
-    /// Runs a step under the lock, and what it left to do after the lock is released. Entered even when poisoned: a
-    /// state changes only after its action succeeded, so a panic leaves a valid one.
+    /// Runs a step under the lock, and what it left to do after the lock is released.
     pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = step(&mut state);
-        let pending = state.take_pending();
-        drop(state);
-        if let Some(pending) = pending {
-            pending.run();
-        }
-        result
+        step::with_lock(&self.state, step)
     }
 
     /// An operation under `&self`: copies are only added. It waits outside the lock.

@@ -130,6 +130,19 @@ impl WithState for Locked<'_> {
     }
 }
 
+/// Runs one step under the lock, and what it left to do, which is user code, after the lock is released. Entered even when
+/// poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
+pub(crate) fn with_lock<R>(state: &Mutex<State>, step: impl FnOnce(&mut State) -> R) -> R {
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let result = step(&mut state);
+    let pending = state.take_pending();
+    drop(state);
+    if let Some(pending) = pending {
+        pending.run();
+    }
+    result
+}
+
 /// Runs an operation to its end, and then what it left to do. `coalesce` keeps the sets of ranges bounded.
 pub(crate) fn act<R>(
     mut memory: impl WithState,

@@ -69,14 +69,7 @@ impl Inner {
 
     /// Runs a step under the lock, and what it left to do after the lock is released: that is user code.
     pub(crate) fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.lock();
-        let result = step(&mut state);
-        let pending = state.take_pending();
-        drop(state);
-        if let Some(pending) = pending {
-            pending.run();
-        }
-        result
+        step::with_lock(&self.state, step)
     }
 
     /// An operation that is checked against the live borrows each time that it has the lock. It waits outside the lock.
