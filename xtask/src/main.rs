@@ -33,6 +33,7 @@ const TASKS: &[Task] = &[
     ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", bench),
     ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them", peers),
     ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each", record),
+    ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", interop),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
 ];
 
@@ -81,6 +82,15 @@ fn peers(arguments: &[&str]) -> Result<()> {
 
 fn record(arguments: &[&str]) -> Result<()> {
     shell::run(shell::cargo(&["run", "-q", "-p", "blob-benches", "--bin", "record", "--"]).args(arguments))
+}
+
+/// The frameworks themselves against the tool; the last result lies in `tests/interop/RESULT.md`.
+fn interop(arguments: &[&str]) -> Result<()> {
+    shell::run(&mut shell::cargo(&["build", "-q", "--release", "-p", "blob-cli"]))?;
+    let target = shell::target_directory()?;
+    let mut command = shell::program("python3");
+    command.arg("tests/interop/run.py").arg("--blob").arg(target.join("release/blob"));
+    shell::run(command.arg("--work").arg(target.join("interop")).args(arguments))
 }
 
 #[cfg(test)]

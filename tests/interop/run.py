@@ -1,0 +1,211 @@
+"""What blob writes, read by the frameworks themselves, and what they write, read by blob; value for value, on fresh random files.
+
+`cargo xtask interop` runs this. Each framework gets an environment of its own below `--work`, with the versions that the `.txt` files
+pin; Caffe is built from the sources in the package `brocolli-caffe`. What cannot be had on this machine is named as not run.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CAFFE = "brocolli-caffe==9.0.2"
+CAFFE_FILES = ["blob", "syncedmem", "common", "util/math_functions", "util/upgrade_proto", "util/io"]
+CAFFE_LIBRARIES = ["protobuf", "glog", "gflags", "boost_thread", "boost_system", "boost_filesystem", "openblas"]
+COUNT = 200
+
+
+class Absent(Exception):
+    """Something that this machine does not have; the reason."""
+
+
+def call(command, **more):
+    done = subprocess.run(command, capture_output=True, text=True, **more)
+    if done.returncode != 0:
+        raise Absent("%s: %s" % (os.path.basename(command[0]), (done.stderr or done.stdout).strip()[-300:]))
+    return done.stdout
+
+
+class Work:
+    def __init__(self, blob, folder):
+        self.blob, self.folder, self.sides = os.path.abspath(blob), os.path.abspath(folder), {}
+        written = (json.loads(line) for line in call([self.blob, "formats", "--json"]).splitlines())
+        rows = [row for answer in written for row in answer.get("formats", [answer])]
+        self.writes = {row["name"] for row in rows if row.get("write")}
+        self.reads = {row["name"] for row in rows if row.get("read")}
+
+    def python(self, name, version):
+        """The interpreter of an environment with what `NAME.txt` pins, made once."""
+        environment = os.path.join(self.folder, "env-" + name)
+        python = os.path.join(environment, "bin", "python")
+        stamp, pins = os.path.join(environment, "installed.txt"), open(os.path.join(HERE, name + ".txt")).read()
+        if not os.path.exists(stamp) or open(stamp).read() != pins:
+            base = shutil.which("python" + version)
+            if base is None:
+                raise Absent("no python" + version)
+            call([base, "-m", "venv", "--clear", environment])
+            call([python, "-m", "pip", "install", "-q", "--only-binary=:all:", "-r", os.path.join(HERE, name + ".txt")])
+            open(stamp, "w").write(pins)
+        return python
+
+    def side(self, name):
+        """The command that runs a framework's side."""
+        if name not in self.sides:
+            try:
+                self.sides[name] = self.made(name)
+            except Absent as reason:
+                self.sides[name] = reason
+        if isinstance(self.sides[name], Absent):
+            raise self.sides[name]
+        return self.sides[name]
+
+    def made(self, name):
+        if name == "caffe":
+            return [self.caffe()]
+        script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10")}.get(name, (name, "3.11"))
+        environment = name if name in ("mxnet", "mxnet2", "neoml") else "arrays"
+        return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
+
+    def caffe(self):
+        folder = os.path.join(self.folder, "caffe")
+        program = os.path.join(folder, "caffe_side")
+        source = os.path.join(HERE, "caffe_side.cc")
+        if os.path.exists(program) and os.path.getmtime(program) > os.path.getmtime(source):
+            return program
+        for tool in ("protoc", "g++"):
+            if shutil.which(tool) is None:
+                raise Absent("no " + tool)
+        os.makedirs(os.path.join(folder, "caffe", "proto"), exist_ok=True)
+        call([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder, CAFFE])
+        name = CAFFE.replace("==", "-")
+        shutil.unpack_archive(os.path.join(folder, name + ".tar.gz"), folder, **({"filter": "data"} if sys.version_info >= (3, 12) else {}))
+        caffe = os.path.join(folder, name)
+        protos = os.path.join(caffe, "src/caffe/proto")
+        call(["protoc", "-I" + protos, "--cpp_out=" + os.path.join(folder, "caffe/proto"), protos + "/caffe.proto"])
+        files = [os.path.join(caffe, "src/caffe", file + ".cpp") for file in CAFFE_FILES]
+        flags = ["-O1", "-w", "-DCPU_ONLY", "-DBOOST_BIND_GLOBAL_PLACEHOLDERS", "-I" + folder, "-I" + caffe + "/include"]
+        files += [os.path.join(folder, "caffe/proto/caffe.pb.cc"), source]
+        call(["g++", *flags, *files, "-o", program, *("-l" + library for library in CAFFE_LIBRARIES)])
+        return program
+
+    def ask(self, side, *arguments, **variables):
+        side = self.side(side)
+        try:
+            output = call([*side, *arguments], env={**os.environ, **variables})
+        except Absent as reason:  # the framework is there and fell over: a failure, not an absence
+            raise RuntimeError(str(reason)) from reason
+        return json.loads(output.strip().splitlines()[-1])
+
+    def convert(self, source, target, *options):
+        """`blob convert`; what it refuses is told with its first line."""
+        done = subprocess.run([self.blob, "convert", source, "-o", target, *options], capture_output=True, text=True)
+        return None if done.returncode == 0 else done.stderr.strip().splitlines()[0]
+
+    def place(self, title):
+        folder = os.path.join(self.folder, "files", title.replace(" ", "-").replace(",", ""))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        return folder
+
+
+def compare(wanted, found, refused):
+    """Files, tensors, and what differs, in words."""
+    wrong = ["%s: %s" % item for item in refused.items()]
+    for key, tensors in wanted.items():
+        if key not in refused and found.get(key) != tensors:
+            wrong.append("%s: wanted %s, found %s" % (key, json.dumps(tensors)[:300], json.dumps(found.get(key))[:300]))
+    return len(wanted), sum(len(tensors) for tensors in wanted.values()), wrong
+
+
+def theirs(work, side, format, extension, seed, **variables):
+    """They write, blob reads: into npz, which NumPy reads."""
+    if format not in work.reads:
+        raise Absent("blob does not read " + format)
+    folder = work.place("%s to blob" % side)
+    wanted = work.ask(side, "write", folder, str(seed), str(COUNT), **variables)
+    path = lambda key, end: os.path.join(folder, key + end)
+    refused = {key: work.convert(path(key, extension), path(key, ".npz")) for key in wanted}
+    refused = {key: reason for key, reason in refused.items() if reason}
+    found = work.ask("arrays", "read", *(path(key, ".npz") for key in wanted if key not in refused))
+    return compare(wanted, found, refused)
+
+
+def ours(work, side, format, extension, seed, options=(), maker="arrays", **variables):
+    """NumPy or safetensors writes, blob converts, they read."""
+    if format not in work.writes:
+        raise Absent("blob does not write " + format)
+    folder = work.place("blob to %s %s" % (side, " ".join(options)))
+    wanted = work.ask(maker, "write", folder, str(seed), str(COUNT), **variables)
+    source = "." + variables.get("FORMAT", "npz")
+    path = lambda key, end: os.path.join(folder, key + end)
+    refused = {key: work.convert(path(key, source), path(key, extension), "--to", format, *options) for key in wanted}
+    refused = {key: reason for key, reason in refused.items() if reason}
+    found = work.ask(side, "read", *(path(key, extension) for key in wanted if key not in refused), **variables)
+    return compare(wanted, found, refused)
+
+
+def oneline(reason):
+    return " ".join(str(reason).split()).replace("|", "/")
+
+
+FLOATS = "float32 float64"
+ROWS = [
+    ("MXNet 1.9.1 writes", lambda w: theirs(w, "mxnet", "params", ".params", 1)),
+    ("MXNet 1.9.1 reads (V2)", lambda w: ours(w, "mxnet", "params", ".params", 2)),
+    ("MXNet 1.9.1 reads (V1)", lambda w: ours(w, "mxnet", "params", ".params", 3, ("--params-version", "1"))),
+    ("MXNet 1.9.1 reads (V0)", lambda w: ours(w, "mxnet", "params", ".params", 4, ("--params-version", "0"))),
+    ("MXNet 1.9.1 reads (V3)", lambda w: ours(w, "mxnet", "params", ".params", 5, ("--params-version", "3"), NPSHAPE="1")),
+    ("MXNet 2.0.0b1 writes (V3)", lambda w: theirs(w, "mxnet2", "params", ".params", 6, NPSHAPE="1")),
+    ("MXNet 2.0.0b1 writes (V2)", lambda w: theirs(w, "mxnet2", "params", ".params", 19, NPSHAPE="0")),
+    ("MXNet 2.0.0b1 reads (V3)", lambda w: ours(w, "mxnet2", "params", ".params", 7, ("--params-version", "3"), NPSHAPE="1")),
+    ("MXNet 2.0.0b1 reads (V2)", lambda w: ours(w, "mxnet2", "params", ".params", 20, NPSHAPE="0")),
+    ("Caffe writes", lambda w: theirs(w, "caffe", "caffemodel", ".caffemodel", 8)),
+    ("Caffe reads, float", lambda w: ours(w, "caffe", "caffemodel", ".caffemodel", 9, ONLY="float32")),
+    ("Caffe reads, float and double", lambda w: ours(w, "caffe", "caffemodel", ".caffemodel", 10, ONLY=FLOATS)),
+    ("OpenCV 4.14 reads, forward pass", lambda w: ours(w, "opencv", "caffemodel", ".caffemodel", 11, maker="opencv")),
+    ("NeoML 2.0.210 writes", lambda w: theirs(w, "neoml", "neoml", ".neoml", 12)),
+    ("NeoML 2.0.210 reads", lambda w: ours(w, "neoml", "neoml", ".neoml", 13, ONLY="float32 int32", AXES="7", TENSORS="1", NAME="@0")),
+    ("safetensors writes", lambda w: theirs(w, "arrays", "safetensors", ".safetensors", 14, FORMAT="safetensors")),
+    ("safetensors reads", lambda w: ours(w, "arrays", "safetensors", ".safetensors", 15)),
+    ("NumPy reads", lambda w: ours(w, "arrays", "npz", ".npz", 16, FORMAT="safetensors")),
+    ("h5py writes", lambda w: theirs(w, "arrays", "hdf5", ".h5", 17, FORMAT="h5", ONLY=FLOATS)),
+    ("h5py reads", lambda w: ours(w, "arrays", "hdf5", ".h5", 18, ONLY=FLOATS)),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--blob", required=True)
+    parser.add_argument("--work", required=True)
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    os.makedirs(arguments.work, exist_ok=True)
+    if shutil.which("pyenv"):  # its programs are found only in the versions that are switched on
+        os.environ["PYENV_VERSION"] = ":".join(call(["pyenv", "versions", "--bare"]).split())
+    work, failed = Work(arguments.blob, arguments.work), 0
+    print("# Interop, %s, %s\n" % (datetime.date.today(), platform.platform()))
+    print("%d seeded random files a row, each value compared.\n" % COUNT)
+    print("| row | files | tensors | result |\n| --- | --- | --- | --- |")
+    for title, row in ROWS:
+        if arguments.only not in title:
+            continue
+        try:
+            files, tensors, wrong = row(work)
+            print("| %s | %d | %d | %s |" % (title, files, tensors, "equal" if not wrong else "%d DIFFER" % len(wrong)), flush=True)
+            for line in wrong[:3]:
+                print("  " + line, file=sys.stderr)
+            failed += bool(wrong)
+        except Absent as reason:
+            print("| %s | - | - | not run: %s |" % (title, oneline(reason)), flush=True)
+        except RuntimeError as reason:
+            failed += 1
+            print("| %s | - | - | FAILED: %s |" % (title, oneline(reason)), flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
