@@ -10,7 +10,7 @@ use std::time::Instant;
 use blob_convert::Silent;
 use blob_convert::stats::measure;
 use blob_io::{Bytes, Checkpoint, Kind, Mmap};
-use synced_mem::HostBuffer;
+use synced_mem::SyncedMem;
 
 /// What a chunked read takes at a time.
 const CHUNK: usize = 1 << 20;
@@ -64,8 +64,8 @@ fn read_fresh(file: &Path) -> f64 {
     let start = Instant::now();
     let mut file = File::open(file).expect("opens");
     let len = file.metadata().expect("metadata").len() as usize;
-    let mut buffer = HostBuffer::zeroed(len).expect("memory");
-    file.read_exact(buffer.make_mut_overwrite().expect("memory")).expect("reads");
+    let mut memory = SyncedMem::new(len);
+    file.read_exact(memory.host_overwrite(..).expect("memory")).expect("reads");
     start.elapsed().as_secs_f64()
 }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, HostBuffer, SharedMem, SyncedMem};
+use synced_mem::{Device, SharedMem, SyncedMem};
 use table::{Row, median};
 
 const ROUNDS: usize = 11;
@@ -193,7 +193,7 @@ fn scattered() -> [Row; 2] {
     let queue = device.queue().expect("a queue");
     let moved = |memory: &SharedMem| {
         let stats = memory.stats();
-        (stats.uploads().bytes() + stats.downloads().bytes()) as f64
+        (stats.uploads.bytes + stats.downloads.bytes) as f64
     };
     let on_device = || {
         let memory = SharedMem::new(TABLE);
@@ -218,7 +218,7 @@ fn scattered() -> [Row; 2] {
 fn requests() -> Row {
     let device = Loopback::new(Mode::Immediate);
     let a_request = |requests: u32| {
-        let memory = SharedMem::from_vec(vec![1; 4096]);
+        let memory = SharedMem::from(vec![1; 4096]);
         let start = Instant::now();
         for _ in 0..requests {
             let queue = device.queue().expect("a queue");
@@ -236,9 +236,10 @@ fn requests() -> Row {
 fn zeroed() -> Row {
     let round = |_| {
         let start = Instant::now();
-        let buffer = black_box(HostBuffer::zeroed(LARGE).expect("memory"));
+        let mut memory = SyncedMem::new(LARGE);
+        black_box(memory.host_overwrite(..).expect("memory"));
         let seconds = start.elapsed().as_secs_f64();
-        drop(buffer);
+        drop(memory);
         seconds * 1e3
     };
     let ms = median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter());

@@ -21,7 +21,7 @@ fn zeros(dims: &[usize]) -> Blob<f32> {
 
 /// A memory of these elements, as Caffe's `set_cpu_data` would be handed one.
 fn external(elements: &[f32]) -> SharedMem {
-    SharedMem::from_vec(elements.iter().flat_map(|x| x.to_ne_bytes()).collect())
+    SharedMem::from(elements.iter().flat_map(|x| x.to_ne_bytes()).collect::<Vec<u8>>())
 }
 
 fn first(blob: &Blob<f32>) -> f32 {

@@ -100,13 +100,13 @@ const LIES: &[Found] = &[
 fn every_broken_promise_is_found() {
     for (promise, lie, check, run) in LIES {
         let failure = run(*lie).expect_err(&format!("{lie:?} passes"));
-        assert_eq!((failure.promise(), failure.check()), (*promise, *check), "{lie:?}: {failure}");
+        assert_eq!((failure.promise, failure.check), (*promise, *check), "{lie:?}: {failure}");
     }
 }
 
 #[test]
 fn a_failure_says_what_was_seen() {
     let failure = alone(Lie::NoSynchronize).expect_err("it does not synchronise");
-    assert_eq!(failure.to_string(), format!("promise 4, check `synchronize`: {}", failure.message()));
-    assert!(failure.message().contains("is 0xee, not 0x01"), "{failure}");
+    assert_eq!(failure.to_string(), format!("promise 4, check `synchronize`: {}", failure.message));
+    assert!(failure.message.contains("is 0xee, not 0x01"), "{failure}");
 }

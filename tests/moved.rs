@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{self, Loopback, Mode, Operation};
-use synced_mem::{Arg, Device, Queue, SharedMem, Stats, Traffic};
+use synced_mem::{Arg, Device, Queue, SharedMem, Stats};
 
 /// How often and how many bytes: up to the device, down from it, and from device memory to device memory.
 type Moved = [(u64, u64); 3];
@@ -38,11 +38,9 @@ impl Watch {
 
     fn moved(&mut self) -> Moved {
         let now = self.memory.stats();
-        let since = |of: fn(&Stats) -> Traffic| {
-            let (now, seen) = (of(&now), of(&self.seen));
-            (now.count() - seen.count(), now.bytes() - seen.bytes())
-        };
-        let moved = [since(Stats::uploads), since(Stats::downloads), since(Stats::device_copies)];
+        let copies = |stats: &Stats| [stats.uploads, stats.downloads, stats.device_copies];
+        let (before, after) = (copies(&self.seen), copies(&now));
+        let moved = [0, 1, 2].map(|i| (after[i].count - before[i].count, after[i].bytes - before[i].bytes));
         self.seen = now;
         moved
     }
@@ -111,7 +109,7 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     assert_eq!((device.calls(Operation::Upload), device.calls(Operation::Download)), (3, 3));
     // What was overwritten did not have to be cleared. Caffe clears each buffer on its first touch.
     assert_eq!(device.calls(Operation::Fill), 0);
-    assert_eq!(device.meter().stats().uploads().bytes(), 1200);
+    assert_eq!(device.meter().stats().uploads.bytes, 1200);
 }
 
 /// Parameters go up once; iterations of `diff = …; data -= diff` on the device move nothing; the snapshot comes down once.

@@ -54,8 +54,8 @@ struct Costs {
 
 impl Costs {
     fn add(&mut self, event: &Event) {
-        let on_host = event.device().is_none();
-        *match event.kind() {
+        let on_host = event.device.is_none();
+        *match event.kind {
             EventKind::Allocate if on_host => &mut self.host_blocks,
             EventKind::Allocate => &mut self.device_blocks,
             EventKind::Upload => &mut self.uploads,
@@ -64,16 +64,16 @@ impl Costs {
             EventKind::Fill if !on_host => &mut self.device_fills,
             EventKind::Free if on_host => &mut self.host_frees,
             EventKind::Free => &mut self.device_frees,
-            EventKind::Leak => panic!("a leak: {:?}", event.error()),
+            EventKind::Leak => panic!("a leak: {:?}", event.error),
             _ => return,
         } += 1;
     }
 
     /// As the memory's own counters tell it.
     fn from_stats(stats: &Stats) -> [u64; 4] {
-        let copies = stats.device_copies().count() + stats.host_copies().count();
-        let blocks = stats.allocations().count();
-        let (up, down) = (stats.uploads().count(), stats.downloads().count());
+        let copies = stats.device_copies.count + stats.host_copies.count;
+        let blocks = stats.allocations.count;
+        let (up, down) = (stats.uploads.count, stats.downloads.count);
         [blocks, up, down, copies]
     }
 

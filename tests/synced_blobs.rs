@@ -132,8 +132,8 @@ fn heads(blob: &Blob<f32>) -> (Head, Head) {
 }
 
 fn costs(stats: Stats) -> [u64; 4] {
-    let (up, down) = (stats.uploads(), stats.downloads());
-    [stats.allocations(), up, down, stats.device_copies()].map(|traffic| traffic.count())
+    let (up, down) = (stats.uploads, stats.downloads);
+    [stats.allocations, up, down, stats.device_copies].map(|traffic| traffic.count)
 }
 
 /// Runs an operation; the head of the other blob's part where a copy went to it. None for an operation of another crate.

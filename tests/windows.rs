@@ -33,7 +33,7 @@ fn upstream_init_window_blob() {
         assert_eq!(*data, all[step * 6..][..6]);
     }
     let after = blob.memory(Part::Data).stats();
-    assert_eq!((after.allocations(), after.host_copies()), (before.allocations(), before.host_copies()));
+    assert_eq!((after.allocations, after.host_copies), (before.allocations, before.host_copies));
     assert!(!blob.has_diff() && !window.owner().has_diff());
 }
 

@@ -34,7 +34,7 @@ impl Memory {
         memory.set_observer(observer);
         match shell {
             Shell::Sole => Self::Sole(Box::new(memory)),
-            Shell::Shared => Self::Shared(memory.into_shared()),
+            Shell::Shared => Self::Shared(SharedMem::from(memory)),
         }
     }
 

@@ -78,7 +78,7 @@ impl AnyBlob {
         }
         // No element type needs more alignment than its size.
         if bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
-            return Self::from_parts(shape, dtype, SharedMem::from_vec(bytes), None);
+            return Self::from_parts(shape, dtype, SharedMem::from(bytes), None);
         }
         Self::from_unaligned(shape, dtype, &bytes)
     }
@@ -353,9 +353,9 @@ mod tests {
         assert!(blob.replace_memory(SharedMem::new(1), Part::Data).is_err());
         assert!(blob.replace_memory(SharedMem::new(1), Part::Diff).is_err());
         assert!(blob.memory(Part::Data).ptr_eq(&data) && blob.memory(Part::Diff).ptr_eq(&diff));
-        let old = blob.replace_memory(SharedMem::from_vec(vec![1, 2]), Part::Data).unwrap();
+        let old = blob.replace_memory(SharedMem::from(vec![1, 2]), Part::Data).unwrap();
         assert!(old.ptr_eq(&data));
-        let old = blob.replace_memory(SharedMem::from_vec(vec![3, 4]), Part::Diff).unwrap();
+        let old = blob.replace_memory(SharedMem::from(vec![3, 4]), Part::Diff).unwrap();
         assert!(old.ptr_eq(&diff) && blob.has_diff());
         assert_eq!(*blob.data().elements::<u8>().unwrap(), [1, 2]);
         assert_eq!(*blob.diff().elements::<u8>().unwrap(), [3, 4]);
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_a_memory_has_beyond_the_shape_is_not_seen() {
-        let data = SharedMem::from_vec(vec![1, 0, 2, 0, 3, 0, 9, 9, 9]);
+        let data = SharedMem::from(vec![1, 0, 2, 0, 3, 0, 9, 9, 9]);
         let mut blob = AnyBlob::from_parts(shape(&[3]), DType::I16, data, None).unwrap();
         assert_eq!((blob.byte_len(), blob.memory(Part::Data).len()), (6, 9));
         assert_eq!(blob.memory(Part::Diff).len(), 9, "an untouched diff grows with it");
@@ -373,14 +373,14 @@ mod tests {
         blob.data_mut().bytes().unwrap()[0] = 4;
         assert_eq!(*blob.memory(Part::Data).host(0..9).unwrap(), [4, 255, 255, 255, 255, 255, 9, 9, 9]);
         // A byte that no bool could be, behind the last element.
-        let data = SharedMem::from_vec(vec![0, 1, 7]);
+        let data = SharedMem::from(vec![0, 1, 7]);
         let blob = AnyBlob::from_parts(shape(&[2]), DType::Bool, data, None).unwrap();
         assert_eq!(*blob.data().elements::<bool>().unwrap(), [false, true]);
     }
 
     #[test]
     fn one_element_may_lie_anywhere_and_is_checked_alone() {
-        let bytes = SharedMem::from_vec(vec![1, 2, 0]);
+        let bytes = SharedMem::from(vec![1, 2, 0]);
         let blob = AnyBlob::from_parts(shape(&[3]), DType::Bool, bytes, None).unwrap();
         assert!(blob.data().at::<bool>(&[0]).unwrap() && !blob.data().at::<bool>(&[2]).unwrap());
         let refused = blob.data().at::<bool>(&[1]);
@@ -389,7 +389,7 @@ mod tests {
         for shift in 0..8 {
             let owner = [vec![0; shift], values.clone()].concat();
             let buffer = Shifted(owner, shift);
-            let memory = SharedMem::from_owner(buffer);
+            let memory = SharedMem::from(synced_mem::HostBuffer::from_owner(buffer));
             let blob = AnyBlob::from_parts(shape(&[2]), DType::F64, memory, None).unwrap();
             assert_eq!(blob.data().at::<f64>(&[1]).unwrap(), -2.5);
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use synced_mem::SharedMem;
+use synced_mem::{HostBuffer, SharedMem};
 
 use crate::blob::AnyBlob;
 use crate::dtype::Element;
@@ -82,7 +82,7 @@ impl<T: Element> Blob<T> {
         if elements.len() != shape.count() {
             return Err(Error::WrongCount { wanted: shape.count(), got: elements.len() });
         }
-        let data = SharedMem::from_owner(Elements(elements));
+        let data = SharedMem::from(HostBuffer::from_owner(Elements(elements)));
         Ok(Self::wrap(AnyBlob::from_parts(shape, T::DTYPE, data, None)?))
     }
 

@@ -31,27 +31,14 @@ use probe::Bench;
 
 /// A promise that a backend does not keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
-    check: &'static str,
-    promise: u8,
-    message: String,
-}
-
-impl Failure {
     /// The check that failed.
-    pub fn check(&self) -> &'static str {
-        self.check
-    }
-
+    pub check: &'static str,
     /// The number of the promise of [`Queue`] that the check tests.
-    pub fn promise(&self) -> u8 {
-        self.promise
-    }
-
+    pub promise: u8,
     /// What was seen.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
+    pub message: String,
 }
 
 impl fmt::Display for Failure {
@@ -194,6 +181,6 @@ mod tests {
             Ok(())
         });
         let failure = failure.unwrap_err();
-        assert_eq!((failure.promise(), failure.check()), (11, "deadlock"), "{failure}");
+        assert_eq!((failure.promise, failure.check), (11, "deadlock"), "{failure}");
     }
 }

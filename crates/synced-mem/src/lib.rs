@@ -16,7 +16,7 @@
 //! drop(memory.device_mut(&queue, ..)?); // on the device now
 //! memory.host_overwrite(4096..8192)?.fill(1); // makes 4 KiB stale there
 //! drop(memory.device(&queue, ..)?); // uploads 4 KiB, not 256 MiB
-//! assert_eq!(memory.stats().uploads().bytes(), 4096);
+//! assert_eq!(memory.stats().uploads.bytes, 4096);
 //! assert!(memory.valid_on(Location::Device(device.id()), ..));
 //! # Ok::<(), synced_mem::Error>(())
 //! ```
@@ -134,7 +134,7 @@ pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Queue};
 pub use error::Error;
 pub use host::buffer::HostBuffer;
-pub use host::pool::HostPool;
+pub use host::pool::{HostPool, PoolStats};
 pub use ids::{DeviceId, QueueId};
 pub use owned::SyncedMem;
 pub use owned::scope::{LentMut, Scope, scope};

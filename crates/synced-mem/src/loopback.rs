@@ -18,14 +18,13 @@ mod turns;
 use std::fmt;
 use std::sync::Arc;
 
-use calls::Fault;
 use machine::Machine;
 use memory::Piece;
 use queue::LoopQueue;
 
 use crate::{Device, DeviceId, Error, Meter, Queue};
 
-pub use calls::Operation;
+pub use calls::{Fault, Operation};
 pub use kernel::KernelArg;
 pub use machine::Mode;
 pub use queue::launch;
@@ -67,25 +66,9 @@ impl Loopback {
         self.machine.state().account(self.id).limit = bytes;
     }
 
-    /// Makes a later call on this device fail with [`Error::Device`] and enqueue, or wait for, nothing: the next one
-    /// for `nth` 1, the one after it for 2. Several may be told in advance.
-    pub fn fail(&self, operation: Operation, nth: u64) {
-        self.fail_as(operation, nth, Fault::Refused);
-    }
-
-    /// As [`fail`](Self::fail), but the call has enqueued its work, or done what it waits for, before it fails.
-    pub fn fail_late(&self, operation: Operation, nth: u64) {
-        self.fail_as(operation, nth, Fault::Reported);
-    }
-
-    /// Lets the work of a later call end half-way: an upload, a download, a copy or a fill moves the first half of its
-    /// bytes, a kernel does not run. The call itself succeeds, if it does not run the work; the queue fails from then on.
-    /// For calls that enqueue no bytes it does nothing.
-    pub fn break_off(&self, operation: Operation, nth: u64) {
-        self.fail_as(operation, nth, Fault::BrokenOff);
-    }
-
-    fn fail_as(&self, operation: Operation, nth: u64, fault: Fault) {
+    /// Makes a later call on this device fail: the next one for `nth` 1, the one after it for 2. Several may be told in
+    /// advance.
+    pub fn fail(&self, operation: Operation, nth: u64, fault: Fault) {
         self.machine.state().account(self.id).fail(operation, nth, fault);
     }
 
@@ -180,16 +163,6 @@ impl ExternalBlock {
     /// Where it starts, as the device counts.
     pub fn address(&self) -> u64 {
         self.slot
-    }
-
-    /// How many bytes it has.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The bytes as they are now, pending work not done.

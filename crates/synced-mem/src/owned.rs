@@ -22,9 +22,8 @@ use crate::engine::state::State;
 use crate::engine::step;
 use crate::engine::waits::Stop;
 use crate::error::Error;
-use crate::host::buffer::{HostBuffer, dangling};
+use crate::host::buffer::dangling;
 use crate::host::pool::HostPool;
-use crate::shared::SharedMem;
 use crate::stats::{Observer, Stats};
 use crate::sync::{AtomicPtr, Mutex, Ordering};
 
@@ -47,7 +46,7 @@ use crate::sync::{AtomicPtr, Mutex, Ordering};
 /// drop(token);
 /// assert_eq!(memory.head(), Head::AtDevice);
 /// assert_eq!(memory.host(..)?[7], 43); // downloads, once
-/// assert_eq!((memory.head(), memory.stats().downloads().count()), (Head::Synced, 1));
+/// assert_eq!((memory.head(), memory.stats().downloads.count), (Head::Synced, 1));
 /// # Ok::<(), synced_mem::Error>(())
 /// ```
 ///
@@ -92,17 +91,6 @@ impl SyncedMem {
     /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
     pub fn new_in(len: usize, pool: &HostPool) -> Self {
         Self::from_state(State::new(len, Some(pool.clone())))
-    }
-
-    /// Takes over a vector's bytes without copying them.
-    pub fn from_vec(bytes: Vec<u8>) -> Self {
-        HostBuffer::from(bytes).into()
-    }
-
-    /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
-    /// See [`HostBuffer::from_owner`].
-    pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        HostBuffer::from_owner(owner).into()
     }
 
     fn from_state(state: State) -> Self {
@@ -296,14 +284,6 @@ impl SyncedMem {
         drop(self.with_mut(|state| state.set_observer(observer)));
     }
 
-    /// The same memory behind a handle that can be cloned and that checks its borrows at run time.
-    pub fn into_shared(self) -> SharedMem {
-        let mut memory = self;
-        let emptied = State::new(0, None);
-        let state = memory.with_mut(|state| std::mem::replace(state, emptied));
-        SharedMem::from_state(state)
-    }
-
     // ---- the lock ----
 
     /// Runs a step under the lock, and what it left to do after the lock is released.
@@ -361,6 +341,8 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::host::buffer::HostBuffer;
+    use crate::shared::SharedMem;
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = assert_send_sync::<SyncedMem>();
@@ -396,13 +378,13 @@ mod tests {
     fn adopted_bytes_are_used_in_place() {
         let bytes = vec![1, 2, 3];
         let address = bytes.as_ptr();
-        let mut memory = SyncedMem::from_vec(bytes);
+        let mut memory = SyncedMem::from(bytes);
         assert!(memory.is_initialized());
         assert_eq!(memory.host(..).unwrap().as_ptr(), address);
         assert_eq!(memory.host_mut(..).unwrap().as_ptr(), address);
 
         static BYTES: &[u8] = &[4, 5, 6];
-        let mut memory = SyncedMem::from_owner(BYTES);
+        let mut memory = SyncedMem::from(HostBuffer::from_owner(BYTES));
         assert_eq!(memory.host(..).unwrap().as_ptr(), BYTES.as_ptr());
         memory.host_mut(..).unwrap()[0] = 0;
         assert_eq!(memory.host(..).unwrap(), [0, 5, 6]);
@@ -431,7 +413,7 @@ mod tests {
                 let readers: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
                 readers.into_iter().map(|r| r.join().unwrap()).collect()
             });
-            assert_eq!(memory.stats().allocations().count(), 1);
+            assert_eq!(memory.stats().allocations.count, 1);
             assert!(addresses.iter().all(|&address| address == addresses[0]));
         }
     }
@@ -465,9 +447,9 @@ mod tests {
         let mut memory = SyncedMem::new(4);
         memory.host_mut(..).unwrap()[3] = 8;
         let address = memory.host(..).unwrap().as_ptr();
-        let shared = memory.into_shared();
+        let shared = SharedMem::from(memory);
         let bytes = shared.host(0..4).unwrap();
         assert_eq!((&bytes[..], bytes.as_ptr()), (&[0, 0, 0, 8][..], address));
-        assert!(!SyncedMem::new(4).into_shared().is_initialized());
+        assert!(!SharedMem::from(SyncedMem::new(4)).is_initialized());
     }
 }

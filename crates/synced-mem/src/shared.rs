@@ -24,7 +24,6 @@ use crate::engine::evict::Dirty;
 use crate::engine::state::{HOST, State};
 use crate::engine::step;
 use crate::error::Error;
-use crate::host::buffer::HostBuffer;
 use crate::host::pool::HostPool;
 use crate::lease::Lease;
 use crate::shared::guards::{HostMut, HostRef};
@@ -58,17 +57,6 @@ impl SharedMem {
     /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
     pub fn new_in(len: usize, pool: &HostPool) -> Self {
         Self::from_state(State::new(len, Some(pool.clone())))
-    }
-
-    /// Takes over a vector's bytes without copying them.
-    pub fn from_vec(bytes: Vec<u8>) -> Self {
-        HostBuffer::from(bytes).into()
-    }
-
-    /// Adopts the bytes of `owner` without copying them; a write copies what it needs first.
-    /// See [`HostBuffer::from_owner`](crate::HostBuffer::from_owner).
-    pub fn from_owner(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
-        HostBuffer::from_owner(owner).into()
     }
 
     pub(crate) fn from_state(state: State) -> Self {
@@ -378,6 +366,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::host::buffer::HostBuffer;
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = {
@@ -433,13 +422,13 @@ mod tests {
         let reader = memory.host(0..2).unwrap();
         assert!(memory.check_write(1..4).is_err() && memory.check_write(2..4).is_ok());
         drop(reader);
-        assert_eq!(memory.stats().allocations().count(), 1);
+        assert_eq!(memory.stats().allocations.count, 1);
         assert!(memory.host_mut(0..4).is_ok());
     }
 
     #[test]
     fn reading_all_bytes_takes_no_lock_after_the_first_time() {
-        for memory in [SharedMem::from_vec(vec![3; 8]), SharedMem::from_owner([3; 8])] {
+        for memory in [SharedMem::from(vec![3; 8]), SharedMem::from(HostBuffer::from_owner([3; 8]))] {
             assert_eq!(*memory.host(0..8).unwrap(), [3; 8]);
             let state = memory.inner.lock();
             let (done, read) = mpsc::channel();
@@ -507,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_guard_locks_its_range_only() {
-        let memory = SharedMem::from_owner([1, 2, 3, 4]);
+        let memory = SharedMem::from(HostBuffer::from_owner([1, 2, 3, 4]));
         mem::forget(memory.host(0..2).unwrap());
         assert!(memory.host_mut(1..3).is_err());
         memory.host_mut(2..4).unwrap().fill(9);
@@ -517,7 +506,7 @@ mod tests {
     #[test]
     fn readers_of_adopted_bytes_outlive_the_first_write() {
         let owner: Arc<[u8]> = Arc::from([1, 2, 3, 4]);
-        let memory = SharedMem::from_owner(owner.clone());
+        let memory = SharedMem::from(HostBuffer::from_owner(owner.clone()));
         let old = memory.host(0..2).unwrap();
         assert_eq!(old.as_ptr(), owner.as_ptr());
         let mut writer = memory.host_mut(2..4).unwrap();
@@ -530,7 +519,7 @@ mod tests {
         drop(writer);
         assert_eq!(*memory.host(0..4).unwrap(), [1, 2, 30, 4]);
         assert_eq!(*owner, [1, 2, 3, 4]);
-        assert_eq!(memory.stats().host_copies().bytes(), 4);
+        assert_eq!(memory.stats().host_copies.bytes, 4);
         drop((old, new));
         assert_eq!(Arc::strong_count(&owner), 2, "half of it is the newest");
         drop(memory.host_mut(0..2).unwrap());
@@ -539,10 +528,10 @@ mod tests {
 
     #[test]
     fn overwriting_a_part_of_adopted_bytes_keeps_the_rest() {
-        let memory = SharedMem::from_owner([1, 2, 3, 4, 5]);
+        let memory = SharedMem::from(HostBuffer::from_owner([1, 2, 3, 4, 5]));
         memory.host_overwrite(1..3).unwrap().fill(9);
         assert_eq!(*memory.host(0..5).unwrap(), [1, 9, 9, 4, 5]);
-        let memory = SharedMem::from_owner([1, 2]);
+        let memory = SharedMem::from(HostBuffer::from_owner([1, 2]));
         memory.host_overwrite(0..0).unwrap();
         assert_eq!(*memory.host(0..2).unwrap(), [1, 2]);
     }
@@ -550,7 +539,7 @@ mod tests {
     #[test]
     fn a_refused_write_does_not_copy_adopted_bytes() {
         static BYTES: &[u8] = &[1, 2];
-        let memory = SharedMem::from_owner(BYTES);
+        let memory = SharedMem::from(HostBuffer::from_owner(BYTES));
         let reader = memory.host(0..1).unwrap();
         assert!(memory.host_mut(0..2).is_err());
         assert_eq!(memory.host(0..2).unwrap().as_ptr(), BYTES.as_ptr());
@@ -578,7 +567,7 @@ mod tests {
     fn an_owners_destructor_may_use_the_memory() {
         for reader_first in [false, true] {
             let cell = Arc::new(Mutex::new(None));
-            let memory = SharedMem::from_owner(Reentrant(cell.clone()));
+            let memory = SharedMem::from(HostBuffer::from_owner(Reentrant(cell.clone())));
             *cell.lock().unwrap() = Some(memory.clone());
             let reader = reader_first.then(|| memory.host(1..2).unwrap());
             let writer = memory.host_mut(0..1).unwrap();
@@ -605,8 +594,8 @@ mod tests {
 
     #[test]
     fn guards_can_own_other_memories() {
-        let memory = SharedMem::from_vec(vec![1, 2, 3, 4]);
-        let view = SharedMem::from_owner(memory.host(1..3).unwrap());
+        let memory = SharedMem::from(vec![1, 2, 3, 4]);
+        let view = SharedMem::from(HostBuffer::from_owner(memory.host(1..3).unwrap()));
         assert_eq!(*view.host(0..2).unwrap(), [2, 3]);
         assert!(memory.host_mut(2..3).is_err());
         view.host_mut(0..1).unwrap()[0] = 9;
@@ -618,7 +607,7 @@ mod tests {
 
     #[test]
     fn threads_write_disjoint_ranges_at_once() {
-        let (memory, start) = (SharedMem::from_owner([7; 64]), Barrier::new(8));
+        let (memory, start) = (SharedMem::from(HostBuffer::from_owner([7; 64])), Barrier::new(8));
         thread::scope(|scope| {
             for part in 0..8usize {
                 let (memory, start) = (memory.clone(), &start);
@@ -676,8 +665,8 @@ mod tests {
             let mut model: Vec<u8> = (0..LEN as u8).map(|i| i * (case % 3 != 0) as u8).collect();
             let memory = match case % 3 {
                 0 => SharedMem::new(LEN),
-                1 => SharedMem::from_vec(model.clone()),
-                _ => SharedMem::from_owner(model.clone()),
+                1 => SharedMem::from(model.clone()),
+                _ => SharedMem::from(HostBuffer::from_owner(model.clone())),
             };
             let (mut readers, mut writers) = (Vec::new(), Vec::new());
             for step in 0..60 {

@@ -10,102 +10,63 @@ use crate::ids::DeviceId;
 
 /// How often something was done, and with how many bytes in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traffic {
-    count: u64,
-    bytes: u64,
+    /// How often.
+    pub count: u64,
+    /// How many bytes in all.
+    pub bytes: u64,
 }
 
 /// What has happened to a memory, or on a device, so far.
 ///
 /// Accesses of no bytes are not counted.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stats {
-    traffic: [Traffic; COUNTED],
-    in_use: u64,
-    peak: u64,
-}
-
-/// How many kinds of events have counters: all.
-const COUNTED: usize = EventKind::Failure as usize + 1;
-
-impl Traffic {
-    /// How often.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// How many bytes in all.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
+    /// Copies from the host to a device.
+    pub uploads: Traffic,
+    /// Copies from a device to the host.
+    pub downloads: Traffic,
+    /// Copies between devices that did not pass through the host.
+    pub device_copies: Traffic,
+    /// Copies from adopted read-only bytes to host memory of our own.
+    pub host_copies: Traffic,
+    /// Bytes that were never written, set to zero where they were read. Fresh host memory is zero already, and the fill
+    /// costs nothing; it is counted all the same.
+    pub fills: Traffic,
+    /// Blocks allocated.
+    pub allocations: Traffic,
+    /// Blocks given back.
+    pub frees: Traffic,
+    /// Accesses that found all their bytes in place, and the transfers that this saved. Reads that took no lock are not
+    /// counted.
+    pub avoided: Traffic,
+    /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
+    pub leaks: Traffic,
+    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back. Nothing is
+    /// lost by them, and an observer is told the error of each.
+    pub failures: Traffic,
+    /// Bytes allocated now.
+    pub in_use: u64,
+    /// The most bytes that were allocated at once.
+    pub peak: u64,
 }
 
 impl Stats {
-    /// Copies from the host to a device.
-    pub fn uploads(&self) -> Traffic {
-        self.of(EventKind::Upload)
-    }
-
-    /// Copies from a device to the host.
-    pub fn downloads(&self) -> Traffic {
-        self.of(EventKind::Download)
-    }
-
-    /// Copies between devices that did not pass through the host.
-    pub fn device_copies(&self) -> Traffic {
-        self.of(EventKind::DeviceCopy)
-    }
-
-    /// Copies from adopted read-only bytes to host memory of our own.
-    pub fn host_copies(&self) -> Traffic {
-        self.of(EventKind::HostCopy)
-    }
-
-    /// Bytes that were never written, set to zero where they were read. Fresh host memory is zero already, and the fill
-    /// costs nothing; it is counted all the same.
-    pub fn fills(&self) -> Traffic {
-        self.of(EventKind::Fill)
-    }
-
-    /// Blocks allocated.
-    pub fn allocations(&self) -> Traffic {
-        self.of(EventKind::Allocate)
-    }
-
-    /// Blocks given back.
-    pub fn frees(&self) -> Traffic {
-        self.of(EventKind::Free)
-    }
-
-    /// Accesses that found all their bytes in place, and the transfers that this saved. Reads that
-    /// took no lock are not counted.
-    pub fn avoided(&self) -> Traffic {
-        self.of(EventKind::Avoided)
-    }
-
-    /// Copies of the memory that were leaked, because a queue that failed may still use them. They stay allocated.
-    pub fn leaks(&self) -> Traffic {
-        self.of(EventKind::Leak)
-    }
-
-    /// Failures of what no access asked for: merging ranges, waiting for the queues of memory that is given back. Nothing is
-    /// lost by them, and an observer is told the error of each.
-    pub fn failures(&self) -> u64 {
-        self.of(EventKind::Failure).count
-    }
-
-    /// Bytes allocated now.
-    pub fn in_use(&self) -> u64 {
-        self.in_use
-    }
-
-    /// The most bytes that were allocated at once.
-    pub fn peak(&self) -> u64 {
-        self.peak
-    }
-
-    fn of(&self, kind: EventKind) -> Traffic {
-        self.traffic[kind as usize]
+    fn traffic(&mut self, kind: EventKind) -> &mut Traffic {
+        match kind {
+            EventKind::Upload => &mut self.uploads,
+            EventKind::Download => &mut self.downloads,
+            EventKind::DeviceCopy => &mut self.device_copies,
+            EventKind::HostCopy => &mut self.host_copies,
+            EventKind::Fill => &mut self.fills,
+            EventKind::Allocate => &mut self.allocations,
+            EventKind::Free => &mut self.frees,
+            EventKind::Avoided => &mut self.avoided,
+            EventKind::Leak => &mut self.leaks,
+            EventKind::Failure => &mut self.failures,
+        }
     }
 
     /// Counts one event.
@@ -119,29 +80,9 @@ impl Stats {
             EventKind::Free => self.in_use = self.in_use.saturating_sub(bytes),
             _ => {}
         }
-        if let Some(traffic) = self.traffic.get_mut(kind as usize) {
-            traffic.count += 1;
-            traffic.bytes += bytes;
-        }
-    }
-}
-
-impl fmt::Debug for Stats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stats")
-            .field("uploads", &self.uploads())
-            .field("downloads", &self.downloads())
-            .field("device_copies", &self.device_copies())
-            .field("host_copies", &self.host_copies())
-            .field("fills", &self.fills())
-            .field("allocations", &self.allocations())
-            .field("frees", &self.frees())
-            .field("avoided", &self.avoided())
-            .field("leaks", &self.leaks())
-            .field("failures", &self.failures())
-            .field("in_use", &self.in_use)
-            .field("peak", &self.peak)
-            .finish()
+        let traffic = self.traffic(kind);
+        traffic.count += 1;
+        traffic.bytes += bytes;
     }
 }
 
@@ -171,39 +112,34 @@ pub enum EventKind {
     Failure,
 }
 
-/// Something that happened to a memory.
-#[derive(Debug)]
-pub struct Event {
-    kind: EventKind,
-    range: Range<usize>,
-    device: Option<DeviceId>,
-    error: Option<Error>,
+impl EventKind {
+    /// All, in their order above.
+    const ALL: [Self; 10] = [
+        Self::Upload,
+        Self::Download,
+        Self::DeviceCopy,
+        Self::HostCopy,
+        Self::Fill,
+        Self::Allocate,
+        Self::Free,
+        Self::Avoided,
+        Self::Leak,
+        Self::Failure,
+    ];
 }
 
-impl Event {
-    pub(crate) fn new(kind: EventKind, range: Range<usize>, device: Option<DeviceId>, error: Option<Error>) -> Self {
-        Self { kind, range, device, error }
-    }
-
+/// Something that happened to a memory.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Event {
     /// What happened.
-    pub fn kind(&self) -> EventKind {
-        self.kind
-    }
-
+    pub kind: EventKind,
     /// The bytes of the memory that it happened to.
-    pub fn range(&self) -> Range<usize> {
-        self.range.clone()
-    }
-
+    pub range: Range<usize>,
     /// The device concerned; `None` is the host alone.
-    pub fn device(&self) -> Option<DeviceId> {
-        self.device
-    }
-
+    pub device: Option<DeviceId>,
     /// Why something was leaked, or failed.
-    pub fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
-    }
+    pub error: Option<Error>,
 }
 
 /// Watches a memory. Called after the memory's lock has been released, so it may use the memory.
@@ -223,7 +159,7 @@ impl<F: Fn(&Event) + Send + Sync> Observer for F {
 /// [`Device::meter`]: crate::Device::meter
 #[derive(Default)]
 pub struct Meter {
-    counters: [Counter; COUNTED],
+    counters: [Counter; EventKind::ALL.len()],
     in_use: AtomicU64,
     peak: AtomicU64,
 }
@@ -263,8 +199,11 @@ impl Meter {
     /// by each memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let traffic = |counter: &Counter| Traffic { count: load(&counter.count), bytes: load(&counter.bytes) };
-        Stats { traffic: self.counters.each_ref().map(traffic), in_use: load(&self.in_use), peak: load(&self.peak) }
+        let mut stats = Stats { in_use: load(&self.in_use), peak: load(&self.peak), ..Stats::default() };
+        for (kind, counter) in EventKind::ALL.into_iter().zip(&self.counters) {
+            *stats.traffic(kind) = Traffic { count: load(&counter.count), bytes: load(&counter.bytes) };
+        }
+        stats
     }
 }
 

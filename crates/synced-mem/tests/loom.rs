@@ -194,7 +194,7 @@ fn two_readers_that_wait_with_the_lock_released_both_see_the_transfer() {
 fn a_wait_ends_only_what_was_entered_before_it() {
     loom::model(|| {
         let spy = spy_that_is(true);
-        let memory = at_device(&spy).into_shared();
+        let memory = SharedMem::from(at_device(&spy));
         let other = {
             let memory = memory.clone();
             thread::spawn(move || memory.prefetch_host(2..4).unwrap())
@@ -241,7 +241,7 @@ unsafe impl Send for Watched {}
 
 impl Watched {
     fn new() -> Arc<Self> {
-        Arc::new(Self { memory: SharedMem::from_vec(vec![0; 8]), cell: UnsafeCell::new(0) })
+        Arc::new(Self { memory: SharedMem::from(vec![0; 8]), cell: UnsafeCell::new(0) })
     }
 
     fn use_it(&self, access: Access) -> bool {
@@ -334,7 +334,7 @@ fn a_reader_without_the_lock_never_meets_a_writer() {
 fn a_reader_without_the_lock_never_meets_an_eviction() {
     loom::model(|| {
         let spy = spy();
-        let memory = at_device(&spy).into_shared();
+        let memory = SharedMem::from(at_device(&spy));
         drop(memory.host(..).unwrap());
         let other = {
             let memory = memory.clone();

@@ -21,11 +21,11 @@ fn a_device_of_our_own_conforms() {
 fn a_memory_moves_to_our_device_and_back() {
     let device = Ram::new();
     let queue = device.queue().unwrap();
-    let memory = SharedMem::from_vec((0..100).collect());
+    let memory = SharedMem::from((0..100).collect::<Vec<u8>>());
     drop(memory.device_mut(&queue, 10..20).unwrap());
     assert_eq!(memory.host(0..100).unwrap()[..], (0..100).collect::<Vec<u8>>());
     let traffic = device.meter().stats();
-    assert_eq!((traffic.uploads().bytes(), traffic.downloads().bytes()), (10, 10));
+    assert_eq!((traffic.uploads.bytes, traffic.downloads.bytes), (10, 10));
 }
 
 /// A blob of four floats whose newest bytes are a kernel's, in the device's memory.
@@ -50,5 +50,5 @@ fn a_merge_takes_its_parts_from_device_memory() {
     assert_eq!(*merged.data().elements::<f32>().unwrap(), [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
     // The result goes to the device in turn.
     drop(merged.data().device(&queue).unwrap());
-    assert_eq!(synced_mem::Device::meter(&*device).stats().uploads().bytes(), 32);
+    assert_eq!(synced_mem::Device::meter(&*device).stats().uploads.bytes, 32);
 }

@@ -147,7 +147,7 @@ mod tests {
     /// Uploads, downloads, copies between blocks of a device.
     fn moves(memory: &SharedMem) -> [u64; 3] {
         let stats = memory.stats();
-        [stats.uploads(), stats.downloads(), stats.device_copies()].map(|traffic| traffic.count())
+        [stats.uploads, stats.downloads, stats.device_copies].map(|traffic| traffic.count)
     }
 
     #[test]

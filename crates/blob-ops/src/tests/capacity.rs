@@ -17,7 +17,7 @@ fn values(first: f32) -> Vec<u8> {
 }
 
 fn blob(data: Vec<u8>, diff: Vec<u8>) -> AnyBlob {
-    let [data, diff] = [data, diff].map(SharedMem::from_vec);
+    let [data, diff] = [data, diff].map(SharedMem::from);
     AnyBlob::from_parts(Shape::new(DIMS).unwrap(), DType::F32, data, Some(diff)).unwrap()
 }
 

@@ -30,8 +30,8 @@ fn leave_host(memory: &SharedMem, queue: &Arc<dyn Queue>) {
 }
 
 fn downloads(memory: &SharedMem) -> (u64, u64) {
-    let downloads = memory.stats().downloads();
-    (downloads.count(), downloads.bytes())
+    let downloads = memory.stats().downloads;
+    (downloads.count, downloads.bytes)
 }
 
 /// Brought to the host once, all of it, and still valid on the device.

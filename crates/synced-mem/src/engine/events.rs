@@ -52,7 +52,7 @@ impl Events {
     #[cold]
     fn tell(&mut self, kind: EventKind, range: Range<usize>, queue: Option<&Arc<dyn Queue>>, error: Option<Error>) {
         let device = queue.map(|queue| queue.device().id());
-        self.deferred.push(Deferred::Tell(Event::new(kind, range, device, error)));
+        self.deferred.push(Deferred::Tell(Event { kind, range, device, error }));
     }
 
     /// To be done after the lock has been released.

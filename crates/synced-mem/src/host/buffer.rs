@@ -7,7 +7,6 @@ use std::any::Any;
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
 use std::ptr::NonNull;
-use std::slice;
 
 use crate::access::Access;
 use crate::error::Error;
@@ -79,7 +78,7 @@ impl HostBuffer {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the allocator refuses, or no block can be this large.
-    pub fn zeroed(len: usize) -> Result<Self, Error> {
+    pub(crate) fn zeroed(len: usize) -> Result<Self, Error> {
         if len == 0 {
             return Ok(Self::empty());
         }
@@ -137,47 +136,13 @@ impl HostBuffer {
     }
 
     /// The number of bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `ptr` starts `len` initialised bytes of one block (the constructors made it so, or their callers
-        // promised it), alive while `self` is, and written only through `&mut self` or by `SharedMem`, which does not
-        // call this function on a buffer that it writes. A pool's block is in `self.backing`, so the pool has it not.
-        unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
-    }
-
-    /// The bytes for writing. Read-only bytes are copied into memory of our own first, and their owner is dropped.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`] when that copy finds no room; the buffer is then unchanged.
-    pub fn make_mut(&mut self) -> Result<&mut [u8], Error> {
-        if !self.is_writable() {
-            let mut copy = Self::zeroed(self.len)?;
-            copy.make_mut_overwrite()?.copy_from_slice(self.as_slice());
-            *self = copy;
-        }
-        self.make_mut_overwrite()
-    }
-
-    /// The bytes for a caller who writes all of them: what they hold is unspecified, though initialised.
-    ///
-    /// # Errors
-    /// As [`make_mut`](Self::make_mut).
-    pub fn make_mut_overwrite(&mut self) -> Result<&mut [u8], Error> {
-        if !self.is_writable() {
-            *self = Self::zeroed(self.len)?;
-        }
-        // SAFETY: as in `as_slice`; the bytes are ours alone to write, since the buffer is writable, and `&mut self`
-        // makes this the only reference to them.
-        Ok(unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) })
     }
 
     /// The first byte, for `SharedMem`: reading and writing through it is limited by its borrows only.
@@ -300,6 +265,8 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
+    use std::slice;
+
     use super::*;
     use crate::host::allocation::HUGE;
 
@@ -337,6 +304,19 @@ mod tests {
         }
     }
 
+    impl HostBuffer {
+        pub(crate) fn as_slice(&self) -> &[u8] {
+            // SAFETY: `ptr` starts `len` initialised bytes of one block, alive while `self` is; no test writes them meanwhile.
+            unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+        }
+
+        pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+            assert!(self.is_writable());
+            // SAFETY: as above; the bytes may be written, and `&mut self` makes this the only reference to them.
+            unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+        }
+    }
+
     #[test]
     fn zeroed_is_zero_and_aligned() {
         let lengths = [0, 1, 2, 63, 64, 65, 127, 1000, 4095, 4096, 4097, 10_007];
@@ -351,7 +331,7 @@ mod tests {
                 // Every byte, where that is quick; under Miri it is not.
                 let step = if cfg!(miri) { 997 } else { 1 };
                 assert!(buffer.as_slice().iter().step_by(step).all(|&byte| byte == 0));
-                buffer.make_mut().unwrap().fill(0xFF);
+                buffer.as_mut_slice().fill(0xFF);
             }
         }
     }
@@ -361,7 +341,7 @@ mod tests {
         for _ in 0..64 {
             let mut buffer = HostBuffer::zeroed(300).unwrap();
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0));
-            buffer.make_mut().unwrap().fill(0xFF);
+            buffer.as_mut_slice().fill(0xFF);
         }
     }
 
@@ -392,8 +372,8 @@ mod tests {
                 continue;
             }
             assert_eq!(buffer.as_slice().as_ptr(), address);
-            buffer.make_mut().unwrap()[len - 1] = 4;
-            assert_eq!(buffer.make_mut().unwrap().as_ptr(), address);
+            buffer.as_mut_slice()[len - 1] = 4;
+            assert_eq!(buffer.as_mut_slice().as_ptr(), address);
             assert_eq!(buffer.as_slice()[len - 1], 4);
         }
     }
@@ -413,30 +393,6 @@ mod tests {
         assert_eq!(drops.load(Ordering::Relaxed), 0);
         drop(moved);
         assert_eq!(drops.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn writing_to_adopted_bytes_copies_them_and_lets_the_owner_go() {
-        let (owner, calls, drops) = Fickle::new();
-        let mut buffer = HostBuffer::from_owner(owner);
-        assert!(!buffer.is_writable());
-        buffer.make_mut().unwrap()[2] = 99;
-        assert!(buffer.is_writable());
-        assert_eq!(drops.load(Ordering::Relaxed), 1);
-        assert_eq!(calls.load(Ordering::Relaxed), 1);
-        assert_eq!(buffer.as_slice()[..4], [0, 1, 99, 3]);
-        assert_eq!(buffer.as_slice().as_ptr().addr() % 64, 0);
-        drop(buffer);
-        assert_eq!(drops.load(Ordering::Relaxed), 1);
-    }
-
-    #[test]
-    fn overwriting_adopted_bytes_leaves_them_alone() {
-        let owner: Arc<[u8]> = Arc::from([1, 2, 3]);
-        let mut buffer = HostBuffer::from_owner(owner.clone());
-        buffer.make_mut_overwrite().unwrap().fill(9);
-        assert_eq!(buffer.as_slice(), [9, 9, 9]);
-        assert_eq!(*owner, [1, 2, 3]);
     }
 
     #[test]
@@ -497,22 +453,12 @@ mod tests {
     fn foreign_bytes_are_written_in_place_and_their_owner_goes_last() {
         let (mut buffer, found) = adopt_foreign(&[1, 2, 3], Access::Write);
         let address = buffer.as_slice().as_ptr();
-        buffer.make_mut().unwrap()[1] = 9;
-        assert_eq!(buffer.make_mut_overwrite().unwrap().as_ptr(), address);
+        buffer.as_mut_slice()[1] = 9;
+        assert_eq!(buffer.as_mut_slice().as_ptr(), address);
         assert_eq!(buffer.as_slice(), [1, 9, 3]);
         assert_eq!(*found.lock().unwrap(), None);
         drop(Box::new(buffer));
         assert_eq!(*found.lock().unwrap(), Some(vec![1, 9, 3]));
-    }
-
-    #[test]
-    fn foreign_bytes_to_read_are_copied_by_a_write() {
-        let (mut buffer, found) = adopt_foreign(&[1, 2, 3], Access::Read);
-        assert_eq!(buffer.as_slice(), [1, 2, 3]);
-        assert_eq!(*found.lock().unwrap(), None);
-        buffer.make_mut().unwrap()[1] = 9;
-        assert_eq!(*found.lock().unwrap(), Some(vec![1, 2, 3]));
-        assert_eq!(buffer.as_slice(), [1, 9, 3]);
     }
 
     #[test]
@@ -521,20 +467,9 @@ mod tests {
         let ptr = NonNull::from(&mut bytes[1..]).cast();
         // SAFETY: two bytes of the array, which is not used before the buffer is gone.
         let mut buffer = unsafe { HostBuffer::lent(ptr, 2, Access::Write) };
-        buffer.make_mut().unwrap()[1] = 9;
+        buffer.as_mut_slice()[1] = 9;
         drop(buffer);
         assert_eq!(bytes, [1, 2, 9]);
-    }
-
-    #[test]
-    fn lent_bytes_to_read_are_copied_by_a_write() {
-        let bytes = [1u8, 2, 3];
-        // SAFETY: the array outlives the buffer and is not written.
-        let mut buffer = unsafe { HostBuffer::lent(NonNull::from(&bytes).cast(), 3, Access::Read) };
-        assert_eq!(buffer.as_slice().as_ptr(), bytes.as_ptr());
-        buffer.make_mut().unwrap()[0] = 9;
-        assert!(!buffer.is_lent());
-        assert_eq!((buffer.as_slice(), bytes), (&[9, 2, 3][..], [1, 2, 3]));
     }
 
     /// A buffer of each source but a pool: what it is called, and whether it is writable, clean, lent.
@@ -586,24 +521,6 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_for_writing_is_aligned_as_a_block_of_ours_is() {
-        for len in [1, 64, 4095, 4096, 10_007] {
-            let (bytes, mutable) = (vec![7; len], &mut vec![7; len]);
-            for (_, mut buffer, [writable, ..]) in of_each_source(&bytes, mutable) {
-                if writable {
-                    continue;
-                }
-                let align = if len < 4096 { 64 } else { 256 };
-                let bytes = buffer.make_mut().unwrap();
-                assert_eq!(bytes.as_ptr().addr() % align, 0, "length {len}");
-                assert_eq!(bytes, vec![7; len]);
-                assert!(buffer.is_clean());
-                assert_eq!(buffer.allocated(), len);
-            }
-        }
-    }
-
-    #[test]
     fn foreign_nothing_keeps_its_owner() {
         let (buffer, found) = adopt_foreign(&[], Access::Write);
         assert_eq!(*found.lock().unwrap(), None);
@@ -616,7 +533,7 @@ mod tests {
         let pool = crate::HostPool::new(1 << 20);
         let mut buffer = pool.take(4097).unwrap();
         assert!(buffer.is_writable() && buffer.is_clean() && !buffer.is_lent());
-        buffer.make_mut().unwrap().fill(1);
+        buffer.as_mut_slice().fill(1);
         assert_eq!((buffer.len(), buffer.allocated()), (4097, 6144));
     }
 }

@@ -38,6 +38,18 @@ pub struct HostPool {
     inner: Arc<Inner>,
 }
 
+/// What a pool holds, and how often that was of use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// How many bytes wait now, in full blocks.
+    pub waiting: usize,
+    /// How many blocks were used again.
+    pub hits: u64,
+    /// How many blocks had to be allocated, of the lengths that the pool keeps.
+    pub misses: u64,
+}
+
 struct Inner {
     cap: usize,
     /// Whether used blocks are cleared when they are taken.
@@ -104,24 +116,10 @@ impl HostPool {
         drop(spares);
     }
 
-    /// The most bytes that may wait.
-    pub fn cap_bytes(&self) -> usize {
-        self.inner.cap
-    }
-
-    /// How many bytes wait now, in full blocks.
-    pub fn pooled_bytes(&self) -> usize {
-        self.inner.lock().bytes
-    }
-
-    /// How many blocks were used again.
-    pub fn hits(&self) -> u64 {
-        self.inner.lock().hits
-    }
-
-    /// How many blocks had to be allocated, of the lengths that the pool keeps.
-    pub fn misses(&self) -> u64 {
-        self.inner.lock().misses
+    /// What waits now, and how often that was of use.
+    pub fn stats(&self) -> PoolStats {
+        let shelves = self.inner.lock();
+        PoolStats { waiting: shelves.bytes, hits: shelves.hits, misses: shelves.misses }
     }
 
     /// Whether used blocks are cleared when they are taken.
@@ -305,16 +303,16 @@ mod tests {
     fn a_block_is_used_again_by_its_class_only() {
         let pool = HostPool::new(1 << 20);
         let first = pass_through(&pool, 4097);
-        assert_eq!((pool.hits(), pool.misses(), pool.pooled_bytes()), (0, 1, 6144));
+        assert_eq!((pool.stats().hits, pool.stats().misses, pool.stats().waiting), (0, 1, 6144));
         let smaller = pool.take(4096).unwrap();
         assert_ne!(address(&smaller), first);
         let larger = pool.clone().take(6145).unwrap();
         assert_ne!(address(&larger), first);
-        assert_eq!((pool.hits(), pool.misses()), (0, 3));
+        assert_eq!((pool.stats().hits, pool.stats().misses), (0, 3));
         let again = pool.take(6144).unwrap();
         assert_eq!(address(&again), first);
         assert_eq!((again.len(), again.allocated()), (6144, 6144));
-        assert_eq!((pool.hits(), pool.misses(), pool.pooled_bytes()), (1, 3, 0));
+        assert_eq!((pool.stats().hits, pool.stats().misses, pool.stats().waiting), (1, 3, 0));
     }
 
     #[test]
@@ -323,7 +321,7 @@ mod tests {
             let mut fresh = pool.take(5000).unwrap();
             assert!(fresh.is_clean());
             assert_eq!(fresh.as_slice(), vec![0; 5000]);
-            fresh.make_mut().unwrap().fill(7);
+            fresh.as_mut_slice().fill(7);
             drop(fresh);
             let used = pool.take(4500).unwrap();
             assert_eq!((used.is_clean(), used.is_writable()), (left == 0, true));
@@ -367,16 +365,16 @@ mod tests {
         let pool = HostPool::new(3 * 8192 + 4095);
         let mut buffers: Vec<_> = (0..5).map(|_| pool.take(8192).unwrap()).collect();
         buffers.push(pool.take(4096).unwrap());
-        assert_eq!(pool.pooled_bytes(), 0, "blocks in use do not count");
+        assert_eq!(pool.stats().waiting, 0, "blocks in use do not count");
         let mut waiting = Vec::new();
         for buffer in buffers {
             drop(buffer);
-            waiting.push(pool.pooled_bytes());
+            waiting.push(pool.stats().waiting);
         }
         assert_eq!(waiting, [8192, 16384, 24576, 24576, 24576, 24576]);
         let exact = HostPool::new(4096);
         pass_through(&exact, 4096);
-        assert_eq!(exact.pooled_bytes(), 4096);
+        assert_eq!(exact.stats().waiting, 4096);
     }
 
     #[test]
@@ -387,7 +385,7 @@ mod tests {
             assert!(buffer.is_clean());
             assert_eq!(buffer.allocated(), len);
         }
-        let counted = (pool.pooled_bytes(), pool.hits(), pool.misses());
+        let counted = (pool.stats().waiting, pool.stats().hits, pool.stats().misses);
         assert_eq!(counted, (0, 0, 0));
     }
 
@@ -397,13 +395,13 @@ mod tests {
         let mut in_use = pool.take(4096).unwrap();
         let blocks = [4096, 4096, 50_000].map(|len| pool.take(len).unwrap());
         drop(blocks);
-        assert_eq!(pool.pooled_bytes(), 2 * 4096 + 65_536);
+        assert_eq!(pool.stats().waiting, 2 * 4096 + 65_536);
         pool.trim();
-        assert_eq!(pool.pooled_bytes(), 0);
-        in_use.make_mut().unwrap().fill(1);
+        assert_eq!(pool.stats().waiting, 0);
+        in_use.as_mut_slice().fill(1);
         assert!([4096, 50_000].iter().all(|&len| pool.take(len).unwrap().is_clean()));
         drop(in_use);
-        assert_eq!(pool.hits(), 0);
+        assert_eq!(pool.stats().hits, 0);
         assert!(!pool.take(4096).unwrap().is_clean());
     }
 
@@ -413,7 +411,7 @@ mod tests {
         let forgotten = ManuallyDrop::new(pool.take(4096).unwrap());
         let others: Vec<_> = (0..8).map(|_| pool.take(4096).unwrap()).collect();
         assert!(others.iter().all(|other| address(other) != address(&forgotten)));
-        assert_eq!(pool.hits(), 0);
+        assert_eq!(pool.stats().hits, 0);
         drop(ManuallyDrop::into_inner(forgotten));
     }
 
@@ -425,7 +423,7 @@ mod tests {
         let inner = Arc::downgrade(&pool.inner);
         drop(pool);
         assert!(inner.upgrade().is_none());
-        buffer.make_mut().unwrap().fill(1);
+        buffer.as_mut_slice().fill(1);
         assert_eq!(buffer.as_slice(), vec![1; 5000]);
     }
 
@@ -438,7 +436,7 @@ mod tests {
                 Err(Error::OutOfMemory { bytes }) => assert_eq!(bytes, len),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(pool.pooled_bytes(), 0);
+            assert_eq!(pool.stats().waiting, 0);
         }
     }
 
@@ -450,7 +448,7 @@ mod tests {
             let pool = HostPool::new(usize::MAX);
             let all: Vec<_> = (0..blocks).map(|_| pool.take(4096).unwrap()).collect();
             drop(all);
-            assert_eq!(pool.pooled_bytes(), blocks * 4096);
+            assert_eq!(pool.stats().waiting, blocks * 4096);
             drop(pool);
         });
         freed.unwrap().join().unwrap();
@@ -467,11 +465,11 @@ mod tests {
                     for round in 0..ROUNDS {
                         let len = 4096 + (round * 1237 + usize::from(stamp) * 911) % 8192;
                         let mut buffer = pool.take(len).unwrap();
-                        buffer.make_mut().unwrap().fill(stamp);
+                        buffer.as_mut_slice().fill(stamp);
                         thread::yield_now();
                         assert!(buffer.as_slice().iter().all(|&byte| byte == stamp));
                         drop(buffer);
-                        assert!(pool.pooled_bytes() <= 6 * 8192);
+                        assert!(pool.stats().waiting <= 6 * 8192);
                         if round % 100 == 99 {
                             pool.trim();
                         }
@@ -479,10 +477,10 @@ mod tests {
                 });
             }
         });
-        assert_eq!(pool.hits() + pool.misses(), 8 * ROUNDS as u64);
+        assert_eq!(pool.stats().hits + pool.stats().misses, 8 * ROUNDS as u64);
         let waiting: usize = pool.inner.lock().clear().iter_mut().map(capacities).sum();
         assert!(waiting <= 6 * 8192);
-        assert_eq!(pool.pooled_bytes(), 0);
+        assert_eq!(pool.stats().waiting, 0);
     }
 
     /// Empties a shelf and adds up what was on it.
@@ -497,7 +495,7 @@ mod tests {
         let lengths = [4096, 4096, 5000, 9000, 70_000];
         drop(lengths.map(|len| pool.take(len).unwrap()));
         let _one = pool.take(4096).unwrap();
-        let counted = pool.pooled_bytes();
+        let counted = pool.stats().waiting;
         let waiting: usize = pool.inner.lock().clear().iter_mut().map(capacities).sum();
         assert_eq!((counted, waiting), (96 * 1024 + 12_288 + 6144 + 4096, counted));
     }

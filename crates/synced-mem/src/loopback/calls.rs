@@ -61,12 +61,15 @@ pub(super) struct Account {
 
 /// How a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Before it has done anything.
+#[non_exhaustive]
+pub enum Fault {
+    /// With [`Error::Device`], before it has enqueued, or waited for, anything.
     Refused,
-    /// After it has done everything.
+    /// With [`Error::Device`], after it has enqueued its work, or done what it waits for.
     Reported,
-    /// Its work ends half-way, after the call has succeeded.
+    /// Its work ends half-way: an upload, a download, a copy or a fill moves the first half of its bytes, a kernel does not
+    /// run. The call itself succeeds, if it does not run the work; the queue fails from then on. For calls that enqueue no
+    /// bytes it does nothing.
     BrokenOff,
 }
 

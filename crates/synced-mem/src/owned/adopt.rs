@@ -4,6 +4,7 @@
 //! no borrow uses the memory any more, or leaked with it where that cannot be known.
 
 use std::any::Any;
+use std::mem;
 use std::sync::Arc;
 
 use crate::access::Access;
@@ -15,6 +16,7 @@ use crate::host::buffer::HostBuffer;
 use crate::owned::SyncedMem;
 use crate::shared::SharedMem;
 
+/// The bytes that [`adopt`](SyncedMem::adopt) takes, in a memory of their own.
 impl From<HostBuffer> for SyncedMem {
     fn from(buffer: HostBuffer) -> Self {
         let mut state = State::new(buffer.len(), None);
@@ -25,9 +27,30 @@ impl From<HostBuffer> for SyncedMem {
     }
 }
 
+/// A memory over a vector's bytes, which are not copied.
+impl From<Vec<u8>> for SyncedMem {
+    fn from(bytes: Vec<u8>) -> Self {
+        HostBuffer::from(bytes).into()
+    }
+}
+
 impl From<HostBuffer> for SharedMem {
     fn from(buffer: HostBuffer) -> Self {
-        SyncedMem::from(buffer).into_shared()
+        SyncedMem::from(buffer).into()
+    }
+}
+
+impl From<Vec<u8>> for SharedMem {
+    fn from(bytes: Vec<u8>) -> Self {
+        SyncedMem::from(bytes).into()
+    }
+}
+
+/// The same memory behind a handle that can be cloned and that checks its borrows at run time.
+impl From<SyncedMem> for SharedMem {
+    fn from(mut memory: SyncedMem) -> Self {
+        let emptied = State::new(0, None);
+        Self::from_state(memory.with_mut(|state| mem::replace(state, emptied)))
     }
 }
 

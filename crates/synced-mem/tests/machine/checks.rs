@@ -92,10 +92,10 @@ impl World {
         let expected: Vec<[bool; 1 + DEVICES]> = (0..model.cells()).map(of).collect();
         assert_eq!(found, expected, "valid on the host and the devices, by cell");
         let (stats, moved) = (subject.memory.stats(), model.moved);
-        let found = [stats.uploads(), stats.downloads(), stats.device_copies(), stats.host_copies(), stats.fills()];
+        let found = [stats.uploads, stats.downloads, stats.device_copies, stats.host_copies, stats.fills];
         let cells = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
         let expected = cells.map(|cells| cells * subject.scale as u64);
-        assert_eq!(found.map(|traffic| traffic.bytes()), expected, "up, down, across, on the host, filled");
+        assert_eq!(found.map(|traffic| traffic.bytes), expected, "up, down, across, on the host, filled");
     }
 
     pub(crate) fn check_touched(&self, subject: &Subject, model: &Model) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use synced_mem::loopback::{Loopback, Mode, Operation, launch};
+use synced_mem::loopback::{Fault, Loopback, Mode, Operation, launch};
 use synced_mem::{Device, Error, EventKind, Location, Queue, SharedMem, SyncedMem};
 
 use crate::cases;
@@ -57,7 +57,7 @@ fn a_failed_download_leaves_the_device_as_the_one_that_holds_the_bytes() {
     let mut token = memory.device_overwrite(&queue, ..).unwrap();
     launch(&*queue, [token.arg_mut()], |args| args[0].bytes_mut().fill(7)).unwrap();
     for operation in [Operation::Download, Operation::Synchronize] {
-        device.fail(operation, 1);
+        device.fail(operation, 1, Fault::Refused);
         assert!(matches!(memory.host(..), Err(Error::Device { .. })));
         assert!(!memory.valid_on(Location::Host, ..) && memory.valid_on(Location::Device(device.id()), ..));
     }
@@ -73,14 +73,14 @@ fn an_eviction_that_fails_evicts_nothing() {
     drop(token);
     let place = Location::Device(device.id());
     for operation in [Operation::Download, Operation::Synchronize] {
-        device.fail(operation, 1);
+        device.fail(operation, 1, Fault::Refused);
         assert!(memory.evict(place, ..).is_err());
         assert!(memory.valid_on(place, ..));
     }
     memory.evict(place, ..).unwrap();
     assert_eq!((device.live_blocks(), memory.host(..).unwrap()), (0, &[7; 8][..]));
     for operation in [Operation::Alloc, Operation::Upload, Operation::Synchronize] {
-        device.fail(operation, 1);
+        device.fail(operation, 1, Fault::Refused);
         assert!(memory.evict(Location::Host, ..).is_err());
         assert!(memory.valid_on(Location::Host, ..));
     }
@@ -93,7 +93,7 @@ fn an_eviction_that_fails_evicts_nothing() {
 fn a_device_without_room_is_an_error_and_changes_nothing() {
     let (device, queue) = deferred();
     device.set_limit(7);
-    let mut memory = SyncedMem::from_vec(vec![3; 8]);
+    let mut memory = SyncedMem::from(vec![3; 8]);
     assert!(matches!(memory.device(&queue, ..), Err(Error::DeviceOutOfMemory { bytes: 8, .. })));
     assert!(memory.device_overwrite(&queue, ..).is_err());
     assert_eq!(memory.host(..).unwrap(), [3; 8]);

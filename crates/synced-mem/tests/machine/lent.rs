@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use synced_mem::loopback::{Loopback, Mode, Operation, launch};
+use synced_mem::loopback::{Fault, Loopback, Mode, Operation, launch};
 use synced_mem::{Device, DeviceMut, Error, Location, Queue, scope};
 
 fn modes() -> [Mode; 4] {
@@ -94,7 +94,7 @@ fn bytes_that_cannot_be_brought_back_are_an_error_of_the_scope() {
         let mut lent = scope.lend_mut(&mut bytes);
         add_one(&mut lent.device_mut(&queue, ..).unwrap());
         assert!(!lent.valid_on(Location::Host, ..));
-        device.fail(Operation::Download, 1);
+        device.fail(Operation::Download, 1, Fault::Refused);
     });
     assert!(matches!(result, Err(Error::Device { op: "download", .. })));
     assert_eq!(bytes, [1; 4]);
@@ -128,8 +128,8 @@ fn a_lent_memory_can_be_asked_while_its_bytes_are_waited_for() {
         });
         // Each byte moved once, and the buffer that stood for the slice was given back.
         let stats = lent.stats();
-        assert_eq!((stats.uploads().bytes(), stats.downloads().bytes()), (16, 16));
-        assert_eq!((stats.allocations().count(), stats.frees().count()), (3, 2));
+        assert_eq!((stats.uploads.bytes, stats.downloads.bytes), (16, 16));
+        assert_eq!((stats.allocations.count, stats.frees.count), (3, 2));
     })
     .unwrap();
     assert_eq!(bytes, [2; 16]);

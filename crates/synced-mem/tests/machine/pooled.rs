@@ -20,7 +20,7 @@ fn dirty() -> HostPool {
         memory.host_overwrite(0..memory.len()).unwrap().fill(0xEE);
     }
     drop(memories);
-    assert_eq!((pool.hits(), pool.misses()), (0, 3));
+    assert_eq!((pool.stats().hits, pool.stats().misses), (0, 3));
     pool
 }
 
@@ -45,7 +45,7 @@ fn another_owners_bytes_are_seen_from_an_unzeroed_pool_alone() {
         drop(next);
         let mut owned = SyncedMem::new_in(8192, &pool);
         assert_eq!(owned.host_overwrite(..).unwrap(), [seen; 8192]);
-        assert_eq!(pool.hits(), 2);
+        assert_eq!(pool.stats().hits, 2);
     }
 }
 
@@ -54,7 +54,7 @@ fn what_was_not_written_is_zero_in_a_used_block() {
     let pool = dirty();
     let mut memory = SyncedMem::new_in(CELLS * SCALE, &pool);
     memory.host_mut(10..20).unwrap().fill(1);
-    assert_eq!(pool.hits(), 1);
+    assert_eq!(pool.stats().hits, 1);
     let expected: Vec<u8> = (0..CELLS * SCALE).map(|at| u8::from((10..20).contains(&at))).collect();
     assert_eq!(memory.host(..).unwrap(), expected);
 }
@@ -68,10 +68,10 @@ fn a_block_comes_back_when_no_queue_uses_it_any_more() {
     memory.host_overwrite(0..8192).unwrap().fill(5);
     memory.prefetch(&queue, 0..8192).unwrap();
     memory.adopt(vec![6; 8192]).unwrap();
-    assert_eq!((device.pending(), pool.pooled_bytes()), (1, 0));
+    assert_eq!((device.pending(), pool.stats().waiting), (1, 0));
     memory.shrink();
     // The upload has happened, and the device's block waits to be freed in its turn.
-    assert_eq!((device.live_blocks(), pool.pooled_bytes()), (0, 8192));
+    assert_eq!((device.live_blocks(), pool.stats().waiting), (0, 8192));
 }
 
 #[test]
@@ -88,5 +88,5 @@ fn an_evicted_block_is_the_next_memorys_only_after_its_upload() {
     let (told, seen) = std::sync::mpsc::channel();
     launch(&*queue, [token.arg()], move |args| told.send(args[0].bytes().to_vec()).unwrap()).unwrap();
     queue.synchronize().unwrap();
-    assert_eq!((seen.recv().unwrap(), pool.hits()), (vec![5; 8192], 1));
+    assert_eq!((seen.recv().unwrap(), pool.stats().hits), (vec![5; 8192], 1));
 }

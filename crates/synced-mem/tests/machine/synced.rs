@@ -246,9 +246,9 @@ impl World {
             assert_eq!(found, expected, "valid at {site:?}");
         }
         let (stats, moved) = (self.memory.stats(), self.model.moved);
-        let found = [stats.uploads(), stats.downloads(), stats.device_copies(), stats.host_copies(), stats.fills()];
+        let found = [stats.uploads, stats.downloads, stats.device_copies, stats.host_copies, stats.fills];
         let expected = [moved.uploaded, moved.downloaded, moved.across, moved.on_host, moved.filled];
-        assert_eq!(found.map(|traffic| traffic.bytes()), expected, "up, down, across, on the host, filled");
+        assert_eq!(found.map(|traffic| traffic.bytes), expected, "up, down, across, on the host, filled");
     }
 
     /// Everything that is valid anywhere is right there, and at the end everything is given back.

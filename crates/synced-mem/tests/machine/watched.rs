@@ -19,11 +19,11 @@ pub(crate) struct Watch {
 impl Observer for Watch {
     fn event(&self, event: &Event) {
         let mut counts = self.counts.lock().unwrap();
-        let (count, bytes) = counts.entry(event.kind()).or_default();
+        let (count, bytes) = counts.entry(event.kind).or_default();
         *count += 1;
-        *bytes += event.range().len() as u64;
+        *bytes += event.range.len() as u64;
         drop(counts);
-        assert_eq!(event.error().is_some(), matches!(event.kind(), EventKind::Leak | EventKind::Failure));
+        assert_eq!(event.error.is_some(), matches!(event.kind, EventKind::Leak | EventKind::Failure));
         // It would hang if the lock were held.
         if let Some(memory) = &*self.memory.lock().unwrap() {
             memory.head();
@@ -54,20 +54,20 @@ impl Watch {
         let counts = self.counts.lock().unwrap();
         let told = |kind| counts.get(&kind).copied().unwrap_or_default();
         let moved = [
-            (EventKind::Upload, stats.uploads()),
-            (EventKind::Download, stats.downloads()),
-            (EventKind::DeviceCopy, stats.device_copies()),
-            (EventKind::HostCopy, stats.host_copies()),
-            (EventKind::Fill, stats.fills()),
-            (EventKind::Avoided, stats.avoided()),
+            (EventKind::Upload, stats.uploads),
+            (EventKind::Download, stats.downloads),
+            (EventKind::DeviceCopy, stats.device_copies),
+            (EventKind::HostCopy, stats.host_copies),
+            (EventKind::Fill, stats.fills),
+            (EventKind::Avoided, stats.avoided),
         ];
         for (kind, traffic) in moved {
-            assert_eq!(told(kind), (traffic.count(), traffic.bytes()), "{kind:?}");
+            assert_eq!(told(kind), (traffic.count, traffic.bytes), "{kind:?}");
         }
         // A block of a pool has more bytes than the memory.
-        assert_eq!(told(EventKind::Failure).0, stats.failures());
+        assert_eq!(told(EventKind::Failure).0, stats.failures.count);
         let blocks = (told(EventKind::Allocate).0, told(EventKind::Free).0);
-        assert_eq!(blocks, (stats.allocations().count(), stats.frees().count()));
+        assert_eq!(blocks, (stats.allocations.count, stats.frees.count));
     }
 }
 
@@ -144,7 +144,7 @@ fn an_observer_may_borrow_and_drop_the_last_handle() {
             *counted.lock().unwrap() += 1;
             let memory = told.lock().unwrap().take();
             if let Some(memory) = memory {
-                assert_eq!(event.kind(), EventKind::Allocate);
+                assert_eq!(event.kind, EventKind::Allocate);
                 assert_eq!(memory.host_overwrite(8..16).unwrap().len(), 8);
             }
         }));

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use synced_mem::loopback::Fault;
 use synced_mem::loopback::Mode;
 use synced_mem::{DeviceMut, DeviceRef, Error, HostBuffer, HostMut, HostPool, HostRef, SharedMem};
 
@@ -111,7 +112,7 @@ impl World {
                     self.scattered(memory, queue, cell);
                 }
             }
-            Op::Fail { device, operation, nth } => self.rig.devices[device].fail(operation, nth),
+            Op::Fail { device, operation, nth } => self.rig.devices[device].fail(operation, nth, Fault::Refused),
             Op::Limit { device, blocks } => {
                 let bytes = blocks * self.subjects[0].memory.len();
                 self.rig.devices[device].set_limit(bytes);

@@ -5,14 +5,14 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use synced_mem::{Access, Device, Error, Event, EventKind, HostBuffer, Location, SyncedMem};
+use synced_mem::{Access, Device, Error, Event, EventKind, HostBuffer, Location, SharedMem, SyncedMem};
 
 use super::{break_queue, device, expect, fill};
 
 #[test]
 fn readers_see_adopted_device_memory_at_once() {
     let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![1; 8]);
+    let mut memory = SyncedMem::from(vec![1; 8]);
     assert_eq!(memory.host(..).unwrap(), [1; 8]);
     let outside = device.external(8).unwrap();
     outside.with_bytes_mut(|bytes| bytes.fill(3));
@@ -25,7 +25,7 @@ fn readers_see_adopted_device_memory_at_once() {
 #[test]
 fn device_memory_of_another_length_is_refused() {
     let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![1; 8]);
+    let mut memory = SyncedMem::from(vec![1; 8]);
     for len in [7, 9] {
         let outside = device.external(len).unwrap();
         let address = outside.address();
@@ -116,7 +116,7 @@ fn raw_host_bytes_are_used_in_place_and_given_back_after_their_last_use() {
         let (bytes, owner) = Raw::new();
         // SAFETY: as above.
         memory.adopt(unsafe { HostBuffer::from_raw(bytes, 64, access, Box::new(owner)) }).unwrap();
-        let shared = memory.into_shared();
+        let shared = SharedMem::from(memory);
         assert_eq!(shared.host(60..64).unwrap()[..], [5; 4]);
         let (bytes, owner) = Raw::new();
         // SAFETY: as above.
@@ -142,7 +142,7 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     let leaks = Arc::new(AtomicUsize::new(0));
     let counter = leaks.clone();
     memory.set_observer(Arc::new(move |event: &Event| {
-        let is_leak = event.kind() == EventKind::Leak;
+        let is_leak = event.kind == EventKind::Leak;
         counter.fetch_add(usize::from(is_leak), Ordering::SeqCst);
     }));
     drop(memory.device_mut(&queue, ..).unwrap());

@@ -49,7 +49,7 @@ fn read(memory: SharedMem, device: Arc<Loopback>, chain: Chain) {
 #[test]
 fn new_readers_of_a_crowded_memory_are_left_to_the_next_call() {
     let (device, chain) = (Loopback::new(Mode::Deferred), Chain::default());
-    let memory = SharedMem::from_vec(vec![1; 8]);
+    let memory = SharedMem::from(vec![1; 8]);
     for _ in 0..70 {
         read(memory.clone(), Arc::clone(&device), chain.clone());
     }
@@ -98,7 +98,7 @@ fn write(memory: SharedMem, queue: Arc<dyn Queue>, chain: Chain) {
 fn an_eviction_does_not_wait_for_bytes_that_it_does_not_evict() {
     let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (reader, writer) = (one.queue().unwrap(), two.queue().unwrap());
-    let (memory, chain) = (SharedMem::from_vec(vec![1; 100]), Chain::default());
+    let (memory, chain) = (SharedMem::from(vec![1; 100]), Chain::default());
     drop(memory.device(&reader, 10..100).unwrap());
     write(memory.clone(), writer, chain.clone());
     memory.evict(Location::Device(one.id()), ..).unwrap();

@@ -9,7 +9,7 @@ use super::break_queue;
 fn asking_for_a_way_between_devices_touches_no_block() {
     let (near, far) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (near_queue, far_queue) = (near.queue().unwrap(), far.queue().unwrap());
-    let memory = SharedMem::from_vec(vec![7; 64]);
+    let memory = SharedMem::from(vec![7; 64]);
     drop(memory.device_mut(&near_queue, 0..64).unwrap());
     drop(memory.device(&far_queue, 0..64).unwrap());
     // What was asked is in no use, so the block goes at once.
@@ -40,8 +40,8 @@ fn rows_that_are_read_far_apart_are_all_that_moves() {
             owned.host(row..row + 256).unwrap();
             shared.host(row..row + 256).unwrap();
         }
-        assert_eq!(owned.stats().downloads().bytes(), 256 * rows as u64);
-        assert_eq!(shared.stats().downloads().bytes(), 256 * rows as u64);
+        assert_eq!(owned.stats().downloads.bytes, 256 * rows as u64);
+        assert_eq!(shared.stats().downloads.bytes, 256 * rows as u64);
     }
 }
 
@@ -54,7 +54,7 @@ fn of_many_rows_that_are_read_the_host_gives_up_old_ones_and_moves_no_gap() {
     for row in (1..1000).map(|row| row * 4096) {
         memory.host(row..row + 16).unwrap();
     }
-    assert_eq!(memory.stats().downloads().bytes(), 16 * 1000);
+    assert_eq!(memory.stats().downloads.bytes, 16 * 1000);
     assert!(memory.valid_on(Location::Host, 0..16), "held");
     drop(held);
 }
@@ -70,7 +70,7 @@ fn bytes_that_are_written_far_apart_are_all_that_moves() {
         }
         drop(memory.device(&queue, ..).unwrap());
         let (stats, touched) = (memory.stats(), writes as u64);
-        assert_eq!((stats.downloads().bytes(), stats.uploads().bytes()), (touched, touched));
+        assert_eq!((stats.downloads.bytes, stats.uploads.bytes), (touched, touched));
     }
 }
 
@@ -78,10 +78,10 @@ fn bytes_that_are_written_far_apart_are_all_that_moves() {
 fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (first, second) = (one.queue().unwrap(), two.queue().unwrap());
-    let memory = SyncedMem::from_vec(vec![7; 8]);
+    let memory = SyncedMem::from(vec![7; 8]);
     memory.prefetch(&second, ..).unwrap();
     break_queue(&second);
     let pending = two.pending();
     drop(memory.device(&first, ..).unwrap());
-    assert_eq!((two.pending(), memory.stats().avoided().count()), (pending, 0));
+    assert_eq!((two.pending(), memory.stats().avoided.count), (pending, 0));
 }

@@ -27,7 +27,7 @@ impl Drop for Counted {
 fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     let (device, queue) = device();
     let place = Location::Device(device.id());
-    let (mut owned, ended) = (SyncedMem::from_vec(Vec::new()), Arc::new(AtomicUsize::new(0)));
+    let (mut owned, ended) = (SyncedMem::from(Vec::new()), Arc::new(AtomicUsize::new(0)));
     assert!(owned.is_empty());
     assert!(owned.host(..).unwrap().is_empty() && owned.host_mut(0..0).unwrap().is_empty());
     assert!(owned.host_overwrite(..=0).is_err() && owned.host_overwrite(..).unwrap().is_empty());
@@ -49,7 +49,7 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     assert!(owned.valid_on(Location::Host, ..) && owned.valid_on(place, 0..0) && !owned.valid_on(place, 0..1));
     assert_eq!((owned.head(), owned.is_initialized(), owned.stats()), (Head::Uninitialized, false, Stats::default()));
 
-    let shared = owned.into_shared();
+    let shared = SharedMem::from(owned);
     let guards = (shared.host_mut(..).unwrap(), shared.host_overwrite(..).unwrap(), shared.host(0..0).unwrap());
     assert_eq!((guards.0.len(), guards.1.len(), guards.2.len()), (0, 0, 0));
     assert!(shared.device_overwrite(&queue, ..).unwrap().is_empty());
@@ -67,7 +67,7 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
 #[test]
 fn no_bytes_of_a_memory_are_in_no_ones_way() {
     let (_device, queue) = device();
-    let memory = SharedMem::from_vec(vec![1; 8]);
+    let memory = SharedMem::from(vec![1; 8]);
     let writer = memory.host_mut(..).unwrap();
     assert!(memory.host(8..).unwrap().is_empty() && memory.device_mut(&queue, 3..3).unwrap().is_empty());
     memory.evict(Location::Host, 4..4).unwrap();

@@ -11,7 +11,7 @@ use super::{PATIENCE, break_queue, device, fill};
 #[test]
 fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
     let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![7; 64]);
+    let mut memory = SyncedMem::from(vec![7; 64]);
     for index in 0..3 {
         memory.prefetch(&queue, ..).unwrap();
         assert_eq!(memory.host(..).unwrap(), [7; 64]);
@@ -23,7 +23,7 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
         .unwrap();
         assert_eq!(memory.head(), Head::AtDevice);
         assert_eq!(memory.host(..).unwrap(), [7; 64]);
-        assert_eq!(memory.stats().downloads().count(), index + 1);
+        assert_eq!(memory.stats().downloads.count, index + 1);
     }
     assert_eq!(device.misuses(), [""; 0]);
 }
@@ -32,7 +32,7 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
 fn a_clean_eviction_refuses_where_it_would_have_to_move() {
     let (device, queue) = device();
     let place = Location::Device(device.id());
-    let mut memory = SyncedMem::from_vec(vec![7; 64]);
+    let mut memory = SyncedMem::from(vec![7; 64]);
     memory.prefetch(&queue, ..).unwrap();
     memory.host_mut(8..9).unwrap().fill(1);
     let is_only = |result: Result<(), Error>, wanted: std::ops::Range<usize>| match result {
@@ -45,13 +45,13 @@ fn a_clean_eviction_refuses_where_it_would_have_to_move() {
     assert_eq!(memory.host(16..32).unwrap(), [2; 16]);
     memory.evict_clean(place, ..).unwrap();
     is_only(memory.evict_clean(Location::Host, ..), 0..64);
-    is_only(SyncedMem::from_vec(vec![1; 8]).evict(Location::Host, ..), 0..8);
+    is_only(SyncedMem::from(vec![1; 8]).evict(Location::Host, ..), 0..8);
 }
 
 #[test]
 fn the_host_keeps_what_a_broken_queue_was_to_upload() {
     let (_device, broken) = device();
-    let memory = SharedMem::from_vec(vec![7; 16]);
+    let memory = SharedMem::from(vec![7; 16]);
     memory.prefetch(&broken, 0..16).unwrap();
     break_queue(&broken);
     assert!(memory.evict(Location::Host, ..).is_err());
@@ -75,7 +75,7 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
 #[test]
 fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
     let ((one, first), (two, second)) = (device(), device());
-    let mut memory = SyncedMem::from_vec(vec![7; 8]);
+    let mut memory = SyncedMem::from(vec![7; 8]);
     memory.prefetch(&first, ..).unwrap();
     memory.prefetch(&second, ..).unwrap();
     memory.evict(Location::Device(one.id()), ..).unwrap();
@@ -93,7 +93,7 @@ fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
 #[test]
 fn a_block_that_is_freed_while_another_thread_gives_one_back_goes_too() {
     let ((one, first), (two, second)) = (device(), device());
-    let memory = SharedMem::from_vec(vec![1; 8]);
+    let memory = SharedMem::from(vec![1; 8]);
     let external = one.external(8).unwrap();
     external.with_bytes_mut(|bytes| bytes.fill(3));
     // SAFETY: its owner is the memory from now on.

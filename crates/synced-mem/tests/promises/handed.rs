@@ -24,7 +24,7 @@ fn a_part_has_its_own_address() {
 #[test]
 fn nothing_is_brought_to_the_host_from_under_a_writer() {
     let (_device, queue) = device();
-    let memory = SharedMem::from_vec(vec![1; 16]);
+    let memory = SharedMem::from(vec![1; 16]);
     let mut writer = memory.device_mut(&queue, 0..8).unwrap();
     for range in [0..16, 7..9] {
         let refused = memory.prefetch_host(range);
@@ -44,7 +44,7 @@ fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
     for start in (0..600).map(|n| 13 * n) {
         memory.host_mut(start..start + 1).unwrap().fill(2);
     }
-    let shared = memory.into_shared();
+    let shared = SharedMem::from(memory);
     assert!(shared.check_write(0..shared.len()).is_ok());
     assert_eq!(shared.host_mut(0..shared.len()).unwrap()[13..15], [2, 1]);
 }
@@ -56,5 +56,5 @@ fn a_pools_block_shows_old_bytes_to_who_overwrites_only() {
     let memory = SharedMem::new_in(4096, &pool);
     memory.host_overwrite(0..1).unwrap().fill(1);
     assert_eq!(memory.host(0..3).unwrap()[..], [1, 0, 0]);
-    assert_eq!(pool.hits(), 1);
+    assert_eq!(pool.stats().hits, 1);
 }

@@ -1,6 +1,6 @@
 //! A copy from another memory: what it moves, what it refuses, and that one that fails changes nothing.
 
-use synced_mem::loopback::Operation;
+use synced_mem::loopback::{Fault, Operation};
 use synced_mem::{Device, SharedMem};
 
 use super::{break_queue, device, expect, fill};
@@ -10,10 +10,10 @@ use super::{break_queue, device, expect, fill};
 #[test]
 fn a_copy_that_fails_late_leaves_what_another_place_holds() {
     let (device, queue) = device();
-    let (target, source) = (SharedMem::from_vec(vec![1; 64]), SharedMem::new(64));
+    let (target, source) = (SharedMem::from(vec![1; 64]), SharedMem::new(64));
     expect(&target.device(&queue, 0..64).unwrap(), 1);
     fill(&mut source.device_overwrite(&queue, 0..64).unwrap(), 2);
-    device.fail_late(Operation::Copy, 1);
+    device.fail(Operation::Copy, 1, Fault::Reported);
     assert!(target.copy_from(0, &source, 0..32).is_err());
     assert_eq!(target.host(0..64).unwrap()[..], [1; 64]);
     expect(&target.device(&queue, 0..64).unwrap(), 1);
@@ -41,8 +41,8 @@ fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
     source.host_overwrite(8..12).unwrap().fill(3);
     target.copy_from(0, &source, 0..4096).unwrap();
     let stats = (source.stats(), target.stats());
-    assert_eq!(stats.0.uploads().bytes(), 4);
-    assert_eq!((stats.0.downloads().bytes(), stats.1.device_copies().bytes()), (0, 4096));
+    assert_eq!(stats.0.uploads.bytes, 4);
+    assert_eq!((stats.0.downloads.bytes, stats.1.device_copies.bytes), (0, 4096));
     assert_eq!(target.host(6..14).unwrap()[..], [0, 0, 3, 3, 3, 3, 0, 0]);
 }
 
@@ -50,13 +50,13 @@ fn a_copy_of_a_mixed_source_moves_what_the_better_side_lacks() {
 fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
     let (device, broken) = device();
     let healthy = device.queue().unwrap();
-    let (target, source) = (SharedMem::from_vec(vec![1; 8]), SharedMem::new(8));
+    let (target, source) = (SharedMem::from(vec![1; 8]), SharedMem::new(8));
     fill(&mut target.device_mut(&broken, 0..4).unwrap(), 2);
     break_queue(&broken);
     assert!(target.host(0..4).is_err());
     fill(&mut source.device_overwrite(&healthy, 0..8).unwrap(), 3);
     target.copy_from(0, &source, 0..4).unwrap();
-    assert_eq!(target.stats().device_copies().bytes(), 4);
+    assert_eq!(target.stats().device_copies.bytes, 4);
     assert_eq!(*target.host(0..8).unwrap(), [3, 3, 3, 3, 1, 1, 1, 1]);
     healthy.synchronize().unwrap();
     assert_eq!(device.misuses(), [""; 0]);
@@ -65,10 +65,10 @@ fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
 /// The bytes that the host holds, those that a queue which works wrote, and those that only the broken one was to deliver.
 #[test]
 fn a_copy_that_fails_beside_a_broken_queue_changes_nothing() {
-    for fails_late in [false, true] {
+    for fault in [Fault::Refused, Fault::Reported] {
         let (device, broken) = device();
         let healthy = device.queue().unwrap();
-        let target = SharedMem::from_vec(vec![1; 16]);
+        let target = SharedMem::from(vec![1; 16]);
         fill(&mut target.device_mut(&healthy, 4..8).unwrap(), 4);
         let read = target.device(&broken, 4..8).unwrap();
         fill(&mut target.device_mut(&broken, 0..4).unwrap(), 2);
@@ -78,10 +78,7 @@ fn a_copy_that_fails_beside_a_broken_queue_changes_nothing() {
         let source = SharedMem::new(16);
         fill(&mut source.device_mut(&healthy, ..).unwrap(), 5);
         let blocks = device.live_blocks();
-        match fails_late {
-            false => device.fail(Operation::Copy, 1),
-            true => device.fail_late(Operation::Copy, 1),
-        }
+        device.fail(Operation::Copy, 1, fault);
         assert!(target.copy_from(0, &source, ..).is_err());
         assert_eq!(*target.host(8..16).unwrap(), [1; 8]);
         assert_eq!(*target.host(4..8).unwrap(), [4; 4]);

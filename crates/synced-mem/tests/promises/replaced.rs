@@ -1,6 +1,6 @@
 //! Memory that takes another's place, or goes: readers see the new bytes, and nothing is freed that a queue still uses.
 
-use synced_mem::loopback::{Operation, launch};
+use synced_mem::loopback::{Fault, Operation, launch};
 use synced_mem::{Device, HostBuffer, Location, SharedMem, SyncedMem, scope};
 
 use super::poison::FREED;
@@ -9,7 +9,7 @@ use super::{device, expect, fill};
 #[test]
 fn readers_see_what_replaced_the_bytes_in_any_way() {
     let (device, queue) = device();
-    let mut memory = SyncedMem::from_vec(vec![1; 8]);
+    let mut memory = SyncedMem::from(vec![1; 8]);
     let host = |memory: &SyncedMem| memory.host(..).unwrap()[0];
     assert_eq!(host(&memory), 1);
     memory.adopt(HostBuffer::from_owner([2; 8])).unwrap();
@@ -28,7 +28,7 @@ fn readers_see_what_replaced_the_bytes_in_any_way() {
     memory.shrink();
     memory.evict_clean(Location::Device(device.id()), ..).unwrap();
     assert_eq!(host(&memory), 7);
-    assert_eq!(memory.into_shared().host(0..1).unwrap()[0], 7);
+    assert_eq!(SharedMem::from(memory).host(0..1).unwrap()[0], 7);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_block_is_freed_after_all_who_use_it_though_waits_fail() {
         for reader in &readers {
             expect(&memory.device(reader, 0..16).unwrap(), 9);
         }
-        failing.iter().for_each(|nth| device.fail(Operation::Wait, *nth));
+        failing.iter().for_each(|nth| device.fail(Operation::Wait, *nth, Fault::Refused));
         drop(memory);
         owner.synchronize().unwrap();
         for reader in &readers {
@@ -70,7 +70,7 @@ fn a_buffer_that_stands_for_a_lent_slice_stays_while_its_queue_may_use_it() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     scope(|scope| {
         let mut lent = scope.lend_mut(&mut bytes);
-        device.fail(Operation::Synchronize, 1);
+        device.fail(Operation::Synchronize, 1, Fault::Refused);
         // The upload is enqueued, and waiting for it fails.
         assert!(lent.device(&queue, ..).is_err());
         let mut token = lent.device_overwrite(&queue, ..).unwrap();

@@ -20,8 +20,8 @@ fn rows(count: usize) -> impl Iterator<Item = Range<usize>> {
 }
 
 fn moved(stats: &Stats) -> u64 {
-    let kinds = [stats.uploads(), stats.downloads(), stats.device_copies()];
-    kinds.iter().map(|traffic| traffic.bytes()).sum()
+    let kinds = [stats.uploads, stats.downloads, stats.device_copies];
+    kinds.iter().map(|traffic| traffic.bytes).sum()
 }
 
 const COUNTS: [usize; 6] = [1, 16, 17, 64, 255, 256];
@@ -51,7 +51,7 @@ fn rows_read_on_the_host_bring_themselves() {
 fn rows_read_on_a_device_bring_themselves() {
     for count in COUNTS {
         let (_device, queue) = device();
-        let memory = SharedMem::from_vec(vec![6; LEN]);
+        let memory = SharedMem::from(vec![6; LEN]);
         for row in rows(count) {
             super::expect(&memory.device(&queue, row).unwrap(), 6);
         }
@@ -110,7 +110,7 @@ fn prefetching_and_evicting_piece_by_piece_keep_the_bound() {
     let queue = device.queue().unwrap();
     let shared = SharedMem::new(400);
     drop(shared.device_mut(&queue, 0..400).unwrap());
-    let mut owned = SyncedMem::from_vec(vec![1; 400]);
+    let mut owned = SyncedMem::from(vec![1; 400]);
     owned.prefetch(&queue, ..).unwrap();
     let place = Location::Device(device.id());
     for start in (0..400).step_by(4) {

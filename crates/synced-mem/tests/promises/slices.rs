@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use synced_mem::loopback::{Loopback, Operation, launch};
+use synced_mem::loopback::{Fault, Loopback, Operation, launch};
 use synced_mem::{Device, Error, Location, Queue, SyncedMem};
 
 use super::{break_queue, device, fill};
@@ -36,7 +36,7 @@ fn read_while_gaps_stay_open<T>(
     operation: Operation,
     mut read: impl FnMut() -> Result<T, Error>,
 ) -> T {
-    device.fail(operation, 2);
+    device.fail(operation, 2, Fault::Refused);
     for _ in 0..10 {
         if let Ok(done) = read() {
             return done;
@@ -79,16 +79,16 @@ fn a_slice_stays_while_ranges_are_read_to_the_host() {
         assert_eq!(memory.host(range).unwrap().as_ptr(), bytes.as_ptr());
     }
     assert_eq!(memory.host(..).unwrap(), pattern());
-    assert_eq!(memory.stats().downloads().bytes(), LEN as u64, "each byte came once");
+    assert_eq!(memory.stats().downloads.bytes, LEN as u64, "each byte came once");
 }
 
 #[test]
 fn a_token_stays_while_ranges_are_read_on_its_device() {
     let (device, queue) = device();
-    let memory = SyncedMem::from_vec(pattern());
+    let memory = SyncedMem::from(pattern());
     let held = memory.host(5..500).unwrap();
     crowd(&memory, &device, &queue);
-    assert!(memory.stats().failures() > 0, "gaps that could not be closed are counted");
+    assert!(memory.stats().failures.count > 0, "gaps that could not be closed are counted");
     assert_all_valid(&memory, Location::Device(device.id()));
     assert_eq!(held, &pattern()[5..500]);
     assert_eq!(memory.host(..).unwrap().as_ptr(), held.as_ptr().wrapping_sub(5));
@@ -103,9 +103,9 @@ fn a_token_stays_while_all_is_read_or_prefetched_to_the_host() {
     ];
     for read in reads {
         let (device, queue) = device();
-        let memory = SyncedMem::from_vec(pattern());
+        let memory = SyncedMem::from(pattern());
         crowd(&memory, &device, &queue);
-        device.fail(Operation::Upload, 1);
+        device.fail(Operation::Upload, 1, Fault::Refused);
         read(&memory);
         assert_all_valid(&memory, Location::Device(device.id()));
     }

@@ -54,7 +54,7 @@ fn queue() -> Arc<dyn Queue> {
 
 /// Bytes 0..8 are being written by a stalled kernel.
 fn shared(queue: &Arc<dyn Queue>) -> (SharedMem, Stalled) {
-    let memory = SharedMem::from_vec(vec![1; 16]);
+    let memory = SharedMem::from(vec![1; 16]);
     let mut token = memory.device_mut(queue, 0..8).unwrap();
     let stalled = Stalled::launch(queue, token.arg_mut(), 7);
     drop(token);
@@ -119,7 +119,7 @@ fn other_memories_and_their_ends_do_not_wait_for_the_kernel() {
     stalled.during(
         || memory.host(0..8).map(drop).unwrap(),
         || {
-            let (other, copied) = (SharedMem::from_vec(vec![3; 16]), SharedMem::new(8));
+            let (other, copied) = (SharedMem::from(vec![3; 16]), SharedMem::new(8));
             copied.copy_from(0, &other, 4..12).unwrap();
             other.copy_from(0, &memory, 8..16).unwrap();
             assert_eq!(other.host(6..10).unwrap()[..], [1, 1, 3, 3]);
@@ -143,10 +143,10 @@ fn two_threads_that_read_at_once_both_get_the_bytes() {
         });
     };
     stalled.during(both, || {
-        assert_eq!(memory.stats().downloads().count(), 1);
+        assert_eq!(memory.stats().downloads.count, 1);
         assert!(memory.is_initialized());
     });
-    assert_eq!(memory.stats().downloads().count(), 1);
+    assert_eq!(memory.stats().downloads.count, 1);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_foreign_queue_is_waited_for_with_the_lock_released() {
 fn the_host_is_evicted_with_the_lock_released() {
     let queue = queue();
     let (memory, stalled) = shared(&queue);
-    stalled.during(|| memory.evict(Location::Host, ..).unwrap(), || assert_eq!(memory.stats().frees().count(), 0));
+    stalled.during(|| memory.evict(Location::Host, ..).unwrap(), || assert_eq!(memory.stats().frees.count, 0));
     assert!(!memory.valid_on(Location::Host, 0..1));
     assert_eq!(memory.host(0..16).unwrap()[7..9], [7, 1]);
 }
@@ -189,7 +189,7 @@ fn retired_batches_are_waited_for_with_the_lock_released() {
 #[test]
 fn a_borrow_whose_wait_fails_is_taken_back() {
     let queue = queue();
-    let memory = SharedMem::from_vec(vec![1; 16]);
+    let memory = SharedMem::from(vec![1; 16]);
     let mut token = memory.device_mut(&queue, 0..8).unwrap();
     launch(&*queue, [token.arg_mut()], |_| panic!("broken")).unwrap();
     drop(token);
@@ -202,7 +202,7 @@ fn a_borrow_whose_wait_fails_is_taken_back() {
 #[test]
 fn a_reader_wakes_those_who_wait_for_it_when_it_fails() {
     let queue = queue();
-    let memory = SharedMem::from_vec(vec![1; 8]);
+    let memory = SharedMem::from(vec![1; 8]);
     let mut token = memory.device_mut(&queue, 0..8).unwrap();
     let (start, started) = channel();
     let (go, gone) = channel::<()>();
@@ -252,7 +252,7 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
 
 #[test]
 fn whatever_is_in_conflict_may_wait_and_not_for_longer_than_it_may() {
-    let memory = SharedMem::from_vec(vec![1; 8]);
+    let memory = SharedMem::from(vec![1; 8]);
     let guard = memory.host_mut(0..8).unwrap();
     let releasing = thread::spawn(move || {
         thread::sleep(Duration::from_millis(20));

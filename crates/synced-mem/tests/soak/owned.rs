@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::thread;
 
-use synced_mem::{HostBuffer, Location, SyncedMem};
+use synced_mem::{HostBuffer, Location, SharedMem, SyncedMem};
 
 use super::draw::Draw;
 use super::shadow::Shadow;
@@ -136,7 +136,7 @@ impl Owned {
     fn share(&mut self, worker: &Worker<'_>, draw: &mut Draw) {
         worker.says("sharing its own memory");
         let Owned { memory, shadow } = std::mem::take(self);
-        let subject = Subject::over(memory.into_shared(), shadow);
+        let subject = Subject::over(SharedMem::from(memory), shadow);
         worker.world.renew_memory(draw, subject);
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synced_mem::loopback::Operation;
+use synced_mem::loopback::{Fault, Operation};
 use synced_mem::{Device, DeviceRef, HostMut, HostRef, Location};
 
 use super::draw::Draw;
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
         ];
         if self.world.is_faulty {
             let device = &self.world.devices[draw.below(DEVICES)];
-            device.fail(OPERATIONS[draw.below(10)], 1 + draw.below(3) as u64);
+            device.fail(OPERATIONS[draw.below(10)], 1 + draw.below(3) as u64, Fault::Refused);
             Counts::one(&self.world.counts.injected);
         }
     }

@@ -15,19 +15,19 @@ fn ones(device: &Loopback) -> (Arc<dyn Queue>, Arc<dyn Block>) {
 fn a_call_that_fails_late_has_enqueued_its_work() {
     let device = Loopback::new(Mode::Deferred);
     let (queue, block) = ones(&device);
-    device.fail_late(Operation::Fill, 1);
+    device.fail(Operation::Fill, 1, Fault::Reported);
     // SAFETY: within the block.
     unsafe { queue.fill(&*block, 2, 3) }.unwrap_err();
     assert_eq!(device.pending(), 1);
-    device.fail_late(Operation::Synchronize, 1);
+    device.fail(Operation::Synchronize, 1, Fault::Reported);
     queue.synchronize().unwrap_err();
     assert_eq!(device.pending(), 0);
     queue.synchronize().unwrap();
     assert_eq!(bytes(&queue, &*block), [1, 1, 0, 0, 0, 1, 1, 1]);
-    device.fail_late(Operation::Alloc, 1);
+    device.fail(Operation::Alloc, 1, Fault::Reported);
     queue.alloc(8).unwrap_err();
     assert_eq!((device.live_blocks(), device.bytes_in_use()), (1, 8));
-    device.fail_late(Operation::Launch, 1);
+    device.fail(Operation::Launch, 1, Fault::Reported);
     let log = Log::default();
     let note = log.clone();
     launch(&*queue, [], move |_| note.0.lock().unwrap().push("ran".into())).unwrap_err();
@@ -42,7 +42,7 @@ fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
         let ((queue, block), (waiting, source)) = (ones(&device), ones(&device));
         let mut host = [7_u8; 8];
         let start = NonNull::from(&mut host).cast();
-        device.break_off(operation, 1);
+        device.fail(operation, 1, Fault::BrokenOff);
         // SAFETY: within the blocks and the host bytes, which live and are left alone until the synchronisation.
         unsafe {
             match operation {
@@ -77,7 +77,7 @@ fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
 fn a_kernel_that_is_broken_off_does_not_run() {
     let device = Loopback::new(Mode::Deferred);
     let (queue, block) = ones(&device);
-    device.break_off(Operation::Launch, 1);
+    device.fail(Operation::Launch, 1, Fault::BrokenOff);
     set(&queue, &block, 9);
     queue.synchronize().unwrap_err();
     assert_eq!(bytes(&device.queue().unwrap(), &*block), [1; 8]);

@@ -85,7 +85,7 @@ fn a_kernel_may_own_the_last_handle_of_its_memory() {
         in_time(move || {
             let device = Loopback::new(mode);
             let queue = device.queue().unwrap();
-            let memory = SharedMem::from_vec(vec![1; 64]);
+            let memory = SharedMem::from(vec![1; 64]);
             let mut token = memory.device_mut(&queue, 0..64).unwrap();
             let own = memory.clone();
             launch(&*queue, [token.arg_mut()], move |args| {
@@ -136,7 +136,7 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
         in_time(move || {
             let device = Loopback::new(mode);
             let (queue, other) = (device.queue().unwrap(), device.queue().unwrap());
-            let memory = SharedMem::from_vec(vec![7; 64]);
+            let memory = SharedMem::from(vec![7; 64]);
             let own = memory.clone();
             let (starts, started) = channel();
             let seen = Log::default();

@@ -68,7 +68,7 @@ fn the_nth_call_fails_of_each_operation() {
         let before = device.calls(operation);
         // `call` allocates twice.
         let step = if operation == Operation::Alloc { 2 } else { 1 };
-        device.fail(operation, step + 1);
+        device.fail(operation, step + 1, Fault::Refused);
         assert!(call(&device, &queue, operation).is_ok(), "{operation:?}");
         let error = call(&device, &queue, operation).unwrap_err();
         assert!(matches!(&error, Error::Device { op, .. } if *op == operation.name()), "{error}");
@@ -86,13 +86,13 @@ fn a_call_that_fails_enqueues_nothing() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let block = alloc(&queue, 8);
-    device.fail(Operation::Fill, 1);
+    device.fail(Operation::Fill, 1, Fault::Refused);
     // SAFETY: within the block.
     unsafe { queue.fill(&*block, 0, 8) }.unwrap_err();
     assert_eq!(device.pending(), 0);
     let log = Log::default();
     log.note(&*queue, "kept");
-    device.fail(Operation::Synchronize, 1);
+    device.fail(Operation::Synchronize, 1, Fault::Refused);
     queue.synchronize().unwrap_err();
     assert_eq!(log.names(), [""; 0]);
     queue.synchronize().unwrap();
@@ -158,7 +158,7 @@ fn foreign_machines_synchronise_and_do_not_reach_each_other() {
     queue.wait_for(&*other).unwrap();
     assert_eq!(log.names(), ["theirs"]);
     assert_eq!(foreign.calls(Operation::Synchronize), 1);
-    foreign.fail(Operation::Synchronize, 1);
+    foreign.fail(Operation::Synchronize, 1, Fault::Refused);
     queue.wait_for(&*other).unwrap_err();
     let (block, theirs) = (queue.alloc(8).unwrap(), other.alloc(8).unwrap());
     assert!(!queue.reaches(&*foreign) && !other.reaches(&*device));
@@ -173,7 +173,7 @@ fn external_memory_is_adopted_and_outlives_the_block() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let external = device.external(8).unwrap();
-    assert_eq!((external.len(), external.bytes()), (8, vec![POISON; 8]));
+    assert_eq!(external.bytes(), vec![POISON; 8]);
     external.with_bytes_mut(|bytes| bytes.copy_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7]));
     // SAFETY: the memory is that of `external`, which is not used until the work is done; the last is a misuse.
     let block: Arc<dyn Block> = Arc::from(unsafe { queue.adopt(external.address() + 2, 4) }.unwrap());
