@@ -134,6 +134,7 @@ fn steps(machine: &Machine) -> Vec<Step> {
         step_or("spelling", typos, TYPOS_ABSENT),
         step_or("dependencies", machine.has_deny.then(|| cargo("deny check bans licenses sources")), DENY_ABSENT),
         step("codegen", cargo("xtask codegen --check")),
+        step("kernels", cargo("xtask kernels --check")),
         step("tests", tests(machine)),
         step("loom", loom(machine)),
         step("soak", soak(machine)),

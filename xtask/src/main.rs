@@ -1,6 +1,6 @@
 //! The tasks of this workspace, run as `cargo xtask TASK`: one row in the table below for each.
 //! It relies on cargo, rustfmt and git being on the path, and depends on none of our crates.
-//! It builds no kernels for a GPU and publishes nothing.
+//! It publishes nothing.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod breakages;
 mod ci;
 mod codegen;
 mod dist;
+mod kernels;
 mod mutants;
 mod python;
 mod sanitize;
@@ -27,6 +28,7 @@ const TASKS: &[Task] = &[
     ("ci", "", "everything that must hold before a commit, in order", ci::run),
     ("tidy", "", "the rules of style and architecture that a program can check", tidy::run),
     ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", codegen::run),
+    ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", kernels::run),
     ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", mutants::run),
     ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", sanitize::run),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", soak::run),

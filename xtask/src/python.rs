@@ -27,12 +27,17 @@ pub(crate) fn programs(target: &Path) -> Result<PathBuf> {
     Ok(programs)
 }
 
-/// An empty environment, then wheels whose hashes are known: nothing is compiled, and nothing else comes along.
+/// An empty environment, then the wheels.
 fn install(environment: &Path, programs: &Path) -> [Command; 2] {
     let mut venv = Command::new("python3");
     venv.args(["-m", "venv", "--clear"]).arg(environment);
-    let mut pip = shell::program(programs.join("python"));
+    [venv, pip(&programs.join("python"), REQUIREMENTS)]
+}
+
+/// Installs wheels whose hashes are known: nothing is compiled, and nothing else comes along.
+pub(crate) fn pip(python: &Path, requirements: &str) -> Command {
+    let mut pip = shell::program(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--timeout=60"]);
-    pip.args(["--retries=2", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", REQUIREMENTS]);
-    [venv, pip]
+    pip.args(["--retries=2", "--require-hashes", "--no-deps", "--only-binary=:all:", "-r", requirements]);
+    pip
 }

@@ -1,0 +1,167 @@
+//! `cargo xtask kernels`: the kernels' CUDA source to PTX by NVRTC, and what two generations of ptxas make of it.
+//! It relies on `python3` with `venv` and `pip` for the wheels that `xtask/kernels.txt` pins; `--check` on nothing.
+//! Sources, PTX and MANIFEST are committed: nothing is compiled where the crates are built.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::{python, shell};
+
+const FOLDER: &str = "crates/blob-ops/src/cuda";
+const MANIFEST: &str = "MANIFEST";
+const WHEELS: &str = "xtask/kernels.txt";
+
+/// Where the wheels have NVRTC, and each ptxas with the GPUs that it assembles for.
+const NVRTC: &str = "nvidia/cuda_nvrtc/lib/libnvrtc.so.12";
+const ASSEMBLERS: [(&str, &[&str]); 2] = [
+    ("nvidia/cuda_nvcc/bin/ptxas", &["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"]),
+    ("nvidia/cu13/bin/ptxas", &["sm_100", "sm_103", "sm_120"]),
+];
+
+/// Compiles and assembles all kernels, or with `--check` fails where a file is not the one that was written then.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    let folder = shell::root().join(FOLDER);
+    match arguments {
+        [] => {
+            let tools = tools()?;
+            let mut nvrtc = shell::program("python3");
+            shell::run(nvrtc.arg("xtask/nvrtc.py").arg(tools.join(NVRTC)).arg(&folder))?;
+            let registers = assemble(&tools, &folder)?;
+            std::fs::write(folder.join(MANIFEST), manifest(&hashes(&folder)?, &registers))?;
+        }
+        ["--check"] => {
+            let committed = std::fs::read_to_string(folder.join(MANIFEST)).context(MANIFEST)?;
+            check(&committed, &hashes(&folder)?)?;
+        }
+        _ => bail!("kernels takes nothing or --check, and got {arguments:?}"),
+    }
+    println!("kernels: {FOLDER} is up to date");
+    Ok(())
+}
+
+/// The folder into which the wheels are installed.
+fn tools() -> Result<PathBuf> {
+    let folder = shell::target_directory()?.join("kernels");
+    if !folder.join(NVRTC).is_file() {
+        shell::run(python::pip(Path::new("python3"), WHEELS).arg("--target").arg(&folder))?;
+    }
+    Ok(folder)
+}
+
+/// The files of the folder that are sources or PTX, each with its hash.
+fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut hashes = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).context(FOLDER)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().display().to_string();
+        if [".cu", ".cuh", ".ptx"].iter().any(|end| name.ends_with(end)) {
+            let digest = Sha256::digest(std::fs::read(&path)?);
+            hashes.insert(name, digest.iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+    }
+    Ok(hashes)
+}
+
+/// The registers of each kernel on each GPU. What spills is an error, and so is what one ptxas does not take.
+fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut registers = BTreeMap::<String, Vec<String>>::new();
+    let sources = hashes(folder)?;
+    for (ptxas, gpus) in ASSEMBLERS {
+        for (gpu, ptx) in gpus.iter().flat_map(|gpu| sources.keys().map(move |name| (gpu, name))) {
+            if !ptx.ends_with(".ptx") {
+                continue;
+            }
+            let mut command = shell::program(tools.join(ptxas));
+            let object = tools.join("kernels.cubin");
+            let output = command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(ptx)).arg("-o").arg(object);
+            let output = output.output().with_context(|| format!("cannot start {ptxas}"))?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(output.status.success(), "{ptx} for {gpu}: {}\n{said}", output.status);
+            for (kernel, used) in used(&said).with_context(|| format!("{ptx} for {gpu}"))? {
+                registers.entry(format!("{ptx} {kernel}")).or_default().push(format!("{gpu}={used}"));
+            }
+        }
+    }
+    Ok(registers)
+}
+
+/// Of what `ptxas -v` says: each kernel and its registers.
+fn used(said: &str) -> Result<Vec<(String, u32)>> {
+    let (mut kernels, mut kernel) = (Vec::new(), "");
+    for line in said.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            kernel = rest.split('\'').next().unwrap_or_default();
+        } else if line.contains("bytes stack frame") {
+            let nothing = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+            ensure!(line.trim() == nothing, "{kernel} spills: {}", line.trim());
+        } else if let Some((_, rest)) = line.split_once("Used ") {
+            let count = rest.split(' ').next().unwrap_or_default().parse();
+            kernels.push((kernel.to_string(), count.with_context(|| line.to_string())?));
+        }
+    }
+    ensure!(!kernels.is_empty(), "ptxas names no kernel:\n{said}");
+    Ok(kernels)
+}
+
+fn manifest(hashes: &BTreeMap<String, String>, registers: &BTreeMap<String, Vec<String>>) -> String {
+    let mut text =
+        "# Written by `cargo xtask kernels`: SHA-256 of sources and PTX, then each kernel's registers on each \
+                    GPU.\n# Nothing spills.\n"
+            .to_string();
+    hashes.iter().for_each(|(name, hash)| text += &format!("{hash} {name}\n"));
+    registers.iter().for_each(|(kernel, used)| text += &format!("registers {kernel} {}\n", used.join(" ")));
+    text
+}
+
+/// Whether the manifest has these hashes and no others.
+fn check(committed: &str, hashes: &BTreeMap<String, String>) -> Result<()> {
+    let lines = committed.lines().filter(|line| !line.starts_with('#') && !line.starts_with("registers "));
+    let noted: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(' ')).map(|(h, n)| (n, h)).collect();
+    let changed = hashes.iter().filter(|(name, hash)| noted.get(name.as_str()) != Some(&hash.as_str()));
+    let gone = noted.keys().filter(|name| !hashes.contains_key(**name)).map(|name| name.to_string());
+    let stale: Vec<String> = changed.map(|(name, _)| name.clone()).chain(gone).collect();
+    ensure!(
+        stale.is_empty(),
+        "{FOLDER}: {stale:?} changed since `cargo xtask kernels` ran: run it and commit the result"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_a_new_and_a_lost_file_are_named() {
+        let hashes = |list: &[(&str, &str)]| -> BTreeMap<String, String> {
+            list.iter().map(|(name, hash)| (name.to_string(), hash.to_string())).collect()
+        };
+        let written = hashes(&[("a.cu", "12"), ("a.ptx", "34")]);
+        let text = manifest(&written, &BTreeMap::from([("a.ptx k".to_string(), vec!["sm_70=8".to_string()])]));
+        assert!(check(&text, &written).is_ok());
+        for (now, stale) in [
+            (&[("a.cu", "12"), ("a.ptx", "35")][..], "[\"a.ptx\"]"),
+            (&[("a.cu", "12"), ("a.ptx", "34"), ("b.cu", "56")], "[\"b.cu\"]"),
+            (&[("a.ptx", "34")], "[\"a.cu\"]"),
+        ] {
+            let error = check(&text, &hashes(now)).unwrap_err().to_string();
+            assert!(error.contains(stale), "{error}");
+        }
+    }
+
+    #[test]
+    fn registers_are_read_and_spills_refused() {
+        let said = |spilled: u32| {
+            format!(
+                "ptxas info    : Compiling entry function 'k' for 'sm_90'\n    0 bytes stack frame, {spilled} bytes spill \
+                 stores, 0 bytes spill loads\nptxas info    : Used 32 registers, 400 bytes cmem[0]\n"
+            )
+        };
+        assert_eq!(used(&said(0)).unwrap(), [("k".to_string(), 32)]);
+        assert!(used(&said(8)).unwrap_err().to_string().contains("k spills"));
+        assert!(used("").is_err());
+    }
+}
