@@ -1,0 +1,76 @@
+//! Which entry points were called how often, and which call, or which piece of work on a device, is to fail.
+
+use std::collections::BTreeMap;
+
+use crate::abi::Code;
+
+/// What an entry point needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Works before `cuInit`.
+    Early,
+    /// Needs an initialised driver.
+    Ready,
+    /// Needs a current context that has not failed.
+    Context,
+    /// Gives something back; done even where it answers with an error.
+    Release,
+}
+
+/// The counts and the plans.
+#[derive(Default)]
+pub(crate) struct Calls {
+    counts: BTreeMap<&'static str, u64>,
+    total: u64,
+    work: u64,
+    plans: Vec<Plan>,
+    work_plans: Vec<(u64, Code)>,
+}
+
+/// The call with this number, of those with this name or of all, answers with the code.
+struct Plan {
+    name: Option<String>,
+    at: u64,
+    code: Code,
+}
+
+impl Calls {
+    /// Counts a call; says how it is to fail.
+    pub(crate) fn enter(&mut self, name: &'static str) -> Option<Code> {
+        let count = self.counts.entry(name).or_default();
+        *count += 1;
+        self.total += 1;
+        let (count, total) = (*count, self.total);
+        let is_due = |plan: &Plan| match &plan.name {
+            Some(planned) => planned == name && plan.at == count,
+            None => plan.at == total,
+        };
+        self.plans.iter().find(|plan| is_due(plan)).map(|plan| plan.code)
+    }
+
+    /// Counts a piece of work on a device; says how it is to fail.
+    pub(crate) fn enter_work(&mut self) -> Option<Code> {
+        self.work += 1;
+        self.work_plans.iter().find(|(at, _)| *at == self.work).map(|(_, code)| *code)
+    }
+
+    /// Plans that the `nth` call from now on fails, of this entry point, or of all where the name is empty.
+    pub(crate) fn plan(&mut self, name: &str, nth: u64, code: Code) {
+        let name = Some(name.to_string()).filter(|name| !name.is_empty());
+        let at = self.count(name.as_deref().unwrap_or_default()) + nth;
+        self.plans.push(Plan { name, at, code });
+    }
+
+    /// Plans that the `nth` piece of work from now on fails.
+    pub(crate) fn plan_work(&mut self, nth: u64, code: Code) {
+        self.work_plans.push((self.work + nth, code));
+    }
+
+    /// How often the entry point was called; of the empty name, how many calls there were.
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        match name {
+            "" => self.total,
+            _ => self.counts.get(name).copied().unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Modules and functions: PTX text that was loaded, its entries by handle, and their launches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::work::Fault;
+use super::{Driver, Work};
+use crate::abi::{Code, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS};
+use crate::ptx::{Kernel, Module};
+
+/// The modules and functions by handle.
+#[derive(Default)]
+pub(crate) struct Modules {
+    modules: BTreeMap<usize, Loaded>,
+    functions: BTreeMap<usize, Arc<Kernel>>,
+    next: usize,
+}
+
+/// A module of one device.
+struct Loaded {
+    device: usize,
+    module: Module,
+    functions: Vec<usize>,
+}
+
+const FIRST_MODULE: usize = 0x40D0_0000;
+const STEP: usize = 0x10;
+/// The driver of CUDA 12.0 knows PTX up to this version.
+const NEWEST_PTX: (u32, u32) = (8, 0);
+
+/// A kernel that is to run, with its parameters as they were at the call.
+pub(crate) struct Launch {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: usize,
+    pub(crate) params: Vec<u8>,
+}
+
+impl Modules {
+    fn handle(&mut self) -> usize {
+        self.next += STEP;
+        FIRST_MODULE + self.next
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.modules.len()
+    }
+
+    /// The kernel of a function's handle.
+    pub(crate) fn kernel(&self, function: usize) -> Result<Arc<Kernel>, Code> {
+        self.functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)
+    }
+}
+
+impl Driver {
+    /// Loads PTX text for the current device.
+    pub(crate) fn load(&mut self, text: &str) -> Result<usize, Code> {
+        let device = self.current_device()?;
+        let module = Module::parse(text).map_err(|error| self.refuse(Code::INVALID_PTX, format!("PTX: {error}")))?;
+        if module.version > NEWEST_PTX {
+            return Err(Code::UNSUPPORTED_PTX_VERSION);
+        }
+        if module.target > self.setup.capability {
+            return Err(Code::NO_BINARY);
+        }
+        let handle = self.modules.handle();
+        self.modules.modules.insert(handle, Loaded { device, module, functions: Vec::new() });
+        Ok(handle)
+    }
+
+    /// Ends a module and its functions.
+    pub(crate) fn unload(&mut self, handle: usize) -> Result<(), Code> {
+        let Some(loaded) = self.modules.modules.remove(&handle) else {
+            return Err(self.refuse(Code::INVALID_HANDLE, "a module that was not loaded, or was unloaded"));
+        };
+        for function in loaded.functions {
+            self.modules.functions.remove(&function);
+        }
+        Ok(())
+    }
+
+    /// The handle of one of a module's entries.
+    pub(crate) fn function(&mut self, module: usize, name: &str) -> Result<usize, Code> {
+        let function = self.modules.handle();
+        let loaded = self.modules.modules.get_mut(&module).ok_or(Code::INVALID_HANDLE)?;
+        let kernel = loaded.module.kernel(name).ok_or(Code::NOT_FOUND)?;
+        loaded.functions.push(function);
+        self.modules.functions.insert(function, kernel);
+        Ok(function)
+    }
+
+    /// Enqueues a kernel, if its grid, shared memory and parameters are within the limits.
+    pub(crate) fn launch(&mut self, function: usize, launch: Launch, stream: usize) -> Result<(), Code> {
+        let device = self.stream_device(stream)?;
+        let is_here = |loaded: &Loaded| loaded.device == device && loaded.functions.contains(&function);
+        if !self.modules.modules.values().any(is_here) {
+            return Err(self.refuse(Code::INVALID_HANDLE, "a function of another device, or of a module that is gone"));
+        }
+        let name = &launch.kernel.name;
+        let fits = |sizes: [u32; 3], limits: [u32; 3]| {
+            sizes.iter().zip(limits).all(|(size, limit)| (1..=limit).contains(size))
+        };
+        let threads = launch.block.iter().map(|size| u64::from(*size)).product::<u64>();
+        if !fits(launch.grid, MAX_GRID) || !fits(launch.block, MAX_BLOCK) || threads > u64::from(MAX_THREADS) {
+            let text =
+                format!("{name}: a grid of {:?} blocks of {:?} threads is over the limits", launch.grid, launch.block);
+            return Err(self.refuse(Code::INVALID_VALUE, text));
+        }
+        if launch.kernel.shared + launch.shared > MAX_SHARED {
+            return Err(self.refuse(Code::INVALID_VALUE, format!("{name}: more shared memory than a block has")));
+        }
+        let (given, wanted) = (launch.params.len(), launch.kernel.params);
+        if given != wanted {
+            let text = format!("{name}: {given} bytes of parameters, the PTX has {wanted}");
+            return Err(self.refuse(Code::INVALID_VALUE, text));
+        }
+        self.enqueue(stream, Work::Launch(Arc::new(launch))).map(drop)
+    }
+
+    /// Runs a kernel to its end.
+    pub(crate) fn run_kernel(&mut self, _device: usize, launch: &Launch) -> Result<(), Fault> {
+        Err(Fault { code: Code::LAUNCH_FAILED, text: format!("{}: no interpreter yet", launch.kernel.name) })
+    }
+}

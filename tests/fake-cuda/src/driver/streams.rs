@@ -1,0 +1,287 @@
+//! Streams and events. What is enqueued waits; a call that synchronises lets the heads of all streams go on, one at a time, in an
+//! order that the seed decides, until what it waits for is done. Every piece of work has a ticket; an event holds that of its last
+//! record, and a stream that waits for it takes the ticket over at the call.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use super::{Driver, Work};
+use crate::abi::Code;
+
+/// The streams and events by handle, and which work is not done yet.
+pub(crate) struct Streams {
+    streams: BTreeMap<usize, Stream>,
+    events: BTreeMap<usize, Event>,
+    pending: BTreeSet<u64>,
+    next_ticket: u64,
+    next_handle: usize,
+}
+
+/// One stream.
+struct Stream {
+    device: usize,
+    /// Whether it keeps its order with the null stream.
+    is_blocking: bool,
+    queue: VecDeque<(u64, Work)>,
+    last: u64,
+    is_destroyed: bool,
+}
+
+/// One event.
+#[derive(Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) device: usize,
+    pub(crate) has_time: bool,
+    /// The ticket of its last record.
+    pub(crate) record: Option<u64>,
+}
+
+/// Handles count up from here and are never given again.
+const FIRST_HANDLE: usize = 0x5700_0000;
+const HANDLE_STEP: usize = 0x10;
+/// `CU_STREAM_LEGACY`, which null stands for.
+const LEGACY: usize = 1;
+
+/// The handle under which a device's null stream is kept.
+fn null_stream(device: usize) -> usize {
+    0x1000 + device
+}
+
+impl Streams {
+    pub(crate) fn new(devices: usize) -> Streams {
+        let null = |device| {
+            let stream = Stream { device, is_blocking: true, queue: VecDeque::new(), last: 0, is_destroyed: false };
+            (null_stream(device), stream)
+        };
+        let streams = (0..devices).map(null).collect();
+        let (events, pending) = (BTreeMap::new(), BTreeSet::new());
+        Streams { streams, events, pending, next_ticket: 1, next_handle: FIRST_HANDLE }
+    }
+
+    fn handle(&mut self) -> usize {
+        self.next_handle += HANDLE_STEP;
+        self.next_handle
+    }
+
+    pub(crate) fn create(&mut self, device: usize, is_blocking: bool) -> usize {
+        let handle = self.handle();
+        let stream = Stream { device, is_blocking, queue: VecDeque::new(), last: 0, is_destroyed: false };
+        self.streams.insert(handle, stream);
+        handle
+    }
+
+    pub(crate) fn create_event(&mut self, device: usize, has_time: bool) -> usize {
+        let handle = self.handle();
+        self.events.insert(handle, Event { device, has_time, record: None });
+        handle
+    }
+
+    /// How many streams and events of the caller there are.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let own = self.streams.iter().filter(|(handle, stream)| **handle >= FIRST_HANDLE && !stream.is_destroyed);
+        (own.count(), self.events.len())
+    }
+
+    pub(crate) fn is_done(&self, ticket: u64) -> bool {
+        !self.pending.contains(&ticket)
+    }
+
+    /// Whether work that was enqueued uses memory of the host in this range.
+    pub(crate) fn uses_host(&self, range: &Range<usize>) -> bool {
+        self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| work.uses_host(range)))
+    }
+
+    /// Drops what a device still has to do: its context has failed.
+    pub(crate) fn abandon(&mut self, device: usize) {
+        for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
+            for (ticket, _) in stream.queue.drain(..) {
+                self.pending.remove(&ticket);
+            }
+        }
+    }
+
+    fn push(&mut self, handle: usize, work: Work) -> u64 {
+        let ticket = self.next_ticket;
+        if let Some(stream) = self.streams.get_mut(&handle) {
+            self.next_ticket += 1;
+            self.pending.insert(ticket);
+            stream.last = ticket;
+            stream.queue.push_back((ticket, work));
+        }
+        ticket
+    }
+
+    /// The tickets that new work on a stream waits for, because of the null stream's order with the blocking ones.
+    fn implied(&self, handle: usize) -> Vec<u64> {
+        let Some(stream) = self.streams.get(&handle).filter(|stream| stream.is_blocking) else { return Vec::new() };
+        let is_null = handle == null_stream(stream.device);
+        let others = self.streams.iter().filter(|(other, each)| {
+            **other != handle
+                && each.device == stream.device
+                && each.is_blocking
+                && (is_null || **other == null_stream(stream.device))
+        });
+        others.map(|(_, each)| each.last).filter(|ticket| !self.is_done(*ticket)).collect()
+    }
+
+    /// The streams whose next work may run.
+    fn runnable(&self) -> Vec<usize> {
+        let may_run = |stream: &Stream| match stream.queue.front() {
+            Some((_, Work::Wait(ticket))) => self.is_done(*ticket),
+            head => head.is_some(),
+        };
+        self.streams.iter().filter(|(_, stream)| may_run(stream)).map(|(handle, _)| *handle).collect()
+    }
+
+    fn pop(&mut self, handle: usize) -> Option<(usize, u64, Work)> {
+        let stream = self.streams.get_mut(&handle)?;
+        let (ticket, work) = stream.queue.pop_front()?;
+        let device = stream.device;
+        if stream.is_destroyed && stream.queue.is_empty() {
+            self.streams.remove(&handle);
+        }
+        Some((device, ticket, work))
+    }
+}
+
+impl Driver {
+    /// The key of a stream that the caller names: null is that of the current context.
+    fn stream_key(&mut self, handle: usize) -> Result<usize, Code> {
+        if handle <= LEGACY {
+            return self.current_device().map(null_stream);
+        }
+        match self.streams.streams.get(&handle) {
+            Some(stream) if !stream.is_destroyed && handle >= FIRST_HANDLE => Ok(handle),
+            _ => Err(self.refuse(Code::INVALID_HANDLE, "a stream that was not created, or was destroyed")),
+        }
+    }
+
+    /// The device of a stream.
+    pub(crate) fn stream_device(&mut self, handle: usize) -> Result<usize, Code> {
+        let key = self.stream_key(handle)?;
+        Ok(self.streams.streams[&key].device)
+    }
+
+    /// Appends work to a stream; returns its ticket.
+    pub(crate) fn enqueue(&mut self, handle: usize, work: Work) -> Result<u64, Code> {
+        let key = self.stream_key(handle)?;
+        if let Some(code) = self.devices[self.streams.streams[&key].device].failed {
+            return Err(code);
+        }
+        for ticket in self.streams.implied(key) {
+            self.streams.push(key, Work::Wait(ticket));
+        }
+        Ok(self.streams.push(key, work))
+    }
+
+    /// Runs one piece of work somewhere; false where there is none.
+    pub(crate) fn step(&mut self) -> bool {
+        let runnable = self.streams.runnable();
+        if runnable.is_empty() {
+            return false;
+        }
+        let handle = runnable[self.random.below(runnable.len())];
+        let Some((device, ticket, work)) = self.streams.pop(handle) else { return false };
+        let planned = match work {
+            Work::Wait(_) | Work::Mark => None,
+            _ => self.calls.enter_work(),
+        };
+        let result = match planned {
+            Some(code) => Err(code),
+            None => self.perform(device, work).map_err(|fault| self.refuse(fault.code, fault.text)),
+        };
+        self.streams.pending.remove(&ticket);
+        if let Err(code) = result {
+            self.fail(device, code);
+        }
+        true
+    }
+
+    /// Lets the streams go on until nothing is left that the caller waits for.
+    fn run_while(&mut self, is_waiting: impl Fn(&Streams) -> bool) {
+        while is_waiting(&self.streams) && self.step() {}
+    }
+
+    /// Does all that was enqueued.
+    pub(crate) fn run_all(&mut self) {
+        self.run_while(|_| true);
+    }
+
+    /// Does all that was enqueued on a device.
+    pub(crate) fn run_device(&mut self, device: usize) {
+        self.run_while(|streams| streams.streams.values().any(|each| each.device == device && !each.queue.is_empty()));
+    }
+
+    /// Waits for a ticket of a device; its context's failure is the result.
+    pub(crate) fn wait(&mut self, device: usize, ticket: u64) -> Result<(), Code> {
+        self.run_while(|streams| !streams.is_done(ticket));
+        self.devices[device].failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits for all work of a stream.
+    pub(crate) fn synchronise(&mut self, handle: usize) -> Result<(), Code> {
+        let key = self.stream_key(handle)?;
+        let device = self.streams.streams[&key].device;
+        self.run_while(|streams| streams.streams.get(&key).is_some_and(|stream| !stream.queue.is_empty()));
+        self.devices[device].failed.map_or(Ok(()), Err)
+    }
+
+    /// Whether a stream has nothing left to do. A question lets one piece of work go on, so that who keeps asking gets on.
+    pub(crate) fn query(&mut self, handle: usize) -> Result<(), Code> {
+        let key = self.stream_key(handle)?;
+        let device = self.streams.streams[&key].device;
+        self.step();
+        match self.devices[device].failed {
+            Some(code) => Err(code),
+            None if self.streams.streams[&key].queue.is_empty() => Ok(()),
+            None => Err(Code::NOT_READY),
+        }
+    }
+
+    /// Ends a stream; what it has to do is still done.
+    pub(crate) fn destroy_stream(&mut self, handle: usize) -> Result<(), Code> {
+        let key = self.stream_key(handle)?;
+        match self.streams.streams.get_mut(&key) {
+            Some(stream) if key >= FIRST_HANDLE && !stream.queue.is_empty() => stream.is_destroyed = true,
+            Some(_) if key >= FIRST_HANDLE => drop(self.streams.streams.remove(&key)),
+            _ => return Err(Code::INVALID_HANDLE),
+        }
+        Ok(())
+    }
+
+    /// An event that the caller names.
+    pub(crate) fn event(&mut self, handle: usize) -> Result<&mut Event, Code> {
+        if !self.streams.events.contains_key(&handle) {
+            return Err(self.refuse(Code::INVALID_HANDLE, "an event that was not created, or was destroyed"));
+        }
+        self.streams.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
+    }
+
+    /// Marks the end of a stream so far.
+    pub(crate) fn record(&mut self, event: usize, stream: usize) -> Result<(), Code> {
+        let device = self.stream_device(stream)?;
+        if self.event(event)?.device != device {
+            return Err(self.refuse(Code::INVALID_HANDLE, "an event is recorded on a stream of another device"));
+        }
+        let ticket = self.enqueue(stream, Work::Mark)?;
+        self.event(event)?.record = Some(ticket);
+        Ok(())
+    }
+
+    /// Makes a stream wait for what the event marks now; a later record changes nothing.
+    pub(crate) fn wait_event(&mut self, stream: usize, event: usize) -> Result<(), Code> {
+        if let Some(ticket) = self.event(event)?.record.filter(|ticket| !self.streams.is_done(*ticket)) {
+            self.enqueue(stream, Work::Wait(ticket))?;
+        } else {
+            self.stream_key(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Ends an event; what waits for its record still does.
+    pub(crate) fn destroy_event(&mut self, handle: usize) -> Result<(), Code> {
+        self.event(handle)?;
+        self.streams.events.remove(&handle);
+        Ok(())
+    }
+}

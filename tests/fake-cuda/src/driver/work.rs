@@ -1,0 +1,115 @@
+//! One piece of work on a stream, and what it does when its turn comes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::modules::Launch;
+use super::{Bits, Driver};
+use crate::abi::Code;
+use crate::host;
+
+/// What a stream is told to do.
+pub(crate) enum Work {
+    /// Copies bytes.
+    Copy { to: Place, from: Place, len: usize },
+    /// Repeats a pattern, `len` bytes in all.
+    Fill { address: u64, pattern: Vec<u8>, len: usize },
+    /// Runs a kernel.
+    Launch(Arc<Launch>),
+    /// Makes a planned block live.
+    Allocate(u64),
+    /// Ends a block.
+    Free(u64),
+    /// Waits until the work with this ticket is done.
+    Wait(u64),
+    /// Marks a place in the stream: an event's record.
+    Mark,
+}
+
+/// One end of a copy.
+pub(crate) enum Place {
+    Device(u64),
+    /// Memory of the host, pinned or waited for.
+    Host(usize),
+    /// Bytes that were taken over during the call.
+    Taken(Vec<u8>),
+}
+
+impl Work {
+    /// Whether it reads or writes memory of the host in this range.
+    pub(crate) fn uses_host(&self, range: &Range<usize>) -> bool {
+        let meets = |place: &Place, len: usize| match place {
+            Place::Host(start) => *start < range.end && range.start < start + len,
+            _ => false,
+        };
+        matches!(self, Work::Copy { to, from, len } if meets(to, *len) || meets(from, *len))
+    }
+}
+
+/// Why work cannot be done: what the context fails with, and what the report says.
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+impl Fault {
+    fn illegal(text: String) -> Fault {
+        Fault { code: Code::ILLEGAL_ADDRESS, text }
+    }
+}
+
+impl Driver {
+    /// Does one piece of work of a device.
+    pub(crate) fn perform(&mut self, device: usize, work: Work) -> Result<(), Fault> {
+        match work {
+            Work::Copy { to, from, len } => self.copy(to, from, len),
+            Work::Fill { address, pattern, len } => {
+                let (block, at) = self.memory.find(address, len).map_err(Fault::illegal)?;
+                for (byte, value) in block.bytes[at..at + len].iter_mut().zip(pattern.iter().cycle()) {
+                    *byte = *value;
+                }
+                block.written.set(at, len);
+                Ok(())
+            }
+            Work::Launch(launch) => self.run_kernel(device, &launch),
+            Work::Allocate(address) => {
+                if let Some(block) = self.memory.around(address) {
+                    block.state = super::memory::State::Live;
+                }
+                Ok(())
+            }
+            Work::Free(address) => {
+                self.memory.find(address, 1).map_err(Fault::illegal)?;
+                self.end_block(address);
+                Ok(())
+            }
+            Work::Wait(_) | Work::Mark => Ok(()),
+        }
+    }
+
+    fn copy(&mut self, to: Place, from: Place, len: usize) -> Result<(), Fault> {
+        let full = |len| {
+            let mut bits = Bits::new(len);
+            bits.set(0, len);
+            bits
+        };
+        let (bytes, bits) = match from {
+            Place::Taken(bytes) => (bytes, full(len)),
+            Place::Host(start) => (host::bytes(start, len).to_vec(), full(len)),
+            Place::Device(address) => {
+                let (block, at) = self.memory.find(address, len).map_err(Fault::illegal)?;
+                (block.bytes[at..at + len].to_vec(), block.written.part(at, len))
+            }
+        };
+        match to {
+            Place::Host(start) => host::write(start, &bytes),
+            Place::Device(address) => {
+                let (block, at) = self.memory.find(address, len).map_err(Fault::illegal)?;
+                block.bytes[at..at + len].copy_from_slice(&bytes);
+                block.written.put(at, &bits, len);
+            }
+            Place::Taken(_) => {}
+        }
+        Ok(())
+    }
+}

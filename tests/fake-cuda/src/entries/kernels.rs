@@ -1,0 +1,84 @@
+//! Entry points: modules, functions, launches.
+
+use std::ffi::{c_char, c_int, c_uint};
+
+use super::entries;
+use crate::abi::{Code, MAX_THREADS};
+use crate::driver::{Driver, Launch};
+use crate::host::{self, In, Out};
+use crate::ptx::Kernel;
+
+const PARAM_END: usize = 0;
+const PARAM_POINTER: usize = 1;
+const PARAM_SIZE: usize = 2;
+
+/// The parameters' bytes: each at its own address, or all in one buffer.
+fn params(kernel: &Kernel, each: In<usize>, extra: In<usize>) -> Result<Vec<u8>, Code> {
+    if !each.is_null() {
+        let mut bytes = vec![0; kernel.params];
+        for (index, (at, len)) in kernel.param_places.iter().enumerate() {
+            bytes[*at..at + len].copy_from_slice(host::bytes(each.get(index)?, *len));
+        }
+        return Ok(bytes);
+    }
+    let (mut start, mut len) = (0, 0);
+    if !extra.is_null() {
+        for pair in 0.. {
+            match extra.get(2 * pair)? {
+                PARAM_END => break,
+                PARAM_POINTER => start = extra.get(2 * pair + 1)?,
+                PARAM_SIZE => {
+                    len = usize::from_ne_bytes(host::bytes(extra.get(2 * pair + 1)?, 8).try_into().unwrap_or_default())
+                }
+                _ => return Err(Code::INVALID_VALUE),
+            }
+        }
+    }
+    Ok(host::bytes(start, len).to_vec())
+}
+
+fn load(driver: &mut Driver, out: Out<usize>, image: In<c_char>) -> Result<(), Code> {
+    let text = image.text().map_err(|_| Code::INVALID_IMAGE)?;
+    out.put(driver.load(text)?)
+}
+
+/// `CUfunction_attribute` by number.
+fn attribute(kernel: &Kernel, number: c_int) -> Result<c_int, Code> {
+    Ok(match number {
+        0 => MAX_THREADS as c_int,
+        1 => kernel.shared as c_int,
+        2 | 3 | 7 => 0,
+        4 => 32,
+        5 => 80,
+        6 => 90,
+        8 => 48 * 1024,
+        _ => return Err(Code::INVALID_VALUE),
+    })
+}
+
+entries! {
+    Context fn cuModuleLoadData(driver, out: Out<usize>, image: In<c_char>) { load(driver, out, image) }
+    Context fn cuModuleLoadDataEx(driver, out: Out<usize>, image: In<c_char>, _count: c_uint, _options: usize, _values: usize) {
+        load(driver, out, image)
+    }
+    Release fn cuModuleUnload(driver, module: usize) { driver.unload(module) }
+    Context fn cuModuleGetFunction(driver, out: Out<usize>, module: usize, name: In<c_char>) {
+        out.put(driver.function(module, name.text()?)?)
+    }
+    Context fn cuFuncGetAttribute(driver, out: Out<c_int>, number: c_int, function: usize) {
+        out.put(attribute(&*driver.modules.kernel(function)?, number)?)
+    }
+    Context fn cuFuncSetAttribute(driver, function: usize, _number: c_int, _value: c_int) {
+        driver.modules.kernel(function).map(drop)
+    }
+    Context fn cuLaunchKernel(
+        driver, function: usize,
+        gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
+        shared: c_uint, stream: usize, each: In<usize>, extra: In<usize>
+    ) {
+        let kernel = driver.modules.kernel(function)?;
+        let params = params(&kernel, each, extra)?;
+        let launch = Launch { kernel, grid: [gx, gy, gz], block: [bx, by, bz], shared: shared as usize, params };
+        driver.launch(function, launch, stream)
+    }
+}

@@ -1,0 +1,52 @@
+//! Exported functions for the tests, which [`crate::control`] finds in the loaded library. They are no part of a CUDA driver.
+
+use super::memory::leaks;
+use crate::abi::Code;
+use crate::driver::lock;
+use crate::host::{self, Out};
+use crate::setup::{Leaks, Setup};
+
+/// A text that the caller passes by address and length.
+fn text(start: usize, len: usize) -> String {
+    String::from_utf8_lossy(host::bytes(start, len)).into_owned()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_reset(setup: Setup) {
+    lock().driver().reset(setup);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_fail(name: usize, len: usize, nth: u64, code: u32) {
+    lock().driver().calls.plan(&text(name, len), nth, Code(code));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_fail_work(nth: u64, code: u32) {
+    lock().driver().calls.plan_work(nth, Code(code));
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_calls(name: usize, len: usize) -> u64 {
+    lock().driver().calls.count(&text(name, len))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_leaks(out: Out<Leaks>) {
+    out.put_if_wanted(leaks(lock().driver()));
+}
+
+/// Passes the reports on, one a line, as many whole ones as fit; returns how many bytes that took.
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_reports(to: usize, room: usize) -> usize {
+    let mut guard = lock();
+    let reports = &mut guard.driver().reports;
+    let mut all = String::new();
+    while let Some(report) = reports.first().filter(|report| all.len() + report.len() < room) {
+        all += report;
+        all.push('\n');
+        reports.remove(0);
+    }
+    host::write(to, all.as_bytes());
+    all.len()
+}

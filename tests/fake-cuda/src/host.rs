@@ -1,0 +1,117 @@
+//! The door to the caller's memory: arguments that C passes as pointers, pinned blocks, and the address range that stands for a
+//! device's memory, which no access may touch. Each function says what its caller has promised.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::{CStr, c_char};
+use std::ptr;
+
+use crate::abi::Code;
+
+/// A pointer through which an entry point returns a value.
+#[repr(transparent)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Out<T> {
+    /// Returns the value; null is the caller's mistake.
+    pub(crate) fn put(self, value: T) -> Result<(), Code> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the C interface has its caller pass null or a place that a `T` can be written to.
+        unsafe { self.0.write_unaligned(value) };
+        Ok(())
+    }
+
+    /// The same place for a value of another type.
+    pub(crate) fn narrow<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
+    /// Returns the value where the caller wants it.
+    pub(crate) fn put_if_wanted(self, value: T) {
+        let _ = self.put(value);
+    }
+}
+
+/// A pointer to values that an entry point reads.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(crate) struct In<T>(*const T);
+
+impl<T: Copy> In<T> {
+    /// The value at an index.
+    pub(crate) fn get(self, index: usize) -> Result<T, Code> {
+        match self.is_null() {
+            true => Err(Code::INVALID_VALUE),
+            // SAFETY: the C interface has its caller pass null or as many values as the entry point says that it reads.
+            false => unsafe { Ok(self.0.add(index).read_unaligned()) },
+        }
+    }
+
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+}
+
+impl In<c_char> {
+    /// The text up to its zero byte.
+    pub(crate) fn text(self) -> Result<&'static str, Code> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: the C interface has its caller pass a text that ends with a zero byte; it is used within the call only.
+        unsafe { CStr::from_ptr(self.0) }.to_str().map_err(|_| Code::INVALID_VALUE)
+    }
+}
+
+/// The bytes at an address of the host.
+pub(crate) fn bytes<'a>(address: usize, len: usize) -> &'a [u8] {
+    match len {
+        0 => &[],
+        // SAFETY: the C interface has its caller pass a readable range, which stays until the copy is done: a pageable one
+        // until the call returns, a pinned one until it is freed, which reports a copy that is still under way.
+        _ => unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(address), len) },
+    }
+}
+
+/// Writes bytes to an address of the host.
+pub(crate) fn write(address: usize, bytes: &[u8]) {
+    // SAFETY: as for `bytes`, and the range is writable.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), ptr::with_exposed_provenance_mut(address), bytes.len()) }
+}
+
+const PAGE: usize = 4096;
+
+fn layout(len: usize) -> Result<Layout, Code> {
+    Layout::from_size_align(len.max(1), PAGE).map_err(|_| Code::OUT_OF_MEMORY)
+}
+
+/// A block of host memory at a page, filled with bytes that no one should read before writing.
+pub(crate) fn allocate(len: usize) -> Result<usize, Code> {
+    // SAFETY: the size is not 0, and the bytes that are filled are those of the new block.
+    let start = unsafe {
+        let start = alloc(layout(len)?);
+        if !start.is_null() {
+            start.write_bytes(0xCB, len);
+        }
+        start
+    };
+    if start.is_null() { Err(Code::OUT_OF_MEMORY) } else { Ok(start.expose_provenance()) }
+}
+
+/// Gives back a block of [`allocate`], of which the driver's table knows the length.
+pub(crate) fn free(start: usize, len: usize) {
+    if let Ok(layout) = layout(len) {
+        // SAFETY: the driver's table holds only blocks of `allocate` with their lengths, and gives each one away once.
+        unsafe { dealloc(ptr::with_exposed_provenance_mut(start), layout) }
+    }
+}
+
+/// Addresses that stand for a device's memory: any access to them ends the process.
+pub(crate) fn reserve(len: usize) -> usize {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, which replaces nothing.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
+    assert!(start != libc::MAP_FAILED, "fake-cuda: no address range of {len} bytes for a device's memory");
+    start.expose_provenance()
+}

@@ -1,0 +1,7 @@
+//! What the driver for tests promises, called as a program would call it: by name, in the library that answers to `libcuda.so`.
+
+#![cfg(target_os = "linux")]
+
+mod driver;
+mod library;
+mod support;
