@@ -33,7 +33,7 @@ fn goldens(folders: &[&str], limit: u64) -> Vec<Golden> {
             todo.extend(listing.map(|entry| entry.expect("an entry").path()));
             continue;
         }
-        let skip = ["json", "tsv", "f32", "f64", "md", "states"];
+        let skip = ["json", "jsonl", "py", "tsv", "f32", "f64", "md", "states"];
         let extension = path.extension().map(|e| e.to_string_lossy().into_owned());
         let len = path.metadata().expect("metadata").len();
         if len > limit || extension.is_some_and(|e| skip.contains(&e.as_str())) {
@@ -99,10 +99,11 @@ fn check_error(name: &str, len: u64, error: &Error) {
 }
 
 /// What each family of formats puts on trial.
-const FAMILIES: [(&str, &[&str]); 3] = [
+const FAMILIES: [(&str, &[&str]); 4] = [
     ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
     ("other", &["other"]),
+    ("neoml", &["neoml"]),
 ];
 
 fn prefixes(family: usize) {
@@ -182,7 +183,7 @@ macro_rules! trials {
     )* };
 }
 
-trials! { caffe: 0, mxnet: 1, other: 2 }
+trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {

@@ -251,11 +251,11 @@ pub(crate) struct Verify {
     pub(crate) sha256: Option<String>,
 }
 
-/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record
+/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record, NeoML's neoml, neoml-array or neoml-net
 ///
 /// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, in npz and in a
-/// folder says where they came from; MXNet's files and a single npy have no place for one. To `-` (standard output) the
-/// file is read twice.
+/// folder says where they came from; the files of MXNet and NeoML and a single npy have no place for one. A NeoML net is
+/// written from one only: its layers stay as they are. To `-` (standard output) the file is read twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     }
     source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
-    let to = format_of(args, &target)?;
+    let to = format_of(args, &target, checkpoint.format())?;
     let mut options = Options::new(to).dense(args.dense).sha256(args.sha256);
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
@@ -92,7 +92,9 @@ fn target(args: &Convert) -> Result<Target<'_>, Failure> {
     }
 }
 
-fn format_of(args: &Convert, target: &Target<'_>) -> Result<Format, Failure> {
+/// The format to write. A file stays what it is where its format is one of several with the extension, as NeoML's are, or
+/// where the extension is of no format and its own.
+fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Format, Failure> {
     if let Some(format) = args.to {
         return Ok(format);
     }
@@ -106,7 +108,13 @@ fn format_of(args: &Convert, target: &Target<'_>) -> Result<Format, Failure> {
             .help(format!("formats: {}", written()))),
         _ => {
             let extension = args.output.extension().and_then(|e| e.to_str());
-            extension.and_then(Format::from_extension).ok_or_else(|| {
+            let known = extension.and_then(Format::from_extension);
+            let stays = match known {
+                Some(_) => extension.is_some_and(|extension| source.is_usual(extension)),
+                None => extension.is_some() && args.input.extension() == args.output.extension(),
+            };
+            let format = if stays { Some(source) } else { known };
+            format.ok_or_else(|| {
                 Failure::new(no_format(&args.output))
                     .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
             })

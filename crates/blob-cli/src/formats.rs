@@ -76,6 +76,8 @@ fn tested_against(format: Format) -> &'static str {
         Format::BlobProtoVector | Format::SolverState | Format::Datum => "files of BVLC Caffe",
         Format::MxnetList => "files of MXNet 0.9.5, 0.11, 1.0, 1.5, 1.6, 1.9.1, 2.0 beta, both ways",
         Format::MxnetRecord => "files of MXNet 0.9.5 to 1.9.1, both ways",
+        Format::NeomlBlob | Format::NeomlArray => "files of NeoML 2.0.210 and 84259c51, both ways",
+        Format::NeomlNet => "nets of NeoML 2.0.210 and its own tests; written again around other values",
         Format::Npy => "the npyz crate",
         Format::Npz => "files of MXNet 2.0 beta; the npyz and zip crates",
         Format::Safetensors => "the safetensors crate",

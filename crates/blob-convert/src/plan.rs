@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use blob_core::DType;
+use blob_core::{BlobDim, DType};
 use blob_io::mxnet::{List, Version};
+use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::planned::{How, Planned};
@@ -147,8 +148,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     checkpoint.whole()?;
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
-    // An MXNet file has a record where an array is lacking.
-    let keeps_all = is_mxnet(to) && is_mxnet(checkpoint.format());
+    // An MXNet file has a record where an array is lacking, an array of NeoML blobs a flag.
+    let has_nulls = |format| is_mxnet(format) || format == Format::NeomlArray;
+    let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && is_mxnet(to) == is_mxnet(checkpoint.format());
     let mut tensors = Vec::new();
     let mut left_out = Vec::new();
     let mut taken = HashSet::new();
@@ -217,6 +219,15 @@ fn planned(index: usize, entry: &Entry, dtype: DType, to: Format, dense: bool, t
     if keeps_bf16 {
         changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
     }
+    if matches!(to, Format::NeomlBlob | Format::NeomlArray) {
+        let axes = shape.num_axes();
+        if axes < BlobDim::ALL.len() {
+            changes.push(format!("stored as seven axes, with ones behind its {axes}").into());
+        }
+        if name != format!("@{}", entry.position()) {
+            changes.push("stored without its name".into());
+        }
+    }
     Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, changes, keeps_bf16 }
 }
 
@@ -241,6 +252,9 @@ fn layout(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], recei
                 ),
             )),
         },
+        Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
+            Layout::neoml(&specs, &archive(checkpoint, options.to, specs.len())?)
+        }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
 }
@@ -286,6 +300,24 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         }
     }
     Ok(list)
+}
+
+/// The archive around the tensors: the source's own, where it is of the format, or a new one.
+fn archive(checkpoint: &Checkpoint, to: Format, tensors: usize) -> Result<Archive, Error> {
+    if checkpoint.format() == to
+        && let Some(found) = checkpoint.neoml_archive()?
+    {
+        return Ok(found);
+    }
+    match (to, tensors) {
+        (Format::NeomlArray, tensors) => Ok(Archive::array(tensors)),
+        (Format::NeomlBlob, 1) => Ok(Archive::blob()),
+        (Format::NeomlBlob, tensors) => Err(refuse(
+            checkpoint,
+            format!("holds {tensors} tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array"),
+        )),
+        _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
+    }
 }
 
 fn refuse(checkpoint: &Checkpoint, message: String) -> Error {

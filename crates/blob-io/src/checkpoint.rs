@@ -19,6 +19,7 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::mxnet;
 use crate::mxnet::record::NoAxes;
+use crate::neoml;
 use crate::npz::archive;
 use crate::payload::{self, Elements, member};
 use crate::spec::TensorSpec;
@@ -210,6 +211,16 @@ impl Checkpoint {
         };
         let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes, self.limits.max_name);
         list.map(Some).map_err(|e| e.into_error(&self.name))
+    }
+
+    /// What a NeoML file holds beside the values of its arrays, to write it as it is; `None` for other formats. Its tensors
+    /// are the entries that hold an array, in their order.
+    ///
+    /// # Errors
+    /// What reading the heads again returns; a file with over 64 MiB beside its arrays.
+    pub fn neoml_archive(&self) -> Result<Option<neoml::Archive>, Error> {
+        let archive = neoml::Archive::read(&self.input, self.format, &self.limits);
+        archive.map_err(|e| e.into_error(&self.name))
     }
 
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.

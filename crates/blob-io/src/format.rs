@@ -41,6 +41,12 @@ formats! {
     MxnetList: "params", "MXNet NDArray list", ["params", "nd", "ndarray"];
     /// One MXNet array without a list around it, as pickles hold it.
     MxnetRecord: "mxnet-record", "MXNet NDArray record", [];
+    /// One blob of NeoML, as `neoml.Blob.store` writes it.
+    NeomlBlob: "neoml", "NeoML blob", ["neoml", "arch"];
+    /// NeoML blobs, as `SerializeBlobs` writes them.
+    NeomlArray: "neoml-array", "NeoML blob array", ["arch", "neoml"];
+    /// A NeoML net, and whatever else has its layers or blobs in it: a dictionary, a pickle.
+    NeomlNet: "neoml-net", "NeoML net", ["cnnarch", "dnn", "arch"];
     /// One NumPy array.
     Npy: "npy", "NumPy array", ["npy"];
     /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
@@ -71,14 +77,20 @@ impl Format {
     /// Whether this crate writes the format too.
     #[must_use]
     pub fn is_written(self) -> bool {
-        matches!(self, Self::MxnetList | Self::MxnetRecord | Self::Npy | Self::Npz | Self::Safetensors)
+        use Format::{MxnetList, MxnetRecord, NeomlArray, NeomlBlob, NeomlNet, Npy, Npz, Safetensors};
+        matches!(self, MxnetList | MxnetRecord | NeomlBlob | NeomlArray | NeomlNet | Npy | Npz | Safetensors)
     }
 
-    /// The format that a file's extension promises.
+    /// Whether files of the format are called so, in any case.
+    #[must_use]
+    pub fn is_usual(self, extension: &str) -> bool {
+        self.extensions().iter().any(|usual| usual.eq_ignore_ascii_case(extension))
+    }
+
+    /// The format that a file's extension promises: the first one where several formats have it, as those of NeoML do.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
-        let extension = extension.to_ascii_lowercase();
-        Self::ALL.iter().copied().find(|f| f.extensions().contains(&extension.as_str()))
+        Self::ALL.iter().copied().find(|format| format.is_usual(extension))
     }
 }
 

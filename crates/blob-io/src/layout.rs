@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::spec::{TensorSpec, total};
-use crate::{mxnet, npy, npz, safetensors};
+use crate::{mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
 ///
@@ -38,7 +38,7 @@ pub struct Layout {
 enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
-    /// All of it is known at once: npy, MXNet.
+    /// All of it is known at once: npy, MXNet, NeoML.
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
@@ -89,6 +89,17 @@ impl Layout {
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
+    }
+
+    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
+    /// ones behind, as NeoML's `CreateTensor` aligns it; names and metadata have no place.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for another number of tensors than the archive has blobs, a dtype that is not f32 or i32, over
+    /// seven axes, over 2^31 - 1 bytes in one blob, another shape in a pickle.
+    pub fn neoml(specs: &[TensorSpec], archive: &neoml::Archive) -> Result<Self, Error> {
+        let (frame, offsets, len) = neoml::write::plan(specs, archive)?;
         Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
     }
 

@@ -10,6 +10,7 @@ use crate::error::{ReadError, Reason};
 use crate::format::Format;
 use crate::mxnet;
 use crate::names::NameTable;
+use crate::neoml;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Source};
@@ -36,6 +37,9 @@ pub(crate) fn read(
         Format::Datum => caffe::read::datum(&mut cursor, table)?,
         Format::MxnetList => mxnet::read::list(&mut cursor, table)?,
         Format::MxnetRecord => mxnet::read::record(&mut cursor, table)?,
+        Format::NeomlBlob => neoml::read::blob(&mut cursor, table)?,
+        Format::NeomlArray => neoml::read::array(&mut cursor, table)?,
+        Format::NeomlNet => neoml::net::read(&mut cursor, table)?,
         Format::Npy => npy::read::read(&mut cursor, table)?,
         Format::Npz => npz::read::read(source, &mut cursor, table)?,
         Format::Safetensors => safetensors::read::read(&mut cursor, table)?,
@@ -129,7 +133,7 @@ fn magic(head: &[u8]) -> Option<Format> {
     if long.is_some_and(|n| n <= 100 << 20) && json(&head[8..]) {
         return Some(Format::Safetensors);
     }
-    None
+    neoml::read::sniff(head)
 }
 
 fn extension(name: &str) -> Option<String> {

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::format::Format;
 use crate::layout::Layout;
 use crate::mxnet::{List, Version};
+use crate::neoml;
 use crate::output::{IfExists, Output};
 use crate::spec::TensorSpec;
 use crate::tensor::Tensor;
@@ -37,8 +38,8 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A file of this format, without tensors yet. `npy` and a bare MXNet record take exactly one; these and MXNet's lists,
-    /// which are of V2, take no metadata.
+    /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these, an
+    /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), metadata: Vec::new() }
     }
@@ -115,14 +116,25 @@ impl<'a> Writer<'a> {
         let message = match (self.format, specs) {
             (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
             (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
-            (Format::Npy | Format::MxnetList | Format::MxnetRecord, _) if !self.metadata.is_empty() => {
-                format!(
-                    "{} file has no place for metadata",
-                    if self.format == Format::Npy { "an npy" } else { "an MXNet" }
-                )
+            (
+                format @ (Format::Npy
+                | Format::MxnetList
+                | Format::MxnetRecord
+                | Format::NeomlBlob
+                | Format::NeomlArray),
+                _,
+            ) if !self.metadata.is_empty() => {
+                let whose = match format {
+                    Format::Npy => "an npy",
+                    Format::NeomlBlob | Format::NeomlArray => "a NeoML",
+                    _ => "an MXNet",
+                };
+                format!("{whose} file has no place for metadata")
             }
             (Format::MxnetList, specs) => return Layout::mxnet(specs, &list(specs)),
             (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &list(specs).into_bare()),
+            (Format::NeomlBlob, specs) => return Layout::neoml(specs, &neoml::Archive::blob()),
+            (Format::NeomlArray, specs) => return Layout::neoml(specs, &neoml::Archive::array(specs.len())),
             (Format::Npy, [spec]) => return Layout::npy(spec),
             (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
             (format, _) => format!("{} files are read, not written", format.title()),

@@ -1,10 +1,10 @@
 //! Two files tensor by tensor, bit for bit, whatever their formats.
 //!
 //! First names are paired, then dtype, shape and bytes compared. Knows what a conversion may change and yet keep: places
-//! without an array, bf16 as the bits of a u16, sparse arrays made dense.
+//! without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in NeoML's seven axes.
 
-use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
+use blob_core::{DType, Dims7, Shape};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse};
 
 use super::{Finding, Remark, index_of};
 use crate::receipt::{KeptBits, kept_bits};
@@ -178,7 +178,9 @@ impl Compare<'_> {
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
             return Ok(one_is_none(a, b));
         };
-        if a.shape() != b.shape() {
+        if is_padded(a, b) || is_padded(b, a) {
+            self.note(format!("{:?} has ones behind its axes in NeoML's seven; compared without them", a.name()));
+        } else if a.shape() != b.shape() {
             let message = format!("has shape {} here and {} there", a.shape(), b.shape());
             return Ok(Some(("shape", message)));
         }
@@ -221,6 +223,14 @@ impl Compare<'_> {
 
 /// A difference: its code, and what it is in words.
 type Difference = (&'static str, String);
+
+/// Whether a NeoML file has the shape of the other with as many ones behind as make it seven axes.
+fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
+    let is_neoml = matches!(neoml.file.format(), Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet);
+    is_neoml
+        && neoml.shape() != other.shape()
+        && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
+}
 
 /// One file has a tensor where the other has none; `None` where neither has one.
 fn one_is_none(a: &Side<'_>, b: &Side<'_>) -> Option<Difference> {

@@ -44,7 +44,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a Caffe or MXNet file that breaks off after some arrays with the arrays before the break;
+    /// Opens a Caffe, MXNet or NeoML file that breaks off after some arrays with the arrays before the break;
     /// [`Checkpoint::whole`] then says where and why it breaks.
     #[must_use]
     pub fn salvage(mut self) -> Self {
@@ -191,7 +191,7 @@ impl OpenOptions {
 
 /// Whether the arrays before this fault are certain: these formats store them one after the other, each complete.
 fn is_salvageable(format: Format, fault: &Fault) -> bool {
-    use Format::{BlobProtoVector, CaffeModel, MxnetList, SolverState};
-    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList)
+    use Format::{BlobProtoVector, CaffeModel, MxnetList, NeomlArray, NeomlNet, SolverState};
+    matches!(format, CaffeModel | BlobProtoVector | SolverState | MxnetList | NeomlArray | NeomlNet)
         && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
 }

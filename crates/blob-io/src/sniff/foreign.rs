@@ -98,9 +98,6 @@ fn shaped(head: &[u8], len: u64, extension: Option<&str>) -> Option<ReadError> {
             Some("a pickle can run code when it is loaded; convert it where it was made"),
         );
     }
-    if neoml(head) {
-        return unsupported("a NeoML archive, which blob does not read yet", None);
-    }
     if darknet(head, len) {
         let help = Some("the shapes stand in the .cfg file beside it");
         return unsupported("Darknet weights (YOLO's .weights)", help);
@@ -125,20 +122,6 @@ fn words<const N: usize>(head: &[u8]) -> Option<[u32; N]> {
         *out = u32::from_le_bytes(*word);
     }
     Some(out)
-}
-
-/// NeoML: a bare blob begins with a version (1001 to 2000) as a small value, a net with one as i32, negated in old
-/// files, a log frequency and a count of layers.
-fn neoml(head: &[u8]) -> bool {
-    let version = |b: &[u8]| {
-        let b = b.first_chunk::<4>()?;
-        Some(i32::from_le_bytes(*b).unsigned_abs())
-    };
-    let known = |v: Option<u32>| v.is_some_and(|v| (1001..=2000).contains(&v));
-    if head.first() == Some(&0xFF) && known(version(&head[1..])) {
-        return true;
-    }
-    known(version(head)) && head.len() >= 12 && head[6] == 0 && head[7] == 0 && head[11] == 0
 }
 
 /// Darknet: major 0, minor 1 or 2, a small revision, a counter; then floats.

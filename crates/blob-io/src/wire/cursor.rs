@@ -25,6 +25,11 @@ impl<'a> Cursor<'a> {
         Self { source, pos: 0, window: Vec::new(), window_at: 0, next_window: FIRST_WINDOW }
     }
 
+    /// What it reads from.
+    pub(crate) fn source(&self) -> &'a dyn Source {
+        self.source
+    }
+
     pub(crate) fn pos(&self) -> u64 {
         self.pos
     }

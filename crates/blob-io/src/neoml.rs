@@ -1,0 +1,13 @@
+//! NeoML's archives (`CArchive`): bare blobs, arrays of blobs, and the blobs in nets, dictionaries and pickles.
+//!
+//! Layouts and rules are those of neoml-lib/neoml from archive version 1001 to 2000, measured against the library.
+//! Leaves the parameters of layer classes out: some 160 classes have private ones, and a net's blobs are found without.
+
+mod archive;
+mod layer;
+pub(crate) mod net;
+pub(crate) mod read;
+mod record;
+pub(crate) mod write;
+
+pub use archive::Archive;

@@ -1,0 +1,207 @@
+//! The record that every layer of a NeoML net has, whatever its class: `CBaseLayer::Serialize`.
+//!
+//! Found by its form alone. In front of it stand the class's name and the versions of the class and its bases.
+
+use std::ops::Range;
+
+use crate::error::ReadError;
+use crate::neoml::read::nullable;
+use crate::neoml::record::{LONG, Record, VERSIONS};
+use crate::wire::cursor::Cursor;
+use crate::wire::source::{self, Source};
+
+/// Longer strings are none of a layer's.
+const LONGEST: u64 = 1024;
+
+/// What stands in front of a layer's record at most: the class's name with its length, and the versions.
+const CLASS_AND_VERSIONS: u64 = 255 + 5 * MOST_VERSIONS as u64;
+
+/// What no layer of a net has.
+const MOST_INPUTS: usize = 1 << 16;
+const MOST_OUTPUTS: u32 = 1 << 16;
+
+/// A class has a few bases.
+const MOST_VERSIONS: usize = 8;
+
+/// What a layer is and has, without the parameters of its class.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) name: String,
+    /// The layers in front of it, and which output of each it takes.
+    pub(super) inputs: Vec<(String, u32)>,
+    /// The blobs that it learns, by their places; a null one has none.
+    pub(super) blobs: Vec<(u32, Record)>,
+    /// How many places there are.
+    pub(super) places: u32,
+}
+
+/// Reads the layer's record at the cursor, if there is one; else the cursor is anywhere.
+///
+/// # Errors
+/// Where a layer begins here for certain, and one of its blobs is broken.
+pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Layer>, ReadError> {
+    let (name, inputs, places) = match base(cursor) {
+        Ok(found) => found,
+        Err(Miss::Other) => return Ok(None),
+        Err(Miss::Io(stop)) => return Err(stop),
+    };
+    let mut blobs = Vec::new();
+    for place in 0..places {
+        match nullable(cursor) {
+            Ok(Some(record)) => blobs.push((place, record)),
+            Ok(None) => {}
+            Err(stop @ ReadError::Io { .. }) => return Err(stop),
+            // A name, inputs and multipliers were there.
+            Err(stop) if !name.is_empty() => return Err(stop.within(format!("layer {name:?}, blob #{place}"))),
+            Err(_) => return Ok(None),
+        }
+    }
+    Ok(Some(Layer { name, inputs, blobs, places }))
+}
+
+/// Why no record is here.
+pub(super) enum Miss {
+    /// The bytes are something else.
+    Other,
+    /// They cannot be read.
+    Io(ReadError),
+}
+
+impl From<ReadError> for Miss {
+    fn from(stop: ReadError) -> Self {
+        match stop {
+            ReadError::Io { .. } => Self::Io(stop),
+            _ => Self::Other,
+        }
+    }
+}
+
+/// A layer's name, its inputs, and how many places for blobs it has.
+type Base = (String, Vec<(String, u32)>, u32);
+
+/// The record up to its blobs.
+fn base(cursor: &mut Cursor<'_>) -> Result<Base, Miss> {
+    let end = cursor.file_len();
+    let long = cursor.u8(end, "a version")?;
+    meant(long == LONG && VERSIONS.contains(&cursor.i32("a version")?))?;
+    let name = string(cursor)?;
+    let mut inputs = Vec::new();
+    for _ in 0..count(cursor)? {
+        let input = (string(cursor)?, count(cursor)?);
+        meant(input.1 < MOST_OUTPUTS && inputs.len() < MOST_INPUTS)?;
+        inputs.push(input);
+    }
+    for _ in 0..2 {
+        // Whether backward is forced, whether it learns.
+        meant(cursor.u8(end, "a flag")? < 2)?;
+    }
+    for _ in 0..3 {
+        meant(f32::from_bits(cursor.u32("a multiplier")?).is_finite())?;
+    }
+    let places = count(cursor)?;
+    meant(u64::from(places) <= cursor.left())?;
+    Ok((name, inputs, places))
+}
+
+fn meant(is_meant: bool) -> Result<(), Miss> {
+    is_meant.then_some(()).ok_or(Miss::Other)
+}
+
+/// A number of things.
+pub(super) fn count(cursor: &mut Cursor<'_>) -> Result<u32, Miss> {
+    u32::try_from(cursor.i32("a count")?).map_err(|_| Miss::Other)
+}
+
+/// A printable string.
+fn string(cursor: &mut Cursor<'_>) -> Result<String, Miss> {
+    let end = cursor.file_len();
+    let short = cursor.u8(end, "a length")?;
+    let len = if short == LONG { count(cursor)? } else { short.into() };
+    let bytes = cursor.bytes(len.into(), end, LONGEST, "a string")?;
+    let text = String::from_utf8(bytes).map_err(|_| Miss::Other)?;
+    meant(!text.chars().any(char::is_control))?;
+    Ok(text)
+}
+
+/// The class of the layer whose record begins somewhere.
+#[derive(Debug, PartialEq)]
+pub(super) struct Class {
+    pub(super) name: String,
+    /// Where the name's length stands.
+    pub(super) at: u64,
+    /// The versions between the name and the record: one for the class and for each of its bases but the last.
+    pub(super) versions: usize,
+}
+
+/// Looks for a class in front of a layer's record.
+pub(super) fn class(source: &dyn Source, record: u64) -> Result<Option<Class>, ReadError> {
+    let from = record.saturating_sub(CLASS_AND_VERSIONS);
+    let mut bytes = vec![0; (record - from) as usize];
+    source::read(source, from, &mut bytes)?;
+    let found = class_before(&bytes);
+    Ok(found.map(|(name, range, versions)| Class { name, at: from + range.start as u64, versions }))
+}
+
+/// The class whose name and versions these bytes end with.
+fn class_before(bytes: &[u8]) -> Option<(String, Range<usize>, usize)> {
+    let mut ends = vec![bytes.len()];
+    for versions in 1..=MOST_VERSIONS {
+        ends = ends.iter().flat_map(|end| before_version(&bytes[..*end])).collect();
+        for end in &ends {
+            let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            if let Some((start, name)) = string_before(&bytes[..*end], is_class) {
+                return Some((name, start..*end, versions));
+            }
+        }
+    }
+    None
+}
+
+/// Where a version may begin that these bytes end with.
+fn before_version(bytes: &[u8]) -> impl Iterator<Item = usize> + use<> {
+    let long = bytes.len().checked_sub(5).filter(|at| {
+        let [long, version @ ..] = &bytes[*at..] else { return false };
+        let version = version.first_chunk::<4>().map(|word| i32::from_le_bytes(*word));
+        *long == LONG && version.is_some_and(|version| (255..=VERSIONS.end() + 100).contains(&version))
+    });
+    // The low versions of classes that are younger than the archives' 2000; letters of a name are none.
+    let short = bytes.last().filter(|version| **version < b' ').map(|_| bytes.len() - 1);
+    long.into_iter().chain(short)
+}
+
+/// The string with its length that these bytes end with, and where it begins: the longest that there may be.
+pub(super) fn string_before(bytes: &[u8], is_meant: impl Fn(&str) -> bool) -> Option<(usize, String)> {
+    let longest = bytes.len().min(usize::from(LONG));
+    (1..longest).rev().find_map(|len| {
+        let at = bytes.len() - len - 1;
+        let is_length = usize::from(bytes[at]) == len;
+        let text = std::str::from_utf8(&bytes[at + 1..]).ok().filter(|_| is_length)?;
+        is_meant(text).then(|| (at, text.to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_found_before_its_versions() {
+        let chain = |versions: &[u8]| [b"\0\0\0\x0FFmlCnnSinkLayer", versions].concat();
+        let new = b"\xFF\xD1\x07\0\0";
+        for (versions, count) in [(&new[..], 1), (b"\x01", 1), (&[&new[..], &new[..], b"\x02"].concat(), 3)] {
+            let (name, range, found) = class_before(&chain(versions)).expect("a class");
+            assert_eq!((&*name, range.start, found), ("FmlCnnSinkLayer", 3, count));
+        }
+        assert_eq!(class_before(&chain(b"")), None, "no version");
+        assert_eq!(class_before(&chain(b"\xFF\xD1\x07\0\x01")), None, "no version of NeoML's");
+        assert_eq!(class_before(b"\x0EFmlCnnSinkLayer\x01"), None, "another length");
+    }
+
+    #[test]
+    fn the_longest_string_is_taken() {
+        // A name of 32 bytes is led by a space.
+        let name = "a name of thirty-two letters (!)";
+        let bytes = [b"\0 ", name.as_bytes()].concat();
+        assert_eq!(string_before(&bytes, |_| true), Some((1, name.to_owned())));
+    }
+}

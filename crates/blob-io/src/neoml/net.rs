@@ -1,0 +1,371 @@
+//! The blobs of a net, a dictionary or a pickle: found by the form of their records, without knowing a layer's class.
+//!
+//! The cells of a blob that was found are passed over, so no value in them is taken for a record. The rest is searched.
+
+use crate::error::{FaultKind, ReadError};
+use crate::names::NameTable;
+use crate::neoml::layer::{self, Class, Layer};
+use crate::neoml::read::{is_version, note_axes};
+use crate::neoml::record::{self, LONG, Record, VERSIONS};
+use crate::wire::cursor::Cursor;
+use crate::wire::source;
+
+/// Inner nets beyond this depth are listed without their outer layers' names.
+const DEEPEST: usize = 32;
+
+/// No inner net has so many layers; a float that stands there is a larger number.
+const MOST_INNER: u32 = 1 << 16;
+
+/// An inner net has a few back links.
+const MOST_LINKS: usize = 256;
+
+/// Where a solver or a key is looked for, before a blob behind the net.
+const BEFORE: u64 = 4096;
+
+/// The beginning of a net.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Header {
+    version: i32,
+    log_frequency: i32,
+    layers: u32,
+}
+
+/// The header of a net, if these bytes begin with one and the first layer's class.
+pub(super) fn header(head: &[u8]) -> Option<Header> {
+    let (words, rest) = head.split_first_chunk::<12>()?;
+    let word = |i: usize| i32::from_le_bytes([words[i], words[i + 1], words[i + 2], words[i + 3]]);
+    // Old files have the version negated.
+    let version = word(0).checked_abs().filter(|version| VERSIONS.contains(version))?;
+    let log_frequency = Some(word(4)).filter(|n| (0..1 << 24).contains(n))?;
+    let layers = u32::try_from(word(8)).ok().filter(|n| *n < 1 << 24)?;
+    let is_class = layers == 0 || rest.is_empty() || begins_with_class(rest);
+    is_class.then_some(Header { version, log_frequency, layers })
+}
+
+fn begins_with_class(bytes: &[u8]) -> bool {
+    let Some((&len @ 1..=254, text)) = bytes.split_first() else {
+        return false;
+    };
+    let name = &text[..text.len().min(len.into())];
+    name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')
+}
+
+/// Whether these bytes begin with a number of blobs, the first one's key and a version.
+pub(super) fn is_dictionary(head: &[u8]) -> bool {
+    let Some(([a, b, 0, 0, len @ 1..=254], rest)) = head.split_first_chunk::<5>() else {
+        return false;
+    };
+    let Some((key, rest)) = rest.split_at_checked((*len).into()) else {
+        return false;
+    };
+    let is_key = std::str::from_utf8(key).is_ok_and(|key| !key.chars().any(char::is_control));
+    let record = rest.strip_prefix(&[0]).unwrap_or(rest);
+    (*a, *b) != (0, 0) && is_key && is_version(record)
+}
+
+/// Lists the blobs of a net: `<layer path>/<index>`; those that are no layer's by their key or their position.
+pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let header = begin(cursor)?;
+    let expected = header.map(|header| header.layers);
+    let mut search = Search::new(expected);
+    search.run(cursor, table)?;
+    if let Some(expected) = expected
+        && !search.adds_up()
+    {
+        // Of an inner net that breaks off, its outer layer is not complete.
+        let broken = search.open.iter().any(|open| open.left > 0);
+        let (expected, found) = (expected.into(), u64::from(search.outermost) - u64::from(broken));
+        let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
+        return Err(ReadError::fault(cursor.file_len(), what));
+    }
+    if header.is_none() && search.last.is_none() && table.len() == 0 {
+        let what = FaultKind::words("a NeoML net, or records of its layers and blobs", "none of them");
+        return Err(ReadError::fault(0, what));
+    }
+    note_axes(table);
+    let Some(header) = header else {
+        return Ok("records without a net around them".to_owned());
+    };
+    table.metadata.push(("log frequency".to_owned(), header.log_frequency.to_string()));
+    if let Some(solver) = search.solver {
+        table.metadata.push(("solver".to_owned(), solver));
+    }
+    Ok(format!("version {}", header.version))
+}
+
+/// The records of all blobs, in the order of their entries.
+pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError> {
+    begin(cursor)?;
+    let mut records = Vec::new();
+    while let Some((_, found)) = next(cursor)? {
+        match found {
+            Found::Layer(layer) => records.extend(layer.blobs.into_iter().map(|(_, record)| record)),
+            Found::Blob(record) => records.push(record),
+        }
+    }
+    Ok(records)
+}
+
+/// Reads the header, where there is one, and moves behind it.
+fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
+    cursor.seek(0);
+    let end = cursor.file_len();
+    let head = cursor.bytes(end.min(512), end, 512, "the head of a net")?;
+    let header = header(&head);
+    cursor.seek(if header.is_some() { 12 } else { 0 });
+    Ok(header)
+}
+
+enum Found {
+    Layer(Layer),
+    Blob(Record),
+}
+
+/// The next record from here on, and where it begins; the cursor is behind it.
+fn next(cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
+    while let Some(at) = candidate(cursor)? {
+        if let Some(layer) = layer::find(cursor)? {
+            return Ok(Some((at, Found::Layer(layer))));
+        }
+        cursor.seek(at);
+        if let Some(record) = record::find(cursor)? {
+            return Ok(Some((at, Found::Blob(record))));
+        }
+        cursor.seek(at + 1);
+    }
+    Ok(None)
+}
+
+/// Moves to the next place where a version may stand.
+fn candidate(cursor: &mut Cursor<'_>) -> Result<Option<u64>, ReadError> {
+    let end = cursor.file_len();
+    loop {
+        let bytes = cursor.at_hand(end)?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let (found, len) = (find_version(bytes), bytes.len());
+        let at = cursor.pos() + found.unwrap_or(len) as u64;
+        cursor.seek(at);
+        if found.is_some() {
+            return Ok(Some(at));
+        }
+    }
+}
+
+/// The first place where a version over 1000 may begin, also one that goes on behind these bytes.
+fn find_version(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let may_begin = |at: usize| {
+        let word = |i: usize| bytes.get(at + i).copied();
+        // From 1001 (E9 03 00 00) to 2000 (D0 07 00 00).
+        word(2).is_none_or(|b| (3..=7).contains(&b)) && word(3).is_none_or(|b| b == 0) && word(4).is_none_or(|b| b == 0)
+    };
+    for (block, chunk) in bytes.chunks(BLOCK).enumerate() {
+        // Without an early end, so that the compiler uses vectors.
+        if chunk.iter().fold(false, |any, b| any | (*b == LONG)) {
+            let from = block * BLOCK;
+            let marks = (from..from + chunk.len()).filter(|at| bytes[*at] == LONG);
+            if let Some(at) = marks.into_iter().find(|at| may_begin(*at)) {
+                return Some(at);
+            }
+        }
+    }
+    None
+}
+
+/// A layer with an inner net, while its layers come.
+struct Open {
+    /// How many of its layers are still to come.
+    left: u32,
+    /// How long the path is without its name.
+    outer: usize,
+    /// The names of its back links, which a recurrent layer stores a second time behind its inner net.
+    links: Vec<String>,
+}
+
+/// The layer that came last.
+struct Last {
+    name: String,
+    /// What its blobs are called before their index.
+    base: Option<String>,
+    path: String,
+    class: Option<Class>,
+    position: u32,
+    /// The index of its next blob.
+    index: u32,
+    /// Where the parameters of its class begin.
+    end: u64,
+}
+
+/// The walk over a file, and what it knows of the net so far.
+struct Search {
+    expected: Option<u32>,
+    open: Vec<Open>,
+    /// The names of the open layers, joined by `/`.
+    path: String,
+    last: Option<Last>,
+    /// The layers of the net itself.
+    outermost: u32,
+    solver: Option<String>,
+}
+
+impl Search {
+    fn new(expected: Option<u32>) -> Self {
+        let (open, path) = (Vec::new(), String::new());
+        Self { expected, open, path, last: None, outermost: 0, solver: None }
+    }
+
+    fn run(&mut self, cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<(), ReadError> {
+        begin(cursor)?;
+        loop {
+            let from = cursor.pos();
+            let Some((at, found)) = next(cursor)? else {
+                return Ok(());
+            };
+            let behind = cursor.pos();
+            match found {
+                Found::Layer(layer) => self.layer(cursor, table, at, layer)?,
+                Found::Blob(record) => self.blob(cursor, table, from, &record)?,
+            }
+            cursor.seek(behind);
+        }
+    }
+
+    /// Whether the layers are as many as the net and each inner net say.
+    fn adds_up(&self) -> bool {
+        self.expected == Some(self.outermost) && self.open.iter().all(|open| open.left == 0)
+    }
+
+    fn layer(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        table: &mut NameTable,
+        at: u64,
+        layer: Layer,
+    ) -> Result<(), ReadError> {
+        let end = cursor.pos();
+        let class = layer::class(cursor.source(), at)?;
+        let position = table.next_position(at)?;
+        self.enter(cursor, &layer, class.as_ref());
+        let path = match &*self.path {
+            "" => layer.name.clone(),
+            outer => format!("{outer}/{}", layer.name),
+        };
+        let mut last = Last { name: layer.name, base: None, path, class, position, index: layer.places, end };
+        for (index, record) in &layer.blobs {
+            last.push(table, record, *index)?;
+        }
+        self.last = Some(last);
+        Ok(())
+    }
+
+    /// Finds out which net a layer belongs to.
+    fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &Layer, class: Option<&Class>) {
+        if let (Some(last), Some(class)) = (&self.last, class) {
+            // A back link stores the sink that it owns, which is no layer of a net.
+            if class.at > last.end && layer.name.strip_suffix("@Sink") == Some(&*last.name) {
+                return;
+            }
+            if let Some(inner) = last.inner_layers(cursor, class, layer) {
+                let outer = self.path.len();
+                if self.open.len() < DEEPEST {
+                    self.path.clone_from(&last.path);
+                }
+                self.open.push(Open { left: inner, outer, links: Vec::new() });
+            }
+        }
+        let is_link = class.is_some_and(|class| class.name == "FmlCnnBackLink");
+        while let Some(open) = self.open.last_mut() {
+            if open.left > 0 {
+                open.left -= 1;
+                if is_link && open.links.len() < MOST_LINKS {
+                    open.links.push(layer.name.clone());
+                }
+                return;
+            }
+            if is_link && open.links.contains(&layer.name) {
+                return;
+            }
+            self.path.truncate(open.outer);
+            self.open.pop();
+        }
+        self.outermost += 1;
+    }
+
+    /// A blob outside of any layer's list: a layer's class stores it, or it stands behind the net.
+    fn blob(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        table: &mut NameTable,
+        from: u64,
+        record: &Record,
+    ) -> Result<(), ReadError> {
+        let is_behind = self.expected.is_none_or(|_| self.adds_up());
+        if is_behind {
+            let from = from.max(record.at.saturating_sub(BEFORE));
+            let mut before = vec![0; (record.at - from) as usize];
+            source::read(cursor.source(), from, &mut before)?;
+            if self.solver.is_none() {
+                self.solver = solver(&before);
+            }
+            let key = key(&before).filter(|_| self.solver.is_none());
+            if key.is_some() || self.solver.is_some() || self.last.is_none() {
+                let position = table.next_position(record.at)?;
+                let name = key.unwrap_or_else(|| format!("@{position}"));
+                return table.push(record.entry(position, 0), &name, record.at);
+            }
+        }
+        let Some(last) = &mut self.last else {
+            let position = table.next_position(record.at)?;
+            return table.push(record.entry(position, 0), &format!("@{position}"), record.at);
+        };
+        let index = last.index;
+        last.index += 1;
+        last.push(table, record, index)
+    }
+}
+
+impl Last {
+    /// Adds a blob of the layer.
+    fn push(&mut self, table: &mut NameTable, record: &Record, index: u32) -> Result<(), ReadError> {
+        let mut entry = record.entry(self.position, index);
+        if let Some(class) = &self.class {
+            entry.layer_type = Some(table.intern(&class.name, record.at)?);
+        }
+        let base = match &self.base {
+            Some(base) => base,
+            None => self.base.insert(table.layer_base(&self.path, self.position).into_owned()),
+        };
+        table.push(entry, &format!("{base}/{index}"), record.at)
+    }
+
+    /// How many layers its inner net has, if this is a composite layer and `first` of this class its first one.
+    fn inner_layers(&self, cursor: &mut Cursor<'_>, class: &Class, first: &Layer) -> Option<u32> {
+        // Its class derives from `CCompositeLayer`, or is that.
+        let own = self.class.as_ref()?;
+        let is_composite = own.versions > 1 || own.name == "FmlCnnCompositeLayer";
+        // Another class may have a number there, and the layer behind it follows it.
+        let is_inner = first.inputs.iter().all(|(input, _)| *input != self.name);
+        if !is_composite || !is_inner || class.at != self.end + 4 {
+            return None;
+        }
+        cursor.seek(self.end);
+        layer::count(cursor).ok().filter(|count| (1..MOST_INNER).contains(count))
+    }
+}
+
+/// The class of the solver that begins in these bytes.
+fn solver(bytes: &[u8]) -> Option<String> {
+    let mark: &[u8] = b"Solver";
+    let end = bytes.windows(mark.len()).position(|window| window == mark)? + mark.len();
+    let is_class = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric());
+    layer::string_before(&bytes[..end], is_class).map(|(_, name)| name)
+}
+
+/// The key in front of a dictionary's blob, which may have a flag of its own.
+fn key(bytes: &[u8]) -> Option<String> {
+    let is_key = |text: &str| !text.chars().any(char::is_control);
+    let flagged = || layer::string_before(bytes.strip_suffix(&[0])?, is_key);
+    layer::string_before(bytes, is_key).or_else(flagged).map(|(_, key)| key)
+}

@@ -1,0 +1,136 @@
+//! NeoML files as entries: which kind of archive a file is, a bare blob, an array of blobs. Nets are `net`'s.
+//!
+//! The walk reads heads; cells are passed over.
+
+use crate::entry::{Entry, Kind};
+use crate::error::{FaultKind, ReadError};
+use crate::format::Format;
+use crate::names::NameTable;
+use crate::neoml::net;
+use crate::neoml::record::{self, LONG, Record, VERSIONS};
+use crate::wire::cursor::Cursor;
+
+/// The kind of archive that begins with these bytes. Nothing marks one: it is told by a version and what follows.
+pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
+    if is_version(head) {
+        return Some(Format::NeomlBlob);
+    }
+    if head.first() == Some(&0) && is_version(&head[1..]) || net::header(head).is_some() || is_pickle(head) {
+        return Some(Format::NeomlNet);
+    }
+    // A count, and flags that say "no blob" up to the first one.
+    let (count, flags) = head.split_first_chunk::<4>()?;
+    let nulls = flags.iter().take_while(|flag| **flag == 1).count();
+    let first = flags.get(nulls..)?.split_first();
+    let is_blob = first.is_some_and(|(flag, record)| *flag == 0 && is_version(record));
+    let count = i32::from_le_bytes(*count);
+    if is_blob && usize::try_from(count).is_ok_and(|count| count > nulls) {
+        return Some(Format::NeomlArray);
+    }
+    net::is_dictionary(head).then_some(Format::NeomlNet)
+}
+
+/// Whether a version of NeoML's stands here, as a record begins with it.
+pub(super) fn is_version(head: &[u8]) -> bool {
+    let version = head.split_first().filter(|(long, _)| **long == LONG).and_then(|(_, word)| word.first_chunk::<4>());
+    version.is_some_and(|word| VERSIONS.contains(&i32::from_le_bytes(*word)))
+}
+
+/// What a pickle begins with, since its protocol 2.
+pub(super) const PICKLE: u8 = 0x80;
+
+/// A pickle of protocol 2 or later that names NeoML's module near its beginning.
+fn is_pickle(head: &[u8]) -> bool {
+    let mark: &[u8] = b"neoml.";
+    matches!(head, [PICKLE, 2..=5, ..]) && head.windows(mark.len()).any(|window| window == mark)
+}
+
+/// Lists the one blob of a bare record: `@0`.
+pub(crate) fn blob(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    cursor.seek(0);
+    let position = table.next_position(0)?;
+    let record = record::read(cursor)?;
+    table.push(record.entry(position, 0), "@0", 0)?;
+    note_axes(table);
+    warn_of_rest(cursor, table);
+    Ok(versions(&[record.version]))
+}
+
+/// Lists the blobs of `SerializeBlobs`: `@0`, `@1`, …, with a place for each that is null.
+pub(crate) fn array(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadError> {
+    let mut found = Vec::new();
+    walk_array(cursor, table.limits().max_arrays, &mut |at, record| {
+        let position = table.next_position(at)?;
+        let entry = match &record {
+            Some(record) => record.entry(position, 0),
+            None => Entry::new(position, 0, Kind::None),
+        };
+        if let Some(Record { version, .. }) = record
+            && !found.contains(&version)
+        {
+            found.push(version);
+        }
+        table.push(entry, &format!("@{position}"), at)
+    })?;
+    note_axes(table);
+    warn_of_rest(cursor, table);
+    Ok(versions(&found))
+}
+
+/// Walks over an array: hands each place and its record, if it is not null, to `take`.
+pub(super) fn walk_array(
+    cursor: &mut Cursor<'_>,
+    max_arrays: u64,
+    take: &mut dyn FnMut(u64, Option<Record>) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
+    cursor.seek(0);
+    let count = cursor.i32("the number of blobs")?;
+    let left = cursor.left();
+    let fits = u64::try_from(count).ok().filter(|count| *count <= left).ok_or_else(|| {
+        let found = format!("{count}, with {left} bytes left for them");
+        ReadError::fault(0, FaultKind::words("a number of blobs that the file can hold", found))
+    })?;
+    crate::error::check_limit(0, crate::Limit::Arrays, "the number of arrays", fits, max_arrays)?;
+    for index in 0..fits {
+        let at = cursor.pos();
+        let record = nullable(cursor).map_err(|stop| stop.within(format!("array #{index}")))?;
+        take(at, record)?;
+    }
+    Ok(())
+}
+
+/// `SerializeBlob`: whether it is null, then the record.
+pub(super) fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
+    let at = cursor.pos();
+    match cursor.u8(cursor.file_len(), "whether a blob is null")? {
+        0 => record::read(cursor).map(Some),
+        1 => Ok(None),
+        found => {
+            let what =
+                FaultKind::Flag { field: "whether a blob is null", found: found.into(), known: "0 (no) or 1 (yes)" };
+            Err(ReadError::fault(at, what))
+        }
+    }
+}
+
+/// The axes of every tensor in the file.
+pub(super) fn note_axes(table: &mut NameTable) {
+    let names: Vec<_> = blob_core::BlobDim::ALL.iter().map(ToString::to_string).collect();
+    table.metadata.push(("axes".to_owned(), names.join(", ")));
+}
+
+fn warn_of_rest(cursor: &Cursor<'_>, table: &mut NameTable) {
+    let left = cursor.left();
+    if left > 0 {
+        let text = format!("{left} bytes are left at the end; NeoML ignores them, and so do we");
+        table.warn(Some(cursor.pos()), text);
+    }
+}
+
+fn versions(found: &[i32]) -> String {
+    let found: Vec<_> = found.iter().map(i32::to_string).collect();
+    match &found[..] {
+        [] => String::new(),
+        found => format!("version {}", found.join(" and ")),
+    }
+}

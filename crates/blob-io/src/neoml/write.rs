@@ -1,0 +1,83 @@
+//! The layout of a NeoML archive: byte for byte what `CDnnBlob::Serialize` and `SerializeBlobs` write.
+//!
+//! A blob's extents and its number of cells stand in its head alone, so that all else in an archive is copied as it is.
+
+use blob_core::{Dims7, Shape};
+
+use crate::error::Error;
+use crate::neoml::archive::{Archive, Part};
+use crate::neoml::record::{self, HEAD, LONG};
+use crate::spec::{TensorSpec, refuse, total};
+
+/// What errors call the format.
+const FORMAT: &str = "neoml";
+
+/// The bytes around the values, as (offset, bytes).
+pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
+
+/// Lays out an archive: the bytes around the values, the values' offsets in the order of `specs`, and the file's length.
+pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<(Frame, Vec<u64>, u64), Error> {
+    let blobs = archive.blobs();
+    if blobs != specs.len() || i32::try_from(blobs).is_err() {
+        return Err(refuse(FORMAT, format!("the archive holds {blobs} blobs, not {}", specs.len())));
+    }
+    let mut frame: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut at, mut bytes) = (0, Vec::new());
+    let mut offsets = vec![0; specs.len()];
+    for part in &archive.parts {
+        match part {
+            Part::Bytes(found) => bytes.extend(found),
+            Part::Blob { version, pack, tensor, found } => {
+                let spec = &specs[*tensor];
+                let new = head(spec, *version, *pack).map_err(|problem| named(spec, &problem))?;
+                if archive.is_fixed && found.is_some_and(|found| found != new) {
+                    return Err(named(spec, "a pickle counts its bytes, and holds a blob of the same shape only"));
+                }
+                bytes.extend(new);
+                let offset = total(FORMAT, at, bytes.len() as u64)?;
+                frame.push((at, std::mem::take(&mut bytes)));
+                offsets[*tensor] = offset;
+                at = total(FORMAT, offset, spec.byte_len())?;
+            }
+        }
+    }
+    let len = total(FORMAT, at, bytes.len() as u64)?;
+    if !bytes.is_empty() {
+        frame.push((at, bytes));
+    }
+    Ok((Frame(frame), offsets, len))
+}
+
+fn named(spec: &TensorSpec, problem: &str) -> Error {
+    refuse(FORMAT, format!("tensor {:?}: {problem}", spec.name()))
+}
+
+/// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.
+pub(crate) fn dims(shape: &Shape) -> Result<Dims7, blob_core::Error> {
+    Dims7::from_leading(shape.dims())
+}
+
+/// What stands before a blob's cells.
+fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String> {
+    let tag = record::tag(spec.dtype())
+        .ok_or_else(|| format!("no {} in this format, whose blobs are of f32 or i32", spec.dtype()))?;
+    let dims = dims(spec.shape()).map_err(|_| {
+        let axes = spec.shape().num_axes();
+        format!("{axes} axes; a NeoML blob has seven")
+    })?;
+    // NeoML counts bytes in an `int`, and writes a blob of 4 GiB as its head alone.
+    if i32::try_from(spec.byte_len()).is_err() {
+        return Err(format!("{} bytes; NeoML reads no blob over {}", spec.byte_len(), i32::MAX));
+    }
+    let mut words = vec![version, tag, pack];
+    for dim in dims.dims() {
+        // Where another extent is 0, this one may be any.
+        words.push(i32::try_from(*dim).map_err(|_| format!("an extent of {dim}; NeoML's go up to {}", i32::MAX))?);
+    }
+    words.push(spec.shape().count() as i32);
+    let mut head = [LONG; HEAD];
+    for (place, word) in head[1..].chunks_exact_mut(4).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    Ok(head)
+}

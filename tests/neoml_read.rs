@@ -1,0 +1,192 @@
+//! NeoML files read: every golden blob has the values it was stored with, and every net the parameters that NeoML itself
+//! finds in it (`params_truth.jsonl`, written by the library layer by layer).
+
+use std::path::{Path, PathBuf};
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Format, Kind};
+use serde_json::Value;
+
+use crate::neoml::{blob, dims, number, table, words};
+use crate::support::blobs::shape;
+use crate::support::{data, real, report, sha256};
+
+fn open(path: &Path) -> Checkpoint {
+    Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn json(path: &str) -> Vec<Value> {
+    let text = std::fs::read(data("neoml").join(path)).expect("readable");
+    serde_json::from_slice(&text).expect("a list")
+}
+
+fn dtype(name: &Value) -> DType {
+    match name.as_str() {
+        Some("int") => DType::I32,
+        Some("float") => DType::F32,
+        other => panic!("type {other:?}"),
+    }
+}
+
+/// The array is the one that the seed stands for.
+#[track_caller]
+fn check(file: &Checkpoint, entry: &Entry, of: &Value, type_: &Value, seed: u64) {
+    let expected = blob(&shape(&dims(of)), dtype(type_), seed);
+    let found = file.load(entry).expect("loads");
+    assert_eq!((found.shape(), found.dtype()), (expected.shape(), expected.dtype()), "{}", file.name());
+    assert_eq!(words(&found), words(&expected), "{}", file.name());
+    assert!(
+        *file.view(entry).expect("a view") == *expected.data().bytes().expect("bytes") || cfg!(target_endian = "big")
+    );
+}
+
+#[test]
+fn every_golden_blob_has_the_values_it_was_stored_with() {
+    let mut files = 0;
+    for row in table("cpp/cpp_archives.jsonl") {
+        let file = open(&data("neoml/cpp").join(row["file"].as_str().expect("a name")));
+        files += 1;
+        let Some(types) = row["types"].as_array() else {
+            assert_eq!((file.format(), file.dialect()), (Format::NeomlBlob, "version 2000"));
+            assert_eq!(file.names().collect::<Vec<_>>(), ["@0"]);
+            check(&file, &file.entries()[0], &row["dims"], &row["type"], row["seed"].as_u64().expect("a seed"));
+            continue;
+        };
+        assert_eq!(file.format(), Format::NeomlArray);
+        assert_eq!(file.names().collect::<Vec<_>>(), ["@0", "@1", "@2", "@3"]);
+        for (index, entry) in file.entries().iter().enumerate() {
+            assert_eq!(entry.kind(), if types[index].is_null() { Kind::None } else { Kind::Data });
+            if !types[index].is_null() {
+                let seed = row["seeds"][index].as_u64().expect("a seed");
+                check(&file, entry, &row["dims"][index], &types[index], seed);
+            }
+        }
+    }
+    for row in json("py/blobs.json") {
+        let file = open(&data("neoml/py").join(row["file"].as_str().expect("a name")));
+        files += 1;
+        let entry = &file.entries()[0];
+        assert_eq!(entry.name(), "@0");
+        match (row["seed"].as_u64(), row["cells"].as_str()) {
+            (Some(seed), _) if row["type"].is_string() => check(&file, entry, &row["dims"], &row["type"], seed),
+            (Some(seed), _) => {
+                // The flag stands where the table says, then the record's 45 bytes.
+                assert_eq!(entry.offset(), Some(number(&row["archive_offset"]) as u64 + 46));
+                assert_eq!(file.format(), Format::NeomlNet);
+                check(&file, entry, &row["dims"], &Value::from("float"), seed);
+            }
+            (None, Some(cells)) => {
+                let found: Vec<_> =
+                    words(&file.load(entry).expect("loads")).iter().map(|w| format!("{w:08x}")).collect();
+                assert_eq!(found.join(" "), cells);
+            }
+            _ => panic!("{row}"),
+        }
+    }
+    assert_eq!(files, 17 + 20);
+    report(&format!("neoml: {files} files of blobs have their values"));
+}
+
+#[test]
+fn the_seven_axes_are_named() {
+    let file = open(&data("neoml/py/blob_1x2x3x4x5x6x7_int.neoml"));
+    let axes = "BatchLength, BatchWidth, ListSize, Height, Width, Depth, Channels";
+    assert!(file.metadata().contains(&("axes".to_owned(), axes.to_owned())), "{:?}", file.metadata());
+    assert_eq!(file.entries()[0].shape().dims(), [1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// The nets of the table that are at hand, each with its row.
+fn nets() -> Vec<(PathBuf, Value)> {
+    let path = |row: &Value| {
+        let file = row["file"].as_str().expect("a name");
+        match file.strip_prefix("golden/") {
+            Some(golden) => Some(data("neoml").join(golden)),
+            None => real("neoml").map(|folder| folder.join(file)),
+        }
+    };
+    let rows = table("cpp/params_truth.jsonl").into_iter();
+    rows.filter_map(|row| Some((path(&row).filter(|path| path.is_file())?, row))).collect()
+}
+
+/// What is stored is not always what NeoML has after loading: readers of old classes give free terms other extents.
+fn is_same(found: &[usize], truth: &[usize]) -> bool {
+    let long = |dims: &[usize]| dims.iter().copied().filter(|dim| *dim != 1).collect::<Vec<_>>();
+    found == truth || long(found) == long(truth) && long(found).len() <= 1
+}
+
+#[test]
+fn every_net_has_the_parameters_that_neoml_finds_in_it() {
+    let nets = nets();
+    let (mut parameters, mut turned, mut split, mut more) = (0, 0, 0, 0);
+    for (path, row) in &nets {
+        let file = open(path);
+        let at = path.display();
+        assert_eq!(file.format(), Format::NeomlNet, "{at}");
+        assert_eq!(file.dialect(), format!("version {}", row["version"].as_i64().expect("a version").abs()), "{at}");
+        assert!(file.warnings().is_empty(), "{at}: {:?}", file.warnings());
+        for truth in row["params"].as_array().expect("a list") {
+            let name = format!("{}/{}", truth["path"].as_str().expect("a path"), truth["i"]);
+            let entry = file.entry(&name);
+            let same =
+                entry.filter(|entry| sha256(&file.view(entry).expect("a view")) == truth["sha256"].as_str().unwrap());
+            let Some(entry) = same else {
+                // A matrix of a v1001 LSTM, which its reader splits.
+                assert!(at.to_string().contains("Lstm"), "{at}: {name}: {truth}");
+                split += 1;
+                continue;
+            };
+            let (found, wanted) = (entry.shape().dims(), dims(&truth["dims"]));
+            assert!(is_same(found, &wanted), "{at}: {name}: {found:?}, {wanted:?}");
+            turned += usize::from(found != wanted);
+            assert_eq!(entry.dtype(), Some(if truth["type"] == 1 { DType::F32 } else { DType::I32 }), "{at}: {name}");
+            assert_eq!(entry.layer_type(), truth["class"].as_str(), "{at}: {name}");
+            parameters += 1;
+        }
+        more += file.entries().len();
+    }
+    let others =
+        nets.iter().filter(|(_, row)| row["file"].as_str().is_some_and(|file| file.starts_with("real"))).count();
+    report(&format!(
+        "neoml: {} nets, {others} real: {parameters} parameters as NeoML finds them, {turned} of other extents, {split} split; {} blobs more",
+        nets.len(),
+        more - parameters
+    ));
+    assert!(parameters >= 11 && (others == 0 || parameters >= 45), "{parameters}");
+}
+
+#[test]
+fn the_layers_inside_a_composite_have_its_name_in_front() {
+    let file = open(&data("neoml/py/net_lstm.cnnarch"));
+    let names: Vec<_> = file.names().collect();
+    assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
+}
+
+#[test]
+fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
+    let file = open(&data("neoml/py/net_conv_bn.cnnarch"));
+    let names: Vec<_> = file.names().collect();
+    // The final parameters of the batch normalisation, which its class stores.
+    assert_eq!(names, ["conv/0", "conv/1", "bn/0", "bn/1", "bn/2", "fc/0", "fc/1"]);
+    let checkpoint = open(&data("neoml/py/net_conv_bn_checkpoint.cnnarch"));
+    let all: Vec<_> = checkpoint.names().collect();
+    // The solver's history is no layer's.
+    let history: Vec<_> = (8..18).map(|position| format!("@{position}")).collect();
+    assert_eq!(all[..7], names);
+    assert_eq!(all[7..], history);
+    let solver = ("solver".to_owned(), "NeoMLDnnNesterovGradientSolver".to_owned());
+    assert!(checkpoint.metadata().contains(&solver), "{:?}", checkpoint.metadata());
+}
+
+#[test]
+fn the_blobs_of_a_dictionary_have_its_keys() {
+    // As NeoML's own tests store the inputs and outputs of a net: a number, then a key and a blob each.
+    let record = std::fs::read(data("neoml/cpp/cpp_blob_00_float.arch")).expect("readable");
+    let file = [&[2, 0, 0, 0, 3][..], b"src", &record, &[7], b"lab els", &record].concat();
+    let file = crate::support::open("x", &file).expect("opens");
+    assert_eq!((file.format(), file.names().collect::<Vec<_>>()), (Format::NeomlNet, vec!["src", "lab els"]));
+    let Some(folder) = real("neoml/real/SerializationTestData") else {
+        return report("NOT TESTED: NeoML's dictionaries (BLOB_REAL_DATA names no folder)");
+    };
+    let file = open(&folder.join("FmlCnnConfusionMatrixLayer.1001.arch"));
+    assert_eq!(file.names().collect::<Vec<_>>(), ["src", "lab", "CCnnSinkLayer"]);
+}

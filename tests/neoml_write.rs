@@ -1,0 +1,196 @@
+//! NeoML files that are written: the bytes are those that NeoML wrote of the same arrays, and around other values too.
+
+use std::path::PathBuf;
+
+use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_core::{AnyBlob, DType, Dims7, Shape};
+use blob_io::neoml::Archive;
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, Writer};
+
+use crate::neoml::{blob as made, words};
+use crate::support::{blob, data, files, find, open, real, report};
+
+/// The bytes of a file that a conversion writes.
+fn written(source: &Checkpoint, to: Format) -> Result<Vec<u8>, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out");
+    plan(source, &Options::new(to), &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
+    Ok(std::fs::read(&path).expect("written"))
+}
+
+/// NeoML's files: of its wheel, of its C++ library and, where they are at hand, those that its own tests read.
+pub(crate) fn sources() -> Vec<PathBuf> {
+    let archives = |name: &str| !name.ends_with(".json") && !name.ends_with(".jsonl") && !name.ends_with(".tsv");
+    let mut found: Vec<PathBuf> = ["neoml/cpp", "neoml/py"].iter().flat_map(|f| files(&data(f), archives)).collect();
+    for folder in ["neoml/real", "neoml/real/LayersSerializationTestData", "neoml/real/SerializationTestData"] {
+        found.extend(real(folder).map(|folder| files(&folder, archives)).unwrap_or_default());
+    }
+    found
+}
+
+fn bytes(path: &str) -> Vec<u8> {
+    std::fs::read(data("neoml").join(path)).expect("readable")
+}
+
+#[test]
+fn every_file_of_neoml_is_written_again_as_it_was() {
+    let sources = sources();
+    for path in &sources {
+        let source = Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"));
+        let found = written(&source, source.format()).unwrap_or_else(|e| panic!("{e}"));
+        assert!(found == std::fs::read(path).expect("readable"), "{}", path.display());
+    }
+    let others = real("neoml/real").map_or(0, |folder| sources.iter().filter(|path| path.starts_with(&folder)).count());
+    assert!(sources.len() - others == 17 + 20 + 5, "{}", sources.len());
+    report(&format!("neoml: {} files written again byte for byte, {others} real", sources.len()));
+}
+
+#[test]
+fn a_blob_is_written_as_neoml_stores_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("blob.neoml");
+    for (file, dims, dtype, seed) in [
+        ("py/blob_7x6x5x4x3x2x1_float.neoml", [7, 6, 5, 4, 3, 2, 1], DType::F32, 1007),
+        ("py/blob_300x1x1x1x1x1x1_int.neoml", [300, 1, 1, 1, 1, 1, 1], DType::I32, 1016),
+    ] {
+        let shape = Shape::from(Dims7::new(dims).expect("fits"));
+        let tensor = made(&shape, dtype, seed);
+        let writer = Writer::new(Format::NeomlBlob).tensor("w", &tensor);
+        writer.write(&path, IfExists::Replace).unwrap_or_else(|e| panic!("{e}"));
+        assert!(std::fs::read(&path).expect("written") == bytes(file), "{file}");
+    }
+    // NeoML's own array has a null among its blobs, which no list of tensors has.
+    let source = Checkpoint::open(data("neoml/cpp/cpp_blobs_array.arch")).expect("opens");
+    let tensors: Vec<AnyBlob> = [0, 1, 3].iter().map(|i| source.load(&source.entries()[*i]).expect("loads")).collect();
+    let writer = tensors.iter().fold(Writer::new(Format::NeomlArray), |writer, tensor| writer.tensor("w", tensor));
+    writer.write(&path, IfExists::Replace).unwrap_or_else(|e| panic!("{e}"));
+    let golden = bytes("cpp/cpp_blobs_array.arch");
+    let null = 198 - 45 - 1;
+    assert_eq!(golden[null], 1);
+    let without = [&[3][..], &golden[1..null], &golden[null + 1..]].concat();
+    assert!(std::fs::read(&path).expect("written") == without);
+}
+
+#[test]
+fn a_short_shape_is_aligned_as_create_tensor_does() {
+    let tensor = AnyBlob::from_vec(Shape::new([2, 3]).expect("fits"), DType::F32, vec![0; 24]).expect("a blob");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (npy, neoml) = (folder.path().join("w.npy"), folder.path().join("w.neoml"));
+    Writer::new(Format::Npy).tensor("w", &tensor).write(&npy, IfExists::Refuse).expect("written");
+    let (from, to) = (npy.to_str().expect("UTF-8"), neoml.to_str().expect("UTF-8"));
+    let ran = blob(&["convert", from, "-o", to, "--json"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.json()[0]["changes"][0]["changes"][0], "stored as seven axes, with ones behind its 2");
+    let file = Checkpoint::open(&neoml).expect("opens");
+    assert_eq!(file.entries()[0].shape().dims(), [2, 3, 1, 1, 1, 1, 1]);
+    let (npy, mut notes) = (Checkpoint::open(&npy).expect("opens"), 0);
+    let equal = verify::against(&file, &npy, &Silent, &mut |remark| {
+        assert!(matches!(remark, verify::Remark::Note(_)), "{remark:?}");
+        notes += 1;
+    });
+    assert_eq!((equal.expect("read"), notes), (1, 1));
+}
+
+#[test]
+fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
+    let spec = |dtype, dims: &[usize]| TensorSpec::new("w", dtype, Shape::new(dims).expect("fits"));
+    for (spec, problem) in [
+        (spec(DType::F64, &[2]), "no f64 in this format, whose blobs are of f32 or i32"),
+        (spec(DType::F32, &[1; 8]), "8 axes; a NeoML blob has seven"),
+        // NeoML writes the first as 45 bytes, and reads neither.
+        (spec(DType::F32, &[1 << 30]), "4294967296 bytes; NeoML reads no blob over 2147483647"),
+        (spec(DType::F32, &[1 << 29]), "2147483648 bytes; NeoML reads no blob over 2147483647"),
+        (spec(DType::F32, &[0, 1 << 31]), "an extent of 2147483648; NeoML's go up to 2147483647"),
+    ] {
+        let error = Layout::neoml(&[spec], &Archive::blob()).expect_err("refused");
+        assert_eq!(error.to_string(), format!("neoml: tensor \"w\": {problem}"));
+    }
+    let error = Layout::neoml(&[], &Archive::blob()).expect_err("refused").to_string();
+    assert_eq!(error, "neoml: the archive holds 1 blobs, not 0");
+    let net = Checkpoint::open(data("neoml/py/net_fc.cnnarch")).expect("opens");
+    let error = written(&net, Format::NeomlBlob).expect_err("refused").to_string();
+    let problem = "holds 4 tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array";
+    assert!(error.ends_with(problem), "{error}");
+    let caffe = Checkpoint::open(data("caffe/net/v1.caffemodel")).expect("opens");
+    let error = written(&caffe, Format::NeomlNet).expect_err("refused").to_string();
+    assert!(error.ends_with("cannot be converted to a NeoML net: its layers are not known"), "{error}");
+}
+
+/// A file in which the first array's values are those of a seed, and its shape another one.
+fn rewritten(file: &Checkpoint, dims: [usize; 7], seed: u64) -> Result<Vec<u8>, Error> {
+    let archive = file.neoml_archive()?.expect("a NeoML file");
+    let first = made(&Shape::from(Dims7::new(dims)?), DType::F32, seed);
+    let blobs: Vec<AnyBlob> = file.entries()[1..].iter().map(|entry| file.load(entry)).collect::<Result<_, _>>()?;
+    let blobs: Vec<&AnyBlob> = std::iter::once(&first).chain(&blobs).collect();
+    let specs: Vec<TensorSpec> = blobs.iter().map(|b| TensorSpec::new("w", b.dtype(), b.shape().clone())).collect();
+    let layout = Layout::neoml(&specs, &archive)?;
+    let mut bytes = vec![0; layout.len() as usize];
+    let mut put = |at: u64, part: &[u8]| bytes[at as usize..][..part.len()].copy_from_slice(part);
+    for (at, part) in layout.frame(&[], &[])? {
+        put(at, &part);
+    }
+    for (at, blob) in layout.offsets().iter().zip(blobs) {
+        let cells: Vec<u8> = words(blob).into_iter().flat_map(u32::to_le_bytes).collect();
+        put(*at, &cells);
+    }
+    Ok(bytes)
+}
+
+#[test]
+fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
+    let golden = bytes("py/net_fc.cnnarch");
+    let net = open("net.cnnarch", &golden).expect("opens");
+    let at = net.entries()[0].offset().expect("cells") as usize;
+    let same = rewritten(&net, [1, 5, 1, 1, 1, 1, 7], 9).expect("written");
+    assert_eq!((same.len(), &same[..at], &same[at + 140..]), (golden.len(), &golden[..at], &golden[at + 140..]));
+    assert!(same[at..at + 140] != golden[at..at + 140]);
+    // Two cells more: the extents and the count say so, and all else moves.
+    let other = rewritten(&net, [1, 1, 1, 1, 1, 1, 37], 9).expect("written");
+    assert_eq!(&other[at + 148..], &golden[at + 140..]);
+    assert_eq!(&other[..at - 32], &golden[..at - 32]);
+    let read = open("net.cnnarch", &other).expect("opens");
+    assert_eq!(read.names().collect::<Vec<_>>(), net.names().collect::<Vec<_>>());
+    assert_eq!(read.entries()[0].shape().dims(), [1, 1, 1, 1, 1, 1, 37]);
+    for (entry, old) in read.entries()[1..].iter().zip(&net.entries()[1..]) {
+        assert_eq!(words(&read.load(entry).expect("loads")), words(&net.load(old).expect("loads")));
+    }
+    // A pickle counts the bytes of the archive in it.
+    let pickle = open("blob.pickle", &bytes("py/blob.pickle")).expect("opens");
+    assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
+    let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();
+    assert_eq!(error, "neoml: tensor \"w\": a pickle counts its bytes, and holds a blob of the same shape only");
+}
+
+#[test]
+fn there_and_back_through_safetensors_the_values_are_the_same() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for path in sources() {
+        let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
+        let st = folder.path().join("x.safetensors");
+        let target = Target::File { path: &st, if_exists: IfExists::Replace };
+        plan(&source, &Options::new(Format::Safetensors), &target).expect("planned").run(&Silent).expect("written");
+        let back = Checkpoint::open(&st).expect("opens");
+        let result = verify::against(&back, &source, &Silent, &mut |remark| {
+            assert!(matches!(remark, verify::Remark::Note(_)), "{}: {remark:?}", path.display());
+        });
+        let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some()).count();
+        assert_eq!(result.expect("read"), arrays as u64, "{}", path.display());
+        if let (Format::NeomlBlob, [_]) = (source.format(), back.entries()) {
+            assert!(written(&back, Format::NeomlBlob).expect("written") == std::fs::read(&path).expect("readable"));
+        }
+    }
+}
+
+#[test]
+fn the_tool_keeps_the_kind_of_an_archive_whose_extension_several_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for path in sources() {
+        let name = path.file_name().expect("a name").to_str().expect("UTF-8");
+        let out = folder.path().join(name);
+        let ran = blob(&["convert", path.to_str().expect("UTF-8"), "-o", out.to_str().expect("UTF-8")]);
+        assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+        assert!(std::fs::read(&out).expect("written") == std::fs::read(&path).expect("readable"), "{name}");
+    }
+    let net = bytes("py/net_conv_bn_checkpoint.cnnarch");
+    assert!(find(&net, b"NesterovGradientSolver") > 2000, "the solver is behind the net, and stays");
+}
