@@ -52,6 +52,10 @@ pub(crate) enum Lie {
     /// A download is made again by the next synchronisation.
     SecondDownload,
     ScribblingUpload,
+    /// An upload says that it is done with the host bytes, and reads them later.
+    EarlyDone,
+    /// A download says that it is done with the host bytes, and writes them later.
+    EarlyArrival,
     /// A block's last byte is the first of the next.
     OverlappingBlocks,
     /// The 16th last block is given out again, under a new address.

@@ -34,6 +34,45 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
 
     /// Where the traffic of all memories on this device is counted. A backend keeps one and returns it.
     fn meter(&self) -> &Meter;
+
+    /// A block of `len` host bytes, `len` not 0, that this device's transfers use where it lies, such as pinned memory;
+    /// `None` where the device has no such kind. [`HostPool::of`](crate::HostPool::of) takes its blocks from here.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Device`].
+    fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {
+        let _ = len;
+        Ok(None)
+    }
+}
+
+/// Host memory with an owner of its own, freed when dropped.
+///
+/// # Safety
+/// `start` and `len` always answer the same: `len` initialised bytes of one allocation from `start`, a multiple of 256,
+/// which any thread may read and write until the block is dropped, and which nothing else touches by itself.
+pub unsafe trait HostBlock: Any + Send + Sync {
+    /// The first byte.
+    fn start(&self) -> NonNull<u8>;
+
+    /// How many bytes it has.
+    fn len(&self) -> usize;
+
+    /// Whether it has none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Whether a transfer may still use its host bytes when the call that enqueued it has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Host {
+    /// It does not. Of a download, they also hold what they should: everything that it comes after has taken effect, and
+    /// none of it has failed.
+    Done,
+    /// It may, until a `synchronize` of the queue has returned `Ok`.
+    Pending,
 }
 
 /// An in-order stream of work on one device.
@@ -53,7 +92,7 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
 /// 5. **Exactness.** `upload`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the named bytes
 ///    to zero, and nothing else is written.
 /// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, only the named ones, and not
-///    after a `synchronize` that returned `Ok`.
+///    after the call that said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
 ///    not before everything enqueued so far on the queue that allocated it has taken effect.
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on which
@@ -91,24 +130,25 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`] when that is no memory of this device.
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error>;
 
-    /// Enqueues a copy of `len` host bytes to `to[at..]`.
+    /// Enqueues a copy of `len` host bytes to `to[at..]`. They may be read during the call already.
     ///
     /// # Safety
-    /// `to` is a block of this queue's device and `at + len` within it. The bytes at `from` are readable and unchanged,
-    /// and the block lives, until a `synchronize` has returned `Ok` or, for the block, until it is dropped in order.
+    /// `to` is a block of this queue's device and `at + len` within it. The bytes at `from` are readable and unchanged
+    /// during the call and, unless it says [`Host::Done`], until a `synchronize` has returned `Ok`. The block lives until
+    /// then, or until it is dropped in order.
     ///
     /// # Errors
     /// [`Error::Device`].
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error>;
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
-    /// Enqueues a copy of `from[at..at + len]` to the host.
+    /// Enqueues a copy of `from[at..at + len]` to the host. It may wait for it, and for what was enqueued before.
     ///
     /// # Safety
     /// As for [`upload`](Self::upload), with the bytes at `to` writable and in no other use until then.
     ///
     /// # Errors
     /// [`Error::Device`].
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error>;
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
     /// Whether [`copy`](Self::copy) can bring bytes of that device here, whichever backend it belongs to.
     fn reaches(&self, other: &dyn Device) -> bool;

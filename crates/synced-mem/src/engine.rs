@@ -8,6 +8,7 @@ mod coalesce;
 mod copies;
 mod events;
 pub(crate) mod evict;
+pub(crate) mod lacking;
 pub(crate) mod queue;
 mod queues;
 pub(crate) mod state;

@@ -131,7 +131,8 @@ mod sync;
 
 pub use access::{Access, Head, Location};
 pub use device::token::{Arg, DeviceMut, DeviceRef};
-pub use device::{Block, Device, Queue};
+pub use device::{Block, Device, Host, HostBlock, Queue};
+pub use engine::lacking::Lacking;
 pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};

@@ -21,6 +21,7 @@ use crate::bounds::{check, resolve};
 use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::engine::evict::Dirty;
+use crate::engine::lacking::Lacking;
 use crate::engine::state::{HOST, State};
 use crate::engine::step;
 use crate::error::Error;
@@ -311,6 +312,16 @@ impl SharedMem {
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
         let range = check(resolve(range, self.len()), self.len());
         range.is_ok_and(|range| range.is_empty() || self.inner.with(|state| state.is_valid_at(location, &range)))
+    }
+
+    /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on. Bytes
+    /// that were never written are moved to no place.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn lacking(&self, range: impl RangeBounds<usize>) -> Result<Lacking, Error> {
+        let range = check(resolve(range, self.len()), self.len())?;
+        Ok(self.inner.with(|state| state.lacking_by_place(&range)))
     }
 
     /// Whether a write borrow of these bytes would be refused now. Nothing changes, so whoever needs several borrows can

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-use synced_mem::{Access, Block, Device, DeviceId, Error, Location, Meter, Queue, QueueId, SharedMem, SyncedMem};
+use synced_mem::{Access, Block, Device, DeviceId, Error, Host, Location, Meter, Queue, QueueId, SharedMem, SyncedMem};
 
 /// A device whose transfers count themselves: at once, or, with `late`, when the queue is synchronised.
 #[derive(Debug)]
@@ -83,21 +83,21 @@ unsafe impl Queue for Spy {
         Ok(Box::new(SpyBlock(len)))
     }
 
-    unsafe fn upload(&self, _: &dyn Block, _: usize, _: NonNull<u8>, _: usize) -> Result<(), Error> {
+    unsafe fn upload(&self, _: &dyn Block, _: usize, _: NonNull<u8>, _: usize) -> Result<Host, Error> {
         self.uploads.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(if self.late { Host::Pending } else { Host::Done })
     }
 
-    unsafe fn download(&self, _: &dyn Block, _: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn download(&self, _: &dyn Block, _: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         if self.late {
             let start = to.as_ptr().expose_provenance();
             self.pending.lock().unwrap().push((start, len));
-            return Ok(());
+            return Ok(Host::Pending);
         }
         // SAFETY: the caller's promise.
         unsafe { to.write_bytes(7, len) };
         self.downloads.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(Host::Done)
     }
 
     fn reaches(&self, _: &dyn Device) -> bool {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 use synced_mem::loopback::Loopback;
-use synced_mem::{Block, Device, DeviceId, Error, Queue, QueueId, SyncedMem};
+use synced_mem::{Block, Device, DeviceId, Error, Host, Queue, QueueId, SyncedMem};
 
 use super::block::{WrongBlock, inner, unwrapped};
 use super::{Lie, WrongDevice, WrongFront};
@@ -184,7 +184,7 @@ unsafe impl Queue for WrongQueue {
         Ok(Box::new(WrongBlock { inner: Some(Arc::from(inner)), device: self.device.id(), address, len, side, spoil }))
     }
 
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let lane = self.lane()?;
         let fits = at + len < to.len();
         let (at, len) = match self.lie {
@@ -195,33 +195,33 @@ unsafe impl Queue for WrongQueue {
                 let host = from;
                 let late = Transfer { block, at, host, len };
                 self.state().late.push(late);
-                return Ok(());
+                return Ok(Host::Pending);
             }
             _ => (at, len),
         };
         // SAFETY: as the caller says.
-        unsafe { lane.upload(&**inner(to), at, from, len) }?;
+        let host = unsafe { lane.upload(&**inner(to), at, from, len) }?;
         if self.lie == Lie::ScribblingUpload && len > 0 {
             self.lanes[0].synchronize()?;
             // SAFETY: within the caller's bytes. That they are written is the lie.
             unsafe { from.write(from.read().wrapping_add(1)) };
         }
-        Ok(())
+        Ok(if self.lie == Lie::EarlyDone { Host::Done } else { host })
     }
 
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let lane = self.lane()?;
         let fits = at + len < from.len();
         let at = at + usize::from(self.lie == Lie::ShiftedDownload && fits);
         let block = Arc::clone(inner(from));
         // SAFETY: as the caller says.
-        unsafe { lane.download(&*block, at, to, len) }?;
+        let done = unsafe { lane.download(&*block, at, to, len) }?;
         if self.lie == Lie::SecondDownload {
             let host = to;
             let download = Transfer { block, at, host, len };
             self.state().downloads.push(download);
         }
-        Ok(())
+        Ok(if self.lie == Lie::EarlyArrival { Host::Done } else { done })
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use synced_mem::{Block, Device, DeviceId, Error, Meter, Queue, QueueId};
+use synced_mem::{Block, Device, DeviceId, Error, Host, Meter, Queue, QueueId};
 
 /// The device.
 #[derive(Debug)]
@@ -128,18 +128,18 @@ unsafe impl Queue for RamQueue {
         Ok(Box::new(RamBlock { device: self.device.id(), address: address as usize, len, _own: None }))
     }
 
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let (_one_call, to) = (self.one_call(), self.at(to, at)?);
         // SAFETY: the caller promises both ranges.
         unsafe { std::ptr::copy(from.as_ptr(), to, len) };
-        Ok(())
+        Ok(Host::Done)
     }
 
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let (_one_call, from) = (self.one_call(), self.at(from, at)?);
         // SAFETY: the caller promises both ranges.
         unsafe { std::ptr::copy(from, to.as_ptr(), len) };
-        Ok(())
+        Ok(Host::Done)
     }
 
     fn reaches(&self, other: &dyn Device) -> bool {

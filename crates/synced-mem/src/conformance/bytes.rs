@@ -1,8 +1,10 @@
 //! Checks of which bytes are moved: promises 5 and 6, with ragged sizes and offsets, and guards around every range.
 //! They rely on the order that `order` has tested.
 
+use super::order::{Ballast, LEN};
 use super::probe::{Bench, Probe, UNTOUCHED};
 use super::{Flaw, ensure};
+use crate::Host;
 
 /// Around the widths that devices move at once: words, lines, pages, and their chunks of copies.
 const SIZES: &[usize] =
@@ -111,6 +113,35 @@ pub(super) fn fills(bench: &Bench<'_>) -> Result<(), Flaw> {
         let wanted = overlaid(&old, at, &vec![0; len]);
         let what = format!("a block of {total} bytes, after a fill of {len} at {at}");
         same(&queue.whole(&region)?.get(), &wanted, &what)?;
+    }
+    Ok(())
+}
+
+/// Promise 6: when a transfer is done with its host bytes, they are the host's at once, though the queue is busy.
+pub(super) fn done(bench: &Bench<'_>) -> Result<(), Flaw> {
+    let queue = bench.queue()?;
+    let ballast = Ballast::new(bench, &queue)?;
+    let region = queue.alloc(LEN)?;
+    for (value, other) in [(1, 2), (3, 4)] {
+        let (source, target) = (bench.host(LEN, value), bench.host(LEN, UNTOUCHED));
+        ballast.slow(&queue)?;
+        let upload = queue.upload((&region, 0), (&source, 0), LEN)?;
+        if upload == Host::Done {
+            source.set(other);
+        }
+        ballast.slow(&queue)?;
+        let download = queue.download((&target, 0), (&region, 0), LEN)?;
+        if download == Host::Done {
+            target.expect(value, "downloaded, when the call said that it is done")?;
+            target.set(other);
+        }
+        queue.synchronize()?;
+        let (wanted, what) = match download {
+            Host::Done => (other, "host bytes, written after a download that was done with them"),
+            Host::Pending => (value, "uploaded, when the host bytes were changed after the call was done with them"),
+        };
+        target.expect(wanted, what)?;
+        queue.whole(&region)?.expect(value, "uploaded, when the call may have been done with the host bytes")?;
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ use super::probe::{Bench, Probe, Region, UNTOUCHED};
 use super::{Flaw, ensure};
 use crate::{Error, Queue};
 
-/// The bytes of a slow copy: a GPU's driver enqueues it in less time than it takes to perform.
-pub(super) const LARGE: usize = 8 << 20;
+/// The bytes of a slow copy: enough for a driver to enqueue it in less time than it takes to perform. The second length is
+/// for devices that make short work of the first: an H200 has 60 MB of cache, which would hold two such blocks.
+const LARGE: [usize; 2] = [8 << 20, 32 << 20];
 
 /// How long slow work takes, about. A check that misses an order sees it as long as its calls return sooner than this.
 const SLOW: Duration = Duration::from_millis(2);
@@ -23,23 +24,35 @@ pub(super) const LEN: usize = 64 << 10;
 /// Two large blocks of one value, copied back and forth to keep a queue busy. Whatever the order, they keep that value.
 pub(super) struct Ballast {
     blocks: [Region; 2],
+    len: usize,
     copies: u32,
 }
 
 impl Ballast {
     pub(super) fn new(bench: &Bench<'_>, queue: &Probe<'_>) -> Result<Self, Flaw> {
-        let blocks = [queue.alloc(LARGE)?, queue.alloc(LARGE)?];
-        let host = bench.host(LARGE, 0xBA);
+        let [short, long] = LARGE;
+        let (ballast, one) = Self::of(bench, queue, short)?;
+        if one >= SLOW / 8 {
+            return Ok(ballast);
+        }
+        ballast.blocks.into_iter().for_each(|block| queue.free(block));
+        Ok(Self::of(bench, queue, long)?.0)
+    }
+
+    /// Of blocks of `len` bytes, with the time that one copy takes.
+    fn of(bench: &Bench<'_>, queue: &Probe<'_>, len: usize) -> Result<(Self, Duration), Flaw> {
+        let blocks = [queue.alloc(len)?, queue.alloc(len)?];
+        let host = bench.host(len, 0xBA);
         queue.put(&blocks[0], &host)?;
         queue.put(&blocks[1], &host)?;
-        let mut ballast = Self { blocks, copies: 4 };
+        let mut ballast = Self { blocks, len, copies: 4 };
         let start = Instant::now();
         ballast.slow(queue)?;
         queue.synchronize()?;
         // A device that takes no time at all has not worked, and no number of copies makes it.
-        let one = start.elapsed().as_nanos().max(1) / 4;
-        ballast.copies = (SLOW.as_nanos() / one.max(1)).clamp(2, 256) as u32;
-        Ok(ballast)
+        let one = start.elapsed() / 4;
+        ballast.copies = (SLOW.as_nanos() / one.as_nanos().max(1)).clamp(2, 256) as u32;
+        Ok((ballast, one))
     }
 
     /// Enqueues slow work.
@@ -47,7 +60,7 @@ impl Ballast {
         let [a, b] = &self.blocks;
         for copy in 0..self.copies {
             let (to, from) = if copy % 2 == 0 { (b, a) } else { (a, b) };
-            queue.copy((to, 0), (from, 0), LARGE)?;
+            queue.copy((to, 0), (from, 0), self.len)?;
         }
         Ok(())
     }
@@ -57,11 +70,11 @@ impl Ballast {
 pub(super) fn synchronize(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queue = bench.queue()?;
     let ballast = Ballast::new(bench, &queue)?;
-    let region = queue.alloc(LARGE)?;
-    queue.put(&region, &bench.host(LARGE, 1))?;
-    let back = bench.host(LARGE, UNTOUCHED);
+    let region = queue.alloc(ballast.len)?;
+    queue.put(&region, &bench.host(ballast.len, 1))?;
+    let back = bench.host(ballast.len, UNTOUCHED);
     ballast.slow(&queue)?;
-    queue.download((&back, 0), (&region, 0), LARGE)?;
+    queue.download((&back, 0), (&region, 0), ballast.len)?;
     queue.synchronize()?;
     back.expect(1, "after synchronising a queue, its download")
 }

@@ -1,6 +1,7 @@
 //! Queues, blocks and host bytes as the checks use them: bounds checked, and alive until the device is done with them.
-//! It relies on the checks for one rule: they touch host bytes before they enqueue work on them, and after they have
-//! synchronised; a device that is then still at work on them is broken, and the check about to say so.
+//! It relies on the checks for one rule: they touch host bytes before they enqueue work on them, and after a call has said
+//! that it is done with them, or a synchronisation; a device that is then still at work on them is broken, and the check
+//! about to say so.
 //! It leaves out what the checks look for.
 
 use std::mem::ManuallyDrop;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Flaw;
-use crate::{Block, Device, DeviceId, Error, Queue, QueueId};
+use crate::{self as synced_mem, Block, Device, DeviceId, Error, Queue, QueueId};
 
 /// What one check works with. What it has used is leaked, unless [`clear`](Self::clear) finds that all of it is idle.
 pub(super) struct Bench<'a> {
@@ -213,11 +214,11 @@ impl Probe<'_> {
         (to, to_at): (&Region, usize),
         (from, from_at): (&Host, usize),
         len: usize,
-    ) -> Result<(), Flaw> {
+    ) -> Result<synced_mem::Host, Flaw> {
         let block = to.own(to_at, len, &*self.queue);
         let from = from.part(from_at, len);
         // SAFETY: both ranges are checked, and the device; the block and the host bytes are kept until all queues are
-        // idle, or the block is freed in order; the host bytes are not written until a synchronisation (head).
+        // idle, or the block is freed in order; the host bytes are not written before it is done with them (head).
         Ok(unsafe { self.queue.upload(block, to_at, from, len) }?)
     }
 
@@ -227,10 +228,10 @@ impl Probe<'_> {
         (to, to_at): (&Host, usize),
         (from, from_at): (&Region, usize),
         len: usize,
-    ) -> Result<(), Flaw> {
+    ) -> Result<synced_mem::Host, Flaw> {
         let block = from.own(from_at, len, &*self.queue);
         let to = to.part(to_at, len);
-        // SAFETY: as for `upload`; the host bytes are not used at all until a synchronisation.
+        // SAFETY: as for `upload`; the host bytes are not used at all until then.
         Ok(unsafe { self.queue.download(block, from_at, to, len) }?)
     }
 

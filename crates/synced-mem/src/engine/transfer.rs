@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::coherence::replicas::{Action, Slot};
-use crate::device::Queue;
 use crate::device::token::DeviceRef;
+use crate::device::{Host, Queue};
 use crate::engine::copies::{HostCopy, Staged};
 use crate::engine::events::Deferred;
 use crate::engine::queue::QueueHandle;
@@ -121,24 +121,25 @@ impl State {
         if self.host_copy(from).is_some_and(|copy| copy.buffer.is_lent()) {
             return self.upload_staged(from, index, range, &queue);
         }
-        if from == HOST {
-            self.renew_host(Some(&queue), range, Access::Read, &(0..0))?;
-        }
+        // They may be read during the call, so what is to write them comes to its end before.
+        self.finish_on_host(from, range, Access::Read)?;
+        self.waits.order(&mut self.devices[index].uses, &queue, range, Access::Write, None)?;
+        let (ptr, len) = (self.host_ptr(from, range.start), range.len());
+        let Some(memory) = &self.devices[index].memory else {
+            return Ok(());
+        };
+        // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
+        // bytes stay readable, and are unchanged during the call because no queue writes them any more (above). After it,
+        // unless it is done with them, their copy has an entry for this read, and each write or free waits for it.
+        let host = unsafe { queue.upload(&*memory.block, range.start, ptr, len) };
         let copy = match from {
             ADOPTED => &mut self.adopted,
             _ => &mut self.host,
         };
-        if let Some(copy) = copy {
-            self.waits.order(&mut copy.uses, &queue, range, Access::Read, None)?;
+        if let Some(copy) = copy.as_mut().filter(|_| !is_done(&host)) {
+            copy.uses.enter(&queue, range.clone(), Access::Read, None, &self.waits.clock);
         }
-        self.waits.order(&mut self.devices[index].uses, &queue, range, Access::Write, None)?;
-        let (ptr, len) = (self.host_ptr(from, range.start), range.len());
-        if let Some(memory) = &self.devices[index].memory {
-            // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The
-            // host bytes stay readable and unchanged until the queue is synchronised: their copy has an entry for
-            // this read, and each write or free waits for it.
-            unsafe { queue.upload(&*memory.block, range.start, ptr, len)? };
-        }
+        host?;
         Ok(())
     }
 
@@ -154,17 +155,22 @@ impl State {
             return self.download_staged(index, range, &queue);
         }
         self.renew_host(Some(&queue), range, Access::Write, &(0..0))?;
-        if let Some(copy) = &mut self.host {
-            self.waits.order(&mut copy.uses, &queue, range, Access::Write, None)?;
-            copy.arrive(&queue, range, &self.waits.clock);
+        if let Some(copy) = &self.host {
+            self.waits.order_after(&copy.uses, &queue, range, Access::Write)?;
         }
         let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
-        if let Some(memory) = &self.devices[index].memory {
-            // SAFETY: as in `upload`. The host bytes are writable, and in no other use until then: they are not valid on
-            // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
-            // synchronised.
-            unsafe { queue.download(&*memory.block, range.start, ptr, len)? };
+        let Some(memory) = &self.devices[index].memory else {
+            return Ok(());
+        };
+        // SAFETY: as in `upload`. The host bytes are writable, and in no other use until then: they are not valid on
+        // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
+        // synchronised.
+        let host = unsafe { queue.download(&*memory.block, range.start, ptr, len) };
+        if let Some(copy) = self.host.as_mut().filter(|_| !is_done(&host)) {
+            copy.uses.enter(&queue, range.clone(), Access::Write, None, &self.waits.clock);
+            copy.arrive(&queue, range, &self.waits.clock);
         }
+        host?;
         Ok(())
     }
 
@@ -310,51 +316,56 @@ impl State {
         }
         self.waits.order(&mut self.devices[index].uses, queue, range, Access::Write, None)?;
         let (len, lent) = (range.len(), self.host_ptr(from, range.start));
-        let staged = self.stage(to, range, queue, Access::Read)?;
+        let staged = self.stage(to, range)?;
         // SAFETY: `range` lies within the source; the buffer is new and has `len` bytes. No queue uses lent bytes.
         unsafe { staged.copy_from_nonoverlapping(lent, len) };
-        match &self.devices[index].memory {
-            // SAFETY: as in `upload`; the buffer has an entry for this read, and is kept until the queue is synchronised.
+        let host = match &self.devices[index].memory {
+            // SAFETY: as in `upload`; the buffer gets an entry for this read, and is kept until the queue is synchronised.
             Some(memory) => unsafe { queue.upload(&*memory.block, range.start, staged, len) },
-            None => Ok(()),
-        }
-        .map_err(|error| self.staging_failed(error))?;
-        Stop::unless_waited(None, vec![queue.clone()])
+            None => Ok(Host::Done),
+        };
+        self.end_staging(to, range, queue, Access::Read, host)
     }
 
     fn download_staged(&mut self, index: usize, range: &Range<usize>, queue: &QueueHandle) -> Result<(), Stop> {
-        let staged = self.stage(HOST, range, queue, Access::Write)?;
-        match &self.devices[index].memory {
-            // SAFETY: as in `download`; the buffer has an entry for this write, and is kept until the queue is
+        let staged = self.stage(HOST, range)?;
+        let host = match &self.devices[index].memory {
+            // SAFETY: as in `download`; the buffer gets an entry for this write, and is kept until the queue is
             // synchronised.
             Some(memory) => unsafe { queue.download(&*memory.block, range.start, staged, range.len()) },
-            None => Ok(()),
-        }
-        .map_err(|error| self.staging_failed(error))?;
-        Stop::unless_waited(None, vec![queue.clone()])
+            None => Ok(Host::Done),
+        };
+        self.end_staging(HOST, range, queue, Access::Write, host)
     }
 
-    /// The first byte of a buffer that bytes pass through between a lent slice and a device, entered for its queue.
-    fn stage(
-        &mut self,
-        to: Slot,
-        range: &Range<usize>,
-        queue: &QueueHandle,
-        access: Access,
-    ) -> Result<NonNull<u8>, Error> {
-        let mut copy = HostCopy::new(HostBuffer::zeroed(range.len())?);
+    /// The first byte of a buffer that bytes pass through between a lent slice and a device.
+    fn stage(&mut self, to: Slot, range: &Range<usize>) -> Result<NonNull<u8>, Error> {
+        let copy = HostCopy::new(HostBuffer::zeroed(range.len())?);
         self.count_buffer(EventKind::Allocate, copy.buffer.allocated());
-        copy.uses.enter(queue, range.clone(), access, None, &self.waits.clock);
         let start = copy.buffer.ptr();
         self.staged.push(Staged { to, range: range.clone(), copy });
         Ok(start)
     }
 
-    /// Even a call that failed may have enqueued its work: the buffer is kept until its queue has been synchronised.
-    fn staging_failed(&mut self, error: Error) -> Error {
-        let failed = self.staged.pop();
-        self.retire(failed.map(|staged| staged.copy));
-        error
+    /// The transfer of the last staged buffer has been enqueued, or refused. Even then it may have been enqueued: unless
+    /// it is done with, the buffer is kept until its queue has been synchronised.
+    fn end_staging(
+        &mut self,
+        to: Slot,
+        range: &Range<usize>,
+        queue: &QueueHandle,
+        access: Access,
+        host: Result<Host, Error>,
+    ) -> Result<(), Stop> {
+        if let Some(staged) = self.staged.last_mut().filter(|_| !is_done(&host)) {
+            staged.copy.uses.enter(queue, range.clone(), access, None, &self.waits.clock);
+        }
+        if let Err(error) = host {
+            let failed = self.staged.pop();
+            self.retire(failed.map(|staged| staged.copy));
+            return Err(error.into());
+        }
+        self.take_staged(to, range).map(drop)
     }
 
     /// Ends a staged transfer once its queue has been synchronised, which it stops for. False: there is none for `range`.
@@ -381,4 +392,9 @@ impl State {
             gone.into_iter().for_each(|staged| self.retire(Some(staged.copy)));
         }
     }
+}
+
+/// Whether a transfer has left its host bytes when its call returns. One that has failed may have been enqueued.
+fn is_done(host: &Result<Host, Error>) -> bool {
+    matches!(host, Ok(Host::Done))
 }

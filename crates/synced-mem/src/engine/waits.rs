@@ -60,11 +60,21 @@ impl Waits {
         access: Access,
         guard: Option<u64>,
     ) -> Result<(), Stop> {
-        self.refuse_broken(by)?;
-        let others = uses.waits(Some(by), range, access, &self.waited);
-        Stop::unless_waited(Some(by), others)?;
+        self.order_after(uses, by, range, access)?;
         uses.enter(by, range.clone(), access, guard, &self.clock);
         Ok(())
+    }
+
+    /// Stops until an access of `by` comes after every access that conflicts. A queue that has failed gets no work.
+    pub(crate) fn order_after(
+        &self,
+        uses: &Uses<QueueHandle>,
+        by: &QueueHandle,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<(), Stop> {
+        self.refuse_broken(by)?;
+        Stop::unless_waited(Some(by), uses.waits(Some(by), range, access, &self.waited))
     }
 
     /// Stops for a queue that has failed: it is asked once more before it is refused new work.

@@ -130,7 +130,7 @@ impl HostBuffer {
     /// The first `len` bytes of a pool's block, which goes back to the pool with the buffer.
     fn pooled(loan: Loan, len: usize) -> Self {
         assert!(len <= loan.block().capacity(), "a pool's block is too short");
-        let ptr = first(loan.block().start, len);
+        let ptr = first(loan.block().start(), len);
         let backing = Backing::Pooled { loan };
         Self { ptr, len, backing }
     }
@@ -197,7 +197,7 @@ impl HostPool {
                 if self.clears() && !loan.is_clean {
                     assert!(len <= loan.block().capacity(), "a pool's block is too short");
                     // SAFETY: the block is this loan's alone, has room for `len` bytes, and no reference to it exists.
-                    unsafe { loan.block().start.write_bytes(0, len) };
+                    unsafe { loan.block().start().write_bytes(0, len) };
                     loan.is_clean = true;
                 }
                 return Ok(HostBuffer::pooled(loan, len));

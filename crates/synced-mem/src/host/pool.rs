@@ -4,8 +4,10 @@
 
 use std::fmt;
 use std::mem;
+use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, Weak};
 
+use crate::device::{Device, HostBlock};
 use crate::error::Error;
 use crate::host::allocation::Allocation;
 use crate::sync::{Mutex, MutexGuard};
@@ -52,6 +54,8 @@ pub struct PoolStats {
 
 struct Inner {
     cap: usize,
+    /// Whose host blocks are taken, where it has any.
+    device: Option<Arc<dyn Device>>,
     /// Whether used blocks are cleared when they are taken.
     clears: bool,
     shelves: Mutex<Shelves>,
@@ -71,9 +75,40 @@ struct Shelf(Option<Box<Spare>>);
 /// A block of a pool, with the link that holds it to its shelf: made with the block, so that nothing is ever allocated
 /// while the lock is held.
 struct Spare {
-    block: Allocation,
+    block: PoolBlock,
     class: usize,
     below: Option<Box<Spare>>,
+}
+
+/// The bytes of a block: the allocator's, or a device's own kind of host memory.
+pub(crate) enum PoolBlock {
+    Own(Allocation),
+    Device(Box<dyn HostBlock>),
+}
+
+impl PoolBlock {
+    fn new(bytes: usize, device: Option<&Arc<dyn Device>>) -> Result<Self, Error> {
+        if let Some(device) = device
+            && let Some(block) = device.host_block(bytes)?
+        {
+            return Ok(Self::Device(block));
+        }
+        Allocation::zeroed(bytes).map(Self::Own)
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        match self {
+            Self::Own(block) => block.start,
+            Self::Device(block) => block.start(),
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        match self {
+            Self::Own(block) => block.capacity(),
+            Self::Device(block) => block.len(),
+        }
+    }
 }
 
 /// A block in use, and where it goes afterwards.
@@ -94,19 +129,26 @@ struct Class {
 impl HostPool {
     /// An empty pool that keeps at most `cap_bytes` bytes waiting.
     pub fn new(cap_bytes: usize) -> Self {
-        Self::with(cap_bytes, true)
+        Self::with(cap_bytes, true, None)
     }
 
     /// A pool that does not clear used blocks. A caller of [`SyncedMem::host_overwrite`](crate::SyncedMem::host_overwrite)
     /// then sees, before it writes, what another owner has left there. Nothing else shows it: what is read is zero where
     /// it was never written.
     pub fn unzeroed(cap_bytes: usize) -> Self {
-        Self::with(cap_bytes, false)
+        Self::with(cap_bytes, false, None)
     }
 
-    fn with(cap: usize, clears: bool) -> Self {
+    /// A pool as [`new`](Self::new) makes it, of the device's own kind of host memory where it has one, such as pinned
+    /// memory: transfers then use the bytes where they lie, and do not wait. Such memory is scarce and slow to allocate;
+    /// where the device refuses more, and for lengths that the pool does not keep, the host's allocator is asked.
+    pub fn of(device: &Arc<dyn Device>, cap_bytes: usize) -> Self {
+        Self::with(cap_bytes, true, Some(Arc::clone(device)))
+    }
+
+    fn with(cap: usize, clears: bool, device: Option<Arc<dyn Device>>) -> Self {
         let shelves = Mutex::new(Shelves { by_class: Shelves::EMPTY, bytes: 0, hits: 0, misses: 0 });
-        Self { inner: Arc::new(Inner { cap, clears, shelves }) }
+        Self { inner: Arc::new(Inner { cap, device, clears, shelves }) }
     }
 
     /// Frees all blocks that wait.
@@ -133,18 +175,19 @@ impl HostPool {
             return Ok(None);
         };
         let waiting = self.inner.lock().take(class);
-        let is_clean = waiting.is_none();
-        let spare = match waiting {
-            Some(spare) => spare,
-            None => Spare::new(class)?,
+        let (spare, is_used) = match waiting {
+            Some(spare) => (spare, true),
+            None => (Spare::new(class, self.inner.device.as_ref())?, false),
         };
+        // A device's fresh bytes are initialised, but need not be zero.
+        let is_clean = !is_used && matches!(spare.block, PoolBlock::Own(_));
         let home = Arc::downgrade(&self.inner);
         Ok(Some(Loan { spare, home, is_clean }))
     }
 }
 
 impl Loan {
-    pub(crate) fn block(&self) -> &Allocation {
+    pub(crate) fn block(&self) -> &PoolBlock {
         &self.spare.block
     }
 
@@ -222,8 +265,8 @@ impl Drop for Shelf {
 }
 
 impl Spare {
-    fn new(class: Class) -> Result<Box<Self>, Error> {
-        let block = Allocation::zeroed(class.bytes)?;
+    fn new(class: Class, device: Option<&Arc<dyn Device>>) -> Result<Box<Self>, Error> {
+        let block = PoolBlock::new(class.bytes, device)?;
         Ok(Box::new(Self { block, class: class.index, below: None }))
     }
 }

@@ -13,7 +13,7 @@ use super::machine::Machine;
 use super::memory::Piece;
 use super::schedule::{Kernels, State};
 use super::task::{Entry, HostBytes, Task};
-use crate::{Arg, Block, Device, DeviceId, Error, Queue, QueueId};
+use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 
 /// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). It is called with the bytes of `args`, in order.
 ///
@@ -152,13 +152,17 @@ impl Call<'_> {
     }
 
     /// Enqueues work of a call that may be made with a memory locked, and ends the call.
-    fn enqueue(mut self, task: Task) -> Result<(), Error> {
-        let entry = self.work(task);
-        let position = self.state.append(self.queue.id, entry);
+    fn enqueue(mut self, task: Task) -> Result<Host, Error> {
+        let (entry, queue) = (self.work(task), self.queue.id);
+        let position = self.state.append(queue, entry);
         let machine = &self.queue.device.machine;
         // It waits for nothing, so it cannot wait for itself.
-        drop(machine.after_call(self.state, self.queue.id, position, Kernels::Leave));
-        self.called.end(())
+        let host =
+            machine.after_call(self.state, queue, position, Kernels::Leave).map_or(Host::Pending, |mut state| {
+                let is_over = state.done(queue) > position && state.lane(queue).failure().is_ok();
+                if is_over { Host::Done } else { Host::Pending }
+            });
+        self.called.end(host)
     }
 
     /// Enqueues, and runs what the mode runs, kernels too; gives the position of the entry.
@@ -179,7 +183,7 @@ impl Call<'_> {
 // 4: `Machine::run_all` runs the lane to its tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
-// 6: host bytes are named by tasks only, and a task is gone once it has run.
+// 6: host bytes are named by tasks only, and a task is gone once it has run, which is asked before a call says `Done`.
 // 7: a slot is a vector of its own; its free is an entry of the lane, or happens when the lane has nothing left to do, or
 //    it is given out again by that lane only, whose work on the new block comes later.
 // 8: an error returns before something is enqueued, or after all of it is; a wait asks first whether the other has failed.
@@ -212,7 +216,7 @@ unsafe impl Queue for LoopQueue {
         call.called.end(self.block(piece, None))
     }
 
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let mut call = self.begin(Operation::Upload)?;
         let to = call.piece(to, at, len)?;
         // SAFETY: the caller's contract says that the bytes are readable and unchanged until a `synchronize` has
@@ -221,7 +225,7 @@ unsafe impl Queue for LoopQueue {
         call.enqueue(Task::Upload { to, from })
     }
 
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let mut call = self.begin(Operation::Download)?;
         let from = call.piece(from, at, len)?;
         // SAFETY: as for `upload`: until then the bytes are writable, and have no other user.
@@ -252,13 +256,13 @@ unsafe impl Queue for LoopQueue {
         if to.overlaps(&from) {
             return Err(call.misuse("source and target overlap"));
         }
-        call.enqueue(Task::Copy { to, from })
+        call.enqueue(Task::Copy { to, from }).map(drop)
     }
 
     unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
         let mut call = self.begin(Operation::Fill)?;
         let piece = call.piece(block, at, len)?;
-        call.enqueue(Task::Fill(piece))
+        call.enqueue(Task::Fill(piece)).map(drop)
     }
 
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {

@@ -5,10 +5,13 @@ mod adopted;
 mod broken;
 mod busy;
 mod devices;
+mod done;
 mod empty;
 mod evicted;
 mod handed;
+mod lacking;
 mod many_queues;
+mod pinned;
 #[path = "../common/poison.rs"]
 mod poison;
 mod received;

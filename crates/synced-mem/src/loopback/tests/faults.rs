@@ -46,8 +46,8 @@ fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
         // SAFETY: within the blocks and the host bytes, which live and are left alone until the synchronisation.
         unsafe {
             match operation {
-                Operation::Upload => queue.upload(&*block, 1, start, 6),
-                Operation::Download => queue.download(&*block, 0, start, 8),
+                Operation::Upload => queue.upload(&*block, 1, start, 6).map(drop),
+                Operation::Download => queue.download(&*block, 0, start, 8).map(drop),
                 Operation::Copy => {
                     set(&queue, &block, 5);
                     queue.copy(&*block, 4, &*source, 0, 4)

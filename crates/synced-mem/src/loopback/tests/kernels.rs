@@ -1,6 +1,7 @@
 //! Kernels: what they see, how they fail, and what a launch refuses.
 
 use super::*;
+use crate::Host;
 
 #[test]
 fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
@@ -115,12 +116,12 @@ unsafe impl Queue for Foreign {
         unsafe { self.0.adopt(address, len) }
     }
 
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
         // SAFETY: as the caller says.
         unsafe { self.0.upload(to, at, from, len) }
     }
 
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<(), Error> {
+    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
         // SAFETY: as the caller says.
         unsafe { self.0.download(from, at, to, len) }
     }

@@ -34,8 +34,8 @@ fn call(device: &Loopback, queue: &Arc<dyn Queue>, operation: Operation) -> Resu
             Operation::Queue => device.queue().map(drop)?,
             Operation::Alloc => {}
             Operation::Adopt => queue.adopt(a.address(), 8).map(drop)?,
-            Operation::Upload => queue.upload(&*a, 0, start, 8)?,
-            Operation::Download => queue.download(&*a, 0, start, 8)?,
+            Operation::Upload => queue.upload(&*a, 0, start, 8).map(drop)?,
+            Operation::Download => queue.download(&*a, 0, start, 8).map(drop)?,
             Operation::Copy => queue.copy(&*a, 0, &*b, 0, 8)?,
             Operation::Fill => queue.fill(&*a, 0, 8)?,
             Operation::Wait => queue.wait_for(&**queue)?,
