@@ -114,6 +114,9 @@ mod bounds;
 mod coherence;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code)]
+pub mod cuda;
 #[allow(unsafe_code)]
 mod device;
 mod engine;

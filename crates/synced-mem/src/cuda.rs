@@ -1,0 +1,192 @@
+//! NVIDIA GPUs: memory, queues and kernels, through the driver alone. No toolkit is needed, neither to build nor to run.
+//!
+//! The driver is looked for when [`list`] or [`Cuda::open`] is called, and not before: where there is none, that is an
+//! [`Absent`] and nothing else happens.
+//!
+//! ```
+//! use synced_mem::cuda::{Cuda, list};
+//! use synced_mem::{Device, SharedMem};
+//!
+//! match list() {
+//!     Ok(gpus) => gpus.iter().for_each(|gpu| println!("{} {}", gpu.ordinal, gpu.name)),
+//!     Err(absent) => println!("{absent}"),
+//! }
+//! if let Ok(gpu) = Cuda::open(0) {
+//!     let queue = gpu.queue()?;
+//!     let memory = SharedMem::from(vec![1; 1 << 20]);
+//!     drop(memory.device_mut(&queue, ..)?); // on the GPU now
+//! }
+//! # Ok::<(), synced_mem::Error>(())
+//! ```
+//!
+//! # What is asynchronous
+//!
+//! Kernels, copies between GPUs, fills, and transfers of pinned host memory, which comes from a [`HostPool::of`] the GPU.
+//! Other host memory is uploaded through pinned chunks: the call returns when its bytes have been read, and a download
+//! when they have been written. So [`prefetch_host`](crate::SharedMem::prefetch_host) runs in the background with pinned
+//! memory only, and other accesses to the same memory wait while such a transfer runs.
+//!
+//! # Memory
+//!
+//! Blocks come from a pool of this crate's own on each GPU, which keeps what is freed; [`Cuda::trim`] gives it back, and so
+//! does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly; no GPU is
+//! given access to another's memory.
+//!
+//! # Other users of the GPU
+//!
+//! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the calling
+//! thread by each call and left so. A kernel that fails, whoever launched it, ends the context: every queue of that GPU, and
+//! every queue that waited for one, fails from then on.
+//!
+//! [`HostPool::of`]: crate::HostPool::of
+
+mod context;
+mod failure;
+mod launch;
+mod pinned;
+mod probe;
+mod queue;
+mod staging;
+mod stream;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use cudarc::driver::sys::CUdevice_attribute;
+
+use self::context::Context;
+use self::pinned::Pinned;
+use self::queue::CudaQueue;
+use crate::device::{Device, HostBlock, Queue};
+use crate::error::Error;
+use crate::ids::DeviceId;
+use crate::stats::Meter;
+
+pub use failure::Failure;
+pub use launch::{Grid, Kernel, Loaded, Program, launch};
+pub use probe::Absent;
+
+/// A GPU that the driver finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Info {
+    /// What [`Cuda::open`] takes.
+    pub ordinal: usize,
+    /// What its maker calls it.
+    pub name: String,
+    /// Its compute capability: (9, 0) for 9.0.
+    pub capability: (u32, u32),
+    /// Bytes of memory.
+    pub total: u64,
+    /// How many of them are free, where the GPU could be asked.
+    pub free: Option<u64>,
+    /// The newest CUDA that the driver knows: 12040 for 12.4.
+    pub driver: u32,
+}
+
+/// The GPUs of this machine.
+///
+/// # Errors
+/// Why there is none.
+pub fn list() -> Result<Vec<Info>, Absent> {
+    let driver = probe::driver()?;
+    match probe::count()? {
+        0 => Err(Absent::NoDevice { wanted: 0, found: 0 }),
+        count => (0..count).map(|ordinal| info(ordinal, driver)).collect(),
+    }
+}
+
+fn info(ordinal: usize, driver: u32) -> Result<Info, Absent> {
+    use CUdevice_attribute as A;
+    let device = context::device(ordinal)?;
+    let capability = (
+        context::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        context::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+    );
+    let (name, total) = (context::name(device)?, context::total_memory(ordinal)? as u64);
+    // A GPU may be another process's alone.
+    let free = Cuda::open(ordinal).ok().and_then(|gpu| gpu.memory().ok()).map(|(free, _)| free);
+    Ok(Info { ordinal, name, capability, total, free, driver })
+}
+
+/// A GPU: a [`Device`].
+#[derive(Debug, Clone)]
+pub struct Cuda {
+    context: Arc<Context>,
+}
+
+impl Cuda {
+    /// The GPU with this ordinal. As long as anything of a GPU lives, it is one device: opening it again gives the same.
+    ///
+    /// # Errors
+    /// Why there is no such GPU.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>, Absent> {
+        static OPEN: Mutex<Vec<Weak<Context>>> = Mutex::new(Vec::new());
+        probe::driver()?;
+        let found = probe::count()?;
+        if ordinal >= found {
+            return Err(Absent::NoDevice { wanted: ordinal, found });
+        }
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|context| context.strong_count() > 0);
+        let known = open.iter().filter_map(Weak::upgrade).find(|context| context.ordinal == ordinal);
+        let context = match known {
+            Some(context) => context,
+            None => {
+                let context = Arc::new(Context::retain(ordinal)?);
+                open.push(Arc::downgrade(&context));
+                context
+            }
+        };
+        Ok(Arc::new(Self { context }))
+    }
+
+    /// The number of the GPU, as [`open`](Self::open) takes it.
+    pub fn ordinal(&self) -> usize {
+        self.context.ordinal
+    }
+
+    /// How many bytes of the GPU's memory are free, whoever uses the others, and how many there are.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn memory(&self) -> Result<(u64, u64), Error> {
+        self.context.run("memory", || self.context.memory())
+    }
+
+    /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver.
+    ///
+    /// # Errors
+    /// [`Error::Device`].
+    pub fn trim(&self) -> Result<(), Error> {
+        self.context.run("trim", || self.context.trim())
+    }
+
+    fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+// SAFETY: a context's id is drawn once, and there is one context for each GPU (`open`). `CudaQueue` keeps the promises of
+// `Queue`, as stated there.
+unsafe impl Device for Cuda {
+    fn id(&self) -> DeviceId {
+        self.context.id
+    }
+
+    fn name(&self) -> String {
+        self.context.name.clone()
+    }
+
+    fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        Ok(Arc::new(CudaQueue::new(self.clone())?))
+    }
+
+    fn meter(&self) -> &Meter {
+        &self.context.meter
+    }
+
+    fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {
+        let pinned = self.context.run("host_block", || Pinned::new(&self.context, len))?;
+        Ok(Some(Box::new(pinned)))
+    }
+}

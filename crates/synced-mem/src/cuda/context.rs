@@ -1,0 +1,285 @@
+//! One GPU as the driver knows it: its primary context, a memory pool of our own, and what belongs to the context: staging
+//! memory and modules. It relies on the probe. A context that has failed is remembered, and asked nothing more.
+
+use std::fmt;
+use std::mem::size_of;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUmemoryPool};
+
+use super::failure::{Failure, answer};
+use super::launch::Modules;
+use super::staging::Ring;
+use crate::error::Error;
+use crate::ids::DeviceId;
+use crate::stats::Meter;
+
+/// The primary context of a GPU, which other libraries of the process share. What is made in it holds it.
+pub(super) struct Context {
+    pub(super) id: DeviceId,
+    pub(super) ordinal: usize,
+    pub(super) name: String,
+    /// Bytes of memory.
+    pub(super) total: usize,
+    pub(super) limits: Limits,
+    pub(super) meter: Meter,
+    pub(super) staging: Mutex<Option<Ring>>,
+    pub(super) modules: Mutex<Modules>,
+    device: CUdevice,
+    raw: CUcontext,
+    /// Null where the GPU has none.
+    pool: CUmemoryPool,
+    /// Why it never works again.
+    lost: OnceLock<Failure>,
+    /// How often something could not be given back. That is no error of what is being done; at the end of a process it is
+    /// usual, because the driver may go first.
+    not_given_back: AtomicU64,
+}
+
+// SAFETY: the handles are the driver's names for things, and its functions may be called from any thread; a context is
+// made the calling thread's own before each call (`enter`).
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// How large a launch may be.
+pub(super) struct Limits {
+    pub(super) blocks: [u32; 3],
+    pub(super) threads: [u32; 3],
+    pub(super) threads_in_all: u32,
+}
+
+/// `CUmemPoolProps` as far as every version of it goes: the bindings' own has other fields in each.
+#[repr(C)]
+struct PoolProps {
+    allocation: u32,
+    handles: u32,
+    place: u32,
+    device: CUdevice,
+    security: *mut (),
+    reserved: [u64; 8],
+}
+const _: () = assert!(size_of::<PoolProps>() == size_of::<sys::CUmemPoolProps>());
+
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+const ALLOCATION_PINNED: u32 = 1;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
+const PLACE_DEVICE: u32 = 1;
+
+impl Context {
+    /// The GPU's primary context. The ordinal is that of a GPU.
+    pub(super) fn retain(ordinal: usize) -> Result<Self, Failure> {
+        let (device, total) = (device(ordinal)?, total_memory(ordinal)?);
+        let mut raw = ptr::null_mut();
+        // SAFETY: the device is one of the driver's; it writes a handle, which `drop` gives back once.
+        answer("cuDevicePrimaryCtxRetain", unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) })?;
+        let limit = |axes: [CUdevice_attribute; 3]| -> Result<[u32; 3], Failure> {
+            let [x, y, z] = axes.map(|axis| attribute(device, axis));
+            Ok([x?, y?, z?])
+        };
+        // From here on `drop` gives back what there is.
+        let mut context = Self {
+            id: DeviceId::new(),
+            ordinal,
+            name: String::new(),
+            total,
+            limits: Limits { blocks: [0; 3], threads: [0; 3], threads_in_all: 0 },
+            meter: Meter::new(),
+            staging: Mutex::default(),
+            modules: Mutex::default(),
+            device,
+            raw,
+            pool: ptr::null_mut(),
+            lost: OnceLock::new(),
+            not_given_back: AtomicU64::new(0),
+        };
+        use CUdevice_attribute as A;
+        context.name = name(device)?;
+        context.limits = Limits {
+            blocks: limit([
+                A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
+                A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y,
+                A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z,
+            ])?,
+            threads: limit([
+                A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X,
+                A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y,
+                A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
+            ])?,
+            threads_in_all: attribute(device, A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        };
+        if attribute(device, A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0 {
+            context.make_pool()?;
+        }
+        Ok(context)
+    }
+
+    /// A pool of our own, because the settings of the GPU's default pool are everybody's. It keeps what is freed.
+    fn make_pool(&mut self) -> Result<(), Failure> {
+        self.enter()?;
+        let props = PoolProps {
+            allocation: ALLOCATION_PINNED,
+            handles: 0,
+            place: PLACE_DEVICE,
+            device: self.device,
+            security: ptr::null_mut(),
+            reserved: [0; 8],
+        };
+        // SAFETY: the properties have the layout that the driver reads, and it writes a handle, which `drop` gives back.
+        answer("cuMemPoolCreate", unsafe { sys::cuMemPoolCreate(&mut self.pool, (&raw const props).cast()) })?;
+        let mut most = u64::MAX;
+        let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        // SAFETY: this attribute is a number of 64 bits, which is read during the call.
+        let set = unsafe { sys::cuMemPoolSetAttribute(self.pool, threshold, (&raw mut most).cast()) };
+        answer("cuMemPoolSetAttribute", set)
+    }
+
+    /// Makes the context the calling thread's, unless it is known to be lost.
+    pub(super) fn enter(&self) -> Result<(), Failure> {
+        match self.lost.get() {
+            Some(lost) => Err(*lost),
+            None => self.enter_to_give_back(),
+        }
+    }
+
+    /// Makes even a lost context the calling thread's.
+    pub(super) fn enter_to_give_back(&self) -> Result<(), Failure> {
+        // SAFETY: the context is retained until `drop`.
+        answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
+    }
+
+    /// Notes the failure of a call that was about this context alone: it may have been its last.
+    pub(super) fn note(&self, failure: Failure) -> Failure {
+        if failure.is_sticky() {
+            // The first one is kept: it is nearest to the cause.
+            let _ = self.lost.set(failure);
+        }
+        failure
+    }
+
+    /// Runs calls that are about this context alone.
+    pub(super) fn run<R>(&self, op: &'static str, calls: impl FnOnce() -> Result<R, Failure>) -> Result<R, Error> {
+        let result = self.enter().and_then(|()| calls());
+        result.map_err(|failure| Error::device(self.id, op, self.note(failure)))
+    }
+
+    /// The end of something. Where that fails there is nothing left to do but to count it.
+    pub(super) fn given_back(&self, result: Result<(), Failure>) {
+        if result.is_err() {
+            // Relaxed: a count.
+            self.not_given_back.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn raw(&self) -> CUcontext {
+        self.raw
+    }
+
+    /// None where the GPU has none.
+    pub(super) fn pool(&self) -> Option<CUmemoryPool> {
+        (!self.pool.is_null()).then_some(self.pool)
+    }
+
+    /// Free bytes and all bytes of the GPU.
+    pub(super) fn memory(&self) -> Result<(u64, u64), Failure> {
+        self.enter()?;
+        memory_here()
+    }
+
+    /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool back to the driver.
+    pub(super) fn trim(&self) -> Result<(), Failure> {
+        self.enter()?;
+        wait_for_all()?;
+        let Some(pool) = self.pool() else {
+            return Ok(());
+        };
+        // SAFETY: the pool lives until `drop`.
+        answer("cuMemPoolTrimTo", unsafe { sys::cuMemPoolTrimTo(pool, 0) })
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("ordinal", &self.ordinal)
+            .field("name", &self.name)
+            .field("lost", &self.lost.get())
+            // Relaxed: a count.
+            .field("not_given_back", &self.not_given_back.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let entered = self.enter_to_give_back();
+        self.given_back(entered);
+        if let Some(ring) = self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+            ring.give_back(self);
+        }
+        let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        for module in modules {
+            // SAFETY: what holds a function of the module holds the context, so nothing does any more.
+            self.given_back(answer("cuModuleUnload", unsafe { sys::cuModuleUnload(module) }));
+        }
+        if let Some(pool) = self.pool() {
+            // SAFETY: it is destroyed once. Blocks hold the context, so all were freed; what is still freeing is waited for by
+            // the driver.
+            self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
+        }
+        // SAFETY: it was retained once, and nothing that was made in it is left.
+        let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        self.given_back(answer("cuDevicePrimaryCtxRelease", released));
+    }
+}
+
+/// Waits for all work in the calling thread's context.
+pub(super) fn wait_for_all() -> Result<(), Failure> {
+    // SAFETY: it takes nothing.
+    answer("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+}
+
+/// A GPU's handle.
+pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
+    let mut device = 0;
+    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    // SAFETY: it writes a handle, and answers an error for an ordinal that is none.
+    answer("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
+    Ok(device)
+}
+
+/// An attribute of a GPU that is a count.
+pub(super) fn attribute(device: CUdevice, attribute: CUdevice_attribute) -> Result<u32, Failure> {
+    let mut value = 0;
+    // SAFETY: it writes a number.
+    answer("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// The name of a GPU.
+pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
+    let mut bytes = [0u8; 256];
+    // SAFETY: it writes at most as many bytes as it is told, the last of them zero.
+    let code = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), bytes.len() as i32, device) };
+    answer("cuDeviceGetName", code)?;
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The bytes of memory that a GPU has.
+pub(super) fn total_memory(ordinal: usize) -> Result<usize, Failure> {
+    let (mut total, device) = (0, device(ordinal)?);
+    // SAFETY: it writes a number.
+    answer("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut total, device) })?;
+    Ok(total)
+}
+
+/// Free bytes and all bytes, of the calling thread's context.
+fn memory_here() -> Result<(u64, u64), Failure> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: it writes two numbers.
+    answer("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+    Ok((free as u64, total as u64))
+}

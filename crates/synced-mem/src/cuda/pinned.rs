@@ -1,0 +1,83 @@
+//! Pinned host memory: what a device reads and writes where it lies, while the host does something else. Which addresses are
+//! pinned is kept here, so that no transfer has to ask the driver. It is pinned for every GPU.
+
+use std::collections::BTreeMap;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use cudarc::driver::sys;
+
+use super::context::Context;
+use super::failure::{Failure, answer};
+use crate::device::HostBlock;
+
+/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts.
+const PORTABLE: u32 = 1;
+
+/// The blocks that were handed out: start and length.
+static BLOCKS: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
+
+/// A block of pinned memory.
+pub(super) struct Pinned {
+    context: Arc<Context>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: pinned memory belongs to no thread; a shared reference gives the address alone.
+unsafe impl Send for Pinned {}
+// SAFETY: as above.
+unsafe impl Sync for Pinned {}
+
+impl Pinned {
+    /// A block of `len` bytes, not 0, all zero.
+    pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Self, Failure> {
+        context.enter()?;
+        let start = allocate(len)?;
+        // SAFETY: a fresh block of this length.
+        unsafe { start.write_bytes(0, len) };
+        BLOCKS.write().unwrap_or_else(PoisonError::into_inner).insert(start.addr().get(), len);
+        Ok(Self { context: Arc::clone(context), start, len })
+    }
+}
+
+// SAFETY: one allocation of the driver, which starts at a page; filled when it was made, and freed when it is dropped.
+unsafe impl HostBlock for Pinned {
+    fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&self.start.addr().get());
+        let entered = self.context.enter_to_give_back();
+        self.context.given_back(entered.and_then(|()| free(self.start)));
+    }
+}
+
+/// Whether these bytes lie in one pinned block.
+pub(super) fn contains(start: NonNull<u8>, len: usize) -> bool {
+    let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
+    let at = start.addr().get();
+    let below = blocks.range(..=at).next_back();
+    below.is_some_and(|(first, size)| at - first <= *size && len <= size - (at - first))
+}
+
+/// `len` pinned bytes, in the calling thread's context.
+pub(super) fn allocate(len: usize) -> Result<NonNull<u8>, Failure> {
+    let mut start = ptr::null_mut();
+    // SAFETY: it writes an address.
+    answer("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut start, len, PORTABLE) })?;
+    NonNull::new(start.cast()).ok_or(Failure::out_of_memory("cuMemHostAlloc"))
+}
+
+/// Frees what [`allocate`] gave, once, when no transfer uses it.
+pub(super) fn free(start: NonNull<u8>) -> Result<(), Failure> {
+    // SAFETY: the caller gives what it has from `allocate`, and gives it up.
+    answer("cuMemFreeHost", unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) })
+}
