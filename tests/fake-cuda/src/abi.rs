@@ -55,6 +55,8 @@ impl Code {
     pub(crate) const NOT_FOUND: Code = Code(500);
     pub(crate) const NOT_READY: Code = Code(600);
     pub(crate) const ILLEGAL_ADDRESS: Code = Code(700);
+    pub(crate) const LAUNCH_TIMEOUT: Code = Code(702);
+    pub(crate) const MISALIGNED: Code = Code(716);
     pub(crate) const LAUNCH_FAILED: Code = Code(719);
     pub(crate) const NOT_SUPPORTED: Code = Code(801);
 

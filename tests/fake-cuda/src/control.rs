@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-pub use crate::setup::{Leaks, Setup};
+pub use crate::setup::{Counts, Leaks, Setup, Traffic};
 
 /// The driver, for one test at a time.
 #[derive(Debug)]
@@ -21,11 +21,13 @@ pub struct Session {
 #[derive(Debug)]
 struct Library {
     reset: extern "C" fn(Setup),
+    reseed: extern "C" fn(u64),
     fail: extern "C" fn(*const u8, usize, u64, u32),
     fail_work: extern "C" fn(u64, u32),
     calls: extern "C" fn(*const u8, usize) -> u64,
     leaks: extern "C" fn(*mut Leaks),
     reports: extern "C" fn(*mut u8, usize) -> usize,
+    counts: extern "C" fn(*const u8, usize, *mut Counts),
 }
 
 impl Session {
@@ -42,6 +44,11 @@ impl Session {
     /// Forgets everything and starts afresh. What the program still holds is void.
     pub fn reset(&self, setup: Setup) {
         (self.library.reset)(setup);
+    }
+
+    /// Decides anew in which order streams, blocks and warps go on.
+    pub fn reseed(&self, seed: u64) {
+        (self.library.reseed)(seed);
     }
 
     /// Makes the `nth` call of an entry point from now on, 1 being the next, answer with a code; of all calls where `name` is empty.
@@ -67,6 +74,14 @@ impl Session {
         let mut leaks = Leaks::default();
         (self.library.leaks)(&mut leaks);
         leaks
+    }
+
+    /// What a kernel did in all its launches since the start.
+    #[must_use]
+    pub fn counts(&self, kernel: &str) -> Counts {
+        let mut counts = Counts::default();
+        (self.library.counts)(kernel.as_ptr(), kernel.len(), &mut counts);
+        counts
     }
 
     /// Takes the reports of misuse so far.
@@ -123,11 +138,15 @@ fn library() -> &'static Library {
         unsafe {
             Library {
                 reset: mem::transmute::<usize, extern "C" fn(Setup)>(symbol(c"fake_cuda_reset")),
+                reseed: mem::transmute::<usize, extern "C" fn(u64)>(symbol(c"fake_cuda_reseed")),
                 fail: mem::transmute::<usize, extern "C" fn(*const u8, usize, u64, u32)>(symbol(c"fake_cuda_fail")),
                 fail_work: mem::transmute::<usize, extern "C" fn(u64, u32)>(symbol(c"fake_cuda_fail_work")),
                 calls: mem::transmute::<usize, extern "C" fn(*const u8, usize) -> u64>(symbol(c"fake_cuda_calls")),
                 leaks: mem::transmute::<usize, extern "C" fn(*mut Leaks)>(symbol(c"fake_cuda_leaks")),
                 reports: mem::transmute::<usize, extern "C" fn(*mut u8, usize) -> usize>(symbol(c"fake_cuda_reports")),
+                counts: mem::transmute::<usize, extern "C" fn(*const u8, usize, *mut Counts)>(symbol(
+                    c"fake_cuda_counts",
+                )),
             }
         }
     })

@@ -4,24 +4,21 @@
 
 mod calls;
 mod context;
-mod memory;
 mod modules;
 mod pinned;
 mod pools;
-mod random;
 mod streams;
 mod work;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::Code;
+use crate::memory::Memory;
+use crate::random::Random;
 use crate::setup::Setup;
 pub(crate) use calls::{Calls, Kind};
 pub(crate) use context::{current, handle as context_handle, set_current};
-pub(crate) use memory::{Bits, Memory};
-pub(crate) use modules::Launch;
 pub(crate) use pools::Pools;
-pub(crate) use random::Random;
 pub(crate) use work::{Place, Work};
 
 static DRIVER: Mutex<Option<Driver>> = Mutex::new(None);

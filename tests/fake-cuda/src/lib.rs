@@ -15,7 +15,10 @@ pub mod control;
 mod driver;
 #[allow(unsafe_code)]
 mod entries;
+mod exec;
 #[allow(unsafe_code)]
 mod host;
+mod memory;
 mod ptx;
+mod random;
 mod setup;

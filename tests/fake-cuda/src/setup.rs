@@ -47,3 +47,51 @@ pub struct Leaks {
     /// Blocks of pinned host memory, allocated or registered.
     pub pinned: u64,
 }
+
+/// What a kernel did, summed over its launches: not time, but what time follows from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Counts {
+    /// How often it was launched.
+    pub launches: u64,
+    /// Instructions, counted for each thread.
+    pub instructions: u64,
+    /// Instructions, counted for each group of a warp's threads that ran them together.
+    pub issues: u64,
+    /// Loads from global memory.
+    pub loads: Traffic,
+    /// Stores to global memory.
+    pub stores: Traffic,
+    /// The most parts that one access to shared memory had to be done in, because of its banks.
+    pub bank_conflict: u64,
+    /// Divisions of 64-bit integers that stand in a loop of the PTX.
+    pub long_divisions: u64,
+}
+
+/// Accesses to global memory in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Traffic {
+    /// Accesses, counted for each thread.
+    pub accesses: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes without those that another thread of the same access also had.
+    pub distinct: u64,
+    /// The sectors of 32 bytes that had to be moved for them.
+    pub sectors: u64,
+}
+
+impl Traffic {
+    /// How much of what was moved was asked for: 1 at best.
+    #[must_use]
+    pub fn efficiency(&self) -> f64 {
+        self.distinct as f64 / (32 * self.sectors.max(1)) as f64
+    }
+
+    /// Bytes of one thread's access.
+    #[must_use]
+    pub fn bytes_per_access(&self) -> f64 {
+        self.bytes as f64 / self.accesses.max(1) as f64
+    }
+}

@@ -3,5 +3,8 @@
 #![cfg(target_os = "linux")]
 
 mod driver;
+mod faults;
+mod kernels;
+mod launch;
 mod library;
 mod support;

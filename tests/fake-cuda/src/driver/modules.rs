@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::work::Fault;
 use super::{Driver, Work};
 use crate::abi::{Code, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS};
+use crate::exec::{self, Launch};
 use crate::ptx::{Kernel, Module};
+use crate::setup::Counts;
 
 /// The modules and functions by handle.
 #[derive(Default)]
@@ -14,6 +16,8 @@ pub(crate) struct Modules {
     modules: BTreeMap<usize, Loaded>,
     functions: BTreeMap<usize, Arc<Kernel>>,
     next: usize,
+    /// What each kernel has done, by its name.
+    pub(crate) counts: BTreeMap<String, Counts>,
 }
 
 /// A module of one device.
@@ -27,15 +31,6 @@ const FIRST_MODULE: usize = 0x40D0_0000;
 const STEP: usize = 0x10;
 /// The driver of CUDA 12.0 knows PTX up to this version.
 const NEWEST_PTX: (u32, u32) = (8, 0);
-
-/// A kernel that is to run, with its parameters as they were at the call.
-pub(crate) struct Launch {
-    pub(crate) kernel: Arc<Kernel>,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: [u32; 3],
-    pub(crate) shared: usize,
-    pub(crate) params: Vec<u8>,
-}
 
 impl Modules {
     fn handle(&mut self) -> usize {
@@ -119,7 +114,9 @@ impl Driver {
     }
 
     /// Runs a kernel to its end.
-    pub(crate) fn run_kernel(&mut self, _device: usize, launch: &Launch) -> Result<(), Fault> {
-        Err(Fault { code: Code::LAUNCH_FAILED, text: format!("{}: no interpreter yet", launch.kernel.name) })
+    pub(crate) fn run_kernel(&mut self, device: usize, launch: &Launch) -> Result<(), Fault> {
+        let counts = self.modules.counts.entry(launch.kernel.name.clone()).or_default();
+        let watch = exec::Watch { counts, reports: &mut self.reports, random: &mut self.random };
+        exec::run(launch, self.memory.blocks(device), watch).map_err(|stop| Fault { code: stop.code, text: stop.text })
     }
 }

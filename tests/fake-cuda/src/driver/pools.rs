@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::memory::State;
 use super::{Driver, Work};
 use crate::abi::Code;
+use crate::memory::State;
 use crate::setup::Setup;
 
 /// Blocks take whole multiples of this, as in a driver.

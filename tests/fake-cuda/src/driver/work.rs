@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::modules::Launch;
-use super::{Bits, Driver};
+use super::Driver;
 use crate::abi::Code;
+use crate::exec::Launch;
 use crate::host;
+use crate::memory::{Bits, State};
 
 /// What a stream is told to do.
 pub(crate) enum Work {
@@ -74,7 +75,7 @@ impl Driver {
             Work::Launch(launch) => self.run_kernel(device, &launch),
             Work::Allocate(address) => {
                 if let Some(block) = self.memory.around(address) {
-                    block.state = super::memory::State::Live;
+                    block.state = State::Live;
                 }
                 Ok(())
             }

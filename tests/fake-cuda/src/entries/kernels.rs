@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use super::entries;
 use crate::abi::{Code, MAX_THREADS};
-use crate::driver::{Driver, Launch};
+use crate::driver::Driver;
+use crate::exec::Launch;
 use crate::host::{self, In, Out};
 use crate::ptx::Kernel;
 

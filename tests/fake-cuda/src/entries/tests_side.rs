@@ -4,7 +4,8 @@ use super::memory::leaks;
 use crate::abi::Code;
 use crate::driver::lock;
 use crate::host::{self, Out};
-use crate::setup::{Leaks, Setup};
+use crate::random::Random;
+use crate::setup::{Counts, Leaks, Setup};
 
 /// A text that the caller passes by address and length.
 fn text(start: usize, len: usize) -> String {
@@ -14,6 +15,11 @@ fn text(start: usize, len: usize) -> String {
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_reset(setup: Setup) {
     lock().driver().reset(setup);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_reseed(seed: u64) {
+    lock().driver().random = Random::new(seed);
 }
 
 #[unsafe(no_mangle)]
@@ -49,4 +55,11 @@ extern "C" fn fake_cuda_reports(to: usize, room: usize) -> usize {
     }
     host::write(to, all.as_bytes());
     all.len()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fake_cuda_counts(name: usize, len: usize, out: Out<Counts>) {
+    let mut guard = lock();
+    let counts = guard.driver().modules.counts.get(&text(name, len));
+    out.put_if_wanted(counts.copied().unwrap_or_default());
 }

@@ -18,7 +18,6 @@ impl Bits {
     }
 
     /// Whether all bits of a range are set.
-    #[cfg(test)]
     pub(crate) fn has(&self, at: usize, len: usize) -> bool {
         masks(at, len).all(|(word, mask)| self.words[word] & mask == mask)
     }

@@ -1,0 +1,116 @@
+//! Runs kernels: blocks one after the other, within a block its warps by turns, in orders that the seed decides. A warp's threads at
+//! the same instruction go together, those furthest behind first, so that they meet again after a branch. Every access is checked
+//! against memory, alignment, what was written, and the accesses of other threads. It knows no time, no caches, no weak order.
+
+mod access;
+mod block;
+mod convert;
+mod counts;
+mod float;
+mod global;
+mod meet;
+mod races;
+mod warp;
+mod whole;
+
+use std::sync::Arc;
+
+use crate::abi::Code;
+use crate::memory::Block;
+use crate::ptx::Kernel;
+use crate::random::Random;
+use crate::setup::Counts;
+
+/// A kernel that is to run, with its parameters as they were at the call.
+pub(crate) struct Launch {
+    pub(crate) kernel: Arc<Kernel>,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    /// Bytes of shared memory beyond what the kernel declares.
+    pub(crate) shared: usize,
+    pub(crate) params: Vec<u8>,
+}
+
+impl Launch {
+    fn threads(&self) -> u32 {
+        self.block.iter().product()
+    }
+}
+
+/// What is noted while a kernel runs.
+pub(crate) struct Watch<'a> {
+    pub(crate) counts: &'a mut Counts,
+    pub(crate) reports: &'a mut Vec<String>,
+    pub(crate) random: &'a mut Random,
+}
+
+/// Why a kernel does not go on.
+pub(crate) struct Stop {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+/// A launch under way: what all its blocks share.
+struct Run<'a> {
+    launch: &'a Launch,
+    global: global::Global<'a>,
+    watch: Watch<'a>,
+    /// Reports that were made, so that each line makes each kind once.
+    seen: Vec<(u32, &'static str)>,
+}
+
+/// Threads of one launch that races can be told of.
+const MAX_THREADS: u64 = u32::MAX as u64 - 1;
+
+/// Runs a kernel on the memory of its device.
+pub(crate) fn run(launch: &Launch, blocks: &mut [Block], watch: Watch<'_>) -> Result<(), Stop> {
+    let count = launch.grid.iter().map(|size| u64::from(*size)).product::<u64>();
+    if count * u64::from(launch.threads()) > MAX_THREADS {
+        let text = format!("{}: {count} blocks are more than the interpreter can tell apart", launch.kernel.name);
+        return Err(Stop { code: Code::LAUNCH_FAILED, text });
+    }
+    watch.counts.launches += 1;
+    watch.counts.long_divisions = launch.kernel.long_divisions;
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    for at in (1..order.len()).rev() {
+        order.swap(at, watch.random.below(at + 1));
+    }
+    let global = global::Global::new(blocks, launch.threads());
+    let mut run = Run { launch, global, watch, seen: Vec::new() };
+    order.into_iter().try_for_each(|block| block::run(&mut run, block))
+}
+
+/// The thread that an instruction runs for, as reports name it.
+#[derive(Clone, Copy)]
+struct Who {
+    /// Counted over the launch from 1, block by block.
+    thread: u32,
+    line: u32,
+}
+
+impl Run<'_> {
+    /// A thread's place, for a report.
+    fn name(&self, thread: u32) -> String {
+        let at = |index: u32, of: [u32; 3]| (index % of[0], index / of[0] % of[1], index / of[0] / of[1]);
+        let (block, within) = ((thread - 1) / self.launch.threads(), (thread - 1) % self.launch.threads());
+        format!("thread {:?} of block {:?}", at(within, self.launch.block), at(block, self.launch.grid))
+    }
+
+    fn text(&self, who: Who, text: &str) -> String {
+        format!("{}, line {} of the PTX, {}: {text}", self.launch.kernel.name, who.line, self.name(who.thread))
+    }
+
+    /// Tells of a mistake after which a GPU would go on. Each line is told of once for each kind.
+    fn report(&mut self, who: Who, kind: &'static str, text: impl FnOnce(&Self) -> String) {
+        if !self.seen.contains(&(who.line, kind)) {
+            self.seen.push((who.line, kind));
+            let text = self.text(who, &text(self));
+            self.watch.reports.push(text);
+        }
+    }
+
+    /// A mistake at which a GPU would stop.
+    fn stop(&self, who: Who, code: Code, text: &str) -> Stop {
+        Stop { code, text: self.text(who, text) }
+    }
+}
