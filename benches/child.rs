@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use blob_convert::Silent;
 use blob_convert::stats::measure;
-use blob_io::{Bytes, Checkpoint, Kind, Mmap};
+use blob_io::{Bytes, Checkpoint, Format, IfExists, Kind, Mmap, Writer};
 use synced_mem::SyncedMem;
 
 /// What a chunked read takes at a time.
@@ -21,6 +21,9 @@ pub(crate) fn main(args: &[String]) {
     let file = Path::new(file);
     let seconds = match case.as_str() {
         "load" => load(file),
+        "scan" => scan(file),
+        "store" => store(file),
+        "write" => write(file),
         "views" => views(file),
         "read-fresh" => read_fresh(file),
         "read-chunks" => read_chunks(file),
@@ -40,6 +43,38 @@ fn load(file: &Path) -> f64 {
     let blobs: Vec<_> = checkpoint.entries().iter().map(|entry| checkpoint.load(entry).expect("loads")).collect();
     let seconds = start.elapsed().as_secs_f64();
     assert!(!blobs.is_empty());
+    seconds
+}
+
+fn scan(file: &Path) -> f64 {
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(file).expect("opens");
+    let seconds = start.elapsed().as_secs_f64();
+    assert!(!checkpoint.entries().is_empty());
+    seconds
+}
+
+/// The first array as a NeoML file of its own, beside this one.
+fn store(file: &Path) -> f64 {
+    let checkpoint = Checkpoint::open(file).expect("opens");
+    let blob = checkpoint.load(&checkpoint.entries()[0]).expect("loads");
+    let out = file.with_extension("stored");
+    let start = Instant::now();
+    let writer = Writer::new(Format::NeomlBlob).tensor("@0", &blob);
+    writer.write(&out, IfExists::Refuse).expect("written");
+    let seconds = start.elapsed().as_secs_f64();
+    std::fs::remove_file(&out).expect("removable");
+    seconds
+}
+
+/// The same bytes with `write()`.
+fn write(file: &Path) -> f64 {
+    let bytes = std::fs::read(file).expect("reads");
+    let out = file.with_extension("written");
+    let start = Instant::now();
+    std::fs::write(&out, &bytes).expect("written");
+    let seconds = start.elapsed().as_secs_f64();
+    std::fs::remove_file(&out).expect("removable");
     seconds
 }
 

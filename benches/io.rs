@@ -44,7 +44,8 @@ fn main() {
     std::fs::remove_file(&vgg16).expect("removable");
     let params = dir.join("gigabyte.params");
     made::params(&params).expect("the parameters can be written");
-    let rows: Vec<Row> = rows.into_iter().flatten().chain(views(&params)).collect();
+    let rows = rows.into_iter().flatten().chain(views(&params));
+    let rows: Vec<Row> = rows.chain(neoml(&dir)).collect();
     drop(guard);
     table::print(&rows);
 }
@@ -148,6 +149,22 @@ fn views(params: &Path) -> Vec<Row> {
         Row::beside("1 GB .params as blobs / chunked read()", ratio(params, "load", "read-chunks"), "")
             .noted("a chunk stays in the caches, fresh memory does not".to_owned()),
         Row::at_most("1 GB .params as mmap views / chunked read()", ratio(params, "views", "read-chunks"), "", 0.1),
+    ]
+}
+
+fn neoml(dir: &Path) -> Vec<Row> {
+    let (blob, net) = (dir.join("blob.neoml"), dir.join("net.cnnarch"));
+    made::neoml_blob(&blob).expect("the blob can be written");
+    made::neoml_net(&net).expect("the net can be written");
+    vec![
+        Row::at_most(
+            "268 MB NeoML blob loaded / read() into a fresh buffer",
+            ratio(&blob, "load", "read-fresh"),
+            "",
+            1.5,
+        ),
+        Row::at_most("268 MB NeoML blob stored / write()", ratio(&blob, "store", "write"), "", 1.5),
+        Row::at_most("scan of a 500 MB NeoML net / chunked read()", ratio(&net, "scan", "read-chunks"), "", 1.2),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! Large files, the same bytes every time: a model of VGG-16's size and layers, and a gigabyte of MXNet parameters.
+//! Large files, the same bytes every time: a model of VGG-16's size and layers, a gigabyte of MXNet parameters, a blob and
+//! a net of NeoML's.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -121,5 +122,49 @@ pub(crate) fn params(path: &Path) -> io::Result<()> {
         out.write_all(&(key.len() as u64).to_le_bytes())?;
         out.write_all(key.as_bytes())?;
     }
+    out.flush()
+}
+
+/// The head of a NeoML blob of `rows` times `columns` floats.
+fn neoml_head(rows: u32, columns: u32) -> Vec<u8> {
+    let words = [2000, 1, 0, 1, rows, 1, 1, 1, 1, columns, rows * columns];
+    std::iter::once(0xFF).chain(words.into_iter().flat_map(u32::to_le_bytes)).collect()
+}
+
+/// Writes one NeoML blob of 268 MB.
+pub(crate) fn neoml_blob(path: &Path) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    out.write_all(&neoml_head(8192, 8192))?;
+    payload(&mut out, &values(), 8192 * 8192 * 4)?;
+    out.flush()
+}
+
+/// Writes a NeoML net of 125 fully connected layers of a thousand by a thousand: 500 MB.
+pub(crate) fn neoml_net(path: &Path) -> io::Result<()> {
+    const LAYERS: u32 = 125;
+    let block = values();
+    let string = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let version: &[u8] = b"\xFF\xD0\x07\0\0";
+    let mut out = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    for word in [2000, 100, LAYERS] {
+        out.write_all(&word.to_le_bytes())?;
+    }
+    for layer in 0..LAYERS {
+        out.write_all(&[&string("FmlCnnFullyConnectedLayer")[..], version, version].concat())?;
+        out.write_all(&string(&format!("fc{layer}")))?;
+        out.write_all(&[&1_u32.to_le_bytes()[..], &string(&format!("fc{}", layer.wrapping_sub(1))), &[0; 4]].concat())?;
+        // Backward is not forced, it learns, three multipliers of 1, and two blobs.
+        out.write_all(&[0, 1])?;
+        for word in [1_f32.to_bits(), 1_f32.to_bits(), 1_f32.to_bits(), 2] {
+            out.write_all(&word.to_le_bytes())?;
+        }
+        for (rows, columns) in [(1000, 1000), (1, 1000)] {
+            out.write_all(&[&[0][..], &neoml_head(rows, columns)].concat())?;
+            payload(&mut out, &block, 4 * u64::from(rows * columns))?;
+        }
+        // The class's own: the number of elements, and whether there is no free term.
+        out.write_all(&[&1000_u32.to_le_bytes()[..], &[0]].concat())?;
+    }
+    out.write_all(&[1])?;
     out.flush()
 }

@@ -198,6 +198,20 @@ fn a_million_arrays_stay_within_their_bound() {
 }
 
 #[test]
+fn a_million_places_of_a_neoml_array_stay_within_their_bound() {
+    // A byte a place: the smallest way to list what is no array.
+    let file = [&(1_u32 << 20).to_le_bytes()[..], &vec![1; 1 << 20]].concat();
+    let bytes: Arc<[u8]> = file.into();
+    let open = || {
+        blob_io::OpenOptions::new()
+            .from(blob_io::Format::NeomlArray)
+            .open_source("million.arch", Box::new(Bytes::new(bytes.clone())))
+    };
+    let used = peak(|| assert_eq!(open().expect("opens").entries().len(), 1 << 20));
+    assert!(used <= BASE + PER_ARRAY * (1 << 20), "{used}");
+}
+
+#[test]
 fn one_long_name_many_times_is_refused() {
     // A layer name of 60,000 bytes, and blobs that repeat it at two bytes each.
     let file = len(100, &[len(1, &[b'n'; 60_000]), len(7, b"").repeat(10_000)].concat());

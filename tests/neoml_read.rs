@@ -161,6 +161,55 @@ fn the_layers_inside_a_composite_have_its_name_in_front() {
     assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
 }
 
+/// A layer as NeoML stores it: class, versions of it and its bases, name, input, its one blob if it has one, then what the
+/// class stores.
+fn layer(class: &str, versions: usize, names: [&str; 2], has_blob: bool, own: &[u8]) -> Vec<u8> {
+    let string = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    let [name, input] = names;
+    let mut bytes = [string(class), b"\xFF\xD0\x07\0\0".repeat(versions + 1), string(name)].concat();
+    match input {
+        "" => bytes.extend([0; 4]),
+        _ => bytes.extend([&[1, 0, 0, 0][..], &string(input), &[0; 4]].concat()),
+    }
+    bytes.extend([0, 1]);
+    bytes.extend(1_f32.to_le_bytes().repeat(3));
+    bytes.extend([u8::from(has_blob), 0, 0, 0]);
+    if has_blob {
+        bytes.push(0);
+        bytes.extend(std::fs::read(data("neoml/cpp/cpp_blob_00_float.arch")).expect("readable"));
+    }
+    bytes.extend(own);
+    bytes
+}
+
+#[test]
+fn a_layer_is_in_the_net_that_counts_it() {
+    const FC: &str = "FmlCnnFullyConnectedLayer";
+    let count = |count: u8| [count, 0, 0, 0];
+    let net = [
+        &[&2000_i32.to_le_bytes()[..], &count(100), &count(4)].concat()[..],
+        &layer("FmlCnnCompositeLayer", 1, ["outer", ""], false, &count(2)),
+        &layer("FmlCnnRecurrentLayer", 2, ["inner", "CompositeSource.0"], true, &count(1)),
+        &layer(FC, 1, ["fc", "CompositeSource.0"], true, &[7; 5]),
+        // The inner net's outputs, then another layer of the outer one.
+        &count(0),
+        &layer(FC, 1, ["fc", "inner"], true, &[]),
+        // The outer net's outputs.
+        &[&count(1)[..], b"\x02fc", &count(0)].concat(),
+        &layer(FC, 1, ["fc", "outer"], true, &count(9)),
+        // A class of three versions that stores a number, and is no composite: the next layer follows it.
+        &layer("FmlCnnRepeat", 2, ["repeat", "fc"], true, &count(1)),
+        &layer(FC, 1, ["fc", "repeat"], true, &count(9)),
+        &[1],
+    ]
+    .concat();
+    let file = crate::support::open("x.cnnarch", &net).unwrap_or_else(|e| panic!("{e}"));
+    let names: Vec<_> = file.names().collect();
+    // The second layer of one name has its position.
+    assert_eq!(names, ["outer/inner/0", "outer/inner/fc/0", "outer/fc/0", "fc/0", "repeat/0", "fc@6/0"]);
+    assert_eq!(file.entries()[1].layer_type(), Some(FC));
+}
+
 #[test]
 fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
     let file = open(&data("neoml/py/net_conv_bn.cnnarch"));

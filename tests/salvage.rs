@@ -70,6 +70,8 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
 fn what_stands_before_a_break_is_listed_and_never_taken_for_whole() {
     assert!(every_cut(NET, Format::CaffeModel, true) > 1000);
     assert!(every_cut(V2, Format::CaffeModel, true) > 100);
+    assert!(every_cut("neoml/py/net_conv_bn.cnnarch", Format::NeomlNet, true) > 1000);
+    assert!(every_cut("neoml/cpp/cpp_blobs_array.arch", Format::NeomlArray, true) > 100);
     // The names of a list stand behind all of its arrays.
     assert!(every_cut(SPARSE, Format::MxnetList, false) > 100);
 }

@@ -355,7 +355,7 @@ impl Last {
     }
 }
 
-/// The class of the solver that begins in these bytes.
+/// The class of the solver that stands in these bytes.
 fn solver(bytes: &[u8]) -> Option<String> {
     let mark: &[u8] = b"Solver";
     let end = bytes.windows(mark.len()).position(|window| window == mark)? + mark.len();
@@ -368,4 +368,49 @@ fn key(bytes: &[u8]) -> Option<String> {
     let is_key = |text: &str| !text.chars().any(char::is_control);
     let flagged = || layer::string_before(bytes.strip_suffix(&[0])?, is_key);
     layer::string_before(bytes, is_key).or_else(flagged).map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_found_wherever_it_stands() {
+        for version in [1001_i32, 1999, 2000] {
+            let mark = [&[LONG][..], &version.to_le_bytes()].concat();
+            for at in [0, 1, 59, 60, 63, 64, 65, 127, 300] {
+                // Marks alone are no version.
+                let bytes = [&vec![LONG; at][..], &mark, &[1; 70]].concat();
+                assert_eq!(find_version(&bytes), Some(at));
+                // What goes on behind the bytes at hand may be one.
+                for cut in 1..5 {
+                    let first = find_version(&bytes[..at + cut]).expect("perhaps");
+                    assert!(first <= at && first + 5 > at, "{at} {cut}: {first}");
+                }
+            }
+        }
+        assert_eq!(find_version(&[&[LONG; 300][..], &[0; 9]].concat()), None);
+    }
+
+    #[test]
+    fn a_header_is_one_only_before_a_class() {
+        let words = |words: [i32; 3]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let with =
+            |head: [i32; 3], class: &[u8]| header(&[&words(head)[..], class].concat()).map(|header| header.layers);
+        assert_eq!(with([2000, 100, 3], b"\x0FFmlCnnSinkLayer"), Some(3));
+        assert_eq!(with([-1001, 100, 3], b"\x0FFmlCnnSinkLayer"), Some(3));
+        assert_eq!(with([2000, 100, 3], b"\x0FFmlCnnSi"), Some(3), "cut off");
+        assert_eq!(with([2000, 0, 0], b"\x01"), Some(0));
+        for (head, class) in [
+            ([1000, 100, 3], &b"\x0FFmlCnnSinkLayer"[..]),
+            ([2001, 100, 3], b"\x0FFmlCnnSinkLayer"),
+            ([i32::MIN, 100, 3], b"\x0FFmlCnnSinkLayer"),
+            ([2000, -1, 3], b"\x0FFmlCnnSinkLayer"),
+            ([2000, 100, -3], b"\x0FFmlCnnSinkLayer"),
+            ([2000, 100, 3], b"\x0FFml nnSinkLayer"),
+            ([2000, 100, 3], b"\0FmlCnnSinkLayer"),
+        ] {
+            assert_eq!(with(head, class), None, "{head:?}");
+        }
+    }
 }
