@@ -190,7 +190,7 @@ fn floats_from(seed: u64, n: usize) -> Vec<f32> {
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<String> {
     let entries = checkpoint.entries().iter();
-    entries.flat_map(|e| e.warnings().map(|w| w.text().to_owned())).collect()
+    entries.flat_map(|e| e.warnings().map(|w| w.text.to_string())).collect()
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub(crate) fn convert(checkpoint: &Checkpoint, to: Format, path: &Path) -> Resul
     let plan = plan(checkpoint, &Options::new(to), &target)?;
     let summary = plan.run(&Silent)?;
     let len = path.metadata().expect("written").len();
-    assert_eq!((summary.bytes_out(), plan.output_len()), (len, len));
+    assert_eq!((summary.bytes_out, plan.output_len()), (len, len));
     Ok(())
 }
 

@@ -35,7 +35,7 @@ fn find(path: &str, text: &[u8]) -> usize {
 
 /// Where the values of the first array begin.
 fn first_value(path: &str) -> usize {
-    Checkpoint::open(path).expect("opens").entries()[0].segments()[0].offset() as usize
+    Checkpoint::open(path).expect("opens").entries()[0].segments()[0].offset as usize
 }
 
 /// Asserts that `verify` fails and says these words.

@@ -93,11 +93,11 @@ fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -
     let parts = 1 + aux.len();
     for entry in &entries[..parts] {
         let sparse = entry.sparse().unwrap();
-        assert_eq!((sparse.name(), sparse.kind().name()), (&*name, truth["stype"].as_str().unwrap()));
-        assert_eq!(sparse.shape().dims(), dims(&truth["shape"]));
+        assert_eq!((&*sparse.name, sparse.kind.name()), (&*name, truth["stype"].as_str().unwrap()));
+        assert_eq!(sparse.shape.dims(), dims(&truth["shape"]));
         if let Some(dense) = truth["dense_sha256"].as_str() {
             let blob = file.load_dense(entry).unwrap();
-            assert_eq!(blob.shape(), sparse.shape());
+            assert_eq!(blob.shape(), &sparse.shape);
             assert_eq!(sha256(&blob.data().bytes().unwrap()), dense, "{}: {name}", file.name());
         }
     }
@@ -148,7 +148,7 @@ fn opening_reads_headers_only() {
 fn oddities_are_told_and_devices_are_not_obeyed() {
     let golden = |name: &str| Checkpoint::open(data("mxnet/golden").join(name)).unwrap();
     let warnings = |file: &Checkpoint| -> Vec<String> {
-        file.entries().iter().flat_map(Entry::warnings).map(|w| w.text().to_owned()).collect()
+        file.entries().iter().flat_map(Entry::warnings).map(|w| w.text.to_string()).collect()
     };
     let stale = warnings(&golden("mxnet-1.9.1/sparse_stale_storage_shape.nd"));
     assert_eq!(stale.len(), 1);

@@ -166,7 +166,7 @@ fn sparse_arrays_of_a_zip_are_sparse_in_a_list() {
         let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
         let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
         let [one, other] = [&source, &back].map(|file| file.entries()[0].sparse().expect("sparse").clone());
-        assert_eq!((other.kind(), other.name(), other.shape()), (kind, one.name(), one.shape()));
+        assert_eq!((other.kind, other.name, other.shape), (kind, one.name, one.shape));
         let [one, other] = [&source, &back].map(|file| file.load_dense(&file.entries()[0]).expect("dense"));
         assert!(*one.data().bytes().expect("bytes") == *other.data().bytes().expect("bytes"), "{file}");
     }

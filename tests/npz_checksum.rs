@@ -14,8 +14,8 @@ fn findings(bytes: &[u8]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     verify::arrays(&file, &Silent, &mut |remark| {
         if let Remark::Finding(f) = remark {
-            let place = f.offset().map(|at| format!("at byte {at}: ")).unwrap_or_default();
-            found.push((f.tensor().to_owned(), place + f.message()));
+            let place = f.offset.map(|at| format!("at byte {at}: ")).unwrap_or_default();
+            found.push((f.tensor.to_owned(), place + &f.message));
         }
     })
     .expect("can be read");
@@ -131,7 +131,7 @@ fn a_damaged_note_is_not_taken_for_what_it_was() {
     bytes[at] = b'E';
     let file = open("x.npz", &bytes).unwrap();
     assert_eq!(file.metadata()[0], ("members without arrays".to_owned(), "note.txt".to_owned()));
-    assert_eq!(file.warnings()[0].text(), "a note in the archive cannot be read");
+    assert_eq!(file.warnings()[0].text, "a note in the archive cannot be read");
 }
 
 /// An npy with a header of this length, deflated to a hundred bytes or so.

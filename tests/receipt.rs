@@ -13,7 +13,7 @@ fn against_receipt(path: &Path) -> (Option<u64>, Vec<String>) {
     let checkpoint = Checkpoint::open(path).expect("opens");
     let mut found = Vec::new();
     let right = verify::receipt(&checkpoint, &Silent, &mut |finding: verify::Finding| {
-        found.push(format!("{}: {}", finding.tensor(), finding.message()));
+        found.push(format!("{}: {}", finding.tensor, finding.message));
     });
     (right.expect("is checked"), found)
 }

@@ -33,7 +33,7 @@ fn headers_of_safetensors_that_are_odd_have_one_meaning() {
     let huge = format!(r#"{{"__metadata__":{{"a":"{}","b":"kept"}}}}"#, "x".repeat(5 << 20));
     let file = open("x", &safetensors(&huge, 0)).unwrap();
     assert_eq!(file.metadata(), [("b".to_owned(), "kept".to_owned())]);
-    assert_eq!(file.warnings()[0].text(), "metadata beyond 4 MiB are left out");
+    assert_eq!(file.warnings()[0].text, "metadata beyond 4 MiB are left out");
 }
 
 /// A header; the message.
@@ -150,7 +150,7 @@ fn what_the_reference_passes_over_is_a_warning() {
         let bytes = safetensors(&json, 2);
         let theirs = safetensors::SafeTensors::deserialize(&bytes).expect(&json);
         let ours = open("x", &bytes).expect(&json);
-        assert_eq!(ours.warnings()[0].text(), warning, "{json}");
+        assert_eq!(ours.warnings()[0].text, warning, "{json}");
         let tensor = theirs.tensor("a").expect("there");
         assert_eq!(*ours.view(&ours.entries()[0]).unwrap(), *tensor.data());
     }

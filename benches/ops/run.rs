@@ -119,7 +119,7 @@ fn like(whole: &AnyBlob) -> AnyBlob {
 fn histogram(whole: &AnyBlob) -> Box<dyn FnMut() + Send + '_> {
     let found = blob_ops::stats(whole, Part::Data).expect("statistics");
     let end = |end: Option<Scalar>| end.map_or(0.0, Scalar::as_f64);
-    let (low, high) = (end(found.min()), end(found.max()));
+    let (low, high) = (end(found.min), end(found.max));
     Box::new(move || {
         let bytes = whole.data().bytes().expect("no writer");
         let mut stats = StatsAccumulator::new(whole.dtype());

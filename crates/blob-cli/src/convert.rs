@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
-    let came_up: Vec<String> = done.contradicted().iter().map(|name| contradicts(&checkpoint, name)).collect();
+    let came_up: Vec<String> = done.contradicted.iter().map(|name| contradicts(&checkpoint, name)).collect();
     warn(&came_up, "blob verify has them all", context);
     // With listing and planning, which take long for a million arrays.
     let seconds = begun.elapsed().as_secs_f64();
@@ -177,7 +177,7 @@ impl Fields for Facts<'_> {
             field("tensors", Is::Whole, "how many tensors", |f| json!(f.plan.tensors().len())),
             field("bytes_in", Is::Whole, "the input's size", |f| json!(f.checkpoint.stored().len())),
             field("changes", Is::List(&Is::Object(shapes::<Planned>)), "what was changed about tensors", |f| {
-                f.plan.tensors().iter().filter(|t| !t.changes().is_empty()).map(json::value).collect()
+                f.plan.tensors().iter().filter(|t| !t.changes.is_empty()).map(json::value).collect()
             }),
             field("left_out", Is::List(&Is::Object(shapes::<LeftOut<'_>>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
@@ -186,11 +186,11 @@ impl Fields for Facts<'_> {
                 odd(f.checkpoint).chain(f.came_up.iter().cloned()).collect()
             }),
             field("bytes_out", Is::Whole, "the output's size", |f| {
-                json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out()))
+                json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))
             }),
-            sometimes("blake3", Is::Text, BLAKE3, |f| json!(f.done.map(|(done, _)| done.blake3()))),
+            sometimes("blake3", Is::Text, BLAKE3, |f| json!(f.done.map(|(done, _)| &done.blake3))),
             sometimes("sha256", Is::Text, "the input's SHA-256, with --sha256", |f| {
-                json!(f.done.and_then(|(done, _)| done.sha256()))
+                json!(f.done.and_then(|(done, _)| done.sha256.as_ref()))
             }),
             sometimes("seconds", Is::Real, "how long it took", |f| json!(f.done.map(|(_, seconds)| seconds))),
         ]
@@ -200,8 +200,8 @@ impl Fields for Facts<'_> {
 impl Fields for Planned {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Is::Text, NAME, |t| json!(t.name())),
-            field("changes", TEXTS, "what was changed", |t| json!(t.changes())),
+            field("name", Is::Text, NAME, |t| json!(t.spec.name)),
+            field("changes", TEXTS, "what was changed", |t| json!(t.changes)),
         ]
     }
 }
@@ -239,7 +239,7 @@ impl Render for Facts<'_> {
             return Ok(());
         };
         let (mark, arrow) = terminal.marks();
-        let (bytes_in, bytes_out) = (units::bytes(done.bytes_in()), units::bytes(done.bytes_out()));
+        let (bytes_in, bytes_out) = (units::bytes(done.bytes_in), units::bytes(done.bytes_out));
         terminal.note(format!("{mark} {tensors}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
         Ok(())
     }
@@ -248,11 +248,11 @@ impl Render for Facts<'_> {
 impl Facts<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
-            Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(t.name()).into_owned()),
-            Column::left("DTYPE").leaves(1).of(|t, _| t.dtype().to_string()),
-            Column::left("SHAPE").leaves(2).of(|t, terminal| terminal.shape(t.shape())),
-            Column::right("BYTES").leaves(3).of(|t, _| units::bytes(t.byte_len())),
-            Column::text("CHANGES").of(|t, terminal| match t.changes() {
+            Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(&t.spec.name).into_owned()),
+            Column::left("DTYPE").leaves(1).of(|t, _| t.spec.dtype.to_string()),
+            Column::left("SHAPE").leaves(2).of(|t, terminal| terminal.shape(&t.spec.shape)),
+            Column::right("BYTES").leaves(3).of(|t, _| units::bytes(t.spec.byte_len())),
+            Column::text("CHANGES").of(|t, terminal| match &t.changes[..] {
                 [] => "-".to_owned(),
                 changes => terminal.text(&changes.join("; ")).into_owned(),
             }),

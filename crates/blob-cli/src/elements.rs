@@ -36,11 +36,11 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// An entry that cannot be loaded.
     pub(crate) fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let dtype = checkpoint.array(entry)?.dtype();
+        let dtype = checkpoint.array(entry)?.dtype;
         let is_direct = entry.is_plain() && !entry.segments().is_empty();
         let mut end = 0;
         let ends = entry.segments().iter().map(|run| {
-            end += run.count();
+            end += run.count;
             end
         });
         Ok(Self {
@@ -167,9 +167,9 @@ impl<'a> Elements<'a> {
         let mut run = self.ends.partition_point(|e| *e <= first);
         while first < end {
             let segment = self.entry.segments()[run];
-            let begin = self.ends[run] - segment.count();
+            let begin = self.ends[run] - segment.count;
             let n = self.ends[run].min(end) - first;
-            let offset = segment.offset() + (first - begin) * size as u64;
+            let offset = segment.offset + (first - begin) * size as u64;
             let at = out.len();
             out.resize(at + n as usize * size, 0);
             self.checkpoint.source().read_at(offset, &mut out[at..]).map_err(|source| Error::Io {

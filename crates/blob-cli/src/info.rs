@@ -320,10 +320,10 @@ fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     let source = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))??;
     Some(format!(
         "from {} ({}, {}, BLAKE3 {})",
-        short(terminal, source.name()),
-        short(terminal, source.format()),
-        units::plural(source.bytes(), "byte"),
-        short(terminal, source.blake3())
+        short(terminal, &source.name),
+        short(terminal, &source.format),
+        units::plural(source.bytes, "byte"),
+        short(terminal, &source.blake3)
     ))
 }
 

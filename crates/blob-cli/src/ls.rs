@@ -161,7 +161,7 @@ fn dtype_word(entry: &Entry) -> &str {
 /// `data`, `diff`; for a part of a sparse array its kind too: `csr indptr`.
 fn kind_word(entry: &Entry) -> String {
     match entry.sparse() {
-        Some(sparse) => format!("{} {}", sparse.kind().name(), entry.kind().name()),
+        Some(sparse) => format!("{} {}", sparse.kind.name(), entry.kind().name()),
         None => entry.kind().name().to_owned(),
     }
 }
@@ -266,9 +266,9 @@ impl Fields for Listed<'_> {
 impl Fields for Sparse {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("kind", Is::OneOf(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind().name())),
-            field("name", Is::Text, "the whole array's name", |s| json!(s.name())),
-            field("shape", DIMS, "its dense shape", |s| json!(s.shape().dims())),
+            field("kind", Is::OneOf(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind.name())),
+            field("name", Is::Text, "the whole array's name", |s| json!(*s.name)),
+            field("shape", DIMS, "its dense shape", |s| json!(s.shape.dims())),
         ]
     }
 }

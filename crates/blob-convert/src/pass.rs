@@ -12,7 +12,7 @@ use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
 use crate::hash::{self, Digests, PIECE, Streams};
 use crate::plan::{Destination, Plan};
-use crate::planned::{How, Planned};
+use crate::planned::How;
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
@@ -27,43 +27,18 @@ const SCATTERED: u64 = 4096;
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Summary {
-    bytes_in: u64,
-    bytes_out: u64,
-    digests: Digests,
-    contradicted: Vec<String>,
-}
-
-impl Summary {
     /// The source's size in bytes, as it is stored.
-    #[must_use]
-    pub fn bytes_in(&self) -> u64 {
-        self.bytes_in
-    }
-
+    pub bytes_in: u64,
     /// The output's size in bytes.
-    #[must_use]
-    pub fn bytes_out(&self) -> u64 {
-        self.bytes_out
-    }
-
+    pub bytes_out: u64,
     /// The source's BLAKE3, in hexadecimal.
-    #[must_use]
-    pub fn blake3(&self) -> &str {
-        &self.digests.blake3
-    }
-
+    pub blake3: String,
     /// The source's SHA-256 in hexadecimal, where it was asked for.
-    #[must_use]
-    pub fn sha256(&self) -> Option<&str> {
-        self.digests.sha256.as_deref()
-    }
-
+    pub sha256: Option<String>,
     /// The source's tensors that are not what its own receipt says was written; an empty name for all of them together.
-    #[must_use]
-    pub fn contradicted(&self) -> &[String] {
-        &self.contradicted
-    }
+    pub contradicted: Vec<String>,
 }
 
 impl Plan<'_> {
@@ -85,7 +60,8 @@ impl Plan<'_> {
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors);
-        Ok(Summary { bytes_in: self.checkpoint.stored().len(), bytes_out, digests, contradicted })
+        let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
+        Ok(Summary { bytes_in, bytes_out, blake3, sha256, contradicted })
     }
 }
 
@@ -150,7 +126,7 @@ impl Job<'_> {
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
     fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
         let (moves, apart) = moves(self.plan);
-        let tensors = Streams::new(self.plan.tensors.iter().map(Planned::byte_len).collect());
+        let tensors = Streams::new(self.plan.tensors.iter().map(|tensor| tensor.spec.byte_len()).collect());
         let put = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
@@ -267,10 +243,10 @@ fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
     for (tensor, planned) in plan.tensors.iter().enumerate() {
         let entry = &plan.checkpoint.entries()[planned.entry];
         // Checksums run along a tensor, so its runs must come in their order.
-        let ordered = entry.segments().is_sorted_by_key(|run| run.offset());
+        let ordered = entry.segments().is_sorted_by_key(|run| run.offset);
         // Many small runs: a reader gathers them into larger pieces.
         let runs = entry.segments().len() as u64;
-        let scattered = runs > 16 && planned.byte_len() / runs < SCATTERED;
+        let scattered = runs > 16 && planned.spec.byte_len() / runs < SCATTERED;
         // The reader compares the checksum that the source has of the array.
         let checked = entry.checked_len().is_some();
         if planned.how != How::Copy || !ordered || scattered || checked {
@@ -279,8 +255,8 @@ fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
         }
         let mut to = 0;
         for run in entry.segments() {
-            let len = run.count() * run.stride();
-            let from = run.offset();
+            let len = run.count * run.stride;
+            let from = run.offset;
             moves.push(Move { from, len, tensor, to });
             to += len;
         }

@@ -120,7 +120,7 @@ impl Plan<'_> {
     pub fn output_len(&self) -> u64 {
         match &self.output {
             Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
-            Destination::Folder { .. } => self.tensors.iter().map(Planned::byte_len).sum(),
+            Destination::Folder { .. } => self.tensors.iter().map(|tensor| tensor.spec.byte_len()).sum(),
         }
     }
 
@@ -174,14 +174,14 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
         }
         tensors.push(planned(index, entry, dtype, to, options.dense, &mut taken));
     }
-    let names: Vec<&str> = tensors.iter().map(Planned::name).collect();
+    let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let stored = match to {
         _ if is_folder => file_names(&names),
         Format::Npz => member_names(&names),
         _ => Vec::new(),
     };
     for (tensor, stored) in tensors.iter_mut().zip(&stored) {
-        if stored != tensor.name() {
+        if *stored != tensor.spec.name {
             tensor.changes.push(format!("stored as {stored:?}").into());
         }
     }
@@ -201,7 +201,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
 
 fn planned(index: usize, entry: &Entry, dtype: DType, to: Format, dense: bool, taken: &mut HashSet<String>) -> Planned {
     let (mut name, shape, how) = match entry.sparse() {
-        Some(sparse) if dense => (sparse.name().to_owned(), sparse.shape().clone(), How::Dense),
+        Some(sparse) if dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
         _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
     };
@@ -276,27 +276,27 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
     let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, tensor) in tensors.iter().enumerate() {
         if let Some(sparse) = sparse(tensor) {
-            parts.entry(sparse.name()).or_default().push(index);
+            parts.entry(&sparse.name).or_default().push(index);
         }
     }
     let mut list = List::new(version.unwrap_or(Version::V2));
-    let taken: HashSet<&str> = tensors.iter().map(Planned::name).collect();
+    let taken: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     for (index, tensor) in tensors.iter().enumerate() {
         let Some(sparse) = sparse(tensor) else {
-            list.push(tensor.name(), index);
+            list.push(&tensor.spec.name, index);
             continue;
         };
         // Its first part stands for all of them.
-        let parts = &parts[sparse.name()];
+        let parts = &parts[&*sparse.name];
         if parts[0] == index {
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
             let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
-            let ordered: Vec<usize> = sparse.kind().parts().iter().filter_map(part).collect();
-            let mut name = sparse.name().to_owned();
+            let ordered: Vec<usize> = sparse.kind.parts().iter().filter_map(part).collect();
+            let mut name = sparse.name.to_string();
             while taken.contains(&*name) {
                 name = format!("{name}@{}", checkpoint.entries()[tensor.entry].position());
             }
-            list.push_sparse(&name, sparse.kind(), sparse.shape().clone(), &ordered);
+            list.push_sparse(&name, sparse.kind, sparse.shape.clone(), &ordered);
         }
     }
     Ok(list)

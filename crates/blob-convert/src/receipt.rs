@@ -134,11 +134,16 @@ fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
 
 /// A file that tensors came from, as a receipt names it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Origin {
-    name: String,
-    bytes: u64,
-    blake3: String,
-    format: String,
+    /// The file's name, without its folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its BLAKE3, in hexadecimal.
+    pub blake3: String,
+    /// Its format's short name.
+    pub format: String,
     /// What converted it. For the source itself, the receipt has it one level up.
     #[serde(default)]
     tool: String,
@@ -150,30 +155,6 @@ impl Origin {
     pub fn of_receipt(text: &str) -> Option<Self> {
         let text = (text.len() <= LONGEST).then_some(text)?;
         Some(read::<Lineage>(text)?.source)
-    }
-
-    /// The file's name, without its folder.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its length in bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Its BLAKE3, in hexadecimal.
-    #[must_use]
-    pub fn blake3(&self) -> &str {
-        &self.blake3
-    }
-
-    /// Its format's short name.
-    #[must_use]
-    pub fn format(&self) -> &str {
-        &self.format
     }
 
     fn is_short(&self) -> bool {
@@ -301,7 +282,7 @@ fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
 fn changes(tensors: &[Planned]) -> Vec<Value> {
     let changed = tensors.iter().filter(|t| !t.changes.is_empty());
     let change = |tensor: &Planned| {
-        let mut change = json!({"name": tensor.name(), "changes": tensor.changes});
+        let mut change = json!({"name": tensor.spec.name, "changes": tensor.changes});
         if tensor.keeps_bf16 {
             change["bits_of"] = json!(DType::BF16.name());
         }
@@ -321,9 +302,9 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
         };
         if last != Some(entry.position()) {
             all.push(json!({
-                "name": sparse.name(),
-                "kind": sparse.kind().name(),
-                "shape": sparse.shape().dims(),
+                "name": *sparse.name,
+                "kind": sparse.kind.name(),
+                "shape": sparse.shape.dims(),
             }));
             last = Some(entry.position());
         }
@@ -358,7 +339,7 @@ mod tests {
     fn a_history_keeps_its_first_source_and_the_last_ones() {
         let all: Vec<String> = (0..1000).map(|i| origin(&i.to_string())).collect();
         let kept = lineage(&all).history.expect("a history").0;
-        let names: Vec<&str> = kept.iter().map(Origin::name).collect();
+        let names: Vec<&str> = kept.iter().map(|origin| &*origin.name).collect();
         assert_eq!((names.len(), names[0]), (64, "0"));
         assert_eq!((names[1], names[63]), ("937", "999"));
     }
@@ -366,7 +347,7 @@ mod tests {
     #[test]
     fn a_long_text_is_not_handed_on() {
         let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.expect("a history").0;
-        assert_eq!(kept.iter().map(Origin::name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(kept.iter().map(|origin| &*origin.name).collect::<Vec<_>>(), ["b"]);
         let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
         assert!(Origin::of_receipt(&long).is_none());
         assert!(Origin::of_receipt(long.trim_end()).is_some());

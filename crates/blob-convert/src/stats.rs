@@ -30,23 +30,12 @@ const MAX_CHANNELS: usize = 1 << 16;
 
 /// The statistics of one tensor, or of one channel of it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Measured {
-    stats: Stats,
-    histogram: Option<Binned>,
-}
-
-impl Measured {
     /// Extremes, sums, counts.
-    #[must_use]
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
+    pub stats: Stats,
     /// The elements in each bin, where that was asked for and there are finite ones.
-    #[must_use]
-    pub fn histogram(&self) -> Option<&Binned> {
-        self.histogram.as_ref()
-    }
+    pub histogram: Option<Binned>,
 }
 
 /// Measures one tensor; with `bins`, its histogram too, in a second pass.
@@ -177,7 +166,7 @@ fn passes(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
-    let dtype = checkpoint.array(entry)?.dtype();
+    let dtype = checkpoint.array(entry)?.dtype;
     let held = match bins.is_some() && entry.byte_len() <= KEPT {
         true => Some(checkpoint.view(entry)?),
         false => None,
@@ -203,7 +192,7 @@ fn passes(
         return Ok(stats.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
     };
     let mut ranges: Vec<_> = stats.iter().map(range).collect();
-    if stats.iter().any(|stats| stats.inf() > 0) {
+    if stats.iter().any(|stats| stats.inf > 0) {
         let mut finite: Vec<_> = stats.iter().map(|_| Finite::new(dtype)).collect();
         pass(&mut |channel, bytes| finite[channel].update(bytes))?;
         ranges = finite.into_iter().map(Finite::range).collect();
@@ -310,9 +299,9 @@ mod tests {
     fn a_tensor_is_measured_with_its_histogram() {
         let file = counting(&[8, 16]);
         let measured = measure(&file, &file.entries()[0], Some(4), &Silent).unwrap();
-        assert_eq!(measured.stats().count(), 128);
-        assert_eq!(measured.stats().mean(), Some(63.5));
-        assert_eq!(measured.histogram().unwrap().counts(), [32, 32, 32, 32]);
+        assert_eq!(measured.stats.count, 128);
+        assert_eq!(measured.stats.mean, Some(63.5));
+        assert_eq!(measured.histogram.unwrap().counts, [32, 32, 32, 32]);
     }
 
     #[test]
@@ -321,7 +310,7 @@ mod tests {
         let mut seen = Vec::new();
         let chosen = vec![0; 50];
         measure_all(&file, &chosen, None, &Silent, &mut |index, measured| {
-            seen.push((index, measured?.stats().count()));
+            seen.push((index, measured?.stats.count));
             Ok(())
         })
         .unwrap();
@@ -343,10 +332,10 @@ mod tests {
                 let mine = |i: &usize| [i / 20, i / 5 % 4, i % 5][axis] == channel;
                 let sum: usize = (0..60).filter(mine).sum();
                 let n = (0..60).filter(mine).count();
-                assert_eq!(found.stats().count(), n as u64);
-                assert_eq!(found.stats().l1(), sum as f64);
-                assert_eq!(negative[channel].stats().l1(), sum as f64);
-                assert_eq!(found.histogram().unwrap().counts().iter().sum::<u64>(), n as u64);
+                assert_eq!(found.stats.count, n as u64);
+                assert_eq!(found.stats.l1, sum as f64);
+                assert_eq!(negative[channel].stats.l1, sum as f64);
+                assert_eq!(found.histogram.as_ref().unwrap().counts.iter().sum::<u64>(), n as u64);
             }
         }
         assert!(measure_channels(&file, entry, 3, None, &Silent).is_err());

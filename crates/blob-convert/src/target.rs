@@ -53,7 +53,7 @@ fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
     let checked = receipt(&old, &Uncounted(watch), &mut |finding| {
         count += 1;
         if changed.len() < NAMED {
-            changed.push(format!("{:?}", finding.tensor()));
+            changed.push(format!("{:?}", finding.tensor));
         }
     })?;
     let refused = |message| Err(Error::Request { file: path.display().to_string(), message });

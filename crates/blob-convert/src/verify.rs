@@ -27,11 +27,16 @@ pub enum Remark {
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
-    tensor: String,
-    offset: Option<u64>,
-    message: String,
-    reason: &'static str,
+    /// The tensor concerned.
+    pub tensor: String,
+    /// The byte offset in the file, where one is known.
+    pub offset: Option<u64>,
+    /// What is wrong, in words, without the place.
+    pub message: String,
+    /// What is wrong, as a stable code: those of broken bytes, or one of [`FINDINGS`].
+    pub reason: &'static str,
 }
 
 impl Finding {
@@ -41,30 +46,6 @@ impl Finding {
 
     fn of_fault(tensor: &str, fault: &Fault) -> Self {
         Self { offset: Some(fault.offset()), ..Self::new(tensor, fault.reason().as_str(), fault.message()) }
-    }
-
-    /// The tensor concerned.
-    #[must_use]
-    pub fn tensor(&self) -> &str {
-        &self.tensor
-    }
-
-    /// The byte offset in the file, where one is known.
-    #[must_use]
-    pub fn offset(&self) -> Option<u64> {
-        self.offset
-    }
-
-    /// What is wrong, in words, without the place.
-    #[must_use]
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-
-    /// What is wrong, as a stable code: those of broken bytes, or one of [`FINDINGS`].
-    #[must_use]
-    pub fn reason(&self) -> &'static str {
-        self.reason
     }
 }
 
@@ -114,7 +95,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
             broken(bools(checkpoint, entry, watch, &mut found), entry.name(), &mut limited, &mut |_| {})?;
         }
         if let (Kind::Values, Some(sparse)) = (entry.kind(), entry.sparse()) {
-            broken(checkpoint.check_sparse(entry), sparse.name(), &mut limited, &mut found)?;
+            broken(checkpoint.check_sparse(entry), &sparse.name, &mut limited, &mut found)?;
         }
     }
     limited.map_or(Ok(()), Err)
@@ -189,9 +170,9 @@ pub fn finite(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
         let read = Watched::open(checkpoint, entry, watch).and_then(|reader| {
             reader.each(PIECE, |bytes| {
                 let found = blob_ops::count_nonfinite(dtype, bytes);
-                nan += found.nan();
-                inf += found.inf();
-                first = first.or(found.first_index().map(|at| before + at));
+                nan += found.nan;
+                inf += found.inf;
+                first = first.or(found.first_index.map(|at| before + at));
                 before += (bytes.len() / dtype.size()) as u64;
                 Ok(())
             })

@@ -267,30 +267,14 @@ impl SparseKind {
 
 /// The sparse array that an entry is a part of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sparse {
-    pub(crate) kind: SparseKind,
-    pub(crate) name: Arc<str>,
-    pub(crate) shape: Shape,
-}
-
-impl Sparse {
     /// How the array is stored.
-    #[must_use]
-    pub fn kind(&self) -> SparseKind {
-        self.kind
-    }
-
+    pub kind: SparseKind,
     /// The whole array's name: `weight` for the part `weight#values`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
+    pub name: Arc<str>,
     /// The dense shape.
-    #[must_use]
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
+    pub shape: Shape,
 }
 
 /// In which order the stored elements run.
@@ -339,30 +323,14 @@ impl Runs {
 /// Packed data have a stride of the element's size; unpacked protobuf floats one of five bytes, because a tag
 /// stands before each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Segment {
-    pub(crate) offset: u64,
-    pub(crate) count: u64,
-    pub(crate) stride: u64,
-}
-
-impl Segment {
     /// Where the first element lies.
-    #[must_use]
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
+    pub offset: u64,
     /// How many elements there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
+    pub count: u64,
     /// Bytes from the start of one element to the start of the next.
-    #[must_use]
-    pub fn stride(&self) -> u64 {
-        self.stride
-    }
+    pub stride: u64,
 }
 
 /// A deflate stream that inflates to `skip` bytes of header and then the array.

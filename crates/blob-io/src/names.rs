@@ -210,7 +210,7 @@ impl NameTable {
     pub(crate) fn warn(&mut self, offset: Option<u64>, text: impl Into<Cow<'static, str>>) {
         let warning = Warning::new(offset, text);
         // Each kind of warning is kept once; there are few kinds.
-        if !self.warnings.iter().any(|w| w.text() == warning.text()) {
+        if !self.warnings.iter().any(|w| w.text == warning.text) {
             self.warnings.push(warning);
         }
     }

@@ -8,10 +8,14 @@ use crate::error::Error;
 
 /// A tensor to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TensorSpec {
-    name: String,
-    dtype: DType,
-    shape: Shape,
+    /// The name.
+    pub name: String,
+    /// The element type.
+    pub dtype: DType,
+    /// The shape, row-major.
+    pub shape: Shape,
 }
 
 impl TensorSpec {
@@ -19,24 +23,6 @@ impl TensorSpec {
     pub fn new(name: impl Into<String>, dtype: DType, shape: Shape) -> Self {
         let name = name.into();
         Self { name, dtype, shape }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The element type.
-    #[must_use]
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The shape, row-major.
-    #[must_use]
-    pub fn shape(&self) -> &Shape {
-        &self.shape
     }
 
     /// The size of the data in bytes; `u64::MAX` where it does not fit, and no file is laid out for that.

@@ -5,26 +5,17 @@ use std::fmt;
 
 /// Something odd whose meaning is clear all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
-    offset: Option<u64>,
-    text: Cow<'static, str>,
+    /// The byte offset concerned, where there is one.
+    pub offset: Option<u64>,
+    /// What is odd, in words.
+    pub text: Cow<'static, str>,
 }
 
 impl Warning {
     pub(crate) fn new(offset: Option<u64>, text: impl Into<Cow<'static, str>>) -> Self {
         Self { offset, text: text.into() }
-    }
-
-    /// The byte offset concerned, where there is one.
-    #[must_use]
-    pub fn offset(&self) -> Option<u64> {
-        self.offset
-    }
-
-    /// What is odd, in words.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
     }
 }
 

@@ -146,7 +146,7 @@ impl<'a> Writer<'a> {
 /// The tensors as MXNet 1 would save them.
 fn list(specs: &[TensorSpec]) -> List {
     let mut list = List::new(Version::V2);
-    specs.iter().enumerate().for_each(|(tensor, spec)| list.push(spec.name(), tensor));
+    specs.iter().enumerate().for_each(|(tensor, spec)| list.push(&spec.name, tensor));
     list
 }
 

@@ -6,25 +6,14 @@ use blob_core::DType;
 
 /// What [`count_nonfinite`] found.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct NonFinite {
-    found: Found,
-}
-
-impl NonFinite {
     /// Elements that are NaN.
-    pub fn nan(&self) -> u64 {
-        self.found.nan
-    }
-
+    pub nan: u64,
     /// Elements that are +Inf or −Inf.
-    pub fn inf(&self) -> u64 {
-        self.found.inf
-    }
-
+    pub inf: u64,
     /// Index of the first element that is NaN or ±Inf, in elements from the start of the bytes given.
-    pub fn first_index(&self) -> Option<u64> {
-        self.found.first
-    }
+    pub first_index: Option<u64>,
 }
 
 /// Counts NaN and ±Inf among native-endian elements, about as fast as memory is read when there are none.
@@ -32,5 +21,6 @@ impl NonFinite {
 /// `bytes` hold whole elements at any alignment; a cut last element is not looked at. Integers and bools are always
 /// finite, and then no byte is read.
 pub fn count_nonfinite(dtype: DType, bytes: &[u8]) -> NonFinite {
-    NonFinite { found: find(Isa::detect(), dtype, bytes) }
+    let Found { nan, inf, first } = find(Isa::detect(), dtype, bytes);
+    NonFinite { nan, inf, first_index: first }
 }

@@ -67,7 +67,7 @@ impl StatsAccumulator {
         if whole > 0 {
             self.push_pending(whole);
         }
-        Stats { trailing, total: self.tree.total() }
+        Stats::new(self.tree.total(), trailing)
     }
 
     fn push_pending(&mut self, len: usize) {
@@ -99,97 +99,53 @@ impl StatsAccumulator {
 ///
 /// Only an f64 tensor with values beyond about 10¹⁵⁰ can overflow these sums; what then cannot be represented is
 /// infinite or NaN.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct Stats {
-    trailing: usize,
-    total: Option<Partial>,
-}
-
-impl Stats {
-    /// Of a tensor of whole elements.
-    pub(crate) fn of_whole(total: Option<Partial>) -> Self {
-        Stats { trailing: 0, total }
-    }
-
     /// Elements seen, NaN and Inf among them.
-    pub fn count(&self) -> u64 {
-        self.total.map_or(0, |t| t.count)
-    }
-
+    pub count: u64,
     /// The smallest element, exact; −Inf is one, NaN is not. `None` if there is no element but NaN.
     ///
     /// Zero is always +0.
-    pub fn min(&self) -> Option<Scalar> {
-        self.ordered().map(|t| t.min.without_negative_zero())
-    }
-
+    pub min: Option<Scalar>,
     /// The greatest element, exact; +Inf is one, NaN is not. `None` if there is no element but NaN.
     ///
     /// Zero is always +0.
-    pub fn max(&self) -> Option<Scalar> {
-        self.ordered().map(|t| t.max.without_negative_zero())
-    }
-
+    pub max: Option<Scalar>,
     /// Σx / n over the n finite elements; `None` if there are none.
-    pub fn mean(&self) -> Option<f64> {
-        let t = self.summed()?;
-        if self.is_constant(&t) {
-            return self.min().map(Scalar::as_f64);
-        }
-        Some(t.sum / t.finite() as f64)
-    }
-
+    pub mean: Option<f64>,
     /// √(Σ(x − mean)² / n) over the n finite elements, the population's standard deviation; `None` if there are none.
-    pub fn std(&self) -> Option<f64> {
-        let t = self.summed()?;
-        if self.is_constant(&t) {
-            return Some(0.0);
-        }
-        Some((t.m2 / t.finite() as f64).sqrt())
-    }
-
+    pub std: Option<f64>,
     /// Σ|x| over the finite elements, Caffe's `asum`.
-    pub fn l1(&self) -> f64 {
-        self.total.map_or(0.0, |t| t.abs)
-    }
-
+    pub l1: f64,
     /// √Σx² over the finite elements, the root of Caffe's `sumsq`.
-    pub fn l2(&self) -> f64 {
-        self.total.map_or(0.0, |t| t.squares.sqrt())
-    }
-
+    pub l2: f64,
     /// Elements equal to 0, −0 among them.
-    pub fn zeros(&self) -> u64 {
-        self.total.map_or(0, |t| t.zeros)
-    }
-
+    pub zeros: u64,
     /// Elements that are NaN.
-    pub fn nan(&self) -> u64 {
-        self.total.map_or(0, |t| t.nan)
-    }
-
+    pub nan: u64,
     /// Elements that are +Inf or −Inf.
-    pub fn inf(&self) -> u64 {
-        self.total.map_or(0, |t| t.inf)
-    }
-
+    pub inf: u64,
     /// Bytes left over at the end that were no whole element and were not counted: 0 for a well-formed tensor.
-    pub fn trailing_bytes(&self) -> usize {
-        self.trailing
-    }
+    pub trailing_bytes: usize,
+}
 
-    /// The total, if it has an element that is not NaN.
-    fn ordered(&self) -> Option<Partial> {
-        self.total.filter(|t| t.count > t.nan)
-    }
-
-    /// The total, if it has a finite element.
-    fn summed(&self) -> Option<Partial> {
-        self.total.filter(|t| t.finite() > 0)
-    }
-
-    /// Then mean and std are known without rounding: 4096 times 0.1 does not add up to 409.6 in f64.
-    fn is_constant(&self, total: &Partial) -> bool {
-        total.inf == 0 && total.min == total.max
+impl Stats {
+    pub(crate) fn new(total: Option<Partial>, trailing_bytes: usize) -> Self {
+        let Some(t) = total else {
+            return Stats { trailing_bytes, ..Stats::default() };
+        };
+        let ordered = |x: Scalar| (t.count > t.nan).then(|| x.without_negative_zero());
+        let (min, max) = (ordered(t.min), ordered(t.max));
+        let finite = t.finite() as f64;
+        let (mean, std) = match t.finite() {
+            0 => (None, None),
+            // Known without rounding: 4096 times 0.1 does not add up to 409.6 in f64.
+            _ if t.inf == 0 && t.min == t.max => (min.map(Scalar::as_f64), Some(0.0)),
+            _ => (Some(t.sum / finite), Some((t.m2 / finite).sqrt())),
+        };
+        let (l1, l2) = (t.abs, t.squares.sqrt());
+        let Partial { count, zeros, nan, inf, .. } = t;
+        Stats { count, min, max, mean, std, l1, l2, zeros, nan, inf, trailing_bytes }
     }
 }

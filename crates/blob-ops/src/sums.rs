@@ -57,7 +57,7 @@ pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
     let (isa, dtype) = (Isa::detect(), blob.dtype());
     let bytes = place::read("stats", Argument::In, blob, part)?;
     let total = in_pieces(&bytes, dtype, |block, ahead, scratch| reduce::block(isa, dtype, block, ahead, scratch));
-    Ok(Stats::of_whole(total))
+    Ok(Stats::new(total, 0))
 }
 
 fn sum(op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {

@@ -57,25 +57,25 @@ impl Fields for Row<'_> {
             field("dtype", Is::Text, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
             field("shape", DIMS, "the whole tensor's shape", |r| json!(r.entry.shape().dims())),
             sometimes("channel", Is::Whole, "the index on the axis of --per-channel", |r| json!(r.channel)),
-            field("count", Is::Whole, "values, NaN and Inf among them", |r| json!(r.measured.stats().count())),
+            field("count", Is::Whole, "values, NaN and Inf among them", |r| json!(r.measured.stats.count)),
             or_null("min", Is::Real, "the smallest value but NaN; exact for integers", |r| {
-                r.exact(r.measured.stats().min().map(|s| (s.to_string(), s.as_f64())))
+                r.exact(r.measured.stats.min.map(|s| (s.to_string(), s.as_f64())))
             }),
             or_null("max", Is::Real, "the largest one", |r| {
-                r.exact(r.measured.stats().max().map(|s| (s.to_string(), s.as_f64())))
+                r.exact(r.measured.stats.max.map(|s| (s.to_string(), s.as_f64())))
             }),
-            or_null("mean", Is::Real, "the mean of the finite values", |r| json!(r.measured.stats().mean().map(real))),
+            or_null("mean", Is::Real, "the mean of the finite values", |r| json!(r.measured.stats.mean.map(real))),
             or_null("std", Is::Real, "their standard deviation, the population's", |r| {
-                json!(r.measured.stats().std().map(real))
+                json!(r.measured.stats.std.map(real))
             }),
-            field("l1", Is::Real, "the sum of their sizes", |r| real(r.measured.stats().l1())),
-            field("l2", Is::Real, "the root of the sum of their squares", |r| real(r.measured.stats().l2())),
-            field("zeros", Is::Whole, "how many are 0", |r| json!(r.measured.stats().zeros())),
-            field("nan", Is::Whole, "how many are NaN", |r| json!(r.measured.stats().nan())),
-            field("inf", Is::Whole, "how many are infinite", |r| json!(r.measured.stats().inf())),
+            field("l1", Is::Real, "the sum of their sizes", |r| real(r.measured.stats.l1)),
+            field("l2", Is::Real, "the root of the sum of their squares", |r| real(r.measured.stats.l2)),
+            field("zeros", Is::Whole, "how many are 0", |r| json!(r.measured.stats.zeros)),
+            field("nan", Is::Whole, "how many are NaN", |r| json!(r.measured.stats.nan)),
+            field("inf", Is::Whole, "how many are infinite", |r| json!(r.measured.stats.inf)),
             sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "with --hist, where a value is finite", |r| {
-                let left_out = r.measured.stats().nan() + r.measured.stats().inf();
-                r.measured.histogram().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
+                let left_out = r.measured.stats.nan + r.measured.stats.inf;
+                r.measured.histogram.as_ref().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
             }),
         ]
     }
@@ -101,9 +101,9 @@ struct Bins<'a> {
 impl Fields for Bins<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("min", Is::Real, "the smallest finite value", |b| real(b.bins.min())),
-            field("max", Is::Real, "the largest one", |b| real(b.bins.max())),
-            field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts())),
+            field("min", Is::Real, "the smallest finite value", |b| real(b.bins.min)),
+            field("max", Is::Real, "the largest one", |b| real(b.bins.max)),
+            field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts)),
             field("left_out", Is::Whole, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
         ]
     }

@@ -35,21 +35,22 @@ impl<'a, 'o> Cells<'a, 'o> {
                 Some(_) => r.entry.dtype().map_or("-", DType::name).to_owned(),
                 None => "error".to_owned(),
             }),
-            Column::point("MIN").of(|r, _| r.fact(|m| m.stats().min().map(|s| r.extreme(s.to_string(), s.as_f64())))),
-            Column::point("MAX").of(|r, _| r.fact(|m| m.stats().max().map(|s| r.extreme(s.to_string(), s.as_f64())))),
-            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats().mean().map(number))),
-            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats().std().map(number))),
-            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(number(m.stats().l1())))),
-            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(number(m.stats().l2())))),
-            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(share(m.stats().zeros(), m.stats().count())))),
-            Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats().nan())))),
-            Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats().inf())))),
+            Column::point("MIN").of(|r, _| r.fact(|m| m.stats.min.map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MAX").of(|r, _| r.fact(|m| m.stats.max.map(|s| r.extreme(s.to_string(), s.as_f64())))),
+            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats.mean.map(number))),
+            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats.std.map(number))),
+            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(number(m.stats.l1)))),
+            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(number(m.stats.l2)))),
+            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(share(m.stats.zeros, m.stats.count)))),
+            Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.nan)))),
+            Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.inf)))),
         ];
         if args.hist {
             // Of the finite values; the columns before it count the others.
             columns.push(
-                Column::left("HISTOGRAM")
-                    .of(|r: &Row<'_>, terminal| r.fact(|m| m.histogram().map(|h| bars(h.counts(), terminal.ascii)))),
+                Column::left("HISTOGRAM").of(|r: &Row<'_>, terminal| {
+                    r.fact(|m| m.histogram.as_ref().map(|h| bars(&h.counts, terminal.ascii)))
+                }),
             );
         }
         Self { axis: args.per_channel, table: Table::new(terminal, columns), out }

@@ -70,13 +70,13 @@ impl Fields for Line {
 impl From<Finding> for Line {
     fn from(finding: Finding) -> Self {
         // A finding about the whole receipt names no tensor.
-        let tensor = Some(finding.tensor()).filter(|t| !t.is_empty() || finding.reason() != "receipt");
+        let tensor = Some(finding.tensor).filter(|t| !t.is_empty() || finding.reason != "receipt");
         Self {
-            reason: finding.reason(),
-            tensor: tensor.map(str::to_owned),
-            subject: tensor.map(|tensor| format!("array {tensor:?}")),
-            offset: finding.offset(),
-            message: finding.message().to_owned(),
+            reason: finding.reason,
+            subject: tensor.as_ref().map(|tensor| format!("array {tensor:?}")),
+            tensor,
+            offset: finding.offset,
+            message: finding.message,
         }
     }
 }

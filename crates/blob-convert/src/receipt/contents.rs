@@ -35,7 +35,7 @@ impl Contents {
             if i > 0 {
                 text.push(',');
             }
-            let (name, dims) = (json!(tensor.name()), json!(tensor.shape().dims()));
+            let (name, dims) = (json!(tensor.spec.name), json!(tensor.spec.shape.dims()));
             let dtype = tensor.stored_dtype();
             text += &format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#);
             if let Some(file) = files.get(i) {
@@ -53,7 +53,7 @@ impl Contents {
             }
         }
         let mut order: Vec<usize> = (0..tensors.len()).collect();
-        order.sort_by_key(|i| tensors[*i].name());
+        order.sort_by_key(|i| &tensors[*i].spec.name);
         Ok(Self { text, places, order })
     }
 

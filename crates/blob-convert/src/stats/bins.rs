@@ -5,35 +5,19 @@ use blob_ops::{Stats, StatsAccumulator};
 
 /// How many elements lie in each of n equal bins between the smallest and the largest finite one.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Binned {
-    pub(super) min: f64,
-    pub(super) max: f64,
-    pub(super) counts: Vec<u64>,
-}
-
-impl Binned {
     /// The smallest finite element: where the first bin begins.
-    #[must_use]
-    pub fn min(&self) -> f64 {
-        self.min
-    }
-
+    pub min: f64,
     /// The largest finite element: where the last bin ends.
-    #[must_use]
-    pub fn max(&self) -> f64 {
-        self.max
-    }
-
+    pub max: f64,
     /// The elements in each bin. NaN and ±Inf are in none.
-    #[must_use]
-    pub fn counts(&self) -> &[u64] {
-        &self.counts
-    }
+    pub counts: Vec<u64>,
 }
 
 /// The range of the values, where both its ends are finite.
 pub(super) fn range(stats: &Stats) -> Option<(f64, f64)> {
-    let (min, max) = (stats.min()?.as_f64(), stats.max()?.as_f64());
+    let (min, max) = (stats.min?.as_f64(), stats.max?.as_f64());
     (min.is_finite() && max.is_finite()).then_some((min, max))
 }
 

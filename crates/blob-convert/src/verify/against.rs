@@ -68,7 +68,7 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn of(file: &'a Checkpoint) -> Self {
         let entries = file.entries();
-        let whole = |i: &u32| entries[*i as usize].sparse().map(|s| s.name());
+        let whole = |i: &u32| entries[*i as usize].sparse().map(|s| &*s.name);
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
         by_name.sort_unstable_by_key(|i| entries[*i as usize].name());
         let is_values = |i: &u32| entries[*i as usize].kind() == Kind::Values;
@@ -86,7 +86,7 @@ impl<'a> Names<'a> {
     /// The values of the sparse array of this name.
     fn sparse(&self, name: &str) -> Option<&'a Entry> {
         let entry = |i: u32| &self.file.entries()[i as usize];
-        let whole = |i: &u32| entry(*i).sparse().map(|s| s.name());
+        let whole = |i: &u32| entry(*i).sparse().map(|s| &*s.name);
         let found = self.sparse.binary_search_by_key(&Some(name), whole);
         Some(entry(self.sparse[found.ok()?]))
     }
@@ -101,7 +101,7 @@ impl<'a> Names<'a> {
 
     /// The dense tensor that has the name of the sparse array which `part` is a part of.
     fn dense_of(&self, part: &Entry) -> Option<&'a Entry> {
-        let dense = self.get(part.sparse()?.name())?;
+        let dense = self.get(&part.sparse()?.name)?;
         dense.sparse().is_none().then_some(dense)
     }
 }
@@ -264,11 +264,11 @@ impl<'a> Side<'a> {
     }
 
     fn shape(&self) -> &'a Shape {
-        self.dense.map_or(self.entry.shape(), Sparse::shape)
+        self.dense.map_or(self.entry.shape(), |sparse| &sparse.shape)
     }
 
     fn name(&self) -> &'a str {
-        self.dense.map_or(self.entry.name(), Sparse::name)
+        self.dense.map_or(self.entry.name(), |sparse| &sparse.name)
     }
 
     fn reader<'r>(&self, watch: &'r dyn Watch) -> Result<Watched<'r>, Error>

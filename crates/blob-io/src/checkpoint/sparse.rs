@@ -23,7 +23,7 @@ impl Checkpoint {
         let parts = Parts::of(self, entry)?;
         let mut reader = parts.reader()?;
         let dtype = parts.values.loadable(self.name())?;
-        let mut blob = AnyBlob::new(parts.sparse.shape().clone(), dtype)?;
+        let mut blob = AnyBlob::new(parts.sparse.shape.clone(), dtype)?;
         {
             let mut out = blob.data_mut().overwrite_bytes()?;
             reader.pull(&mut out)?;
@@ -51,7 +51,7 @@ impl Checkpoint {
     pub fn check_sparse(&self, entry: &Entry) -> Result<(), Error> {
         let parts = Parts::of(self, entry)?;
         let indices = Index::of(parts, parts.indices)?;
-        match parts.sparse.kind() {
+        match parts.sparse.kind {
             SparseKind::RowSparse => parts.check_rows(&indices).map(|_| ()),
             SparseKind::Csr => parts.check_csr(&indices).map(|_| ()),
         }
@@ -88,7 +88,7 @@ impl<'a> Parts<'a> {
 
     /// The dense array's size in bytes, within the limit for bytes produced from fewer stored ones.
     fn byte_len(&self, dtype: DType) -> Result<u64, Error> {
-        let found = (self.sparse.shape().count() as u64).saturating_mul(dtype.size() as u64);
+        let found = (self.sparse.shape.count() as u64).saturating_mul(dtype.size() as u64);
         let (at, limit) = (self.values.offset().unwrap_or(0), self.file.limits().max_alloc);
         check_limit(at, Limit::Alloc, "bytes of the dense array", found, limit)
             .map_err(|fault| self.values.error(self.file.name(), fault.into()))?;
@@ -102,7 +102,7 @@ impl<'a> Parts<'a> {
         let (len, width) = (self.byte_len(dtype)?, dtype.size() as u64);
         let indices = Index::of(self, self.indices)?;
         let count = indices.len;
-        let elements = match self.sparse.kind() {
+        let elements = match self.sparse.kind {
             SparseKind::RowSparse => {
                 let unit = self.check_rows(&indices)?.saturating_mul(width);
                 let places = (0..count).map(move |k| indices.get(k) as u64 * unit);
@@ -125,7 +125,7 @@ impl<'a> Parts<'a> {
 
     /// row_sparse: row `indices[k]` of the outermost axis is `values[k]`. Returns the elements of a row.
     fn check_rows(&self, indices: &Index<'_>) -> Result<u64, Error> {
-        let dims = self.sparse.shape().dims();
+        let dims = self.sparse.shape.dims();
         let (&rows, inner) = dims.split_first().ok_or_else(|| self.misfit("one axis or more"))?;
         if self.values.shape().dims().split_first() != Some((&indices.len, inner)) {
             return Err(self.misfit("values of one row of the array for each index"));
@@ -138,7 +138,7 @@ impl<'a> Parts<'a> {
     /// csr: `values[indptr[r]..indptr[r + 1]]` are row `r` at columns `indices[..]`. Returns the row pointers and the
     /// number of columns.
     fn check_csr(&self, indices: &Index<'_>) -> Result<(Index<'a>, u64), Error> {
-        let (&[rows, columns], Some(indptr)) = (self.sparse.shape().dims(), self.indptr) else {
+        let (&[rows, columns], Some(indptr)) = (self.sparse.shape.dims(), self.indptr) else {
             return Err(self.misfit("row pointers, and two axes of the array"));
         };
         if self.values.shape().dims() != [indices.len] {
@@ -180,7 +180,7 @@ impl<'a> Parts<'a> {
             .flatten()
             .map(|part| format!("{} of shape {}", part.kind().name(), part.shape()))
             .collect();
-        let found = format!("{} for an array of shape {}", parts.join(", "), self.sparse.shape());
+        let found = format!("{} for an array of shape {}", parts.join(", "), self.sparse.shape);
         self.fault(self.values, 0, FaultKind::words(expected, found))
     }
 

@@ -413,7 +413,7 @@ mod tests {
             ["w u8 2", "w@1#values f32 1×2!", "w@1#indices i64 1!", "v#values f32 1×2", "v#indices i64 1", "v@3 u8 2!"];
         assert_eq!(listing(&file), expected);
         let sparse = file.entries()[2].sparse().unwrap();
-        assert_eq!((sparse.name(), sparse.shape().dims()), ("w@1", &[3, 2][..]));
+        assert_eq!((&*sparse.name, sparse.shape.dims()), ("w@1", &[3, 2][..]));
         let blob = file.load_dense(&file.entries()[2]).unwrap();
         assert_eq!(*blob.data().elements::<f32>().unwrap(), [0.0, 0.0, 1.0, 2.0, 0.0, 0.0]);
     }
@@ -422,7 +422,7 @@ mod tests {
     fn mixed_versions_are_listed_and_told() {
         let file = open(list(&[dense(0xF993_FAC9), dense(0xF993_FACA)], &[])).unwrap();
         assert_eq!(file.dialect(), "V2 and V3 records (np-shape)");
-        assert!(file.warnings()[0].text().contains("mixed"));
+        assert!(file.warnings()[0].text.contains("mixed"));
         let mut v0 = words(&[1, 2, 2, 7, 3]);
         v0.extend([7, 8]);
         let file = open(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();

@@ -60,13 +60,13 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>
 
 /// Whether the parts of a sparse array have the shapes that a reader computes them to have.
 fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&TensorSpec]) -> Result<(), String> {
-    let lengths: Vec<usize> = indexes.iter().map(|spec| spec.shape().count()).collect();
+    let lengths: Vec<usize> = indexes.iter().map(|spec| spec.shape.count()).collect();
     let (wanted, count) = match (kind, dense, &lengths[..]) {
         (SparseKind::RowSparse, [_, inner @ ..], &[count]) => ([&[count], inner].concat(), [count].to_vec()),
         (SparseKind::Csr, &[rows, _], &[_, count]) => (vec![count], vec![rows + 1, count]),
         _ => return Err(format!("no {} array has the shape {dense:?}", kind.name())),
     };
-    if indexes.iter().any(|spec| spec.shape().num_axes() != 1) || lengths != count || values != wanted {
+    if indexes.iter().any(|spec| spec.shape.num_axes() != 1) || lengths != count || values != wanted {
         return Err(format!(
             "the parts of a {} array of {dense:?} with index arrays of {lengths:?} do not fit: values of {values:?}",
             kind.name()
@@ -101,7 +101,7 @@ impl<'a> File<'a> {
             }
             Stored::Dense(tensor) => {
                 let spec = self.spec(*tensor)?;
-                let shape = spec.shape();
+                let shape = &spec.shape;
                 if !array.is_found && array.version < Version::V3 && shape.num_axes() == 0 {
                     return Err("only a record of V3 (np-shape) holds an array without axes".to_owned());
                 }
@@ -133,19 +133,19 @@ impl<'a> File<'a> {
         let stored = self.spec(values)?;
         let indexes = indexes.iter().map(|&index| self.spec(index)).collect::<Result<Vec<_>, _>>()?;
         if !array.is_found {
-            check_parts(kind, shape.dims(), stored.shape().dims(), &indexes)?;
+            check_parts(kind, shape.dims(), stored.shape.dims(), &indexes)?;
         }
         self.begin(array.version, Some(kind));
         match stale {
             Some(dims) => self.dims(array.version, dims)?,
-            None => self.shape(array.version, stored.shape())?,
+            None => self.shape(array.version, &stored.shape)?,
         }
         self.shape(array.version, shape)?;
         self.context(array);
         self.flag(stored)?;
         for spec in indexes {
             self.flag(spec)?;
-            self.shape(array.version, spec.shape())?;
+            self.shape(array.version, &spec.shape)?;
         }
         parts.iter().try_for_each(|&part| self.values(part))
     }
@@ -190,7 +190,7 @@ impl<'a> File<'a> {
     }
 
     fn flag(&mut self, spec: &TensorSpec) -> Result<(), String> {
-        let flag = flags::flag(spec.dtype()).ok_or_else(|| format!("no {} in this format", spec.dtype()))?;
+        let flag = flags::flag(spec.dtype).ok_or_else(|| format!("no {} in this format", spec.dtype))?;
         self.head.extend(flag.to_le_bytes());
         Ok(())
     }
@@ -224,7 +224,7 @@ impl<'a> File<'a> {
         if let Some(tensor) = missing {
             return Err(refuse(
                 self.format,
-                format!("tensor {:?} is in no array of the list", self.specs[tensor].name()),
+                format!("tensor {:?} is in no array of the list", self.specs[tensor].name),
             ));
         }
         Ok((Frame(self.frame), self.offsets.into_iter().flatten().collect(), len))

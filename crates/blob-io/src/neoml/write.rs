@@ -49,7 +49,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<(Frame, Ve
 }
 
 fn named(spec: &TensorSpec, problem: &str) -> Error {
-    refuse(FORMAT, format!("tensor {:?}: {problem}", spec.name()))
+    refuse(FORMAT, format!("tensor {:?}: {problem}", spec.name))
 }
 
 /// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.
@@ -59,10 +59,10 @@ pub(crate) fn dims(shape: &Shape) -> Result<Dims7, blob_core::Error> {
 
 /// What stands before a blob's cells.
 fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String> {
-    let tag = record::tag(spec.dtype())
-        .ok_or_else(|| format!("no {} in this format, whose blobs are of f32 or i32", spec.dtype()))?;
-    let dims = dims(spec.shape()).map_err(|_| {
-        let axes = spec.shape().num_axes();
+    let tag = record::tag(spec.dtype)
+        .ok_or_else(|| format!("no {} in this format, whose blobs are of f32 or i32", spec.dtype))?;
+    let dims = dims(&spec.shape).map_err(|_| {
+        let axes = spec.shape.num_axes();
         format!("{axes} axes; a NeoML blob has seven")
     })?;
     // NeoML counts bytes in an `int`, and writes a blob of 4 GiB as its head alone.
@@ -74,7 +74,7 @@ fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String
         // Where another extent is 0, this one may be any.
         words.push(i32::try_from(*dim).map_err(|_| format!("an extent of {dim}; NeoML's go up to {}", i32::MAX))?);
     }
-    words.push(spec.shape().count() as i32);
+    words.push(spec.shape.count() as i32);
     let mut head = [LONG; HEAD];
     for (place, word) in head[1..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());

@@ -11,11 +11,11 @@ const ALIGN: usize = 64;
 
 /// The header with its magic, version and length.
 pub(crate) fn header(spec: &TensorSpec) -> Result<Vec<u8>, Error> {
-    let descr = descr(spec.dtype()).ok_or_else(|| {
-        let message = format!("tensor {:?}: no {} in this format", spec.name(), spec.dtype());
+    let descr = descr(spec.dtype).ok_or_else(|| {
+        let message = format!("tensor {:?}: no {} in this format", spec.name, spec.dtype);
         refuse("npy", message)
     })?;
-    let dims: Vec<String> = spec.shape().dims().iter().map(usize::to_string).collect();
+    let dims: Vec<String> = spec.shape.dims().iter().map(usize::to_string).collect();
     let shape = match &dims[..] {
         [one] => format!("({one},)"),
         _ => format!("({})", dims.join(", ")),

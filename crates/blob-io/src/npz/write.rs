@@ -51,16 +51,16 @@ struct Member {
 }
 
 pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<u64>, u64), Error> {
-    unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
+    unique(FORMAT, "the tensor", specs.iter().map(|spec| &*spec.name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
-    let raw: Vec<&str> = specs.iter().map(TensorSpec::name).collect();
+    let raw: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
     let mut offsets = Vec::with_capacity(specs.len());
     for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
         let mut member = Member {
-            raw: kept(spec.name(), &path)?,
+            raw: kept(&spec.name, &path)?,
             name: path + ".npy",
             offset: pos,
             size: total(FORMAT, head.len() as u64, spec.byte_len())?,

@@ -21,11 +21,11 @@ pub(crate) struct Plan {
 }
 
 pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<u64>, u64), Error> {
-    unique(FORMAT, "the tensor", specs.iter().map(TensorSpec::name))?;
+    unique(FORMAT, "the tensor", specs.iter().map(|spec| &*spec.name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
     let mut order: Vec<usize> = (0..specs.len()).collect();
     // Each tensor is aligned to its element, because every larger element lies before it.
-    order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype().size()));
+    order.sort_by_key(|&i| std::cmp::Reverse(specs[i].dtype.size()));
     let mut offsets = vec![0; specs.len()];
     let mut tensors = String::new();
     let mut end = 0;
@@ -49,19 +49,19 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
 }
 
 fn describe(spec: &TensorSpec, begin: u64, end: u64, out: &mut String) -> Result<(), Error> {
-    if spec.name() == "__metadata__" {
+    if spec.name == "__metadata__" {
         return Err(refuse(FORMAT, "no tensor can be called \"__metadata__\""));
     }
-    let dtype = DTYPES.iter().find(|(_, dtype)| *dtype == spec.dtype());
+    let dtype = DTYPES.iter().find(|(_, dtype)| *dtype == spec.dtype);
     let (dtype, _) = dtype.ok_or_else(|| {
-        let message = format!("tensor {:?}: no {} in this format", spec.name(), spec.dtype());
+        let message = format!("tensor {:?}: no {} in this format", spec.name, spec.dtype);
         refuse(FORMAT, message)
     })?;
     if !out.is_empty() {
         out.push(',');
     }
-    let dims: Vec<String> = spec.shape().dims().iter().map(usize::to_string).collect();
-    out.push_str(&metadata::quoted(spec.name()));
+    let dims: Vec<String> = spec.shape.dims().iter().map(usize::to_string).collect();
+    out.push_str(&metadata::quoted(&spec.name));
     out.push_str(&format!(r#":{{"dtype":"{dtype}","shape":[{}],"data_offsets":[{begin},{end}]}}"#, dims.join(",")));
     Ok(())
 }

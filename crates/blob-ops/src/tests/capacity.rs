@@ -64,7 +64,7 @@ const OPERATIONS: &[Operation] = &[
     ("sumsq", |_, x| scalar(crate::sumsq(x, Part::Diff))),
     ("stats", |_, x| {
         let stats = crate::stats(x, Part::Data)?;
-        scalar(Ok(Scalar::F(stats.l1())))
+        scalar(Ok(Scalar::F(stats.l1)))
     }),
     ("convert", |_, x| Ok(vec![crate::convert(x, DType::F64)?])),
     ("convert_checked", |_, x| Ok(vec![crate::convert_checked(x, DType::I32)?])),

@@ -74,8 +74,8 @@ fn what_is_not_finite_is_found_where_it_is() {
     }
     let mut bytes = vec![0; 4 * 10_000];
     bytes[4 * 5000..][..4].copy_from_slice(&f32::NAN.to_ne_bytes());
-    assert_eq!(count_nonfinite(DType::F32, &bytes).first_index(), Some(5000));
+    assert_eq!(count_nonfinite(DType::F32, &bytes).first_index, Some(5000));
     let found = count_nonfinite(DType::BF16, &[0, 0, 0x80, 0x7F, 0xC0, 0x7F, 0xFF]);
     let native = if cfg!(target_endian = "little") { (1, 1, Some(1)) } else { (0, 0, None) };
-    assert_eq!((found.nan(), found.inf(), found.first_index()), native);
+    assert_eq!((found.nan, found.inf, found.first_index), native);
 }

@@ -221,7 +221,7 @@ fn the_diff_has_sums_of_its_own() {
     assert_eq!(asum(&y, Part::Diff).unwrap(), Scalar::U(28));
     assert_eq!(sumsq(&y, Part::Diff).unwrap(), Scalar::U(196));
     assert_eq!(asum(&y, Part::Data).unwrap(), Scalar::U(0));
-    assert_eq!(stats(&y, Part::Diff).unwrap().max(), Some(Scalar::I(-7)));
+    assert_eq!(stats(&y, Part::Diff).unwrap().max, Some(Scalar::I(-7)));
 }
 
 /// The tree over pieces is the tree over blocks, for any number of threads.
