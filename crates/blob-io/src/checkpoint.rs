@@ -24,6 +24,7 @@ use crate::npz::archive;
 use crate::payload::{self, Elements, member};
 use crate::spec::TensorSpec;
 use crate::warning::{Flag, Warning};
+use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Input, Source};
 use lookup::Lookup;
 pub use open::OpenOptions;
@@ -221,6 +222,18 @@ impl Checkpoint {
     pub fn neoml_archive(&self) -> Result<Option<neoml::Archive>, Error> {
         let archive = neoml::Archive::read(&self.input, self.format, &self.limits);
         archive.map_err(|e| e.into_error(&self.name))
+    }
+
+    /// The layers of a NeoML net, in the order of the file, with arrays or without; none in other formats.
+    ///
+    /// # Errors
+    /// What reading the records again returns.
+    pub fn neoml_layers(&self) -> Result<Vec<neoml::Layer>, Error> {
+        if self.format != Format::NeomlNet {
+            return Ok(Vec::new());
+        }
+        let layers = neoml::net::links(&mut Cursor::new(&self.input), &self.limits);
+        layers.map_err(|e| e.into_error(&self.name))
     }
 
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.

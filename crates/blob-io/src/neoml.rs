@@ -5,9 +5,11 @@
 
 mod archive;
 mod layer;
+mod links;
 pub(crate) mod net;
 pub(crate) mod read;
 mod record;
 pub(crate) mod write;
 
 pub use archive::Archive;
+pub use links::Layer;

@@ -25,7 +25,7 @@ const MOST_VERSIONS: usize = 8;
 
 /// What a layer is and has, without the parameters of its class.
 #[derive(Debug)]
-pub(super) struct Layer {
+pub(super) struct BaseLayer {
     pub(super) name: String,
     /// The layers in front of it, and which output of each it takes.
     pub(super) inputs: Vec<(String, u32)>,
@@ -39,7 +39,7 @@ pub(super) struct Layer {
 ///
 /// # Errors
 /// Where a layer begins here for certain, and one of its blobs is broken.
-pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Layer>, ReadError> {
+pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadError> {
     let (name, inputs, places) = match base(cursor) {
         Ok(found) => found,
         Err(Miss::Other) => return Ok(None),
@@ -56,7 +56,7 @@ pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<Layer>, ReadError> 
             Err(_) => return Ok(None),
         }
     }
-    Ok(Some(Layer { name, inputs, blobs, places }))
+    Ok(Some(BaseLayer { name, inputs, blobs, places }))
 }
 
 /// Why no record is here.

@@ -2,9 +2,11 @@
 //!
 //! The cells of a blob that was found are passed over, so no value in them is taken for a record. The rest is searched.
 
-use crate::error::{FaultKind, ReadError};
+use crate::error::{FaultKind, ReadError, check_limit};
+use crate::limits::{Limit, Limits};
 use crate::names::NameTable;
-use crate::neoml::layer::{self, Class, Layer};
+use crate::neoml::layer::{self, BaseLayer, Class};
+use crate::neoml::links::Layer;
 use crate::neoml::read::{is_version, note_axes};
 use crate::neoml::record::{self, LONG, Record, VERSIONS};
 use crate::wire::cursor::Cursor;
@@ -93,6 +95,14 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     Ok(format!("version {}", header.version))
 }
 
+/// The layers of a net, in the order of the file.
+pub(crate) fn links(cursor: &mut Cursor<'_>, limits: &Limits) -> Result<Vec<Layer>, ReadError> {
+    let expected = begin(cursor)?.map(|header| header.layers);
+    let mut search = Search { links: Some(Vec::new()), ..Search::new(expected) };
+    search.run(cursor, &mut NameTable::new(limits))?;
+    Ok(search.links.unwrap_or_default())
+}
+
 /// The records of all blobs, in the order of their entries.
 pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError> {
     begin(cursor)?;
@@ -117,7 +127,7 @@ fn begin(cursor: &mut Cursor<'_>) -> Result<Option<Header>, ReadError> {
 }
 
 enum Found {
-    Layer(Layer),
+    Layer(BaseLayer),
     Blob(Record),
 }
 
@@ -208,12 +218,14 @@ struct Search {
     /// The layers of the net itself.
     outermost: u32,
     solver: Option<String>,
+    /// The layers, where they are asked for.
+    links: Option<Vec<Layer>>,
 }
 
 impl Search {
     fn new(expected: Option<u32>) -> Self {
         let (open, path) = (Vec::new(), String::new());
-        Self { expected, open, path, last: None, outermost: 0, solver: None }
+        Self { expected, open, path, last: None, outermost: 0, solver: None, links: None }
     }
 
     fn run(&mut self, cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<(), ReadError> {
@@ -242,7 +254,7 @@ impl Search {
         cursor: &mut Cursor<'_>,
         table: &mut NameTable,
         at: u64,
-        layer: Layer,
+        layer: BaseLayer,
     ) -> Result<(), ReadError> {
         let end = cursor.pos();
         let class = layer::class(cursor.source(), at)?;
@@ -252,6 +264,11 @@ impl Search {
             "" => layer.name.clone(),
             outer => format!("{outer}/{}", layer.name),
         };
+        if let Some(links) = &mut self.links {
+            check_limit(at, Limit::Arrays, "the number of layers", links.len() as u64 + 1, table.limits().max_arrays)?;
+            let class = class.as_ref().map(|class| class.name.clone());
+            links.push(Layer { path: path.clone(), class, inputs: layer.inputs, offset: at });
+        }
         let mut last = Last { name: layer.name, base: None, path, class, position, index: layer.places, end };
         for (index, record) in &layer.blobs {
             last.push(table, record, *index)?;
@@ -261,7 +278,7 @@ impl Search {
     }
 
     /// Finds out which net a layer belongs to.
-    fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &Layer, class: Option<&Class>) {
+    fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer, class: Option<&Class>) {
         if let (Some(last), Some(class)) = (&self.last, class) {
             // A back link stores the sink that it owns, which is no layer of a net.
             if class.at > last.end && layer.name.strip_suffix("@Sink") == Some(&*last.name) {
@@ -341,7 +358,7 @@ impl Last {
     }
 
     /// How many layers its inner net has, if this is a composite layer and `first` of this class its first one.
-    fn inner_layers(&self, cursor: &mut Cursor<'_>, class: &Class, first: &Layer) -> Option<u32> {
+    fn inner_layers(&self, cursor: &mut Cursor<'_>, class: &Class, first: &BaseLayer) -> Option<u32> {
         // Its class derives from `CCompositeLayer`, or is that.
         let own = self.class.as_ref()?;
         let is_composite = own.versions > 1 || own.name == "FmlCnnCompositeLayer";
