@@ -3,6 +3,10 @@
 
 #![cfg(all(test, target_os = "linux"))]
 
+#[path = "cuda/absent.rs"]
+mod absent;
+#[path = "cuda/failing.rs"]
+mod failing;
 #[path = "cuda/memory.rs"]
 mod memory;
 
@@ -13,7 +17,6 @@ use synced_mem::Queue;
 use synced_mem::cuda::Cuda;
 
 /// A driver with its first GPU and a queue of that.
-#[expect(dead_code)]
 fn gpu(setup: Setup) -> (Session, Arc<Cuda>, Arc<dyn Queue>) {
     let session = Session::start(setup);
     let gpu = Cuda::open(0).unwrap();

@@ -1,10 +1,13 @@
 //! The promises of a backend, and memories on GPUs: coherence, pinned memory, two GPUs, GPUs without pools.
 
-use fake_cuda::control::{Session, Setup};
-use synced_mem::conformance;
-use synced_mem::cuda::Cuda;
+use std::sync::Arc;
 
-use crate::{expect_no_leaks, seed};
+use fake_cuda::control::{Session, Setup};
+use synced_mem::cuda::Cuda;
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, Error, HostPool, SharedMem, SyncedMem, conformance};
+
+use crate::{expect_no_leaks, gpu, seed};
 
 #[test]
 fn a_gpu_conforms() {
@@ -22,4 +25,128 @@ fn two_gpus_conform_as_a_pair() {
         assert_eq!(conformance::run_pair(&*Cuda::open(0).unwrap(), &*Cuda::open(1).unwrap()), Ok(4), "{setup:?}");
         expect_no_leaks(&session);
     }
+}
+
+#[test]
+fn a_gpu_and_another_backend_conform_as_a_pair() {
+    let session = Session::start(seed(1));
+    assert_eq!(conformance::run_pair(&*Cuda::open(0).unwrap(), &*Loopback::new(Mode::Deferred)), Ok(4));
+    expect_no_leaks(&session);
+}
+
+#[test]
+fn one_gpu_is_one_device_while_anything_of_it_lives() {
+    let (session, first, queue) = gpu(seed(1));
+    let id = first.id();
+    drop(first);
+    assert_eq!(Cuda::open(0).unwrap().id(), id);
+    assert_ne!(Cuda::open(1).unwrap().id(), id);
+    let block = queue.alloc(8).unwrap();
+    drop(queue);
+    assert_eq!(Cuda::open(0).unwrap().id(), id);
+    drop(block);
+    expect_no_leaks(&session);
+    assert_ne!(Cuda::open(0).unwrap().id(), id);
+}
+
+/// Pageable bytes are read during the call, pinned ones until the queue has been waited for.
+#[test]
+fn refilling_a_batch_waits_for_pinned_memory_only() {
+    for (is_pinned, waits) in [(false, 0), (true, 4)] {
+        let (session, gpu, queue) = gpu(seed(1));
+        let device: Arc<dyn Device> = gpu.clone();
+        let pool = if is_pinned { HostPool::of(&device, 1 << 24) } else { HostPool::new(1 << 24) };
+        let mut batch = SyncedMem::new_in(1 << 20, &pool);
+        let before = session.calls("cuStreamSynchronize");
+        for round in 1..=5 {
+            batch.host_overwrite(..).unwrap().fill(round);
+            drop(batch.device(&queue, ..).unwrap());
+        }
+        assert_eq!(session.calls("cuStreamSynchronize") - before, waits);
+        assert_eq!(session.calls("cuMemHostAlloc"), 1, "one ring, or one pinned block");
+        // The newest bytes are there, whatever was in between.
+        drop(batch.device_mut(&queue, ..).unwrap());
+        assert!(batch.host(..).unwrap().iter().all(|byte| *byte == 5));
+        drop((batch, pool, queue, gpu, device));
+        expect_no_leaks(&session);
+    }
+}
+
+#[test]
+fn pinned_memory_comes_back_in_the_background() {
+    let (session, gpu, queue) = gpu(seed(3));
+    let device: Arc<dyn Device> = gpu.clone();
+    let pool = HostPool::of(&device, 1 << 24);
+    let memory = SharedMem::new_in(1 << 20, &pool);
+    memory.host_overwrite(..).unwrap().fill(7);
+    drop(memory.device_mut(&queue, ..).unwrap());
+    let before = session.calls("cuStreamSynchronize");
+    memory.prefetch_host(..).unwrap();
+    assert_eq!(session.calls("cuStreamSynchronize"), before);
+    assert!(memory.host(..).unwrap().iter().all(|byte| *byte == 7));
+    assert_eq!(session.calls("cuStreamSynchronize"), before + 1);
+    drop((memory, pool, queue, gpu, device));
+    expect_no_leaks(&session);
+}
+
+/// Whatever the order in which streams take turns, and more than the staging chunks hold.
+#[test]
+fn bytes_go_from_gpu_to_gpu_and_to_other_backends() {
+    const LEN: usize = (20 << 20) + 5;
+    for number in 0..8 {
+        let (session, gpu, queue) = gpu(seed(number));
+        let other = Cuda::open(1).unwrap();
+        let far = other.queue().unwrap();
+        let foreign = Loopback::new(Mode::Deferred).queue().unwrap();
+        let bytes: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+        let memory = SharedMem::from(bytes.clone());
+        drop(memory.device_mut(&queue, ..).unwrap());
+        drop(memory.device_mut(&far, ..).unwrap());
+        assert_eq!(memory.stats().downloads.bytes, 0, "GPU to GPU");
+        assert_eq!(session.calls("cuMemcpyPeerAsync"), 1);
+        drop(memory.device_mut(&foreign, ..).unwrap());
+        drop(memory.device_mut(&queue, ..).unwrap());
+        assert!(memory.host(..).unwrap()[..] == bytes);
+        drop((memory, queue, far, gpu, other));
+        expect_no_leaks(&session);
+    }
+}
+
+#[test]
+fn memory_of_another_owner_is_adopted_where_it_is_the_gpus() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let far = Cuda::open(1).unwrap().queue().unwrap();
+    let (owner, foreign) = (queue.alloc(4096).unwrap(), far.alloc(64).unwrap());
+    let here = [0u8; 8];
+    let refused = [foreign.address(), here.as_ptr().addr() as u64, owner.address() + 4096, 0, u64::MAX];
+    for address in refused {
+        // SAFETY: it is refused, as no such memory.
+        let error = unsafe { queue.adopt(address, 8) }.unwrap_err();
+        assert!(matches!(error, Error::Device { op: "adopt", .. }), "{error}");
+    }
+    // SAFETY: within the block, which is used by this view alone.
+    let view = unsafe { queue.adopt(owner.address() + 256, 1024) }.unwrap();
+    assert_eq!((view.address(), view.len()), (owner.address() + 256, 1024));
+    let _ = session.reports();
+    drop((view, owner, foreign, queue, far, gpu));
+    expect_no_leaks(&session);
+}
+
+#[test]
+fn blocks_of_others_are_refused() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let far = Cuda::open(1).unwrap().queue().unwrap();
+    let loopback = Loopback::new(Mode::Deferred).queue().unwrap();
+    let (own, foreign) = (queue.alloc(64).unwrap(), [far.alloc(64).unwrap(), loopback.alloc(64).unwrap()]);
+    for block in &foreign {
+        // SAFETY: it is refused before the block is touched.
+        let error = unsafe { queue.fill(&**block, 0, 8) }.unwrap_err();
+        assert!(matches!(error, Error::Device { op: "fill", .. }), "{error}");
+    }
+    // SAFETY: as above, beyond the block.
+    assert!(unsafe { queue.fill(&*own, 60, 5) }.is_err());
+    // SAFETY: nothing is copied.
+    unsafe { queue.copy(&*own, 64, &*foreign[0], 0, 0) }.unwrap();
+    drop((own, foreign, queue, far, gpu));
+    expect_no_leaks(&session);
 }

@@ -140,12 +140,16 @@ impl Context {
     pub(super) fn enter(&self) -> Result<(), Failure> {
         match self.lost.get() {
             Some(lost) => Err(*lost),
-            None => self.enter_to_give_back(),
+            None => self.enter_even_lost(),
         }
     }
 
-    /// Makes even a lost context the calling thread's.
+    /// Makes even a lost context the calling thread's, to give something back: tried twice, as that is not to be left out.
     pub(super) fn enter_to_give_back(&self) -> Result<(), Failure> {
+        self.enter_even_lost().or_else(|_| self.enter_even_lost())
+    }
+
+    fn enter_even_lost(&self) -> Result<(), Failure> {
         // SAFETY: the context is retained until `drop`.
         answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }

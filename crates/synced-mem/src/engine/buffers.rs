@@ -200,7 +200,7 @@ impl State {
             match queues.iter().try_for_each(|queue| self.synchronize(queue)) {
                 Ok(()) => self.discard(copy.buffer),
                 Err(error) => {
-                    mem::forget(copy);
+                    mem::forget(copy.buffer);
                     self.leaked(HOST, error);
                 }
             }
