@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod arithmetic;
 mod driver;
 mod faults;
 mod kernels;

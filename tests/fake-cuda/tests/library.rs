@@ -1,6 +1,7 @@
 //! The library as a file: it answers to the driver's name, lacks an entry point on demand, and can be hidden.
 
 use std::ffi::{CStr, CString};
+use std::process::Command;
 
 use fake_cuda::control::{self, Session, Setup};
 
@@ -22,6 +23,27 @@ fn a_request_for_the_drivers_name_is_answered_by_it() {
     let _session = Session::start(Setup::default());
     assert!(in_driver(c"libcuda.so", "fake_cuda_reset").is_some());
     assert_eq!(in_driver(c"libcuda.so", "cuInit"), Some(control::symbol(c"cuInit")));
+}
+
+#[test]
+fn it_wins_over_a_driver_that_is_installed() {
+    // A library of that name which the loader would find, but which lacks an entry point.
+    let folder = tempfile::tempdir().unwrap();
+    control::without("cuInit", folder.path()).unwrap();
+    let test = "library::it_wins_over_a_driver_that_is_installed";
+    for is_loaded in ["yes", "no"] {
+        let install = |command: &mut Command| {
+            command.env("LD_LIBRARY_PATH", folder.path()).env("IS_LOADED", is_loaded);
+        };
+        let Some(output) = child(test, install) else {
+            let is_loaded = std::env::var("IS_LOADED").as_deref() == Ok("yes");
+            let _session = is_loaded.then(|| Session::start(Setup::default()));
+            assert_eq!(in_driver(c"libcuda.so", "cuInit").is_some(), is_loaded);
+            assert!(in_driver(c"libcuda.so", "cuMemPoolCreate").is_some());
+            return;
+        };
+        assert!(output.status.success(), "{is_loaded} {output:?}");
+    }
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn part(bytes: &Bytes, at: usize, len: usize) -> [u8; 8] {
 
 /// What an atomic operation leaves behind.
 fn combine(f: AtomicOp, ty: Type, old: u64, b: u64, c: Option<u64>) -> u64 {
-    let whole = |f| super::whole::binary(f, ty, old, b);
+    let whole = |f| super::whole::binary(f)(ty, old, b);
     match f {
         AtomicOp::Add if ty.is_float() => float::binary(Binary::Add, ty, old, b),
         AtomicOp::Add => whole(Binary::Add),

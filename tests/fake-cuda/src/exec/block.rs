@@ -94,9 +94,7 @@ impl Team<'_, '_> {
     /// Runs one instruction for the threads of a warp that are furthest behind.
     fn step(&mut self, warp: &mut Warp) -> Result<(), Stop> {
         let launch = self.run.launch;
-        let at = each(warp.ready).map(|lane| warp.at[lane]).min().unwrap_or_default();
-        let here = each(warp.ready | warp.waiting).filter(|lane| warp.at[*lane] == at);
-        let here: u32 = here.fold(0, |lanes, lane| lanes | 1 << lane);
+        let (at, here) = warp.furthest_behind();
         let instruction = &launch.kernel.code[at as usize];
         let lanes = match instruction.guard {
             Some((predicate, false)) => here & warp.holds(predicate),

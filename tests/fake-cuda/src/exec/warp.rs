@@ -49,6 +49,15 @@ impl Warp {
         }
     }
 
+    /// The least instruction that a thread which can go on comes to, and all threads that come to it.
+    pub(super) fn furthest_behind(&self) -> (u32, u32) {
+        let is_in = |lanes: u32, lane: usize| lanes >> lane & 1 == 1;
+        let at = (0..WARP).map(|lane| if is_in(self.ready, lane) { self.at[lane] } else { u32::MAX });
+        let least = at.fold(u32::MAX, u32::min);
+        let here = (0..WARP).fold(0, |lanes, lane| lanes | u32::from(self.at[lane] == least) << lane);
+        (least, here & (self.ready | self.waiting))
+    }
+
     /// Threads that have not returned.
     pub(super) fn alive(&self) -> u32 {
         self.ready | self.waiting | self.stopped
@@ -79,7 +88,17 @@ pub(super) struct Now<'a> {
 }
 
 impl Now<'_> {
+    /// An operand's values for all threads.
+    fn values(&self, operand: Operand) -> [u64; WARP] {
+        match operand {
+            Operand::Reg(register) => *self.warp.register(register),
+            Operand::Value(value) => [value; WARP],
+            Operand::Special(_) => std::array::from_fn(|lane| self.value(operand, lane)),
+        }
+    }
+
     /// An operand's value for a thread.
+    #[inline]
     pub(super) fn value(&self, operand: Operand, lane: usize) -> u64 {
         match operand {
             Operand::Reg(register) => self.warp.register(register)[lane],
@@ -105,9 +124,10 @@ impl Now<'_> {
 
     /// Sets a register of some threads to what a function gives for each.
     pub(super) fn fill(&mut self, to: Reg, lanes: u32, value: impl Fn(&Self, usize) -> u64) {
+        let mask = self.launch.kernel.masks[usize::from(to.0)];
         for lane in each(lanes) {
-            let value = value(self, lane);
-            self.warp.set(&self.launch.kernel.masks, to, lane, value);
+            let value = value(self, lane) & mask;
+            self.warp.registers[usize::from(to.0)][lane] = value;
         }
     }
 
@@ -115,18 +135,22 @@ impl Now<'_> {
     pub(super) fn compute(&mut self, op: &Op, lanes: u32) -> bool {
         match *op {
             Op::Unary { f, ty, to, a } => {
-                let run = if ty.is_float() { float::unary } else { whole::unary };
-                self.fill(to, lanes, |now, lane| run(f, ty, now.value(a, lane)));
+                let (run, a) = (if ty.is_float() { float::unary } else { whole::unary }, self.values(a));
+                self.fill(to, lanes, |_, lane| run(f, ty, a[lane]));
             }
             Op::Binary { f, ty, to, a, b } => {
-                let run = if ty.is_float() { float::binary } else { whole::binary };
-                self.fill(to, lanes, |now, lane| run(f, ty, now.value(a, lane), now.value(b, lane)));
+                let (a, b) = (self.values(a), self.values(b));
+                if ty.is_float() {
+                    self.fill(to, lanes, |_, lane| float::binary(f, ty, a[lane], b[lane]));
+                } else {
+                    let run = whole::binary(f);
+                    self.fill(to, lanes, |_, lane| run(ty, a[lane], b[lane]));
+                }
             }
             Op::Ternary { f, ty, to, a, b, c } => {
                 let run = if ty.is_float() { float::ternary } else { whole::ternary };
-                self.fill(to, lanes, |now, lane| {
-                    run(f, ty, now.value(a, lane), now.value(b, lane), now.value(c, lane))
-                });
+                let [a, b, c] = [a, b, c].map(|operand| self.values(operand));
+                self.fill(to, lanes, |_, lane| run(f, ty, a[lane], b[lane], c[lane]));
             }
             Op::Insert { ty, to, a, b, at, len } => self.fill(to, lanes, |now, lane| {
                 let [a, b, at, len] = [a, b, at, len].map(|operand| now.value(operand, lane));
@@ -161,8 +185,9 @@ impl Now<'_> {
 
     fn compare(&mut self, op: &Op, lanes: u32) {
         let Op::Compare { test, is_unordered, ty, to, inverse, a, b, with } = *op else { return };
+        let (a, b) = (self.values(a), self.values(b));
         for lane in each(lanes) {
-            let holds = float::compare(test, is_unordered, ty, self.value(a, lane), self.value(b, lane));
+            let holds = float::compare(test, is_unordered, ty, a[lane], b[lane]);
             let combined = |holds: bool| match with {
                 None => holds,
                 Some((f, other, is_negated)) => {

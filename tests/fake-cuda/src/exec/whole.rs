@@ -27,29 +27,31 @@ pub(super) fn unary(f: Unary, ty: Type, a: u64) -> u64 {
     }
 }
 
-/// Operations on two values.
-pub(super) fn binary(f: Binary, ty: Type, a: u64, b: u64) -> u64 {
-    let (x, y) = (ty.whole(a), ty.whole(b));
-    // Beyond 32 bits the hardware clamps a distance; so does any distance beyond the type shift everything out.
-    let distance = (b as u32).min(ty.bits);
+/// A function of two values; chosen once, then run for each thread.
+pub(super) fn binary(f: Binary) -> fn(Type, u64, u64) -> u64 {
     match f {
-        Binary::Add => a.wrapping_add(b),
-        Binary::Subtract => a.wrapping_sub(b),
-        Binary::Multiply => a.wrapping_mul(b),
-        Binary::MultiplyHigh => high(ty, x, y),
-        Binary::MultiplyWide => x.wrapping_mul(y) as u64,
+        Binary::Add => |_, a, b| a.wrapping_add(b),
+        Binary::Subtract => |_, a, b| a.wrapping_sub(b),
+        Binary::Multiply => |_, a, b| a.wrapping_mul(b),
+        Binary::MultiplyHigh => |ty, a, b| high(ty, ty.whole(a), ty.whole(b)),
+        Binary::MultiplyWide => |ty, a, b| ty.whole(a).wrapping_mul(ty.whole(b)) as u64,
         // The ISA leaves a division by zero open; the hardware gives all ones.
-        Binary::Divide if y == 0 => !0,
-        Binary::Remainder if y == 0 => !0,
-        Binary::Divide => x.wrapping_div(y) as u64,
-        Binary::Remainder => x.wrapping_rem(y) as u64,
-        Binary::Minimum => x.min(y) as u64,
-        Binary::Maximum => x.max(y) as u64,
-        Binary::And => a & b,
-        Binary::Or => a | b,
-        Binary::Xor => a ^ b,
-        Binary::ShiftLeft => (x as u128).checked_shl(distance).unwrap_or_default() as u64,
-        Binary::ShiftRight => (x >> distance) as u64,
+        Binary::Divide => |ty, a, b| match ty.whole(b) {
+            0 => !0,
+            divisor => ty.whole(a).wrapping_div(divisor) as u64,
+        },
+        Binary::Remainder => |ty, a, b| match ty.whole(b) {
+            0 => !0,
+            divisor => ty.whole(a).wrapping_rem(divisor) as u64,
+        },
+        Binary::Minimum => |ty, a, b| ty.whole(a).min(ty.whole(b)) as u64,
+        Binary::Maximum => |ty, a, b| ty.whole(a).max(ty.whole(b)) as u64,
+        Binary::And => |_, a, b| a & b,
+        Binary::Or => |_, a, b| a | b,
+        Binary::Xor => |_, a, b| a ^ b,
+        // A distance beyond the type shifts everything out.
+        Binary::ShiftLeft => |_, a, b| a.checked_shl(b as u32).unwrap_or_default(),
+        Binary::ShiftRight => |ty, a, b| (ty.whole(a) >> (b as u32).min(ty.bits)) as u64,
         Binary::CopySign => unreachable!("the reader takes this of floats only"),
     }
 }
