@@ -5,10 +5,16 @@
 
 #[path = "cuda/absent.rs"]
 mod absent;
+#[path = "cuda/counts.rs"]
+mod counts;
 #[path = "cuda/failing.rs"]
 mod failing;
 #[path = "cuda/memory.rs"]
 mod memory;
+#[path = "cuda/ops.rs"]
+mod ops;
+#[path = "cuda/places.rs"]
+mod places;
 
 use std::sync::Arc;
 

@@ -141,7 +141,7 @@ fn steps(machine: &Machine) -> Vec<Step> {
         step("downstream", downstream(machine)),
     ];
     // Again only where features add something.
-    let featured = "doc --no-deps --all-features -p synced-mem -p blob-core -p blob-io -p blob-convert";
+    let featured = "doc --no-deps --all-features -p synced-mem -p blob-core -p blob-ops -p blob-io -p blob-convert";
     for (name, arguments) in [("documentation", "doc --workspace --no-deps"), ("documentation, all features", featured)]
     {
         let mut command = cargo(arguments);

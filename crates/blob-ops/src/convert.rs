@@ -4,10 +4,15 @@
 
 use crate::argument::Argument;
 use crate::cpu::{Exec, Isa, convert as kernels};
+use crate::device::Bench;
 use crate::error::Error;
 use crate::fill::clear;
+use crate::place::Operand;
+use crate::work::Work;
 use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
+use std::sync::Arc;
+use synced_mem::Queue;
 
 /// A blob of the same shape in another dtype, data and diff; a part that was never touched stays so.
 ///
@@ -44,6 +49,12 @@ pub fn convert(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 /// # Errors
 /// As [`convert`]; [`Error::Lost`] names the first element that does not survive.
 pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
+    let reads = touched(blob).map(|part| Operand::all(blob, part));
+    if let Some(queue) = place::elsewhere(CHECKED, reads, [])? {
+        let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
+        let parts: Vec<_> = touched(blob).collect();
+        return checked_on(queue, blob, &mut out, &parts).map(|()| out);
+    }
     // One guard for both passes, so that no one writes between them.
     let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
     let sources = sources.collect::<Result<Vec<_>, Error>>()?;
@@ -70,6 +81,9 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
         return clear(out, part);
     }
     let (from, to) = (blob.dtype(), out.dtype());
+    if let Some(queue) = place::elsewhere(CONVERT, [Operand::all(blob, part)], [Operand::all(out, part)])? {
+        return Bench::new(CONVERT, queue, work(from, to))?.map(blob, out, part);
+    }
     let source = place::read(CONVERT, Argument::In, blob, part)?;
     let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
     convert_bytes(from, &source, to, &mut target);
@@ -83,6 +97,9 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
 pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     Argument::In.of(CHECKED).check_dims(out.shape().dims(), blob)?;
     let (from, to) = (blob.dtype(), out.dtype());
+    if let Some(queue) = place::elsewhere(CHECKED, [Operand::all(blob, part)], [Operand::all(out, part)])? {
+        return checked_on(queue, blob, out, &[part]);
+    }
     // One guard for both passes, so that no one writes between them.
     let source = place::read(CHECKED, Argument::In, blob, part)?;
     check_bytes(from, &source, to, part)?;
@@ -96,6 +113,26 @@ const CHECKED: &str = "convert checked";
 
 fn touched(blob: &AnyBlob) -> impl Iterator<Item = Part> {
     Part::BOTH.into_iter().filter(|&part| !place::is_untouched(blob, part))
+}
+
+/// A conversion as a device does it; to the same dtype it is a copy, but for bools.
+fn work(source: DType, target: DType) -> Work {
+    match source == target && source != DType::Bool {
+        true => Work::Rows { rows: 1, split: false },
+        false => Work::Convert { source, target },
+    }
+}
+
+/// Checks and converts these parts on a device.
+fn checked_on(queue: Arc<dyn Queue>, blob: &AnyBlob, out: &mut AnyBlob, parts: &[Part]) -> Result<(), Error> {
+    let (from, to) = (blob.dtype(), out.dtype());
+    let bench = Bench::new(CHECKED, queue, work(from, to))?;
+    let Some((part, index)) = bench.convert_checked(blob, out, parts, kernels::bounds(from, to))? else {
+        return Ok(());
+    };
+    let lost = blob.part(part).range(index..index + 1).and_then(|element| element.bytes());
+    let lost = lost.map_err(|error| place::memory_error(CHECKED, Argument::In, error))?;
+    check_bytes(from, &lost, to, part).map_err(|error| error.at(index))
 }
 
 /// Whole elements to as many.

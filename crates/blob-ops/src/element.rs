@@ -7,8 +7,11 @@ use crate::argument::Argument;
 use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
 use crate::cpu::lanes::with_element;
 use crate::cpu::{Isa, convert};
+use crate::device::Bench;
 use crate::error::Error;
+use crate::place::Operand;
 use crate::scalar::Scalar;
+use crate::work::{self, Work};
 use crate::{place, threads};
 use blob_core::{AnyBlob, Part};
 use std::marker::PhantomData;
@@ -30,7 +33,7 @@ macro_rules! with_number {
 /// [`Error::Memory`] for a conflict, as when both share the memory, or out of memory. `y` is as it was then.
 pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike("add", y, x)?;
-    with_number!("add", y.dtype(), N => pairs::<N, _>("add", y, x, part, Add))
+    with_number!("add", y.dtype(), N => pairs::<N, _>("add", y, x, part, Add, arithmetic(work::Op::Add, y, &[])))
 }
 
 /// As [`add`], with subnormal floats taken as zeros of their sign, before and after the addition.
@@ -42,7 +45,7 @@ pub fn add(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
 /// As [`add`].
 pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike(ADD_FLUSHING, y, x)?;
-    with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(ADD_FLUSHING, y, x, part, FlushedAdd))
+    with_number!(ADD_FLUSHING, y.dtype(), N => pairs::<N, _>(ADD_FLUSHING, y, x, part, FlushedAdd, arithmetic(work::Op::FlushedAdd, y, &[])))
 }
 
 /// y += alpha·x, on one part of each: the product is rounded before it is added.
@@ -54,8 +57,9 @@ pub fn add_flush_subnormals(y: &mut AnyBlob, x: &AnyBlob, part: Part) -> Result<
 pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) -> Result<(), Error> {
     check_alike("axpy", y, x)?;
     with_number!("axpy", y.dtype(), N => {
-        let op = Axpy(factor::<N>("axpy", alpha.into())?);
-        pairs::<N, _>("axpy", y, x, part, op)
+        let alpha = factor::<N>("axpy", alpha.into())?;
+        let work = arithmetic(work::Op::Axpy, y, bytemuck::bytes_of(&alpha));
+        pairs::<N, _>("axpy", y, x, part, Axpy(alpha), work)
     })
 }
 
@@ -83,6 +87,11 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
         if !blob.has_diff() {
             return Ok(());
         }
+        let [data, diff] = Part::BOTH.map(|part| Operand::all(blob, part));
+        if let Some(queue) = place::elsewhere("update", [data.clone(), diff], [data])? {
+            let work = arithmetic(work::Op::Subtract, blob, &[]);
+            return Bench::new("update", queue, work)?.update_by_diff(blob);
+        }
         let (mut y, x) = place::data_mut_and_diff("update", blob)?;
         map_pairs::<N, _>(&mut y, &x, Subtract);
         Ok(())
@@ -99,8 +108,13 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
 /// as Inf; [`Error::Memory`] for a conflict with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result<(), Error> {
     with_number!("scale", blob.dtype(), N => {
-        let op = Scale(factor::<N>("scale", alpha.into())?);
-        map::<N, _>(&mut place::write("scale", blob, part)?, op);
+        let alpha = factor::<N>("scale", alpha.into())?;
+        let operand = Operand::all(blob, part);
+        if let Some(queue) = place::elsewhere("scale", [operand.clone()], [operand])? {
+            let work = arithmetic(work::Op::Scale, blob, bytemuck::bytes_of(&alpha));
+            return Bench::new("scale", queue, work)?.update(blob, None, part);
+        }
+        map::<N, _>(&mut place::write("scale", blob, part)?, Scale(alpha));
         Ok(())
     })
 }
@@ -118,6 +132,12 @@ fn factor<N: Number>(op: &'static str, value: Scalar) -> Result<N::Value, Error>
     Ok(bytemuck::pod_read_unaligned(&bytes[..dtype.size()]))
 }
 
+/// The same as a device does it; `alpha` are the bytes of a number that the dtype is computed in, or of none.
+fn arithmetic(op: work::Op, y: &AnyBlob, alpha: &[u8]) -> Work {
+    let bits = alpha.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
+    Work::Arithmetic { op, dtype: y.dtype(), alpha: bits }
+}
+
 /// Borrows `x` first, so that a conflict is seen before `y` is made writable.
 fn pairs<N: Number, O: Binary<N>>(
     name: &'static str,
@@ -125,7 +145,12 @@ fn pairs<N: Number, O: Binary<N>>(
     x: &AnyBlob,
     part: Part,
     op: O,
+    work: Work,
 ) -> Result<(), Error> {
+    let (reads, write) = ([Operand::all(y, part), Operand::all(x, part)], Operand::all(y, part));
+    if let Some(queue) = place::elsewhere(name, reads, [write])? {
+        return Bench::new(name, queue, work)?.update(y, Some(x), part);
+    }
     let x = place::read(name, Argument::In, x, part)?;
     let mut y = place::write(name, y, part)?;
     map_pairs::<N, O>(&mut y, &x, op);

@@ -125,6 +125,23 @@ pub enum Error {
         /// What the memory says.
         error: blob_core::Error,
     },
+    /// An operation that was to work on a device for which it has no kernels.
+    #[non_exhaustive]
+    NoKernels {
+        /// The function.
+        op: &'static str,
+        /// What people call the device.
+        device: String,
+    },
+    /// A device's kernels could not be loaded, or refused their work. What was to be written is unspecified where a launch
+    /// was refused, and as it was where nothing was loaded.
+    #[non_exhaustive]
+    Device {
+        /// The function.
+        op: &'static str,
+        /// What the device says.
+        error: blob_core::Error,
+    },
     /// An axis that an argument does not have, or a shape that no blob can have.
     #[non_exhaustive]
     Blob {
@@ -135,6 +152,16 @@ pub enum Error {
         /// What is wrong with it.
         error: blob_core::Error,
     },
+}
+
+impl Error {
+    /// Of an element that was looked at alone: the index that it has among all.
+    pub(crate) fn at(self, at: usize) -> Error {
+        match self {
+            Error::Lost { part, value, dtype, .. } => Error::Lost { part, index: at, value, dtype },
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Error {
@@ -162,6 +189,8 @@ impl fmt::Display for Error {
             Error::NotSquare { shape } => {
                 write!(f, "transpose in place: the last two axes of {shape} are no square matrix")
             }
+            Error::NoKernels { op, device } => write!(f, "{op}: there are no kernels for {device}"),
+            Error::Device { op, error } => write!(f, "{op}: {error}"),
             Error::Memory { op, argument, error } | Error::Blob { op, argument, error } => {
                 write!(f, "{op}: {argument}: {error}")
             }
@@ -191,7 +220,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             // Its message is in our own, so the chain goes on behind it.
-            Error::Memory { error, .. } | Error::Blob { error, .. } => error.source(),
+            Error::Memory { error, .. } | Error::Blob { error, .. } | Error::Device { error, .. } => error.source(),
             _ => None,
         }
     }

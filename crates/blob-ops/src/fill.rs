@@ -6,8 +6,11 @@ use crate::argument::Argument;
 use crate::cpu::element::Fill;
 use crate::cpu::machine::Store;
 use crate::cpu::{Exec, convert};
+use crate::device::Bench;
 use crate::error::Error;
+use crate::place::Operand;
 use crate::scalar::Scalar;
+use crate::work::Work;
 use crate::{place, threads};
 use blob_core::{AnyBlob, Part};
 use std::ops::Range;
@@ -26,6 +29,10 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
 fn set(op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
     let element = element(op, blob, value)?;
     let size = blob.dtype().size();
+    if let Some(queue) = place::elsewhere(op, [], [Operand::all(blob, part)])? {
+        let all = 0..blob.count();
+        return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
+    }
     let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
     fill_bytes(&mut bytes, &element[..size]);
     Ok(())
@@ -46,6 +53,9 @@ fn set_object(op: &'static str, blob: &mut AnyBlob, object: usize, value: Scalar
     let range = object_range(op, blob, object)?;
     let element = element(op, blob, value)?;
     let size = blob.dtype().size();
+    if let Some(queue) = place::elsewhere(op, [], [Operand::range(blob, part, &range)])? {
+        return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
+    }
     let mut bytes = place::range_overwrite(op, blob, part, range)?;
     fill_bytes(&mut bytes, &element[..size]);
     Ok(())

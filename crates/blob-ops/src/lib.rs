@@ -48,14 +48,20 @@
 //! a memory notes of its first borrow, and what rayon keeps of work that comes from outside its pool. A thread needs
 //! 192 KiB of stack, 512 KiB where this crate is built without optimisation.
 //!
-//! **Devices.** Work is done on the host. An input whose newest copy is on a device is brought here and stays valid
-//! there; an output is written here and nothing of it is moved.
-#![deny(unsafe_code)] // except in `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
+//! **Devices.** With the feature `cuda`, an operation works where the fewest bytes of its inputs are missing, on the host
+//! or on a GPU; of equals where its output is; else on the host. What is missing is brought there and stays valid where it
+//! was; an output is written there and nothing of it is moved. [`on`] and [`on_host`] say where instead. Only [`stats`]
+//! has no kernels: it runs on the host. The bits are the same at every place.
+#![deny(unsafe_code)] // except in `cuda.rs`, `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;
 mod check;
 mod convert;
 mod cpu;
+#[cfg_attr(not(feature = "cuda"), path = "cuda/absent.rs")]
+mod cuda;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "there are no kernels to launch"))]
+mod device;
 mod element;
 mod error;
 mod fill;
@@ -72,6 +78,7 @@ mod tests;
 mod threads;
 mod transpose;
 mod tree;
+mod work;
 
 pub use argument::{Argument, Mismatch};
 pub use convert::{convert, convert_checked, convert_checked_into, convert_into};
@@ -83,6 +90,7 @@ pub use histogram::Histogram;
 pub use merge::{
     merge, merge_into, merge_objects, merge_objects_into, split, split_into, split_objects, split_objects_into,
 };
+pub use place::{on, on_host};
 pub use scalar::Scalar;
 pub use stats::{Stats, StatsAccumulator};
 pub use sums::{asum, stats, sumsq};

@@ -1,9 +1,11 @@
-//! Where an operation works, decided once per call: the one place where its bytes are borrowed.
+//! The host's place to work: the one place where bytes are borrowed for it. Whether that is where an operation works is
+//! decided in `place/choice.rs`.
 //!
-//! Here there is only the host. Inputs whose newest copy is on a device are brought here by their memory, which counts
-//! the transfer in its statistics and keeps the device's copy valid; the bytes of an output are written over and not
-//! moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes, which names the
+//! Inputs whose newest copy is on a device are brought here by their memory, which counts the transfer in its statistics
+//! and keeps the device's copy valid; the bytes of an output are written over and not moved. Relies on the memory's guards: what cannot be borrowed is an error before a byte changes, which names the
 //! operation and its argument.
+
+mod choice;
 
 use crate::argument::{Argument, Mismatch};
 use crate::error::Error;
@@ -11,6 +13,9 @@ use blob_core::{AnyBlob, Part, Ref, RefMut};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ops::{Deref, Range};
+
+pub(crate) use choice::{Operand, check_host, elsewhere};
+pub use choice::{on, on_host};
 
 /// The guards of up to this many blobs are listed on the stack, those of more on the heap: 16 of them are 640 bytes.
 pub(crate) const INLINE_GUARDS: usize = 16;
@@ -104,11 +109,7 @@ pub(crate) fn overwrite_all<'a>(
     blobs: &'a mut [&mut AnyBlob],
     part: Part,
 ) -> Result<SmallVec<[RefMut<'a, [u8]>; INLINE_GUARDS]>, Error> {
-    for (index, blob) in blobs.iter().enumerate() {
-        let free = blob.memory(part).check_write(0..blob.byte_len());
-        free.map_err(|error| memory_error(op, Argument::Part(index), error))?;
-    }
-    check_apart(op, blobs, part)?;
+    check_outputs(op, blobs, part)?;
     let mut guards = SmallVec::with_capacity(blobs.len());
     for (index, blob) in blobs.iter_mut().enumerate() {
         match overwrite_bytes(blob, part) {
@@ -117,6 +118,15 @@ pub(crate) fn overwrite_all<'a>(
         }
     }
     Ok(guards)
+}
+
+/// Whether all may be written now, and none twice.
+pub(crate) fn check_outputs(op: &'static str, blobs: &[&mut AnyBlob], part: Part) -> Result<(), Error> {
+    for (index, blob) in blobs.iter().enumerate() {
+        let free = blob.memory(part).check_write(0..blob.byte_len());
+        free.map_err(|error| memory_error(op, Argument::Part(index), error))?;
+    }
+    check_apart(op, blobs, part)
 }
 
 /// Whether no two have bytes in common. A memory that only one handle leads to is compared with none.
@@ -166,7 +176,7 @@ pub(crate) fn data_mut_and_diff<'a>(
 
 /// Apart from the way of those that succeed.
 #[cold]
-fn memory_error(op: &'static str, argument: Argument, error: impl Into<blob_core::Error>) -> Error {
+pub(crate) fn memory_error(op: &'static str, argument: Argument, error: impl Into<blob_core::Error>) -> Error {
     Error::Memory { op, argument, error: error.into() }
 }
 

@@ -7,10 +7,13 @@ use crate::argument::Argument;
 use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{Term, Total};
 use crate::cpu::{self, Isa, reduce};
+use crate::device::Bench;
 use crate::error::Error;
+use crate::place::Operand;
 use crate::scalar::Scalar;
 use crate::stats::Stats;
 use crate::tree::{Join, Tree};
+use crate::work::Work;
 use crate::{place, threads};
 use blob_core::{AnyBlob, DType, Part};
 
@@ -54,6 +57,7 @@ pub fn sumsq(blob: &AnyBlob, part: Part) -> Result<Scalar, Error> {
 /// # Errors
 /// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
 pub fn stats(blob: &AnyBlob, part: Part) -> Result<Stats, Error> {
+    place::check_host("stats")?;
     let (isa, dtype) = (Isa::detect(), blob.dtype());
     let bytes = place::read("stats", Argument::In, blob, part)?;
     let total = in_pieces(&bytes, dtype, |block, ahead, scratch| reduce::block(isa, dtype, block, ahead, scratch));
@@ -67,6 +71,8 @@ fn sum(op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scala
     }
     let total = if place::is_untouched(blob, part) {
         None
+    } else if let Some(queue) = place::elsewhere(op, [Operand::all(blob, part)], [])? {
+        Bench::new(op, queue, Work::Sums { dtype, square: term == Term::Square })?.sum(blob, part)?
     } else {
         let bytes = place::read(op, Argument::In, blob, part)?;
         in_pieces(&bytes, dtype, |block, _, scratch| cpu::sums::block(isa, term, dtype, block, scratch))

@@ -6,8 +6,11 @@ use crate::argument::Argument;
 use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
+use crate::device::Bench;
 use crate::error::Error;
+use crate::place::Operand;
 use crate::plan::{Permutation, Piece, Swap};
+use crate::work::Work;
 use crate::{place, threads};
 use blob_core::{AnyBlob, Axis, MAX_AXES, Part, Shape};
 use smallvec::SmallVec;
@@ -86,13 +89,18 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
         return Ok(());
     }
     let width = blob.dtype().size();
-    let mut bytes = place::write("transpose in place", blob, Part::Data)?;
+    let operand = Operand::all(blob, Part::Data);
+    if let Some(queue) = place::elsewhere(IN_PLACE, [operand.clone()], [operand])? {
+        return Bench::new(IN_PLACE, queue, Work::Squares { side: rows, width })?.update(blob, None, Part::Data);
+    }
+    let mut bytes = place::write(IN_PLACE, blob, Part::Data)?;
     squares(Exec::of(bytes.len()), &mut bytes, rows, width);
     Ok(())
 }
 
 const TRANSPOSE: &str = "transpose";
 const PERMUTE: &str = "permute";
+const IN_PLACE: &str = "transpose in place";
 
 fn not_square(blob: &AnyBlob) -> Error {
     let shape = blob.shape().clone();
@@ -137,6 +145,11 @@ fn permutation(blob: &AnyBlob, order: &[usize]) -> Option<Permutation> {
 
 /// Takes both guards before the first byte moves.
 fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &mut AnyBlob) -> Result<(), Error> {
+    if let Some(queue) = place::elsewhere(op, [Operand::all(blob, Part::Data)], [Operand::all(out, Part::Data)])? {
+        // Of no elements, no rows.
+        let work = plan.map_or(Work::Rows { rows: 0, split: false }, Work::Permute);
+        return Bench::new(op, queue, work)?.map(blob, out, Part::Data);
+    }
     let src = place::read(op, Argument::In, blob, Part::Data)?;
     let mut dst = place::overwrite(op, Argument::Out, out, Part::Data)?;
     if let Some(plan) = plan {

@@ -49,6 +49,7 @@ mod queue;
 mod staging;
 mod stream;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::CUdevice_attribute;
@@ -108,6 +109,13 @@ fn info(ordinal: usize, driver: u32) -> Result<Info, Absent> {
     Ok(Info { ordinal, name, capability, total, free, driver })
 }
 
+/// Whether this process has ever opened a GPU: before, no memory is on one. Asks no driver.
+pub fn was_opened() -> bool {
+    OPENED.load(Ordering::Relaxed)
+}
+
+static OPENED: AtomicBool = AtomicBool::new(false);
+
 /// A GPU: a [`Device`].
 #[derive(Debug, Clone)]
 pub struct Cuda {
@@ -134,6 +142,7 @@ impl Cuda {
             None => {
                 let context = Arc::new(Context::retain(ordinal)?);
                 open.push(Arc::downgrade(&context));
+                OPENED.store(true, Ordering::Relaxed);
                 context
             }
         };

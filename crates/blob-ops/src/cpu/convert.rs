@@ -11,6 +11,7 @@ use super::lanes::{BLOCK, Bool, Element, Lane, Scratch, with_element};
 use super::machine::{Kernel, Machine, Store};
 use super::narrow::{Odd, to_bf16, to_f16};
 use crate::scalar::Scalar;
+use crate::work::Bounds;
 use blob_core::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -231,6 +232,7 @@ holding! {
 trait Bounded: Lane {
     type Bounds: Copy;
     fn bounds(holds: Holds) -> Self::Bounds;
+    fn words(bounds: Self::Bounds) -> Bounds;
     fn is_held(self, bounds: Self::Bounds) -> bool;
 }
 
@@ -246,6 +248,9 @@ macro_rules! bounded_integer {
                 };
                 let fit = |x| clamped(x, $lane::MIN as i128, $lane::MAX as i128) as $lane;
                 (fit(low), fit(high))
+            }
+            fn words((low, high): Self::Bounds) -> Bounds {
+                Bounds { low: low as u64, high: high as u64, is_whole: true }
             }
             #[inline(always)]
             fn is_held(self, (low, high): Self::Bounds) -> bool {
@@ -274,6 +279,14 @@ macro_rules! bounded_float {
                     Holds::Below(limit) => Floats::Below(limit as $lane),
                 }
             }
+            fn words(bounds: Self::Bounds) -> Bounds {
+                match bounds {
+                    Floats::Whole(low, end) => {
+                        Bounds { low: low.to_bits().into(), high: end.to_bits().into(), is_whole: true }
+                    }
+                    Floats::Below(limit) => Bounds { low: 0, high: limit.to_bits().into(), is_whole: false },
+                }
+            }
             #[inline(always)]
             fn is_held(self, bounds: Self::Bounds) -> bool {
                 match bounds {
@@ -287,6 +300,12 @@ macro_rules! bounded_float {
     )* };
 }
 bounded_float!(f32 f64);
+
+/// What `to` holds of `from`, as the kernels of a device compare it.
+pub(crate) fn bounds(from: DType, to: DType) -> Bounds {
+    let holds = Holds::of(to);
+    with_element!(from, E => <E as Element>::Lane::words(<E as Element>::Lane::bounds(holds)))
+}
 
 /// The first of whole elements that `to` does not hold, with its index.
 pub(crate) fn first_lost(isa: Isa, from: DType, source: &[u8], to: DType) -> Option<(usize, Scalar)> {

@@ -27,12 +27,24 @@ template <> struct Word<16> { typedef uint4 T; };
 // Device memory at an address; said to be no other kind of memory, so that loads and stores need not ask.
 template <class T> __device__ T *at(u64 address) { return static_cast<T *>(__cvta_global_to_generic(address)); }
 
-// The bits of one type as another of its size.
-template <class To, class From> __device__ To bits(From from) {
-    union { From from; To to; } both;
-    both.from = from;
-    return both.to;
+// One store of a word. The long ones are said in PTX, because the compiler makes several of what was computed as floats.
+template <class T> __device__ void put(u64 address, T word) { *at<T>(address) = word; }
+template <> __device__ void put(u64 address, u64 word) {
+    asm volatile("st.global.u64 [%0], %1;" :: "l"(address), "l"(word) : "memory");
 }
+template <> __device__ void put(u64 address, uint4 word) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :: "l"(address), "r"(word.x), "r"(word.y), "r"(word.z), "r"(word.w) : "memory");
+}
+
+// The bits of one type as another of its size.
+template <class To, class From> __device__ To bits(From from);
+template <> __device__ float bits(u32 from) { return __uint_as_float(from); }
+template <> __device__ u32 bits(float from) { return __float_as_uint(from); }
+template <> __device__ double bits(u64 from) { return __longlong_as_double(i64(from)); }
+template <> __device__ u64 bits(double from) { return u64(__double_as_longlong(from)); }
+template <> __device__ u32 bits(u32 from) { return from; }
+template <> __device__ u64 bits(u64 from) { return from; }
 
 // Dtypes, as Rust numbers them.
 enum { BOOL, U8, I8, U16, I16, U32, I32, U64, I64, F16, BF16, F32, F64 };

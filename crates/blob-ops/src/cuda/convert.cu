@@ -191,7 +191,7 @@ template <u32 DTYPE, class L, int N> __device__ void store(const L (&lane)[N], u
     Group<Raw, N> group;
     #pragma unroll
     for (int k = 0; k < N; k++) group.raw[k] = To<DTYPE, L>::of(lane[k]);
-    *at<typename Word<int(sizeof(Raw)) * N>::T>(address) = group.word;
+    put(address, group.word);
 }
 
 // Targets of up to 4 bytes.

@@ -268,6 +268,8 @@ struct Squares {
     u64 matrix; // bytes of one
     u32 side;
     u32 tiles;  // along a side
+    u32 bytes;  // elements lie at any address
+    u32 pad;
 };
 
 template <int W> __device__ void square(const Squares &p) {
@@ -279,20 +281,20 @@ template <int W> __device__ void square(const Squares &p) {
     if (j < i) return; // the mirrored block does both
     u64 start = p.at + matrix * p.matrix;
     u32 lane = threadIdx.x % SIDE, first = threadIdx.x / SIDE;
-    #pragma unroll
-    for (int k = first; k < SIDE; k += STEP) {
+    #pragma unroll 1
+    for (u32 k = first; k < SIDE; k += STEP) {
         if (i + k < p.side && j + lane < p.side)
-            upper[k * PITCH + lane] = *at<const Word>(start + (u64(i + k) * p.side + j + lane) * W);
+            upper[k * PITCH + lane] = load_one<Word>(start + (u64(i + k) * p.side + j + lane) * W, p.bytes);
         if (j + k < p.side && i + lane < p.side)
-            lower[k * PITCH + lane] = *at<const Word>(start + (u64(j + k) * p.side + i + lane) * W);
+            lower[k * PITCH + lane] = load_one<Word>(start + (u64(j + k) * p.side + i + lane) * W, p.bytes);
     }
     __syncthreads();
-    #pragma unroll
-    for (int k = first; k < SIDE; k += STEP) {
+    #pragma unroll 1
+    for (u32 k = first; k < SIDE; k += STEP) {
         if (i + k < p.side && j + lane < p.side)
-            *at<Word>(start + (u64(i + k) * p.side + j + lane) * W) = lower[lane * PITCH + k];
+            store_one<Word>(start + (u64(i + k) * p.side + j + lane) * W, lower[lane * PITCH + k], p.bytes);
         if (i != j && j + k < p.side && i + lane < p.side)
-            *at<Word>(start + (u64(j + k) * p.side + i + lane) * W) = upper[lane * PITCH + k];
+            store_one<Word>(start + (u64(j + k) * p.side + i + lane) * W, upper[lane * PITCH + k], p.bytes);
     }
 }
 

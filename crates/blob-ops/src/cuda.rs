@@ -1,0 +1,61 @@
+//! The kernels: committed PTX, loaded once per device, and the one place that launches them.
+//!
+//! Relies on `device/launches.rs` for addresses within the operands, which its tests hold it to.
+
+#![allow(unsafe_code)]
+
+use crate::device::launches::{LIMITS, Span, launches};
+use crate::device::params::THREADS;
+use crate::work::Work;
+use smallvec::SmallVec;
+use std::any::Any;
+use synced_mem::cuda::{Cuda, Grid, Loaded, Program, launch};
+use synced_mem::{Arg, Error, Queue};
+
+/// The kernels, in files that are each loaded at their first use: a driver compiles one in a few tenths of a second.
+static MOVES: Program = Program::new("moves", include_str!("cuda/moves.ptx"));
+static ELEMENT: Program = Program::new("element", include_str!("cuda/element.ptx"));
+static CONVERT: Program = Program::new("convert", include_str!("cuda/convert.ptx"));
+static SUMS: Program = Program::new("sums", include_str!("cuda/sums.ptx"));
+
+/// Kernels of one queue's device.
+pub(crate) struct Kernels(Loaded);
+
+/// Whether there may be a queue that has kernels: whether a GPU was ever opened.
+#[inline(always)]
+pub(crate) fn is_possible() -> bool {
+    synced_mem::cuda::was_opened()
+}
+
+/// Whether this queue's device has kernels.
+pub(crate) fn has_kernels(queue: &dyn Queue) -> bool {
+    let device: &dyn Any = queue.device();
+    device.is::<Cuda>()
+}
+
+impl Kernels {
+    /// Those that the work needs; `None` where the queue's device has none.
+    pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Option<Kernels>, Error> {
+        let program = match work {
+            Work::Rows { .. } | Work::Permute(_) | Work::Squares { .. } => &MOVES,
+            Work::Arithmetic { .. } | Work::Fill { .. } => &ELEMENT,
+            Work::Convert { .. } | Work::Check { .. } => &CONVERT,
+            Work::Sums { .. } => &SUMS,
+        };
+        Ok(program.load(queue)?.map(Kernels))
+    }
+
+    /// Launches the work, whose kernels these are. The first of `uses` are its inputs, the others its outputs.
+    pub(crate) fn run(&self, queue: &dyn Queue, work: &Work, uses: &[Arg<'_>], reads: usize) -> Result<(), Error> {
+        let span = |arg: &Arg<'_>| Span { address: arg.address(), len: arg.range().len() };
+        let spans = |args: &[Arg<'_>]| args.iter().map(span).collect::<SmallVec<[Span; 16]>>();
+        let (inputs, outputs) = uses.split_at(reads);
+        for each in launches(work, &spans(inputs), &spans(outputs), LIMITS) {
+            let kernel = self.0.kernel(each.kernel)?;
+            let grid = Grid { blocks: [each.blocks, 1, 1], threads: [THREADS, 1, 1] };
+            // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what their structs name, which the tests interpret access by access.
+            unsafe { launch(queue, &kernel, grid, uses, &each.params.bytes())? };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! In place of `cuda.rs` where the feature is off: no queue has kernels.
+
+use super::work::Work;
+use synced_mem::{Arg, Error, Queue};
+
+/// The kernels of one queue's device: there are none.
+pub(crate) enum Kernels {}
+
+/// Whether there may be a queue that has kernels.
+#[inline(always)]
+pub(crate) fn is_possible() -> bool {
+    false
+}
+
+/// Whether this queue's device has kernels.
+pub(crate) fn has_kernels(_: &dyn Queue) -> bool {
+    false
+}
+
+impl Kernels {
+    /// Those that the work needs.
+    pub(crate) fn load(_: &Work, _: &dyn Queue) -> Result<Option<Kernels>, Error> {
+        Ok(None)
+    }
+
+    /// Launches the work.
+    pub(crate) fn run(&self, _: &dyn Queue, _: &Work, _: &[Arg<'_>], _: usize) -> Result<(), Error> {
+        match *self {}
+    }
+}

@@ -1,0 +1,134 @@
+//! Where operations work, what is moved for it, and what is refused before anything changes.
+
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::Error;
+use synced_mem::loopback::{Loopback, Mode};
+use synced_mem::{Device, Location, Queue};
+
+use crate::{gpu, seed};
+
+fn ones(count: usize) -> AnyBlob {
+    let bytes = vec![1.0f32; count].iter().flat_map(|one| one.to_ne_bytes()).collect();
+    AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::F32, bytes).unwrap()
+}
+
+/// A blob whose only valid copy is on the queue's device.
+fn there(queue: &Arc<dyn Queue>, count: usize) -> AnyBlob {
+    let mut blob = ones(count);
+    drop(blob.data_mut().device(queue).unwrap());
+    blob
+}
+
+fn is_on(blob: &AnyBlob, place: Location) -> bool {
+    blob.memory(Part::Data).valid_on(place, ..)
+}
+
+#[test]
+fn what_is_on_a_device_is_worked_on_there_and_nothing_moves() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let device = Location::Device(gpu.id());
+    let (mut y, x) = (there(&queue, 1000), there(&queue, 1000));
+    let moved = || (gpu.meter().stats().uploads, gpu.meter().stats().downloads);
+    let before = moved();
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    blob_ops::scale(&mut y, 2, Part::Data).unwrap();
+    let merged = blob_ops::merge(&[&y, &x], 0).unwrap();
+    let narrow = blob_ops::convert(&merged, DType::F16).unwrap();
+    assert!(is_on(&narrow, device) && !is_on(&narrow, Location::Host));
+    assert_eq!(moved(), before);
+    // The sum of each block comes back, and no element.
+    assert_eq!(blob_ops::asum(&merged, Part::Data).unwrap(), blob_ops::Scalar::F(5000.0));
+    let (_, back) = moved();
+    assert_eq!((back.bytes - before.1.bytes, back.count - before.1.count), (8, 1));
+    assert!(!is_on(&merged, Location::Host));
+}
+
+#[test]
+fn what_is_on_the_host_stays_there_unless_it_is_forced() {
+    let (_session, gpu, queue) = gpu(seed(1));
+    let device = Location::Device(gpu.id());
+    let (mut y, x) = (ones(1000), ones(1000));
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    assert!(!is_on(&y, device));
+    blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data).unwrap());
+    assert!(is_on(&y, device) && !is_on(&y, Location::Host) && is_on(&x, Location::Host));
+    blob_ops::on_host(|| blob_ops::add(&mut y, &x, Part::Data).unwrap());
+    assert!(!is_on(&y, device));
+    assert_eq!(y.data().elements::<f32>().unwrap()[999], 4.0);
+    // An output without inputs decides by itself.
+    let mut filled = there(&queue, 1000);
+    blob_ops::fill(&mut filled, 3, Part::Data).unwrap();
+    assert!(is_on(&filled, device) && !is_on(&filled, Location::Host));
+}
+
+#[test]
+fn statistics_run_on_the_host_and_are_refused_elsewhere() {
+    let (_session, _gpu, queue) = gpu(seed(1));
+    let blob = there(&queue, 1000);
+    assert_eq!(blob_ops::stats(&blob, Part::Data).unwrap().count, 1000);
+    let refused = blob_ops::on(&queue, || blob_ops::stats(&blob, Part::Data)).unwrap_err();
+    assert!(matches!(refused, Error::NoKernels { op: "stats", .. }), "{refused}");
+}
+
+#[test]
+fn a_device_without_kernels_is_refused_and_never_chosen() {
+    let (_session, _gpu, _queue) = gpu(seed(1));
+    let other = Loopback::new(Mode::Immediate).queue().unwrap();
+    let (mut y, x) = (there(&other, 10), there(&other, 10));
+    let refused = blob_ops::on(&other, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
+    assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
+    assert!(!is_on(&y, Location::Host));
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
+}
+
+/// CUDA_ERROR_INVALID_PTX.
+const INVALID_PTX: u32 = 218;
+
+#[test]
+fn refused_kernels_leave_every_operand_as_it_was() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let (mut y, x) = (there(&queue, 1000), ones(1000));
+    session.fail("cuModuleLoadData", 1, INVALID_PTX);
+    let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
+    assert!(matches!(refused, Error::Device { op: "add", .. }), "{refused}");
+    assert!(refused.to_string().contains("218"), "{refused}");
+    // Not even an input was moved.
+    assert!(!is_on(&x, Location::Device(gpu.id())));
+    blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[..], [2.0; 1000]);
+}
+
+/// Every driver call fails in turn: an error or the right result, inputs as they were, no panic.
+#[test]
+fn any_call_may_fail() {
+    let inputs = || (ones(300), ones(300));
+    let work = |queue: &Arc<dyn Queue>, y: &mut AnyBlob, x: &AnyBlob| -> Result<f64, Error> {
+        blob_ops::on(queue, || {
+            blob_ops::add(y, x, Part::Data)?;
+            let merged = blob_ops::merge(&[y, x], 0)?;
+            Ok(blob_ops::asum(&merged, Part::Data)?.as_f64())
+        })
+    };
+    let mut failed = 0;
+    for nth in 1.. {
+        let (session, gpu, queue) = gpu(seed(nth));
+        let (mut y, x) = inputs();
+        session.fail("", nth, 999);
+        let found = work(&queue, &mut y, &x);
+        match &found {
+            Ok(sum) => assert_eq!(*sum, 900.0),
+            Err(_) => failed += 1,
+        }
+        assert_eq!(x.data().elements::<f32>().unwrap()[..], [1.0; 300], "call {nth}");
+        let calls = session.calls("");
+        drop((y, x, queue, gpu));
+        drop(session.reports());
+        if calls < nth {
+            break;
+        }
+    }
+    assert!(failed > 10, "{failed}");
+}
