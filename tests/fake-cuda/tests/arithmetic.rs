@@ -172,6 +172,14 @@ fn whole_numbers() {
             |a, b, c| (((i64::from(a as i32) * i64::from(b as i32)) >> 32) as i32).wrapping_add(c as i32);
         "neg.s32 d32, a32" 32 |a, b, c| (a as i32).wrapping_neg();
         "abs.s64 d64, a64" 64 |a, b, c| (a as i64).wrapping_abs();
+        "dp4a.u32.u32 d32, a32, b32, c32" 32 |a, b, c| {
+            let pairs = (a as u32).to_le_bytes().into_iter().zip((b as u32).to_le_bytes());
+            pairs.fold(c as u32, |sum, (a, b)| sum.wrapping_add(u32::from(a) * u32::from(b)))
+        };
+        "dp4a.s32.u32 d32, a32, b32, c32" 32 |a, b, c| {
+            let pairs = (a as u32).to_le_bytes().into_iter().zip((b as u32).to_le_bytes());
+            pairs.fold(c as i32, |sum, (a, b)| sum.wrapping_add(i32::from(a as i8) * i32::from(b)))
+        };
         "sad.s32 d32, a32, b32, c32" 32 |a, b, c| (a as i32).abs_diff(b as i32).wrapping_add(c as u32);
     });
 }

@@ -86,8 +86,18 @@ pub(super) fn ternary(f: Ternary, ty: Type, a: u64, b: u64, c: u64) -> u64 {
             all | part(a, 2) & part(b, 1) & part(c, 0)
         }),
         Ternary::Difference => ((ty.whole(a) - ty.whole(b)).unsigned_abs() as u64).wrapping_add(c),
+        Ternary::DotBytes(signs) => dot(a, b, signs).wrapping_add(c),
         Ternary::Fused => unreachable!("the reader takes this of floats only"),
     }
+}
+
+/// The sum of the products of the four bytes of each value.
+fn dot(a: u64, b: u64, signs: [bool; 2]) -> u64 {
+    let byte = |value: u64, at: usize, is_signed: bool| {
+        let byte = value.to_le_bytes()[at];
+        if is_signed { i64::from(byte as i8) } else { i64::from(byte) }
+    };
+    (0..4).map(|at| byte(a, at, signs[0]) * byte(b, at, signs[1])).sum::<i64>() as u64
 }
 
 /// The words `b:a`.

@@ -160,11 +160,17 @@ pub(crate) enum Ternary {
     Fused,
     Select,
     Permute,
-    FunnelLeft { is_clamped: bool },
-    FunnelRight { is_clamped: bool },
+    FunnelLeft {
+        is_clamped: bool,
+    },
+    FunnelRight {
+        is_clamped: bool,
+    },
     Extract,
     Logic(u8),
     Difference,
+    /// The sum of the products of four bytes each; whether those of the first and of the second are signed.
+    DotBytes([bool; 2]),
 }
 
 /// A comparison; `Unordered` ones hold where an operand is NaN.

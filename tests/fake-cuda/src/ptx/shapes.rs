@@ -31,7 +31,7 @@ pub(super) fn op(r: &mut Reader<'_>) -> Result<Op> {
         "add" | "sub" | "mul" | "div" | "rem" | "min" | "max" | "and" | "or" | "xor" | "shl" | "shr" | "copysign" => {
             binary(r)
         }
-        "mad" | "fma" | "selp" | "prmt" | "shf" | "bfe" | "lop3" | "sad" => ternary(r),
+        "mad" | "fma" | "selp" | "prmt" | "shf" | "bfe" | "lop3" | "sad" | "dp4a" => ternary(r),
         "bfi" => {
             let ty = r.ty()?;
             r.count(5)?;
@@ -167,6 +167,7 @@ fn ternary(r: &mut Reader<'_>) -> Result<Op> {
     r.count(4)?;
     let base = r.base;
     let f = match base {
+        "dp4a" => Ternary::DotBytes([ty, r.ty()?].map(|ty| ty.kind == Kind::Signed)),
         "mad" if !ty.is_float() => r
             .one_of(&[
                 ("lo", Ternary::MultiplyAdd),
