@@ -9,6 +9,8 @@ mod absent;
 mod counts;
 #[path = "cuda/failing.rs"]
 mod failing;
+#[path = "cuda/launch.rs"]
+mod launch;
 #[path = "cuda/memory.rs"]
 mod memory;
 #[path = "cuda/ops.rs"]

@@ -156,6 +156,8 @@ fn steps(machine: &Machine) -> Vec<Step> {
         let all = cargo(&format!("check -p {library} --all-features"));
         steps.push(step(&format!("{library} alone, all features"), all));
     }
+    // An application may have the bindings linked instead of loaded, which takes functions away. Nothing is linked here.
+    steps.push(step("CUDA linked", cargo("check -p synced-mem --features cuda,cudarc/dynamic-linking")));
     // The other target's code and tests, compiled and linted; nothing is run.
     let other = format!("clippy --target {OTHER_TARGET} {OTHER_TARGET_PACKAGES} --all-targets -- -D warnings");
     steps.push(step_or("aarch64", machine.has_other_target.then(|| cargo(&other)), OTHER_TARGET_ABSENT));

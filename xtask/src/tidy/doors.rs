@@ -80,6 +80,15 @@ pub(super) fn cudarc(tree: &Tree) -> Vec<Finding> {
     for (path, _) in manifests.filter(|(_, text)| has_word(text, "cudarc")) {
         findings.push(Finding::new(path, 1, "a dependency on cudarc"));
     }
+    // A default build has none of it.
+    for (path, text) in tree.texts().filter(|(path, _)| path.ends_with("/Cargo.toml") && may(path)) {
+        for (index, line) in text.lines().enumerate() {
+            let is_always = line.starts_with("cudarc") && !line.contains("optional = true");
+            if is_always || (line.starts_with("default") && line.contains("cuda")) {
+                findings.push(Finding::new(path, index + 1, "cudarc in the default build"));
+            }
+        }
+    }
     findings
 }
 
@@ -152,7 +161,12 @@ mod tests {
         assert_eq!(lines(cudarc, FILE, "//! Like cudarc.\n"), [1]);
         assert_eq!(lines(cudarc, FILE, "//! cudarc_like\n"), NONE);
         assert_eq!(lines(cudarc, "crates/synced-mem/src/cuda/queue.rs", "use cudarc::driver;\n"), NONE);
-        assert_eq!(lines(cudarc, "crates/synced-mem/Cargo.toml", "cudarc = \"0.17\"\n"), NONE);
+        assert_eq!(
+            lines(cudarc, "crates/synced-mem/Cargo.toml", "cudarc = { version = \"0.19\", optional = true }\n"),
+            NONE
+        );
+        assert_eq!(lines(cudarc, "crates/synced-mem/Cargo.toml", "\ncudarc = \"0.17\"\n"), [2]);
+        assert_eq!(lines(cudarc, "crates/blob-ops/Cargo.toml", "[features]\ndefault = [\"cuda\"]\n"), [2]);
         assert_eq!(lines(cudarc, "crates/blob-io/Cargo.toml", "cudarc = \"0.17\"\n"), [1]);
     }
 
