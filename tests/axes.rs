@@ -223,11 +223,11 @@ fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
 /// What each creation function of NeoML is here; its list of nine is an error.
 fn creation(make: &str) -> Result<Dims7, Error> {
     match make {
-        "CreateVector(5)" => Dims7::vector(5),
-        "CreateMatrix(3,4)" => Dims7::matrix(3, 4),
+        "CreateVector(5)" => Dims7::from_leading(&[5]),
+        "CreateMatrix(3,4)" => Dims7::from_leading(&[3, 4]),
         "CreateTensor({2,3,4})" => Dims7::from_leading(&[2, 3, 4]),
         "CreateTensor({})" => Dims7::from_leading(&[]),
-        "CreateDataBlob(2,3,4)" => Dims7::data_blob(2, 3, 4),
+        "CreateDataBlob(2,3,4)" => Dims7::list_blob(2, 3, 1, 4),
         "CreateListBlob(2,3,4,5)" => Dims7::list_blob(2, 3, 4, 5),
         "Create2DImageBlob(2,3,4,5,6)" => Dims7::image2d(2, 3, 4, 5, 6),
         "Create3DImageBlob(2,3,4,5,6,7)" => Dims7::image3d(2, 3, 4, 5, 6, 7),

@@ -116,7 +116,7 @@ fn what_sharers_see(rows: &[Vec<String>]) {
     let (mut a, mut b) = (zeros(&[4]), zeros(&[2, 2]));
     a.share(&b, Part::Data).expect("equal counts");
     b.data_mut().expect("data")[1] = 9.0;
-    assert_eq!(a.data_at(&[1]).expect("an element"), number::<f32>(&rows[0][5]));
+    assert_eq!(a.part(Part::Data).at::<f32>(&[1]).expect("an element"), number::<f32>(&rows[0][5]));
     let bytes: Vec<u8> = [7.0f32; 4].iter().flat_map(|x| x.to_ne_bytes()).collect();
     a.memory(Part::Data).adopt(bytes).expect("the length");
     assert_eq!(first(&b), number::<f32>(&rows[1][5]));

@@ -95,7 +95,7 @@ fn copies(case: &str) -> Option<Outcome> {
                 let blob = counting(&[10, 4]);
                 let (mut to, from) = (blob.make_window(8).unwrap(), blob.make_window(8).unwrap());
                 to.set_pos(1).unwrap();
-                let error = to.copy_from(from.as_ref(), Part::Data).unwrap_err();
+                let error = to.as_mut().copy_from(from.as_ref(), Part::Data).unwrap_err();
                 assert_eq!(
                     *blob.data().elements::<f32>().unwrap(),
                     *counting(&[10, 4]).data().elements::<f32>().unwrap()
@@ -156,7 +156,7 @@ fn indices(case: &str) -> Option<Outcome> {
                 let mut blob = counting(&[1, 2, 3, 1, 1, 1, 2]);
                 let objects = blob.shape().collapse(..3).unwrap();
                 blob.reinterpret(objects).unwrap();
-                assert_eq!(*blob.window(5..6).unwrap().data().elements::<f32>().unwrap(), [10.0, 11.0]);
+                assert_eq!(*blob.window(5..6).unwrap().part(Part::Data).elements::<f32>().unwrap(), [10.0, 11.0]);
                 blob.window(6..7).unwrap_err()
             },
             |e| matches!(e, Error::StepsOutOfRange { start: 6, end: 7, extent: 6, .. }),
@@ -210,7 +210,7 @@ fn ordinary_buffers(case: &str) -> Option<Outcome> {
             drop(second);
             b.set_pos(1).unwrap();
             let (mut first, mut second) =
-                (a.data_mut().elements::<f32>().unwrap(), b.data_mut().elements::<f32>().unwrap());
+                (a.part_mut(Part::Data).elements::<f32>().unwrap(), b.part_mut(Part::Data).elements::<f32>().unwrap());
             first[1] = 8.0;
             drop(first);
             second[0] = 9.0;

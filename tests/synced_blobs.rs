@@ -158,7 +158,7 @@ fn run(row: &Row, b: &mut Blob<f32>, c: &mut Blob<f32>) -> Option<Option<Head>> 
             assert!(c.memory(Part::Data).ptr_eq(b.memory(Part::Data)));
         }
         "data_at" => {
-            let element = b.data_at(&[1]).expect("an element");
+            let element = b.part(Part::Data).at::<f32>(&[1]).expect("an element");
             assert_eq!(format!("{element:.6}"), row.result, "{}", row.at);
         }
         "Reshape bigger" => b.reshape(Shape::new([7]).expect("a shape")).expect("a shape"),

@@ -58,16 +58,16 @@ fn access(
     let mut window = blob.window_mut(steps.clone())?;
     let Some(queue) = queue else {
         match how {
-            How::Read => drop(window.as_ref().data().elements::<u32>()?),
-            How::Update => window.data_mut().elements::<u32>()?.fill(value),
-            How::Overwrite => window.data_mut().overwrite::<u32>()?.fill(value),
+            How::Read => drop(window.as_ref().part(Part::Data).elements::<u32>()?),
+            How::Update => window.part_mut(Part::Data).elements::<u32>()?.fill(value),
+            How::Overwrite => window.part_mut(Part::Data).overwrite::<u32>()?.fill(value),
         }
         return Ok(());
     };
     let mut token = match how {
-        How::Read => return window.as_ref().data().device(queue).map(drop),
-        How::Update => window.data_mut().device(queue)?,
-        How::Overwrite => window.data_mut().overwrite_device(queue)?,
+        How::Read => return window.as_ref().part(Part::Data).device(queue).map(drop),
+        How::Update => window.part_mut(Part::Data).device(queue)?,
+        How::Overwrite => window.part_mut(Part::Data).overwrite_device(queue)?,
     };
     let fill = move |bytes: &mut [u8]| {
         for cell in bytes.chunks_mut(4) {

@@ -18,20 +18,20 @@ fn recurrent_steps_move_step_by_step() {
     for t in 0..6 {
         x.set_pos(t).unwrap();
         y.set_pos(t).unwrap();
-        x.data_mut().overwrite::<f32>().unwrap().fill(1.0);
+        x.part_mut(Part::Data).overwrite::<f32>().unwrap().fill(1.0);
         {
-            let from = x.data().device(&queue).unwrap();
-            let mut to = y.data_mut().overwrite_device(&queue).unwrap();
+            let from = x.part(Part::Data).device(&queue).unwrap();
+            let mut to = y.part_mut(Part::Data).overwrite_device(&queue).unwrap();
             compute(&queue, from.arg(), to.arg_mut(), |x, _| x);
         }
         if t > 0 {
             last.set_pos(t - 1).unwrap();
-            let before = last.data().device(&queue).unwrap();
-            let mut to = y.data_mut().device(&queue).unwrap();
+            let before = last.part(Part::Data).device(&queue).unwrap();
+            let mut to = y.part_mut(Part::Data).device(&queue).unwrap();
             compute(&queue, before.arg(), to.arg_mut(), |last, y| last + y);
         }
         assert_eq!((input_watch.moved(), output_watch.moved()), (up(80), NOTHING));
-        assert_eq!(*y.data().elements::<f32>().unwrap(), [t as f32 + 1.0; 20]);
+        assert_eq!(*y.part(Part::Data).elements::<f32>().unwrap(), [t as f32 + 1.0; 20]);
         assert_eq!((input_watch.moved(), output_watch.moved()), (NOTHING, down(80)));
     }
     drop((input.data().device(&queue).unwrap(), output.data().elements::<f32>().unwrap()));
@@ -50,16 +50,18 @@ fn a_backward_pass_through_time_stays_on_the_device() {
     drop(states.diff().device(&queue).unwrap());
     for t in (0..5).rev() {
         step.set_pos(t).unwrap();
-        set(&queue, step.diff_mut().device(&queue).unwrap().arg_mut(), 1.0);
+        set(&queue, step.part_mut(Part::Diff).device(&queue).unwrap().arg_mut(), 1.0);
         if t < 4 {
             next.set_pos(t + 1).unwrap();
-            let from = next.diff().device(&queue).unwrap();
-            compute(&queue, from.arg(), step.diff_mut().device(&queue).unwrap().arg_mut(), |next, own| next + own);
+            let from = next.part(Part::Diff).device(&queue).unwrap();
+            compute(&queue, from.arg(), step.part_mut(Part::Diff).device(&queue).unwrap().arg_mut(), |next, own| {
+                next + own
+            });
         }
     }
     assert_eq!((watch.moved(), device.calls(Operation::Fill)), (NOTHING, 1));
     step.set_pos(0).unwrap();
-    assert_eq!(*step.diff().elements::<f32>().unwrap(), [5.0; 10]);
+    assert_eq!(*step.part(Part::Diff).elements::<f32>().unwrap(), [5.0; 10]);
     assert_eq!(watch.moved(), down(40));
     assert!(!states.memory(Part::Data).is_initialized());
 }
@@ -113,7 +115,7 @@ fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
     let mut window = blob.make_window(1).unwrap();
     for (pos, before) in [(40_000, NOTHING), (40_001, NOTHING), (0, NOTHING), (65_535, NOTHING)] {
         window.set_pos(pos).unwrap();
-        window.data_mut().overwrite::<f32>().unwrap().fill(1.0);
+        window.part_mut(Part::Data).overwrite::<f32>().unwrap().fill(1.0);
         assert_eq!(watch.moved(), before);
         assert!(!blob.memory(Part::Data).valid_on(Location::Device(queue.device().id()), ..));
         drop(blob.data().device(&queue).unwrap());
@@ -121,7 +123,7 @@ fn a_window_of_4_kib_of_a_blob_of_256_mib_moves_4_kib() {
     }
     // One that is changed in place comes down first.
     window.set_pos(7).unwrap();
-    window.data_mut().elements::<f32>().unwrap()[1023] = 2.0;
+    window.part_mut(Part::Data).elements::<f32>().unwrap()[1023] = 2.0;
     assert_eq!(watch.moved(), down(4096));
     drop(blob.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(4096));

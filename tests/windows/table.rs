@@ -47,12 +47,12 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
     let steps = row["steps"].as_array().unwrap();
     for step in steps {
         window.set_pos(number(&step["pos"])).unwrap();
-        let copy = window.to_blob().unwrap();
+        let copy = window.as_ref().to_blob().unwrap();
         expect(&copy, &step["window"], row);
-        assert_eq!(window.data().elements::<T>().unwrap()[..], copy.data().elements::<T>().unwrap()[..]);
+        assert_eq!(window.part(Part::Data).elements::<T>().unwrap()[..], copy.data().elements::<T>().unwrap()[..]);
     }
     window.set_pos(number(&row["fill_pos"])).unwrap();
-    window.data_mut().elements::<T>().unwrap().fill(T::FILLS[0]);
+    window.part_mut(Part::Data).elements::<T>().unwrap().fill(T::FILLS[0]);
     let nested = &row["nested"];
     if !nested.is_null() {
         fill_nested::<T>(&window, nested);
@@ -64,7 +64,7 @@ fn check_row<T: Cell>(row: &Value) -> (usize, usize) {
 fn fill_nested<T: Cell>(window: &Window, row: &Value) {
     let mut inner = window.make_window(number(&row["size"])).unwrap();
     inner.set_pos(number(&row["pos"])).unwrap();
-    inner.data_mut().overwrite::<T>().unwrap().fill(T::FILLS[1]);
+    inner.part_mut(Part::Data).overwrite::<T>().unwrap().fill(T::FILLS[1]);
     assert_eq!(inner.parent().is_some(), row["parent_is_window"].as_bool().unwrap());
     assert!(row["owner_is_root"].as_bool().unwrap() && window.parent().is_none());
     assert!(inner.owner().memory(Part::Data).ptr_eq(window.owner().memory(Part::Data)));

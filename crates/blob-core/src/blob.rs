@@ -6,7 +6,6 @@ use synced_mem::SharedMem;
 use crate::dtype::DType;
 use crate::error::Error;
 use crate::part::Part;
-use crate::shape::dims7::Dims7;
 use crate::shape::extents::Shape;
 use crate::view::{View, ViewMut};
 
@@ -107,33 +106,6 @@ impl AnyBlob {
     /// The length of the data, and of the diff, in bytes: `count × size`, whatever the capacity.
     pub fn byte_len(&self) -> usize {
         self.count() * self.dtype.size()
-    }
-
-    /// The number of objects of a NeoML blob. See [`Dims7::object_count`].
-    ///
-    /// # Errors
-    /// [`Error::NotSevenAxes`].
-    #[doc(alias = "GetObjectCount")]
-    pub fn object_count(&self) -> Result<usize, Error> {
-        Ok(Dims7::try_from(&self.shape)?.object_count())
-    }
-
-    /// The elements of one object of a NeoML blob. See [`Dims7::object_size`].
-    ///
-    /// # Errors
-    /// [`Error::NotSevenAxes`].
-    #[doc(alias = "GetObjectSize")]
-    pub fn object_size(&self) -> Result<usize, Error> {
-        Ok(Dims7::try_from(&self.shape)?.object_size())
-    }
-
-    /// The positions of one object of a NeoML blob. See [`Dims7::geometric_size`].
-    ///
-    /// # Errors
-    /// [`Error::NotSevenAxes`].
-    #[doc(alias = "GetGeometricalSize")]
-    pub fn geometric_size(&self) -> Result<usize, Error> {
-        Ok(Dims7::try_from(&self.shape)?.geometric_size())
     }
 
     /// Whether the diff was ever touched or given; otherwise it is all zeros and takes no memory.
@@ -401,19 +373,6 @@ mod tests {
     impl AsRef<[u8]> for Shifted {
         fn as_ref(&self) -> &[u8] {
             &self.0[self.1..]
-        }
-    }
-
-    #[test]
-    fn objects_are_those_of_seven_axes() {
-        let images = Dims7::image2d(2, 3, 4, 5, 6).unwrap();
-        let blob = AnyBlob::new(images.into(), DType::U8).unwrap();
-        assert_eq!(blob.object_count().unwrap(), 6);
-        assert_eq!(blob.object_size().unwrap(), 120);
-        assert_eq!(blob.geometric_size().unwrap(), 20);
-        let blob = AnyBlob::new(shape(&[2, 3, 4, 5]), DType::U8).unwrap();
-        for refused in [blob.object_count(), blob.object_size(), blob.geometric_size()] {
-            assert!(matches!(refused, Err(Error::NotSevenAxes { .. })));
         }
     }
 

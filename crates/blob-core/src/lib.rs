@@ -35,10 +35,10 @@
 //!
 //! | `caffe::Blob` | here |
 //! |---|---|
-//! | `Reshape`, `ReshapeLike` | [`AnyBlob::reshape`], [`AnyBlob::reshape_like`] |
+//! | `Reshape`, `ReshapeLike` | [`AnyBlob::reshape`] to a shape, or to a clone of another blob's |
 //! | `shape(i)`, `CanonicalAxisIndex`, `count(a, b)` | [`Shape::extent`], [`Shape::axis`], [`Shape::count_range`] |
 //! | `num()`, `channels()`, `LegacyShape`, `shape_string()` | [`Nchw`], [`Shape::legacy_extent`], [`Shape::shape_string`] |
-//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`Blob::data_at`], [`Blob::diff_at`], [`View::at`]: strict |
+//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`View::at`] of a [`part`](AnyBlob::part): strict |
 //! | `cpu_data`, `mutable_cpu_data` | [`Blob::data`], [`Blob::data_mut`], [`Blob::data_overwrite`]; `elements` of [`AnyBlob::data`] and [`AnyBlob::data_mut`] |
 //! | `cpu_diff`, `mutable_cpu_diff` | [`Blob::diff`], [`Blob::diff_mut`], [`Blob::diff_overwrite`]; of [`AnyBlob::diff`] and [`AnyBlob::diff_mut`] |
 //! | `gpu_data`, `mutable_gpu_data` | [`View::device`], [`ViewMut::device`], [`ViewMut::overwrite_device`] |
@@ -50,11 +50,11 @@
 //!
 //! | `CDnnBlob` | here |
 //! |---|---|
-//! | `CBlobDesc`, `Create*Blob` | [`Dims7`] and [`AnyBlob::new`] |
-//! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | [`AnyBlob::object_count`], [`AnyBlob::object_size`], [`AnyBlob::geometric_size`] |
+//! | `CBlobDesc`, `Create*Blob` | [`Dims7`] and [`AnyBlob::new`]; `DimSize` is `dims[BlobDim::Height]` |
+//! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | of [`Dims7::try_from`] its shape: [`Dims7::object_count`], [`Dims7::object_size`], [`Dims7::geometric_size`] |
 //! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`View::range`] and its [`elements`](View::elements); of [`ViewMut::range`] [`overwrite`](ViewMut::overwrite), [`elements`](ViewMut::elements) |
 //! | `CreateWindowBlob`, `SetParentPos`, `ShiftParentPos` | [`AnyBlob::make_window`], [`Window::set_pos`], [`Window::shift`] |
-//! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::clone_empty`], [`AnyBlob::like`], [`AnyBlob::reinterpret`] |
+//! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::clone_empty`], of another type [`AnyBlob::new`], [`AnyBlob::reinterpret`] |
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 

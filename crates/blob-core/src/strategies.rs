@@ -152,7 +152,7 @@ mod tests {
         assert!(drawn.iter().all(|d| d.count() <= 100));
         assert!(drawn.iter().any(|d| d.count() == 100) && drawn.iter().any(|d| d.count() == 0));
         assert_eq!(least(&dims, |_| true), Dims7::default());
-        let channels = least(&dims, |d| d.channels() > 2);
+        let channels = least(&dims, |d| d[crate::BlobDim::Channels] > 2);
         assert_eq!(channels, Dims7::from_trailing(&[3]).unwrap());
     }
 

@@ -144,22 +144,6 @@ impl<T: Element> Blob<T> {
         self.any.diff_mut().overwrite()
     }
 
-    /// One element of the data. See [`View::at`](crate::View::at).
-    ///
-    /// # Errors
-    /// As [`View::at`](crate::View::at).
-    pub fn data_at(&self, index: &[usize]) -> Result<T, Error> {
-        self.any.data().at(index)
-    }
-
-    /// One element of the diff. See [`View::at`](crate::View::at).
-    ///
-    /// # Errors
-    /// As [`View::at`](crate::View::at).
-    pub fn diff_at(&self, index: &[usize]) -> Result<T, Error> {
-        self.any.diff().at(index)
-    }
-
     /// The data or the diff, for writing; for reading it is [`AnyBlob::part`].
     pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
         self.any.part_mut(part)
@@ -171,14 +155,6 @@ impl<T: Element> Blob<T> {
     /// As [`AnyBlob::reshape`].
     pub fn reshape(&mut self, shape: Shape) -> Result<(), Error> {
         self.any.reshape(shape)
-    }
-
-    /// The shape of another blob.
-    ///
-    /// # Errors
-    /// As [`AnyBlob::reshape_like`].
-    pub fn reshape_like(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.any.reshape_like(other)
     }
 
     /// Another shape of the same count. See [`AnyBlob::reinterpret`].

@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::blob::AnyBlob;
-use crate::dtype::{DType, Element};
+use crate::dtype::Element;
 use crate::error::Error;
 use crate::part::Part;
-use crate::shape::extents::Shape;
 use crate::typed::Blob;
 use crate::view::{View, ViewMut};
 
@@ -28,12 +27,12 @@ pub use borrowed::{WindowMut, WindowRef, Windows};
 /// with the number of steps for the outermost extent, and touches no byte of any other step.
 ///
 /// ```
-/// use blob_core::{AnyBlob, DType, Shape};
+/// use blob_core::{AnyBlob, DType, Part, Shape};
 ///
 /// let mut blob = AnyBlob::new(Shape::new([3, 2])?, DType::F32)?;
-/// blob.window_mut(1..2)?.data_mut().elements::<f32>()?.fill(7.0);
+/// blob.window_mut(1..2)?.part_mut(Part::Data).elements::<f32>()?.fill(7.0);
 /// assert_eq!(*blob.data().elements::<f32>()?, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
-/// let sums = blob.windows(2)?.map(|pair| Ok(pair.data().elements::<f32>()?.iter().sum()));
+/// let sums = blob.windows(2)?.map(|pair| Ok(pair.part(Part::Data).elements::<f32>()?.iter().sum()));
 /// assert_eq!(sums.collect::<Result<Vec<f32>, blob_core::Error>>()?, [14.0, 14.0]);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -90,15 +89,15 @@ impl<T: Element> Blob<T> {
 /// them a write, are a conflict while their guards live. So a recurrent step reads step *t* − 1 and writes step *t*:
 ///
 /// ```
-/// use blob_core::{AnyBlob, DType, Shape};
+/// use blob_core::{AnyBlob, DType, Part, Shape};
 ///
 /// let blob = AnyBlob::new(Shape::new([4, 2])?, DType::F32)?;
 /// let (mut last, mut step) = (blob.make_window(1)?, blob.make_window(1)?);
-/// step.data_mut().elements::<f32>()?.fill(1.0);
+/// step.part_mut(Part::Data).elements::<f32>()?.fill(1.0);
 /// for t in 1..4 {
 ///     last.set_pos(t - 1)?;
 ///     step.shift(1)?;
-///     let (from, mut to) = (last.data().elements::<f32>()?, step.data_mut().overwrite::<f32>()?);
+///     let (from, mut to) = (last.part(Part::Data).elements::<f32>()?, step.part_mut(Part::Data).overwrite::<f32>()?);
 ///     to.iter_mut().zip(&*from).for_each(|(to, from)| *to = from * 2.0);
 /// }
 /// assert_eq!(*blob.data().elements::<f32>()?, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]);
@@ -113,26 +112,6 @@ impl Window {
         let pos = AtomicUsize::new(0);
         let frame = Arc::new(Frame { outer, len, pos });
         Self { frame }
-    }
-
-    /// The extents: those of the owner, with the number of steps for the outermost.
-    pub fn shape(&self) -> Shape {
-        self.as_ref().shape()
-    }
-
-    /// The type of the elements.
-    pub fn dtype(&self) -> DType {
-        self.owner().dtype()
-    }
-
-    /// The number of steps.
-    pub fn len(&self) -> usize {
-        self.frame.len
-    }
-
-    /// Whether there are no steps.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The first step, counted in what this lies in: the parent, or else the owner.
@@ -150,7 +129,7 @@ impl Window {
     /// # Errors
     /// [`Error::StepsOutOfRange`]; the window stays where it is.
     pub fn set_pos(&mut self, pos: usize) -> Result<(), Error> {
-        let steps = pos..pos.saturating_add(self.len());
+        let steps = pos..pos.saturating_add(self.frame.len);
         borrowed::check(steps, self.outer_len())?;
         self.frame.pos.store(pos, Ordering::Relaxed);
         Ok(())
@@ -165,7 +144,7 @@ impl Window {
         let extent = self.outer_len();
         let moved = |pos: usize| {
             let pos = pos.checked_add_signed(by)?;
-            let end = pos.checked_add(self.len())?;
+            let end = pos.checked_add(self.frame.len)?;
             (end <= extent).then_some(pos)
         };
         let update = self.frame.pos.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
@@ -176,7 +155,7 @@ impl Window {
     fn outside(&self, pos: usize, by: isize) -> Error {
         // No extent, hence no position or length, is above `isize::MAX`, so the sums fit an `i64`.
         let start = (pos as i64).saturating_add(by as i64);
-        Error::StepsOutOfRange { start, end: start.saturating_add(self.len() as i64), extent: self.outer_len() }
+        Error::StepsOutOfRange { start, end: start.saturating_add(self.frame.len as i64), extent: self.outer_len() }
     }
 
     /// The number of steps of what this lies in.
@@ -192,7 +171,7 @@ impl Window {
     /// # Errors
     /// [`Error::StepsOutOfRange`].
     pub fn make_window(&self, len: usize) -> Result<Window, Error> {
-        borrowed::check(0..len, self.len())?;
+        borrowed::check(0..len, self.frame.len)?;
         let outer = Outer::Window(Arc::clone(&self.frame));
         Ok(Window::new(outer, len))
     }
@@ -215,32 +194,12 @@ impl Window {
     /// The window where it is now, for reading.
     pub fn as_ref(&self) -> WindowRef<'_> {
         let (owner, pos) = self.frame.owner_and_pos();
-        WindowRef::trusted(owner, pos, self.len())
+        WindowRef::trusted(owner, pos, self.frame.len)
     }
 
     /// The window where it is now, for writing.
     pub fn as_mut(&mut self) -> WindowMut<'_> {
         WindowMut::new(self.as_ref())
-    }
-
-    /// The data where the window is now, for reading.
-    pub fn data(&self) -> View<'_> {
-        self.part(Part::Data)
-    }
-
-    /// The data where the window is now, for writing.
-    pub fn data_mut(&mut self) -> ViewMut<'_> {
-        self.part_mut(Part::Data)
-    }
-
-    /// The diff where the window is now, for reading.
-    pub fn diff(&self) -> View<'_> {
-        self.part(Part::Diff)
-    }
-
-    /// The diff where the window is now, for writing.
-    pub fn diff_mut(&mut self) -> ViewMut<'_> {
-        self.part_mut(Part::Diff)
     }
 
     /// The data or the diff where the window is now, for reading.
@@ -252,30 +211,14 @@ impl Window {
     pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
         ViewMut::new(self.part(part))
     }
-
-    /// Copies the data, the diff or both of a window of the same shape and dtype. See [`WindowMut::copy_from`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::copy_from`].
-    pub fn copy_from(&mut self, source: WindowRef<'_>, parts: impl AsRef<[Part]>) -> Result<(), Error> {
-        self.as_mut().copy_from(source, parts)
-    }
-
-    /// A blob of its own with a copy of the elements. See [`WindowRef::to_blob`].
-    ///
-    /// # Errors
-    /// [`Error::Memory`].
-    pub fn to_blob(&self) -> Result<AnyBlob, Error> {
-        self.as_ref().to_blob()
-    }
 }
 
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
             .field("owner_pos", &self.owner_pos())
-            .field("shape", &self.shape())
-            .field("dtype", &self.dtype())
+            .field("shape", &self.as_ref().shape())
+            .field("dtype", &self.owner().dtype())
             .finish_non_exhaustive()
     }
 }
@@ -283,6 +226,7 @@ impl fmt::Debug for Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{DType, Shape};
 
     const fn assert_send_sync<T: Send + Sync>() {}
     const _: () = {
@@ -297,8 +241,8 @@ mod tests {
         let mut blob = Blob::new(Shape::new([4, 3]).unwrap()).unwrap();
         for t in 0..4 {
             let mut window = blob.window_mut(t..t + 1).unwrap();
-            window.data_mut().elements::<u8>().unwrap().fill(t as u8 + 1);
-            window.diff_mut().elements::<u8>().unwrap().fill(10 * t as u8 + 1);
+            window.part_mut(Part::Data).elements::<u8>().unwrap().fill(t as u8 + 1);
+            window.part_mut(Part::Diff).elements::<u8>().unwrap().fill(10 * t as u8 + 1);
         }
         blob
     }
@@ -323,7 +267,7 @@ mod tests {
         }
         let mut part = blob.window_mut(1..4).unwrap();
         let mut inner = part.window_mut(1..3).unwrap();
-        assert_eq!(*inner.data_mut().elements::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
+        assert_eq!(*inner.part_mut(Part::Data).elements::<u8>().unwrap(), [3, 3, 3, 4, 4, 4]);
         assert!(matches!(part.split_at_mut(4), Err(Error::StepsOutOfRange { start: 4, end: 3, extent: 3 })));
     }
 

@@ -4,7 +4,6 @@
 use synced_mem::SharedMem;
 
 use super::AnyBlob;
-use crate::dtype::DType;
 use crate::error::Error;
 use crate::part::Part;
 use crate::shape::extents::Shape;
@@ -52,7 +51,7 @@ impl AnyBlob {
     /// let mut b = Blob::<u8>::new(Shape::new([4])?)?;
     /// b.share(&a, Part::Data)?;
     /// b.data_mut()?[3] = 9;
-    /// assert_eq!(a.data_at(&[1, 1])?, 9);
+    /// assert_eq!(a.part(Part::Data).at::<u8>(&[1, 1])?, 9);
     /// let reading = a.data()?;
     /// assert!(b.data_mut().is_err()); // a conflict, at once
     /// # Ok::<(), blob_core::Error>(())
@@ -88,14 +87,6 @@ impl AnyBlob {
         let len = self.byte_len();
         Self { shape: self.shape.clone(), dtype: self.dtype, data: SharedMem::new(len), diff: SharedMem::new(len) }
     }
-
-    /// An untouched blob of the same shape and of another dtype. Allocates nothing.
-    ///
-    /// # Errors
-    /// [`Error::BlobTooLarge`], when that dtype is wider.
-    pub fn like(&self, dtype: DType) -> Result<Self, Error> {
-        Self::new(self.shape.clone(), dtype)
-    }
 }
 
 pub(crate) fn expect_shape(wanted: &Shape, got: &Shape) -> Result<(), Error> {
@@ -116,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::Blob;
+    use crate::DType;
 
     fn shape(dims: &[usize]) -> Shape {
         Shape::new(dims).unwrap()
@@ -322,11 +314,5 @@ mod tests {
         let empty = blob.clone_empty();
         assert_eq!((empty.shape(), empty.capacity()), (blob.shape(), 4));
         assert!(!empty.memory(Part::Data).is_initialized() && !empty.has_diff());
-        let like = blob.like(DType::F64).unwrap();
-        assert_eq!((like.shape(), like.dtype()), (blob.shape(), DType::F64));
-        assert_eq!((like.byte_len(), like.has_diff()), (32, false));
-        let vast = AnyBlob::new(shape(&[isize::MAX as usize]), DType::U8).unwrap();
-        let refused = vast.like(DType::U16);
-        assert!(matches!(refused, Err(Error::BlobTooLarge { .. })));
     }
 }

@@ -40,14 +40,6 @@ impl AnyBlob {
         Ok(())
     }
 
-    /// Gives the blob the shape of another (Caffe's `ReshapeLike`). See [`reshape`](Self::reshape).
-    ///
-    /// # Errors
-    /// As [`reshape`](Self::reshape), where the dtypes differ.
-    pub fn reshape_like(&mut self, other: &AnyBlob) -> Result<(), Error> {
-        self.reshape(other.shape.clone())
-    }
-
     /// Gives the blob another shape of the same count (NeoML's `ReinterpretDimensions`); its memories stay.
     ///
     /// # Errors
@@ -165,7 +157,7 @@ mod tests {
         }
         assert_eq!(blob.shape().dims(), [6, 1]);
         let like = AnyBlob::new(shape(&[3]), DType::F64).unwrap();
-        blob.reshape_like(&like).unwrap();
+        blob.reshape(like.shape().clone()).unwrap();
         assert_eq!(*blob.data().unwrap(), [1, 2, 3]);
     }
 }

@@ -2,6 +2,7 @@
 //! It relies on the bounds of `Shape`. Element types and NeoML's archive are left out.
 
 use std::fmt;
+use std::ops::Index;
 
 use super::checked_count;
 use super::extents::Shape;
@@ -44,29 +45,12 @@ impl Dims7 {
         Ok(Self(dims))
     }
 
-    /// `n` batches of one element: NeoML's `CreateVector`, which fills the batch length.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateVector")]
-    pub fn vector(n: usize) -> Result<Self, Error> {
-        Self::from_leading(&[n])
-    }
-
-    /// A matrix: NeoML's `CreateMatrix`, whose height is the batch length and whose width is the batch width.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateMatrix")]
-    pub fn matrix(height: usize, width: usize) -> Result<Self, Error> {
-        Self::from_leading(&[height, width])
-    }
-
-    /// These extents from the batch length on, and ones behind them: NeoML's `CreateTensor`. An empty list is one element.
+    /// These extents from the batch length on, and ones behind them: NeoML's `CreateTensor`, its `CreateVector` of one
+    /// extent, its `CreateMatrix` of two. An empty list is one element.
     ///
     /// # Errors
     /// [`Error::TooManyExtents`]: more than seven; [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateTensor")]
+    #[doc(alias = "CreateTensor", alias = "CreateVector", alias = "CreateMatrix")]
     pub fn from_leading(extents: &[usize]) -> Result<Self, Error> {
         let mut dims = [1; AXES];
         let leading = dims.get_mut(..extents.len()).ok_or_else(|| too_many(extents))?;
@@ -87,20 +71,11 @@ impl Dims7 {
         Self::new(dims)
     }
 
-    /// Sequences of vectors: NeoML's `CreateDataBlob`.
+    /// Sequences of lists of vectors: NeoML's `CreateListBlob`, and with lists of one its `CreateDataBlob`.
     ///
     /// # Errors
     /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateDataBlob")]
-    pub fn data_blob(batch_length: usize, batch_width: usize, channels: usize) -> Result<Self, Error> {
-        Self::list_blob(batch_length, batch_width, 1, channels)
-    }
-
-    /// Sequences of lists of vectors: NeoML's `CreateListBlob`.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateListBlob")]
+    #[doc(alias = "CreateListBlob", alias = "CreateDataBlob")]
     pub fn list_blob(
         batch_length: usize,
         batch_width: usize,
@@ -156,47 +131,6 @@ impl Dims7 {
         &self.0
     }
 
-    /// The extent of an axis (`DimSize`).
-    #[doc(alias = "DimSize")]
-    pub const fn extent(&self, axis: BlobDim) -> usize {
-        self.0[axis as usize]
-    }
-
-    /// The length of a sequence.
-    pub const fn batch_length(&self) -> usize {
-        self.extent(BlobDim::BatchLength)
-    }
-
-    /// The sequences of a batch.
-    pub const fn batch_width(&self) -> usize {
-        self.extent(BlobDim::BatchWidth)
-    }
-
-    /// The objects of a list.
-    pub const fn list_size(&self) -> usize {
-        self.extent(BlobDim::ListSize)
-    }
-
-    /// The height of an object.
-    pub const fn height(&self) -> usize {
-        self.extent(BlobDim::Height)
-    }
-
-    /// The width of an object.
-    pub const fn width(&self) -> usize {
-        self.extent(BlobDim::Width)
-    }
-
-    /// The depth of an object.
-    pub const fn depth(&self) -> usize {
-        self.extent(BlobDim::Depth)
-    }
-
-    /// The channels of an object.
-    pub const fn channels(&self) -> usize {
-        self.extent(BlobDim::Channels)
-    }
-
     /// The number of elements (`BlobSize`).
     #[doc(alias = "BlobSize")]
     pub fn count(&self) -> usize {
@@ -220,11 +154,14 @@ impl Dims7 {
     pub fn geometric_size(&self) -> usize {
         self.0[FIRST_OBJECT_AXIS..BlobDim::Channels as usize].iter().product()
     }
+}
 
-    /// Whether these axes have the same extents in both; for all seven there is `==`.
-    #[doc(alias = "HasEqualDimensions")]
-    pub fn has_equal_dimensions(&self, other: &Self, axes: &[BlobDim]) -> bool {
-        axes.iter().all(|&axis| self.extent(axis) == other.extent(axis))
+/// The extent of an axis (`DimSize`): `dims[BlobDim::Height]`.
+impl Index<BlobDim> for Dims7 {
+    type Output = usize;
+
+    fn index(&self, axis: BlobDim) -> &usize {
+        &self.0[axis as usize]
     }
 }
 
@@ -287,9 +224,8 @@ mod tests {
     #[test]
     fn every_name_is_its_axis() {
         let d = primes();
-        let named = [d.batch_length(), d.batch_width(), d.list_size(), d.height(), d.width(), d.depth(), d.channels()];
-        assert_eq!(named, PRIMES);
-        assert_eq!(BlobDim::ALL.map(|axis| d.extent(axis)), PRIMES);
+        assert_eq!(BlobDim::ALL.map(|axis| d[axis]), PRIMES);
+        assert_eq!((d[BlobDim::BatchLength], d[BlobDim::Height], d[BlobDim::Channels]), (2, 7, 17));
         assert_eq!(d.dims(), &PRIMES);
     }
 
@@ -333,11 +269,11 @@ mod tests {
         let big = 1 << (usize::BITS / 2);
         let results = [
             Dims7::new([big, big, 0, 1, 1, 1, 1]),
-            Dims7::vector(max + 1),
-            Dims7::matrix(big, big),
+            Dims7::from_leading(&[max + 1]),
+            Dims7::from_leading(&[big, big]),
             Dims7::from_leading(&[big, big]),
             Dims7::from_trailing(&[0, big, big]),
-            Dims7::data_blob(big, 0, big),
+            Dims7::list_blob(big, 0, 1, big),
             Dims7::list_blob(2, 1, max, 0),
             Dims7::image2d(big, 1, 0, 1, big),
             Dims7::image3d(1, 1, 1, big, big, 1),
@@ -346,7 +282,7 @@ mod tests {
         for (number, result) in results.into_iter().enumerate() {
             assert!(matches!(result, Err(Error::ShapeTooLarge { .. })), "{number}");
         }
-        assert_eq!(Dims7::vector(max).unwrap().count(), max);
+        assert_eq!(Dims7::from_leading(&[max]).unwrap().count(), max);
     }
 
     #[test]
@@ -356,18 +292,6 @@ mod tests {
             expected[axis as usize] = 19;
             assert_eq!(primes().with(axis, 19).unwrap().dims(), &expected);
         }
-    }
-
-    #[test]
-    fn equal_dimensions_are_those_listed() {
-        let (a, b) = (primes(), primes().with(BlobDim::Width, 1).unwrap());
-        for axis in BlobDim::ALL {
-            let equal = axis != BlobDim::Width;
-            assert_eq!(a.has_equal_dimensions(&b, &[axis]), equal);
-            assert_eq!(a.has_equal_dimensions(&b, &[BlobDim::Depth, axis]), equal);
-        }
-        assert!(a.has_equal_dimensions(&b, &[]));
-        assert!(a != b && a.has_equal_dimensions(&a, &BlobDim::ALL));
     }
 
     #[test]

@@ -34,14 +34,15 @@ pub struct WindowRef<'a> {
 /// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
 /// let mut first = blob.window_mut(0..1)?;
 /// let mut second = blob.window_mut(1..2)?; // borrowed already
-/// first.data_mut().elements::<f32>()?[0] = 1.0;
+/// first.part_mut(blob_core::Part::Data).elements::<f32>()?[0] = 1.0;
 /// # Ok::<(), blob_core::Error>(())
 /// ```
 /// ```
 /// # let shape = blob_core::Shape::new([2])?;
 /// let mut blob = blob_core::AnyBlob::new(shape, blob_core::DType::F32)?;
 /// let (mut first, mut second) = blob.window_mut(0..2)?.split_at_mut(1)?;
-/// let (mut a, mut b) = (first.data_mut().elements::<f32>()?, second.data_mut().elements::<f32>()?);
+/// let mut a = first.part_mut(blob_core::Part::Data).elements::<f32>()?;
+/// let mut b = second.part_mut(blob_core::Part::Data).elements::<f32>()?;
 /// (a[0], b[0]) = (1.0, 2.0);
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -95,17 +96,12 @@ impl<'a> WindowRef<'a> {
 
     /// The extents: those of the blob, with the number of steps for the outermost.
     pub fn shape(&self) -> Shape {
-        self.data().shape()
+        self.part(Part::Data).shape()
     }
 
     /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.blob.dtype()
-    }
-
-    /// The number of elements.
-    pub fn count(&self) -> usize {
-        self.data().count()
     }
 
     /// Some steps of this window, counted from its first one.
@@ -116,16 +112,6 @@ impl<'a> WindowRef<'a> {
         let (pos, len) = check(steps, self.len)?;
         let pos = self.pos + pos;
         Ok(Self { pos, len, ..*self })
-    }
-
-    /// The data of these steps, for reading.
-    pub fn data(&self) -> View<'a> {
-        self.part(Part::Data)
-    }
-
-    /// The diff of these steps, for reading.
-    pub fn diff(&self) -> View<'a> {
-        self.part(Part::Diff)
     }
 
     /// The data or the diff of these steps, for reading.
@@ -185,16 +171,6 @@ impl<'a> WindowMut<'a> {
         source.owner().expect_dtype(self.window.dtype())?;
         expect_shape(&self.window.shape(), &source.shape())?;
         parts.as_ref().iter().try_for_each(|&part| self.part_mut(part).copy_from(source.part(part)))
-    }
-
-    /// The data of these steps, for writing.
-    pub fn data_mut(&mut self) -> ViewMut<'_> {
-        self.part_mut(Part::Data)
-    }
-
-    /// The diff of these steps, for writing.
-    pub fn diff_mut(&mut self) -> ViewMut<'_> {
-        self.part_mut(Part::Diff)
     }
 
     /// The data or the diff of these steps, for writing.
