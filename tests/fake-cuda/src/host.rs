@@ -4,6 +4,9 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char};
 use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::abi::Code;
 
@@ -113,5 +116,44 @@ pub(crate) fn reserve(len: usize) -> usize {
     // SAFETY: a new mapping, which replaces nothing.
     let start = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
     assert!(start != libc::MAP_FAILED, "fake-cuda: no address range of {len} bytes for a device's memory");
-    start.expose_provenance()
+    let start = start.expose_provenance();
+    if FIRST.compare_exchange(0, start, Relaxed, Relaxed).is_ok() {
+        name_the_cause();
+    }
+    LAST.fetch_max(start + len, Relaxed);
+    FIRST.fetch_min(start, Relaxed);
+    start
+}
+
+/// The least and the greatest address that stands for a device's memory.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+static LAST: AtomicUsize = AtomicUsize::new(0);
+
+/// What was to happen at a bad access before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// Has the process say why it ends when it touches a device's memory.
+fn name_the_cause() {
+    extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+        const TEXT: &[u8] = b"fake-cuda: the host touches device memory\n";
+        // SAFETY: the system passes a valid record; `write` and `sigaction` may be called in a handler. The access is then tried
+        // again and meets the handler that was there before, which ends the process.
+        unsafe {
+            let address = (*info).si_addr() as usize;
+            if (FIRST.load(Relaxed)..LAST.load(Relaxed)).contains(&address) {
+                libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());
+            }
+            libc::sigaction(signal, BEFORE.get().map_or(ptr::null(), ptr::from_ref), ptr::null_mut());
+        }
+    }
+    // SAFETY: all fields of the record may be zero; the handler has the signature that `SA_SIGINFO` asks for, and runs on the
+    // stack that Rust's own handler has set up.
+    unsafe {
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigaction(libc::SIGSEGV, ptr::null(), &raw mut before);
+        BEFORE.get_or_init(|| before);
+        action.sa_sigaction = handler as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut());
+    }
 }

@@ -92,4 +92,5 @@ fn the_host_cannot_touch_device_memory() {
     };
     use std::os::unix::process::ExitStatusExt;
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the host touches device memory"), "{output:?}");
 }

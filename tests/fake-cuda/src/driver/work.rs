@@ -7,7 +7,7 @@ use super::Driver;
 use crate::abi::Code;
 use crate::exec::Launch;
 use crate::host;
-use crate::memory::{Bits, State};
+use crate::memory::State;
 
 /// What a stream is told to do.
 pub(crate) enum Work {
@@ -89,28 +89,29 @@ impl Driver {
     }
 
     fn copy(&mut self, to: Place, from: Place, len: usize) -> Result<(), Fault> {
-        let full = |len| {
-            let mut bits = Bits::new(len);
-            bits.set(0, len);
-            bits
-        };
-        let (bytes, bits) = match from {
-            Place::Taken(bytes) => (bytes, full(len)),
-            Place::Host(start) => (host::bytes(start, len).to_vec(), full(len)),
-            Place::Device(address) => {
-                let (block, at) = self.memory.find(address, len).map_err(Fault::illegal)?;
-                (block.bytes[at..at + len].to_vec(), block.written.part(at, len))
-            }
-        };
-        match to {
-            Place::Host(start) => host::write(start, &bytes),
-            Place::Device(address) => {
-                let (block, at) = self.memory.find(address, len).map_err(Fault::illegal)?;
+        match (to, from) {
+            (Place::Device(to), Place::Device(from)) => {
+                let (block, at) = self.memory.find(from, len).map_err(Fault::illegal)?;
+                let (bytes, bits) = (block.bytes[at..at + len].to_vec(), block.written.part(at, len));
+                let (block, at) = self.memory.find(to, len).map_err(Fault::illegal)?;
                 block.bytes[at..at + len].copy_from_slice(&bytes);
                 block.written.put(at, &bits, len);
             }
-            Place::Taken(_) => {}
+            (Place::Device(to), Place::Taken(bytes)) => self.write(to, &bytes)?,
+            (Place::Device(to), Place::Host(from)) => self.write(to, host::bytes(from, len))?,
+            (Place::Host(to), Place::Device(from)) => {
+                let (block, at) = self.memory.find(from, len).map_err(Fault::illegal)?;
+                host::write(to, &block.bytes[at..at + len]);
+            }
+            (Place::Host(_) | Place::Taken(_), _) => unreachable!("no entry point copies from host to host"),
         }
+        Ok(())
+    }
+
+    fn write(&mut self, to: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (block, at) = self.memory.find(to, bytes.len()).map_err(Fault::illegal)?;
+        block.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        block.written.set(at, bytes.len());
         Ok(())
     }
 }
