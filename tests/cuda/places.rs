@@ -132,3 +132,14 @@ fn any_call_may_fail() {
     }
     assert!(failed > 10, "{failed}");
 }
+
+#[test]
+fn a_kernel_is_looked_up_once() {
+    let (session, _gpu, queue) = gpu(seed(1));
+    let (mut y, x) = (there(&queue, 1000), there(&queue, 1000));
+    for _ in 0..10 {
+        blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    }
+    assert_eq!((session.calls("cuModuleLoadData"), session.calls("cuModuleGetFunction")), (1, 1));
+    assert_eq!(session.calls("cuLaunchKernel"), 10);
+}

@@ -58,14 +58,27 @@ pub struct Grid {
     pub threads: [u32; 3],
 }
 
-/// The modules of a context, each with the program that it was loaded from.
+/// The modules of a context, each with the program that it was loaded from, and the kernels that were asked for: finding one
+/// means searching the program's text, which a launch has no time for.
 #[derive(Debug, Default)]
-pub(super) struct Modules(Vec<(&'static Program, Module)>);
+pub(super) struct Modules {
+    programs: Vec<(&'static Program, Module)>,
+    kernels: Vec<(&'static Program, &'static str, Found)>,
+}
+
+/// A kernel as the driver knows it, the bytes of its parameters, and the threads that a block of it may have.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    function: Function,
+    params: usize,
+    threads: u32,
+}
 
 impl Modules {
     /// All of them, to be unloaded.
     pub(super) fn take(&mut self) -> impl Iterator<Item = CUmodule> + use<> {
-        std::mem::take(&mut self.0).into_iter().map(|(_, module)| module.0)
+        self.kernels.clear();
+        std::mem::take(&mut self.programs).into_iter().map(|(_, module)| module.0)
     }
 }
 
@@ -104,7 +117,7 @@ impl Program {
         let context = queue.context();
         // Held while the program is loaded: another thread that wants it waits for it instead of compiling it too.
         let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = modules.0.iter().find(|(program, _)| ptr::eq(*program, self));
+        let known = modules.programs.iter().find(|(program, _)| ptr::eq(*program, self));
         let module = match known {
             Some((_, module)) => *module,
             None => {
@@ -115,7 +128,7 @@ impl Program {
                     let code = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };
                     answer("cuModuleLoadData", code).map(|()| Module(module))
                 })?;
-                modules.0.push((self, module));
+                modules.programs.push((self, module));
                 module
             }
         };
@@ -130,6 +143,12 @@ impl Loaded {
     /// [`Error::Device`] where the program has none.
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
+        let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = modules.kernels.iter();
+        let known = known.find(|(of, name, _)| ptr::eq(*of, *program) && *name == entry);
+        if let Some((_, _, Found { function, params, threads })) = known.copied() {
+            return Ok(Kernel { context: Arc::clone(context), function, params, threads });
+        }
         let absent = || Error::device(context.id, "kernel", format!("no kernel `{entry}` in `{}`", program.name));
         let params = params_of(program.ptx, entry).ok_or_else(absent)?;
         let name = CString::new(entry).map_err(|_| absent())?;
@@ -144,6 +163,7 @@ impl Loaded {
             answer("cuFuncGetAttribute", told)?;
             Ok((Function(function), u32::try_from(threads).unwrap_or(0)))
         })?;
+        modules.kernels.push((program, entry, Found { function, params, threads }));
         Ok(Kernel { context: Arc::clone(context), function, params, threads })
     }
 }
