@@ -253,6 +253,9 @@ fn transpositions_of_every_width_and_cut() {
                 check_permutation(Permutation::new(dims, &[1, 0], size), past, LIMITS);
                 check_permutation(Permutation::new(dims, &[1, 0], size), past, SMALL);
             }
+            // The first part has whole words in its rows, but not from row to row.
+            let cut = Limits { parts: 1, words: 32 * 64 };
+            check_permutation(Permutation::new(&[65, 64], &[1, 0], size), past, cut);
             let swap = Swap::new(&[2, 20, 3, 24, 2], 1, 3).unwrap();
             check_permutation(swap.permutation(size), past, LIMITS);
             check_permutation(swap.permutation(size), past, SMALL);
