@@ -14,9 +14,9 @@
 //! # let path = folder.join("two.safetensors");
 //! let target = Target::File { path: &path, if_exists: IfExists::Replace };
 //! let plan = plan(&source, &Options::new(Format::Safetensors), &target)?;
-//! assert_eq!(plan.tensors()[0].name(), "@0");
+//! assert_eq!(plan.tensors()[0].spec.name, "@0");
 //! let summary = plan.run(&Silent)?;
-//! assert_eq!(summary.bytes_in(), 15);
+//! assert_eq!(summary.bytes_in, 15);
 //! # std::fs::remove_dir_all(&folder).unwrap();
 //! # Ok::<(), blob_io::Error>(())
 //! ```
