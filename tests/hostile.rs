@@ -99,11 +99,12 @@ fn check_error(name: &str, len: u64, error: &Error) {
 }
 
 /// What each family of formats puts on trial.
-const FAMILIES: [(&str, &[&str]); 4] = [
+const FAMILIES: [(&str, &[&str]); 5] = [
     ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
     ("other", &["other"]),
     ("neoml", &["neoml"]),
+    ("hdf5", &["hdf5/tiny"]),
 ];
 
 fn prefixes(family: usize) {
@@ -145,7 +146,9 @@ fn extremes(family: usize) {
     let values: [u64; 8] =
         [u64::MAX, i64::MAX as u64, 1 << 63, u64::from(u32::MAX), i32::MAX as u64, 1 << 31, 1 << 40, 0];
     let mut tried = 0;
-    for golden in goldens(folders, 1 << 10) {
+    // The least HDF5 file is of some kilobytes.
+    let limit = if name == "hdf5" { 8 << 10 } else { 1 << 10 };
+    for golden in goldens(folders, limit) {
         for at in 0..golden.bytes.len() {
             for value in values {
                 for field in [value.to_le_bytes().to_vec(), (value as u32).to_le_bytes().to_vec(), varint(value)] {
@@ -183,7 +186,7 @@ macro_rules! trials {
     )* };
 }
 
-trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3 }
+trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4 }
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {

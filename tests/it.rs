@@ -23,6 +23,7 @@ mod element;
 mod element_neoml;
 mod folder;
 mod gzip;
+mod hdf5;
 mod hostile;
 mod kinds;
 mod limits;

@@ -43,7 +43,6 @@ fn files_of_other_frameworks_are_named() {
         ("x.xml", xml, NotTensors, "OpenVINO"),
         ("x.mat", b"MATLAB 5.0 MAT-file, GLNXA64", Unsupported, "MATLAB file (v5)"),
         ("x.mat", b"MATLAB 7.3 MAT-file, GLNXA64", Unsupported, "MATLAB file (v7.3"),
-        ("x.h5", b"\x89HDF\r\n\x1A\n\0\0", Unsupported, "HDF5"),
     ] {
         let (found, text) = refused(name, bytes);
         assert_eq!(found, reason, "{name}: {text}");

@@ -25,6 +25,9 @@ fn every_format() -> Vec<Checkpoint> {
         "other/two.safetensors",
         "other/fortran_big_endian.npy",
         "other/numpy_savez.npz",
+        "caffe/net/f32_diff.caffemodel.h5",
+        "hdf5/earliest.h5",
+        "hdf5/latest.h5",
     ];
     let mut files: Vec<Checkpoint> = paths.iter().map(|path| Checkpoint::open(data(path)).unwrap()).collect();
     files.push(Checkpoint::open(data("mxnet/golden/mxnet-1.9.1/raw_record.bin")).unwrap());

@@ -320,7 +320,8 @@ impl Checkpoint {
     }
 
     /// Compares an array with the checksum that the file stores for it, if any: the CRC-32 of an npz member, of
-    /// its npy header too. A deflated member must also inflate to its length and end where the zip says.
+    /// its npy header too. A deflated member must also inflate to its length and end where the zip says. The chunks of an
+    /// HDF5 dataset must pass their filters, checksums among them.
     ///
     /// Reads the whole member in pieces; `step` is called with the length of each, and its error ends the check.
     /// The member of an array without elements is read too, that of an array with a fault is not.
@@ -330,7 +331,7 @@ impl Checkpoint {
     /// inflates to more than [`Limits::max_alloc`]; what reading and `step` return.
     pub fn check(&self, entry: &Entry, step: &mut dyn FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
         let Some(checksum) = entry.checksum.as_deref() else {
-            return Ok(());
+            return self.check_chunks(entry, step);
         };
         let error = |e| entry.error(&self.name, e);
         let mut member = archive::whole(&self.input, checksum, self.limits.max_alloc).map_err(error)?;
@@ -338,6 +339,20 @@ impl Checkpoint {
         loop {
             match member.step(&mut scratch).map_err(error)? {
                 0 => return member.finish().map_err(error),
+                n => step(n as u64)?,
+            }
+        }
+    }
+
+    fn check_chunks(&self, entry: &Entry, step: &mut dyn FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
+        if entry.checked_len().is_none() {
+            return Ok(());
+        }
+        let mut reader = self.reader(entry)?;
+        let mut piece = vec![0; member::PIECE];
+        loop {
+            match reader.pull(&mut piece)? {
+                0 => return Ok(()),
                 n => step(n as u64)?,
             }
         }

@@ -2,6 +2,9 @@
 //!
 //! Kept small: a hostile file can list a million of them.
 
+#[cfg_attr(not(feature = "hdf5"), expect(dead_code, reason = "HDF5 files alone have chunks"))]
+mod place;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -9,6 +12,8 @@ use blob_core::{DType, Shape};
 
 use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::warning::{Flags, Warning};
+pub use place::Segment;
+pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs};
 
 /// One array stored in a file, known from its header alone.
 #[derive(Clone, Debug)]
@@ -128,6 +133,7 @@ impl Entry {
         match &self.payload {
             Payload::Runs(runs) => runs.as_slice().first().map(|s| s.offset),
             Payload::Deflated(d) => Some(d.offset),
+            Payload::Chunked(chunked) => chunked.chunks.first().map(|chunk| chunk.offset),
         }
     }
 
@@ -136,7 +142,7 @@ impl Entry {
     pub fn segments(&self) -> &[Segment] {
         match &self.payload {
             Payload::Runs(runs) => runs.as_slice(),
-            Payload::Deflated(_) => &[],
+            Payload::Deflated(_) | Payload::Chunked(_) => &[],
         }
     }
 
@@ -190,10 +196,14 @@ impl Entry {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 
-    /// How many bytes the array's checksum covers, its header included; `None` if the file stores none.
+    /// How many bytes [`Checkpoint::check`](crate::Checkpoint::check) reads: those that the array's checksum covers, its
+    /// header included, or those of its filtered chunks; `None` if there is nothing to compare.
     #[must_use]
     pub fn checked_len(&self) -> Option<u64> {
-        self.checksum.as_ref().map(|checksum| checksum.size)
+        match &self.payload {
+            Payload::Chunked(chunked) if !chunked.filters.is_empty() => Some(self.byte_len()),
+            _ => self.checksum.as_ref().map(|checksum| checksum.size),
+        }
     }
 
     /// What is odd about the array, though its meaning is clear.
@@ -275,82 +285,6 @@ pub struct Sparse {
     pub name: Arc<str>,
     /// The dense shape.
     pub shape: Shape,
-}
-
-/// In which order the stored elements run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    RowMajor,
-    /// npy's `fortran_order`: the first axis runs fastest.
-    ColumnMajor,
-}
-
-/// Where an array's bytes lie.
-#[derive(Clone, Debug)]
-pub(crate) enum Payload {
-    Runs(Runs),
-    Deflated(Box<Deflated>),
-}
-
-/// Runs of bytes; one, nearly always.
-#[derive(Clone, Debug)]
-pub(crate) enum Runs {
-    None,
-    One(Segment),
-    Many(Box<[Segment]>),
-}
-
-impl Runs {
-    pub(crate) fn from_vec(mut segments: Vec<Segment>) -> Self {
-        match segments.len() {
-            0 => Self::None,
-            1 => Self::One(segments.remove(0)),
-            _ => Self::Many(segments.into_boxed_slice()),
-        }
-    }
-
-    fn as_slice(&self) -> &[Segment] {
-        match self {
-            Self::None => &[],
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-    }
-}
-
-/// A run of elements in the file: `count` of them, `stride` bytes from the start of one to the start of the next.
-///
-/// Packed data have a stride of the element's size; unpacked protobuf floats one of five bytes, because a tag
-/// stands before each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Segment {
-    /// Where the first element lies.
-    pub offset: u64,
-    /// How many elements there are.
-    pub count: u64,
-    /// Bytes from the start of one element to the start of the next.
-    pub stride: u64,
-}
-
-/// A deflate stream that inflates to `skip` bytes of header and then the array.
-#[derive(Clone, Debug)]
-pub(crate) struct Deflated {
-    pub(crate) offset: u64,
-    pub(crate) packed: u64,
-    pub(crate) skip: u64,
-}
-
-/// What a zip's directory says about a member's content.
-#[derive(Clone, Debug)]
-pub(crate) struct Checksum {
-    /// Where the content lies.
-    pub(crate) offset: u64,
-    /// How long its deflate stream is; `None` for a stored member.
-    pub(crate) packed: Option<u64>,
-    /// How long it is once inflated.
-    pub(crate) size: u64,
-    pub(crate) crc: u32,
 }
 
 /// How errors name an entry.

@@ -51,6 +51,8 @@ formats! {
     Npy: "npy", "NumPy array", ["npy"];
     /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
     Npz: "npz", "NumPy archive", ["npz"];
+    /// HDF5: Caffe's `.caffemodel.h5`, `.solverstate.h5` and data files; read with the feature `hdf5`.
+    Hdf5: "hdf5", "HDF5", ["h5", "hdf5"];
     /// safetensors.
     Safetensors: "safetensors", "safetensors", ["safetensors"];
 }

@@ -3,6 +3,7 @@
 //!
 //! Relies on the format's reader having checked every segment against the file's length and the shape.
 
+mod chunks;
 mod columns;
 mod dense;
 pub(crate) mod member;
@@ -13,6 +14,7 @@ use crate::entry::{Entry, Order, Payload, Segment};
 use crate::error::{Error, Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 use crate::wire::source::{Source, read};
+use chunks::Chunks;
 use columns::Columns;
 use dense::Dense;
 use member::Content;
@@ -28,21 +30,24 @@ pub(crate) fn load(
     limits: &Limits,
 ) -> Result<AnyBlob, Error> {
     let dtype = entry.loadable(file)?;
+    // Opened first: that compares what is not stored as it is with its limit.
+    let elements = Elements::open(source, entry, limits).map_err(|e| entry.error(file, e))?;
     let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
-    fill(source, entry, limits, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| entry.error(file, e))?;
+    fill(elements, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| entry.error(file, e))?;
     if let Some(diff) = diff {
         if (diff.loadable(file)?, &diff.shape) != (dtype, &entry.shape) {
             return Err(diff.request(file, "is of another dtype than its data; load them one by one"));
         }
-        fill(source, diff, limits, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| diff.error(file, e))?;
+        let elements = Elements::open(source, diff, limits).map_err(|e| diff.error(file, e))?;
+        fill(elements, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| diff.error(file, e))?;
     }
     Ok(blob)
 }
 
-/// Fills `out`, which has the entry's byte length, in the machine's byte order.
-fn fill(source: &dyn Source, entry: &Entry, limits: &Limits, out: &mut [u8]) -> Result<(), ReadError> {
-    Elements::open(source, entry, limits)?.next(out)?;
-    to_native(out, width(entry));
+/// Fills `out`, which has the elements' byte length, in the machine's byte order.
+fn fill(mut elements: Elements<'_>, out: &mut [u8]) -> Result<(), ReadError> {
+    elements.next(out)?;
+    to_native(out, elements.width());
     Ok(())
 }
 
@@ -82,6 +87,7 @@ enum Stored<'a> {
     /// A member of an archive, from its array's first byte on.
     Member(Content<'a>),
     Columns(Columns),
+    Chunks(Box<Chunks<'a>>),
     Dense(Box<Dense<'a>>),
 }
 
@@ -117,10 +123,19 @@ impl<'a> Elements<'a> {
                 content.finish()?;
                 Stored::Member(content)
             }
-            None => Stored::Runs { source, runs: entry.segments(), done: 0, gaps: Vec::new() },
+            None => match &entry.payload {
+                Payload::Chunked(chunked) if left > 0 => {
+                    check_alloc(entry, limits)?;
+                    let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
+                    Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
+                }
+                _ => Stored::Runs { source, runs: entry.segments(), done: 0, gaps: Vec::new() },
+            },
             Some(checksum) => {
                 let skip = match &entry.payload {
-                    Payload::Runs(_) => entry.offset().unwrap_or(0).saturating_sub(checksum.offset),
+                    Payload::Runs(_) | Payload::Chunked(_) => {
+                        entry.offset().unwrap_or(0).saturating_sub(checksum.offset)
+                    }
                     Payload::Deflated(deflated) => {
                         check_alloc(entry, limits)?;
                         deflated.skip
@@ -151,6 +166,7 @@ impl<'a> Elements<'a> {
         match &mut self.stored {
             Stored::Member(content) => content.read(out)?,
             Stored::Columns(columns) => columns.next(out),
+            Stored::Chunks(chunks) => chunks.next(out)?,
             Stored::Dense(dense) => dense.next(out)?,
             Stored::Runs { source, runs, done, gaps } => {
                 let mut filled = 0;
@@ -180,6 +196,7 @@ impl<'a> Elements<'a> {
         match &mut self.stored {
             Stored::Member(content) => content.skip(bytes)?,
             Stored::Columns(columns) => columns.skip((bytes / self.width as u64) as usize),
+            Stored::Chunks(chunks) => chunks.skip(bytes),
             Stored::Dense(dense) => dense.skip(bytes)?,
             Stored::Runs { runs, done, .. } => {
                 let mut left = bytes / self.width as u64;

@@ -13,12 +13,12 @@ use crate::names::NameTable;
 use crate::neoml;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
-use crate::wire::source::{Bytes, Source};
-use crate::{npy, npz, safetensors};
+use crate::wire::source::{Bytes, Input, Source};
+use crate::{hdf5, npy, npz, safetensors};
 
 /// Reads the headers of a file into `table`; returns its format and its dialect.
 pub(crate) fn read(
-    source: &dyn Source,
+    source: &Input,
     name: &str,
     from: Option<Format>,
     table: &mut NameTable,
@@ -42,6 +42,7 @@ pub(crate) fn read(
         Format::NeomlNet => neoml::net::read(&mut cursor, table)?,
         Format::Npy => npy::read::read(&mut cursor, table)?,
         Format::Npz => npz::read::read(source, &mut cursor, table)?,
+        Format::Hdf5 => hdf5::read::read(source, table)?,
         Format::Safetensors => safetensors::read::read(&mut cursor, table)?,
     };
     Ok((format, dialect))
@@ -121,6 +122,9 @@ fn magic(head: &[u8]) -> Option<Format> {
     }
     if word.is_some_and(|w| (0xF993_FAC8..=0xF993_FACA).contains(&w)) {
         return Some(Format::MxnetRecord);
+    }
+    if head.starts_with(b"\x89HDF\r\n\x1A\n") {
+        return Some(Format::Hdf5);
     }
     if head.starts_with(b"\x93NUMPY") {
         return Some(Format::Npy);

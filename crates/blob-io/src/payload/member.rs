@@ -12,7 +12,7 @@ use crate::error::{Fault, FaultKind, ReadError};
 use crate::wire::source::{Source, read};
 
 /// What is read and hashed at once: it is still in the processor's cache when its checksum is computed.
-const PIECE: usize = 256 << 10;
+pub(crate) const PIECE: usize = 256 << 10;
 /// What is read of a deflate stream at once.
 const INPUT: u64 = 64 << 10;
 

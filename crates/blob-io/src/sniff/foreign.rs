@@ -8,7 +8,6 @@ use crate::error::{ReadError, Reason};
 type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
 
 const UNPACK: Option<&str> = Some("unpack it first and open the file inside");
-const HDF5_HELP: Option<&str> = Some("h5dump shows it; Caffe's classic .caffemodel holds the same weights");
 
 /// Sources: each format's own specification or reader; `modelbin.cpp` for ncnn's words.
 const MARKS: &[Mark] = &[
@@ -20,13 +19,6 @@ const MARKS: &[Mark] = &[
     (0, b"7z\xBC\xAF\x27\x1C", Reason::Archive, "a 7-Zip archive", UNPACK),
     (0, b"Rar!\x1A\x07", Reason::Archive, "a RAR archive", UNPACK),
     (257, b"ustar", Reason::Archive, "a tar archive", UNPACK),
-    (
-        0,
-        b"\x89HDF\r\n\x1A\n",
-        Reason::Unsupported,
-        "an HDF5 file (Caffe's .caffemodel.h5 and Keras' .h5 are such), which blob does not read yet",
-        HDF5_HELP,
-    ),
     (
         0,
         b"MATLAB 5.0 MAT-file",

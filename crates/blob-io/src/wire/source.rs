@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::ReadError;
@@ -136,14 +137,15 @@ pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(
 }
 
 /// The source, and how much of it was read.
+#[derive(Clone)]
 pub(crate) struct Input {
-    source: Box<dyn Source>,
-    read: AtomicU64,
+    source: Arc<dyn Source>,
+    read: Arc<AtomicU64>,
 }
 
 impl Input {
     pub(crate) fn new(source: Box<dyn Source>) -> Self {
-        Self { source, read: AtomicU64::new(0) }
+        Self { source: source.into(), read: Arc::default() }
     }
 
     /// How many bytes have been read so far.

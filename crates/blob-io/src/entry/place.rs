@@ -1,0 +1,113 @@
+//! Where an array's bytes lie in a file, and what was done to them: runs, deflate streams, chunks; the checksum of them.
+
+/// In which order the stored elements run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    RowMajor,
+    /// npy's `fortran_order`: the first axis runs fastest.
+    ColumnMajor,
+}
+
+/// Where an array's bytes lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    Runs(Runs),
+    Deflated(Box<Deflated>),
+    Chunked(Box<Chunked>),
+}
+
+/// Runs of bytes; one, nearly always.
+#[derive(Clone, Debug)]
+pub(crate) enum Runs {
+    None,
+    One(Segment),
+    Many(Box<[Segment]>),
+}
+
+impl Runs {
+    pub(crate) fn from_vec(mut segments: Vec<Segment>) -> Self {
+        match segments.len() {
+            0 => Self::None,
+            1 => Self::One(segments.remove(0)),
+            _ => Self::Many(segments.into_boxed_slice()),
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[Segment] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// A run of elements in the file: `count` of them, `stride` bytes from the start of one to the start of the next.
+///
+/// Packed data have a stride of the element's size; unpacked protobuf floats one of five bytes, because a tag
+/// stands before each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Segment {
+    /// Where the first element lies.
+    pub offset: u64,
+    /// How many elements there are.
+    pub count: u64,
+    /// Bytes from the start of one element to the start of the next.
+    pub stride: u64,
+}
+
+/// A deflate stream that inflates to `skip` bytes of header and then the array.
+#[derive(Clone, Debug)]
+pub(crate) struct Deflated {
+    pub(crate) offset: u64,
+    pub(crate) packed: u64,
+    pub(crate) skip: u64,
+}
+
+/// An array in chunks on a grid, as HDF5 has it: each is stored on its own, filtered, or missing and then all fill values.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunked {
+    /// A chunk's shape; those at the array's end have values beyond it.
+    pub(crate) dims: Box<[u64]>,
+    /// A chunk's bytes once the filters are undone.
+    pub(crate) size: u64,
+    /// In the order of the grid.
+    pub(crate) chunks: Box<[Chunk]>,
+    /// In the order in which they were applied.
+    pub(crate) filters: Box<[Filter]>,
+    /// The bytes of an element that is not stored.
+    pub(crate) fill: [u8; 8],
+}
+
+/// One chunk.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunk {
+    /// Its place in the grid, row-major.
+    pub(crate) index: u64,
+    pub(crate) offset: u64,
+    /// Its bytes in the file.
+    pub(crate) packed: u32,
+    /// A bit for each filter that was left out.
+    pub(crate) mask: u32,
+}
+
+/// What was done to a chunk before it was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    Deflate,
+    Shuffle,
+    Fletcher32,
+}
+
+/// What a zip's directory says about a member's content.
+#[derive(Clone, Debug)]
+pub(crate) struct Checksum {
+    /// Where the content lies.
+    pub(crate) offset: u64,
+    /// How long its deflate stream is; `None` for a stored member.
+    pub(crate) packed: Option<u64>,
+    /// How long it is once inflated.
+    pub(crate) size: u64,
+    pub(crate) crc: u32,
+}

@@ -1,0 +1,158 @@
+//! A dataset as an entry: what its header says of shape, datatype and place.
+
+use std::borrow::Cow;
+
+use blob_core::Shape;
+use hdf5_reader::Dataset;
+use hdf5_reader::messages::HdfMessage;
+use hdf5_reader::messages::dataspace::{DataspaceMessage, DataspaceType};
+use hdf5_reader::messages::fill_value::FillValueMessage;
+use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
+use hdf5_reader::messages::layout::DataLayout;
+use hdf5_reader::object_header::ObjectHeader;
+
+use super::chunks::{self, Stored};
+use super::datatype::{Element, element};
+use super::structure::Structure;
+use crate::entry::{Entry, Payload, Runs, Segment};
+use crate::error::{FaultKind, ReadError};
+use crate::limits::Limits;
+
+/// What the messages of a dataset's header say.
+struct Header<'a> {
+    at: u64,
+    space: &'a DataspaceMessage,
+    layout: &'a DataLayout,
+    fill: Option<&'a FillValueMessage>,
+    filters: Option<&'a FilterPipelineMessage>,
+    is_external: bool,
+}
+
+/// Describes the dataset in `entry`.
+pub(super) fn describe(
+    structure: &Structure,
+    dataset: &Dataset,
+    limits: &Limits,
+    entry: &mut Entry,
+) -> Result<(), ReadError> {
+    let at = structure.begin().saturating_add(dataset.address());
+    let header = structure.ask(|file| file.get_or_parse_header(dataset.address()))?;
+    let header = messages(at, &header)?;
+    let datatype = structure.ask(|_| dataset.raw_datatype())?;
+    entry.shape = shape(&header)?;
+    let count = entry.shape.count() as u64;
+    match element(&datatype) {
+        Some(Element::Number { dtype, swapped }) => {
+            let width = dtype.size() as u64;
+            entry.dtype = Some(dtype);
+            entry.swapped = swapped;
+            if count.checked_mul(width).is_none_or(|n| i64::try_from(n).is_err()) {
+                let axes = entry.shape.num_axes() as u32;
+                return Err(ReadError::fault(at, FaultKind::Overflow { axes }));
+            }
+            entry.payload = payload(structure, &header, (count, width), limits)?;
+        }
+        Some(Element::Foreign { name, size }) => {
+            // A string's bytes are read as metadata: `foreign_bytes`.
+            if let (DataLayout::Contiguous { .. }, Some(count)) = (header.layout, count.checked_mul(size)) {
+                entry.payload = payload(structure, &header, (count, 1), limits)?;
+            }
+            entry.set_foreign(at, name, count.saturating_mul(size));
+        }
+        None => return Err(ReadError::fault(at, FaultKind::words("a datatype", "a message that ends within it"))),
+    }
+    Ok(())
+}
+
+fn messages(at: u64, header: &ObjectHeader) -> Result<Header<'_>, ReadError> {
+    let (mut space, mut layout, mut fill, mut filters, mut is_external) = (None, None, None, None, false);
+    for message in &header.messages {
+        match message {
+            HdfMessage::Dataspace(message) => space = Some(message),
+            HdfMessage::DataLayout(message) => layout = Some(&message.layout),
+            HdfMessage::FillValue(message) => fill = Some(message),
+            HdfMessage::FilterPipeline(message) => filters = Some(message),
+            HdfMessage::ExternalFiles(_) => is_external = true,
+            _ => {}
+        }
+    }
+    let (Some(space), Some(layout)) = (space, layout) else {
+        let found = "a header without one of them";
+        return Err(ReadError::fault(at, FaultKind::words("a dataset's dataspace and layout", found)));
+    };
+    Ok(Header { at, space, layout, fill, filters, is_external })
+}
+
+fn shape(header: &Header<'_>) -> Result<Shape, ReadError> {
+    let dims = match header.space.dataspace_type {
+        DataspaceType::Null => Cow::Borrowed(&[0_u64][..]),
+        _ => Cow::Borrowed(&header.space.dims[..]),
+    };
+    let (found, max) = (dims.len() as u64, 32);
+    if found > max {
+        return Err(ReadError::fault(header.at, FaultKind::Axes { found, max }));
+    }
+    let sizes: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
+    sizes.and_then(|sizes| Shape::new(sizes).ok()).ok_or_else(|| {
+        let axes = dims.len() as u32;
+        ReadError::fault(header.at, FaultKind::Overflow { axes })
+    })
+}
+
+/// Where `count` elements of `width` bytes lie.
+fn payload(
+    structure: &Structure,
+    header: &Header<'_>,
+    (count, width): (u64, u64),
+    limits: &Limits,
+) -> Result<Payload, ReadError> {
+    let unsupported = |found: &'static str| {
+        let what = FaultKind::unsupported("values that lie within the file, in one run or in chunks", found);
+        Err(ReadError::fault(header.at, what))
+    };
+    if header.is_external {
+        return unsupported("values in another file");
+    }
+    if count == 0 {
+        return Ok(Payload::Runs(Runs::None));
+    }
+    match header.layout {
+        DataLayout::Contiguous { address, .. } if structure.is_undefined(*address) => {
+            unsupported("a dataset that was never written")
+        }
+        DataLayout::Contiguous { address, size } => {
+            let (offset, needed) = (structure.begin().saturating_add(*address), count * width);
+            let left = structure.file_len().saturating_sub(offset);
+            if needed > left {
+                let field = "a dataset";
+                return Err(ReadError::fault(offset, FaultKind::Truncated { field, needed, left }));
+            }
+            if *size != needed {
+                let what = FaultKind::Mismatch { field: "a dataset's bytes", expected: needed, found: *size };
+                return Err(ReadError::fault(header.at, what));
+            }
+            Ok(Payload::Runs(Runs::One(Segment { offset, count, stride: width })))
+        }
+        DataLayout::Chunked { address, dims, chunk_indexing, .. } => {
+            let shape = &header.space.dims;
+            // Older layouts have the element's size as a last axis.
+            let chunk = dims.get(..shape.len()).unwrap_or(dims);
+            let stored = Stored {
+                at: header.at,
+                address: *address,
+                shape,
+                max_shape: header.space.max_dims.as_deref(),
+                chunk,
+                width,
+                index: chunk_indexing.as_ref(),
+                filters: header.filters,
+            };
+            let mut chunked = chunks::find(structure, &stored, limits)?;
+            if let Some(fill) = header.fill.and_then(|fill| fill.value.as_deref()).filter(|v| v.len() as u64 == width) {
+                chunked.fill[..fill.len()].copy_from_slice(fill);
+            }
+            Ok(Payload::Chunked(Box::new(chunked)))
+        }
+        DataLayout::Compact { .. } => unsupported("values within the header (a compact dataset)"),
+    }
+}

@@ -1,0 +1,199 @@
+//! The one place that calls `hdf5-reader`: it gets bytes from our source and a budget of them, and gives back names,
+//! addresses and headers.
+//!
+//! Its errors become ours, with the place that was read last, and so do its panics, of which none is known.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hdf5_reader::error::{Error as Hdf5Error, Result as Hdf5Result};
+use hdf5_reader::{Hdf5File, OpenOptions, Storage, StorageBuffer};
+
+use crate::error::{Fault, FaultKind, ReadError, check_limit};
+use crate::limits::Limit;
+use crate::wire::source::{Input, Source};
+
+/// What one question may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
+/// dataset has 272 bytes, so a group may hold 2,800 of them.
+const MOST_READ: u64 = 768 << 10;
+/// After so many bytes the reader is opened anew, which empties its caches.
+const MOST_KEPT: u64 = 128 << 10;
+/// What listing a file may read: a header can lead to itself in more ways than one.
+const MOST_IN_ALL: u64 = 256 << 20;
+/// One object's header: Caffe's have 272 bytes.
+const MOST_HEADER: usize = 64 << 10;
+
+/// The structure of an open file.
+pub(super) struct Structure {
+    file: Hdf5File,
+    bytes: Arc<Bytes>,
+}
+
+impl Structure {
+    /// Reads the superblock.
+    pub(super) fn open(input: &Input) -> Result<Self, ReadError> {
+        let bytes = Arc::new(Bytes::new(input.clone()));
+        let structure = Self { file: bytes.open()?, bytes };
+        let (end, len) = (structure.begin().saturating_add(structure.file.superblock().eof_address), input.len());
+        if end > len {
+            return Err(ReadError::fault(0, FaultKind::Truncated { field: "the HDF5 file", needed: end, left: len }));
+        }
+        Ok(structure)
+    }
+
+    /// Empties the reader's caches, where they may be large: call it while none of its groups is held.
+    pub(super) fn tidy(&mut self) -> Result<(), ReadError> {
+        if self.bytes.kept.load(Ordering::Relaxed) > MOST_KEPT {
+            self.file = self.bytes.open()?;
+        }
+        Ok(())
+    }
+
+    /// Asks `hdf5-reader` one thing.
+    pub(super) fn ask<R>(&self, question: impl FnOnce(&Hdf5File) -> Hdf5Result<R>) -> Result<R, ReadError> {
+        self.bytes.guard(|| question(&self.file))
+    }
+
+    /// Where the superblock lies: all addresses in the file count from there.
+    pub(super) fn begin(&self) -> u64 {
+        self.file.superblock().base_address
+    }
+
+    /// How long addresses and lengths are.
+    pub(super) fn sizes(&self) -> (u8, u8) {
+        let superblock = self.file.superblock();
+        (superblock.offset_size, superblock.length_size)
+    }
+
+    /// Whether an address says that there is nothing: all its bits are set.
+    pub(super) fn is_undefined(&self, address: u64) -> bool {
+        hdf5_reader::io::Cursor::is_undefined_offset(address, self.sizes().0)
+    }
+
+    pub(super) fn file_len(&self) -> u64 {
+        self.bytes.input.len()
+    }
+
+    /// Fills `out` with the file's bytes from `offset` on.
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
+        crate::wire::source::read(&self.bytes.input, offset, out)
+    }
+}
+
+/// The file's bytes for `hdf5-reader`, as many as its budget allows.
+struct Bytes {
+    input: Input,
+    /// How many bytes it has read for one question, since it was opened, and in all.
+    asked: AtomicU64,
+    kept: AtomicU64,
+    all: AtomicU64,
+    /// Where it read last.
+    at: AtomicU64,
+    /// Why the last read failed.
+    stop: Mutex<Option<ReadError>>,
+}
+
+impl Bytes {
+    fn new(input: Input) -> Self {
+        let zero = AtomicU64::default;
+        Self { input, asked: zero(), kept: zero(), all: zero(), at: zero(), stop: Mutex::default() }
+    }
+
+    fn open(self: &Arc<Self>) -> Result<Hdf5File, ReadError> {
+        self.kept.store(0, Ordering::Relaxed);
+        let options = OpenOptions::default().with_max_object_header_bytes(MOST_HEADER).with_chunk_cache_bytes(0);
+        self.guard(|| Hdf5File::from_storage_with_options(self.clone(), options))
+    }
+
+    fn guard<R>(&self, question: impl FnOnce() -> Hdf5Result<R>) -> Result<R, ReadError> {
+        self.asked.store(0, Ordering::Relaxed);
+        self.take_stop();
+        // After a panic nothing of the reader is used again: the error ends the reading of the file.
+        let answer = catch_unwind(AssertUnwindSafe(question));
+        let found = match answer {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => match self.take_stop() {
+                Some(stop) => return Err(stop),
+                None => error.to_string(),
+            },
+            Err(_) => "bytes that its reader takes for impossible".to_owned(),
+        };
+        let at = self.at.load(Ordering::Relaxed);
+        Err(ReadError::fault(at, FaultKind::words("HDF5's structure", found)))
+    }
+
+    fn take_stop(&self) -> Option<ReadError> {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Result<Vec<u8>, ReadError> {
+        // It may read nothing from behind the end.
+        self.at.store(offset.min(self.input.len()), Ordering::Relaxed);
+        let (needed, left) = (len as u64, self.input.len().saturating_sub(offset));
+        if needed > left {
+            let field = "a part of the HDF5 structure";
+            return Err(ReadError::fault(offset, FaultKind::Truncated { field, needed, left }));
+        }
+        let spend = |spent: &AtomicU64| spent.fetch_add(needed, Ordering::Relaxed).saturating_add(needed);
+        spend(&self.kept);
+        let (field, spent) = ("the bytes of one group's or dataset's structure", spend(&self.asked));
+        check_limit(offset, Limit::Fixed, field, spent, MOST_READ)?;
+        let (field, spent) = ("the bytes of the file's structure", spend(&self.all));
+        check_limit(offset, Limit::Fixed, field, spent, MOST_IN_ALL)?;
+        let mut bytes = vec![0; len];
+        crate::wire::source::read(&self.input, offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+impl Storage for Bytes {
+    fn len(&self) -> u64 {
+        self.input.len()
+    }
+
+    fn read_range(&self, offset: u64, len: usize) -> Hdf5Result<StorageBuffer> {
+        self.read(offset, len).map(StorageBuffer::from_vec).map_err(|stop| {
+            *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+            Hdf5Error::Io(io::ErrorKind::Other.into())
+        })
+    }
+}
+
+/// What is wrong with one dataset; an error of the operating system concerns the whole file.
+pub(super) fn fault_of(stop: ReadError) -> Result<Fault, ReadError> {
+    match stop {
+        ReadError::Fault(fault) => Ok(fault),
+        other => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_reader_is_an_error_with_the_last_place() {
+        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes::new(vec![0; 64]))));
+        let stop = bytes.guard(|| -> Hdf5Result<()> {
+            bytes.read_range(40, 8)?;
+            panic!("as a bug of theirs would");
+        });
+        let error = stop.unwrap_err().into_error("x.h5");
+        assert_eq!(error.offset(), Some(40), "{error}");
+    }
+
+    #[test]
+    fn a_question_reads_a_bounded_number_of_bytes() {
+        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes::new(vec![0; 1 << 20]))));
+        let endless = || loop {
+            bytes.read_range(0, 1 << 19)?;
+        };
+        let error = bytes.guard::<()>(endless).unwrap_err().into_error("x.h5");
+        assert!(error.to_string().contains("expected at most 786432, found 1048576"), "{error}");
+        bytes.guard(|| bytes.read_range(0, 1 << 19)).expect("each question has its own");
+        let past = bytes.guard(|| bytes.read_range(1 << 20, 1)).map(|_| ()).unwrap_err().into_error("x.h5");
+        assert!(past.to_string().contains("needs 1 bytes, but 0 are left"), "{past}");
+    }
+}

@@ -1,0 +1,34 @@
+# What wrote the files beside it, with h5py 3.16 over HDF5 2.0.
+import h5py, numpy as np
+def ramp(dtype, *dims):
+    n=int(np.prod(dims)); return (np.arange(n)*7%251).astype(dtype).reshape(dims)
+for ver,name in [(('earliest','v108'),'earliest.h5'),(('latest','latest'),'latest.h5')]:
+    with h5py.File(name,'w',libver=ver) as f:
+        g=f.create_group('chunks')
+        g.create_dataset('deflate',data=ramp('<f4',7,5,3),chunks=(3,2,3),compression='gzip',shuffle=True,fletcher32=True)
+        g.create_dataset('plain',data=ramp('<i2',10,9),chunks=(4,4))
+        g.create_dataset('single',data=ramp('<f8',4,6),chunks=(4,6),compression='gzip')
+        g.create_dataset('growing',data=ramp('<u1',50),chunks=(8,),maxshape=(None,),shuffle=True)
+        g.create_dataset('tree',data=ramp('<u2',6,6),chunks=(2,5),maxshape=(None,None))
+        d=g.create_dataset('holes',(9,4),'<i4',chunks=(2,3),fillvalue=-5); d[4:6,:]=ramp('<i4',2,4)
+        g.create_dataset('lzf',data=ramp('<f4',20),chunks=(10,),compression='lzf')
+        dcpl=h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_chunk((2,4)); dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        sp=h5py.h5s.create_simple((5,6)); ds=h5py.h5d.create(g.id,b'early',h5py.h5t.IEEE_F32LE,sp,dcpl); ds.write(h5py.h5s.ALL,h5py.h5s.ALL,ramp('<f4',5,6))
+        k=f.create_group('kinds')
+        for t in ['>f8','<f2','<i1','<i8','>u4','<u8']:
+            k.create_dataset(t.replace('<','le_').replace('>','be_'),data=ramp(t,2,3))
+        k.create_dataset('bool',data=np.array([True,False,True]))
+        k.create_dataset('scalar',data=np.float32(2.5))
+        k.create_dataset('empty',shape=(3,0,2),dtype='<f4')
+        k.create_dataset('null',data=h5py.Empty('f'))
+        k.create_dataset('text',data=np.bytes_(b'words'))
+        k.create_dataset('complex',data=ramp('<c8',2))
+        k.create_dataset('unwritten',(4,),'<f4')
+        many=f.create_group('many')
+        for i in range(12): many.create_dataset(f'é{i}',data=np.int32(i))
+        f['alias']=h5py.SoftLink('/kinds/scalar'); f['hard']=k['scalar']; f['loop']=f['kinds']; k['up']=f
+        f['elsewhere']=h5py.ExternalLink('other.h5','/x')
+for ver,name in [(('earliest','v108'),'tiny/earliest.h5'),(('latest','latest'),'tiny/latest.h5')]:
+    with h5py.File(name,'w',libver=ver) as f:
+        f.create_dataset('a',data=ramp('<f4',3,2))
+        f.create_dataset('g/c',data=ramp('<f4',3,2),chunks=(2,2),compression='gzip',maxshape=(None,2))

@@ -1,0 +1,271 @@
+//! HDF5 files: Caffe's weights against its protobuf files of the same nets, tensor by tensor; solver states; every layout
+//! and filter that h5py writes; links that lead in circles.
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Format, Kind, Reason};
+
+use crate::alloc::peak;
+use crate::support::{changed, data, find, open, real, report};
+
+fn bytes(file: &Checkpoint, entry: &Entry) -> Vec<u8> {
+    file.load(entry).unwrap_or_else(|e| panic!("{e}")).data().bytes().expect("bytes").to_vec()
+}
+
+/// Compares a net's HDF5 weights with its protobuf file; returns how many arrays are equal.
+fn compare(hdf5: &Checkpoint, proto: &Checkpoint) -> usize {
+    assert_eq!((hdf5.format(), hdf5.dialect()), (Format::Hdf5, "Caffe weights"));
+    for entry in hdf5.entries() {
+        let same = proto.entry(entry.name()).unwrap_or_else(|| panic!("no {}", entry.name()));
+        assert_eq!((entry.dtype(), entry.shape()), (same.dtype(), same.shape()), "{}", entry.name());
+        assert_eq!((entry.kind(), entry.index()), (same.kind(), same.index()), "{}", entry.name());
+        assert!(bytes(hdf5, entry) == bytes(proto, same), "{}", entry.name());
+    }
+    hdf5.entries().len()
+}
+
+#[test]
+fn caffes_weights_are_those_of_its_protobuf_files() {
+    for (name, diffs) in [("f32", 0), ("f32_diff", 12), ("f64", 0), ("f64_diff", 12)] {
+        let hdf5 = Checkpoint::open(data(&format!("caffe/net/{name}.caffemodel.h5"))).expect("opens");
+        let proto = name.replace("_diff", "");
+        let proto = if diffs > 0 { format!("{proto}_v2_diff") } else { format!("{proto}_v2") };
+        let proto = Checkpoint::open(data(&format!("caffe/net/{proto}.caffemodel"))).expect("opens");
+        // The blob that conv2 shares with conv1 is stored once; each of its diffs is stored.
+        let stored = proto.names().filter(|name| *name != "conv2/0").count();
+        assert_eq!(compare(&hdf5, &proto), stored, "{name}");
+        assert_eq!(hdf5.entries().iter().filter(|e| e.kind() == Kind::Diff).count(), diffs, "{name}");
+        for entry in hdf5.entries().iter().filter(|e| e.kind() == Kind::Data) {
+            assert_eq!(hdf5.diff_of(entry).is_some(), diffs > 0, "{}", entry.name());
+            assert_eq!(hdf5.load_pair(entry).expect("loads").has_diff(), diffs > 0);
+        }
+        assert_eq!(hdf5.positions(), 10, "layers without blobs too");
+    }
+}
+
+#[test]
+fn real_files_are_read() {
+    let Some(folder) = real("caffe/real") else {
+        return report("NOT TESTED: real HDF5 files (BLOB_REAL_DATA)");
+    };
+    let state = Checkpoint::open(folder.join("cifar10_quick_2018.solverstate.h5")).expect("opens");
+    let notes = [
+        ("current_step", "0"),
+        ("iter", "5000"),
+        ("learned_net", "examples/cifar10/cifar10_quick_iter_5000.caffemodel.h5"),
+    ];
+    let notes = notes.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!((state.dialect(), state.metadata()), ("Caffe solver state", &notes[..]));
+    let net = Checkpoint::open(folder.join("cifar10_quick_2018.caffemodel.h5")).expect("opens");
+    // A momentum for each blob, of its shape.
+    let shapes = |file: &Checkpoint| file.entries().iter().map(|e| e.shape().clone()).collect::<Vec<_>>();
+    assert_eq!(shapes(&state), shapes(&net));
+    assert_eq!(state.names().collect::<Vec<_>>(), (0..10).map(|i| format!("@{i}")).collect::<Vec<_>>());
+    // Caffe's own test says what these hold: values 0 to 2399, the labels of each row, and one more.
+    let plain = Checkpoint::open(folder.join("sample_data.h5")).expect("opens");
+    let packed = Checkpoint::open(folder.join("sample_data_2_gzip.h5")).expect("opens");
+    for (file, first) in [(&plain, 0), (&packed, 2400)] {
+        assert_eq!(file.names().collect::<Vec<_>>(), ["data", "label", "label2"]);
+        let values = file.load(&file.entries()[0]).expect("loads");
+        let expected: Vec<f32> = (first..first + 2400).map(|i| i as f32).collect();
+        assert_eq!(*values.data().elements::<f32>().expect("floats"), expected[..], "{}", file.name());
+    }
+    report("HDF5: 4 real files");
+}
+
+/// What `make.py` beside the files wrote: `i * 7 % 251`, row by row.
+fn ramp(entry: &Entry) -> Vec<f64> {
+    (0..entry.shape().count()).map(|i| (i * 7 % 251) as f64).collect()
+}
+
+fn values(file: &Checkpoint, name: &str) -> Vec<f64> {
+    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name}"));
+    let blob = file.load(entry).unwrap_or_else(|e| panic!("{e}"));
+    let blob = blob_ops::convert(&blob, DType::F64).expect("converts");
+    blob.data().elements::<f64>().expect("doubles").to_vec()
+}
+
+#[test]
+fn what_h5py_writes_is_read_whatever_the_index_of_the_chunks() {
+    for name in ["earliest", "latest"] {
+        let file = Checkpoint::open(data(&format!("hdf5/{name}.h5"))).expect("opens");
+        assert_eq!(file.dialect(), "datasets");
+        let ramps = ["deflate", "plain", "single", "growing", "tree", "early"].map(|n| format!("chunks/{n}"));
+        let kinds = ["be_f8", "le_f2", "le_i1", "le_i8", "be_u4", "le_u8"].map(|n| format!("kinds/{n}"));
+        for name in ramps.iter().chain(&kinds) {
+            assert_eq!(values(&file, name), ramp(file.entry(name).expect("listed")), "{name}");
+        }
+        let mut holes = [-5.0; 36];
+        holes[16..24].copy_from_slice(&[0.0, 7.0, 14.0, 21.0, 28.0, 35.0, 42.0, 49.0]);
+        assert_eq!(values(&file, "chunks/holes"), holes);
+        assert_eq!(values(&file, "kinds/scalar"), [2.5]);
+        assert_eq!(values(&file, "kinds/bool"), [1.0, 0.0, 1.0]);
+        assert_eq!(file.entry("kinds/bool").expect("listed").dtype(), Some(DType::Bool));
+        assert_eq!(file.entry("kinds/empty").expect("listed").shape().dims(), [3, 0, 2]);
+        assert_eq!(file.entry("kinds/null").expect("listed").shape().count(), 0);
+        assert_eq!(values(&file, "many/é11"), [11.0]);
+        let foreign = |name: &str| file.entry(name).expect("listed").foreign_dtype().map(str::to_owned);
+        assert_eq!(foreign("kinds/text").as_deref(), Some("string"));
+        assert_eq!(foreign("kinds/complex").as_deref(), Some("compound"));
+        for name in ["chunks/lzf", "kinds/unwritten"] {
+            let fault = file.entry(name).and_then(Entry::fault).unwrap_or_else(|| panic!("{name} has no fault"));
+            assert_eq!(fault.reason(), Reason::Unsupported, "{fault}");
+        }
+        // Each group once, though `loop` leads to `kinds` and `kinds/up` to the root.
+        assert_eq!(values(&file, "hard"), [2.5]);
+        assert_eq!(file.entries().len(), 8 + 13 + 12 + 2, "{:?}", file.names().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_damaged_chunk_is_said_with_its_place() {
+    let file = std::fs::read(data("hdf5/earliest.h5")).expect("readable");
+    let good = open("x.h5", &file).expect("opens");
+    let at = good.entry("chunks/deflate").and_then(Entry::offset).expect("a place");
+    for change in 0..8 {
+        let bad = changed(&file, at as usize + change, &[file[at as usize + change] ^ 0x55]);
+        let bad = open("x.h5", &bad).expect("opens");
+        let error = bad.load(bad.entry("chunks/deflate").expect("listed")).expect_err("damaged");
+        assert!(matches!(error.reason(), Reason::Malformed | Reason::Checksum), "{error}");
+        assert_eq!(error.offset(), Some(at), "{error}");
+        assert_eq!(error.subject(), Some(r#"array "chunks/deflate""#));
+        let checked = bad.check(bad.entry("chunks/deflate").expect("listed"), &mut |_| Ok(()));
+        assert_eq!(checked.expect_err("damaged").to_string(), error.to_string());
+    }
+}
+
+#[test]
+fn a_file_that_ends_early_is_truncated() {
+    let file = std::fs::read(data("caffe/net/f32.caffemodel.h5")).expect("readable");
+    let error = open("x.h5", &file[..file.len() - 1]).expect_err("truncated");
+    assert_eq!(error.reason(), Reason::Truncated);
+    assert!(error.to_string().contains("the HDF5 file needs 16632 bytes, but 16631 are left"), "{error}");
+}
+
+#[test]
+fn a_shape_larger_than_its_values_is_refused() {
+    let file = std::fs::read(data("caffe/net/f32.caffemodel.h5")).expect("readable");
+    // ip's weights: 7×36, as two lengths of eight bytes.
+    let dims = [7_u64.to_le_bytes(), 36_u64.to_le_bytes()].concat();
+    let bad = changed(&file, find(&file, &dims), &8_u64.to_le_bytes());
+    let bad = open("x.h5", &bad).expect("opens");
+    let fault = bad.entry("ip/0").and_then(Entry::fault).expect("a fault");
+    assert!(fault.to_string().contains("expected 1152, found 1008"), "{fault}");
+}
+
+/// A minimal HDF5 file: a superblock of version 2 and objects with headers of version 1, which have no checksums.
+struct File(Vec<u8>);
+
+impl File {
+    fn new() -> Self {
+        Self(vec![0; 48])
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> u64 {
+        let at = self.0.len() as u64;
+        self.0.extend(bytes);
+        at
+    }
+
+    /// An object's header with these messages.
+    fn object(&mut self, messages: &[Vec<u8>]) -> u64 {
+        let body = messages.concat();
+        let mut header = vec![1, 0];
+        header.extend((messages.len() as u16).to_le_bytes());
+        header.extend([1, 0, 0, 0]);
+        header.extend((body.len() as u32).to_le_bytes());
+        header.extend([0; 4]);
+        header.extend(body);
+        self.add(&header)
+    }
+
+    fn finish(mut self, root: u64) -> Vec<u8> {
+        let end = self.0.len() as u64;
+        let mut superblock = b"\x89HDF\r\n\x1A\n\x02\x08\x08\0".to_vec();
+        for word in [0, u64::MAX, end, root] {
+            superblock.extend(word.to_le_bytes());
+        }
+        superblock.extend(lookup3(&superblock).to_le_bytes());
+        self.0[..48].copy_from_slice(&superblock);
+        self.0
+    }
+}
+
+fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+    let padded = body.len().next_multiple_of(8);
+    let mut message = [kind.to_le_bytes(), (padded as u16).to_le_bytes()].concat();
+    message.extend([0; 4]);
+    message.extend(body);
+    message.resize(8 + padded, 0);
+    message
+}
+
+/// A hard link.
+fn link(name: &str, to: u64) -> Vec<u8> {
+    message(6, &[&[1, 0, name.len() as u8], name.as_bytes(), &to.to_le_bytes()].concat())
+}
+
+/// The messages of a dataset of two floats at `at`.
+fn floats(at: u64) -> Vec<Vec<u8>> {
+    let float = [0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
+    let layout = [&[3, 1][..], &at.to_le_bytes(), &8_u64.to_le_bytes()].concat();
+    let space = [&[1, 1, 0, 0, 0, 0, 0, 0][..], &2_u64.to_le_bytes()].concat();
+    vec![message(1, &space), message(3, &float), message(8, &layout)]
+}
+
+/// Bob Jenkins' lookup3, HDF5's checksum of metadata, for lengths that are not multiples of 12.
+fn lookup3(bytes: &[u8]) -> u32 {
+    let mut s = [0xDEAD_BEEF_u32.wrapping_add(bytes.len() as u32); 3];
+    let (last, whole) = (bytes.len() / 12, bytes.chunks(12));
+    for (i, chunk) in whole.enumerate() {
+        let mut block = [0; 12];
+        block[..chunk.len()].copy_from_slice(chunk);
+        for (word, bytes) in s.iter_mut().zip(block.as_chunks::<4>().0) {
+            *word = word.wrapping_add(u32::from_le_bytes(*bytes));
+        }
+        let steps = if i < last { [(0, 2, 4), (1, 0, 6), (2, 1, 8), (0, 2, 16), (1, 0, 19), (2, 1, 4)] } else { break };
+        for (to, from, by) in steps {
+            s[to] = s[to].wrapping_sub(s[from]) ^ s[from].rotate_left(by);
+            s[from] = s[from].wrapping_add(s[3 - to - from]);
+        }
+    }
+    let [mut a, mut b, mut c] = s;
+    for (by, turn) in [(14, 2), (11, 0), (25, 1), (16, 2), (4, 0), (14, 1), (24, 2)] {
+        let (x, y) = match turn {
+            2 => (&mut c, b),
+            0 => (&mut a, c),
+            _ => (&mut b, a),
+        };
+        *x = (*x ^ y).wrapping_sub(y.rotate_left(by));
+    }
+    c
+}
+
+#[test]
+fn groups_in_a_circle_end() {
+    let mut file = File::new();
+    let at = file.add(&[1.0_f32, 2.0].map(f32::to_le_bytes).concat());
+    let dataset = file.object(&floats(at));
+    // The root's header comes last, and its place is known before it is written.
+    let root = file.0.len() as u64;
+    assert_eq!(file.object(&[link("x", dataset), link("me", root)]), root);
+    let file = open("x.h5", &file.finish(root)).expect("opens");
+    assert_eq!(file.names().collect::<Vec<_>>(), ["x"]);
+    assert_eq!(values(&file, "x"), [1.0, 2.0]);
+}
+
+#[test]
+fn headers_of_a_hostile_file_are_not_kept() {
+    // Each of the headers has 8,000 empty messages: a list of them takes much more memory than they do.
+    let mut file = File::new();
+    let padding = vec![message(0, &[]); 8000];
+    let groups: Vec<u64> = (0..20).map(|_| file.object(&padding)).collect();
+    let links = |file: &mut File, to: &[u64]| {
+        let links: Vec<Vec<u8>> = to.iter().enumerate().map(|(i, to)| link(&i.to_string(), *to)).collect();
+        file.object(&links)
+    };
+    let inner: Vec<u64> = (0..40).map(|_| links(&mut file, &groups)).collect();
+    let root = links(&mut file, &inner);
+    let file = file.finish(root);
+    let used = peak(|| drop(open("x.h5", &file)));
+    assert!(used < file.len() as u64 + (16 << 20), "{used}");
+}
