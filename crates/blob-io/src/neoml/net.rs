@@ -166,22 +166,23 @@ fn candidate(cursor: &mut Cursor<'_>) -> Result<Option<u64>, ReadError> {
 /// The first place where a version over 1000 may begin, also one that goes on behind these bytes.
 fn find_version(bytes: &[u8]) -> Option<usize> {
     const BLOCK: usize = 64;
-    let may_begin = |at: usize| {
-        let word = |i: usize| bytes.get(at + i).copied();
-        // From 1001 (E9 03 00 00) to 2000 (D0 07 00 00).
-        word(2).is_none_or(|b| (3..=7).contains(&b)) && word(3).is_none_or(|b| b == 0) && word(4).is_none_or(|b| b == 0)
+    // From 1001 (FF E9 03 00 00) to 2000 (FF D0 07 00 00).
+    let may_begin = |at: &usize| {
+        let is = |i: usize, low: u8, high: u8| bytes.get(at + i).is_none_or(|b| (low..=high).contains(b));
+        is(0, LONG, LONG) && is(2, 3, 7) && is(3, 0, 0) && is(4, 0, 0)
     };
-    for (block, chunk) in bytes.chunks(BLOCK).enumerate() {
-        // Without an early end, so that the compiler uses vectors.
-        if chunk.iter().fold(false, |any, b| any | (*b == LONG)) {
-            let from = block * BLOCK;
-            let marks = (from..from + chunk.len()).filter(|at| bytes[*at] == LONG);
-            if let Some(at) = marks.into_iter().find(|at| may_begin(*at)) {
-                return Some(at);
-            }
+    let (mut from, end) = (0, bytes.len());
+    while let Some(block) = bytes.get(from..from + BLOCK + 4) {
+        // Without an early end, so that the compiler uses vectors: a search byte by byte takes twice the time of `read()`.
+        let marks = block[..BLOCK].iter().zip(&block[3..]).zip(&block[4..]);
+        if marks.fold(false, |any, ((mark, third), fourth)| any | ((*mark == LONG) & (*third | *fourth == 0)))
+            && let Some(at) = (from..from + BLOCK).find(may_begin)
+        {
+            return Some(at);
         }
+        from += BLOCK;
     }
-    None
+    (from..end).find(may_begin)
 }
 
 /// A layer with an inner net, while its layers come.
