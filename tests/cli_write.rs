@@ -126,7 +126,7 @@ fn a_folder_and_a_pipe_are_targets_too() {
     let bytes = piped.output().unwrap().stdout;
     let verify = blob_with(&["verify", "-", "--against", NET], &bytes);
     assert_eq!(verify.code, Some(0), "{verify:?}");
-    for (out, help) in [("x.foo", "--to"), ("-", "formats: params"), ("x.npy", "npz")] {
+    for (out, help) in [("x.foo", "--to"), ("-", "formats: caffemodel"), ("x.npy", "npz")] {
         let refused = blob(&["convert", NET, "-o", out]);
         assert!(refused.code == Some(2) && refused.err.contains(help), "{refused:?}");
     }

@@ -37,3 +37,48 @@ pub(crate) fn floats(values: &[f32]) -> Vec<u8> {
 pub(crate) fn layer(name: &str, blob: &[u8]) -> Vec<u8> {
     len(100, &[len(1, name.as_bytes()), len(2, b"X"), len(7, blob)].concat())
 }
+
+/// The fields of a message by a walk that shares nothing with the reader: (key, the bytes with the key).
+pub(crate) fn fields(bytes: &[u8]) -> Vec<(u64, &[u8])> {
+    let number = |at: &mut usize| {
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let byte = bytes[*at];
+            *at += 1;
+            value |= u64::from(byte & 127) << shift;
+            shift += 7;
+            if byte < 128 {
+                return value;
+            }
+        }
+    };
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let from = at;
+        let key = number(&mut at);
+        match key & 7 {
+            0 => drop(number(&mut at)),
+            1 => at += 8,
+            2 => {
+                let len = number(&mut at) as usize;
+                at += len;
+            }
+            5 => at += 4,
+            3 => {
+                while number(&mut at) != (key | 7) - 3 {
+                    assert!(at < bytes.len());
+                }
+            }
+            wire => panic!("wire type {wire}"),
+        }
+        found.push((key, &bytes[from..at]));
+    }
+    found
+}
+
+/// What a length-delimited field holds.
+pub(crate) fn content(field: &[u8]) -> &[u8] {
+    let key = field.iter().position(|byte| *byte < 128).expect("a key") + 1;
+    let len = field[key..].iter().position(|byte| *byte < 128).expect("a length") + 1;
+    &field[key + len..]
+}

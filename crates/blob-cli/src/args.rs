@@ -251,18 +251,21 @@ pub(crate) struct Verify {
     pub(crate) sha256: Option<String>,
 }
 
-/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record, NeoML's neoml, neoml-array or neoml-net
+/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto, blobprotovector,
+/// solverstate or datum, NeoML's neoml, neoml-array or neoml-net
 ///
 /// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, in npz and in a
-/// folder says where they came from; the files of MXNet and NeoML and a single npy have no place for one. A NeoML net is
-/// written from one only: its layers stay as they are. To `-` (standard output) the file is read twice.
+/// folder says where they came from; the files of Caffe, MXNet and NeoML and a single npy have no place for one. A Caffe
+/// file written as the same message keeps its every other byte; a new one gets its layers from names, `<layer>/<index>`.
+/// A NeoML net is written from one only: its layers stay as they are. To `-` (standard output) the file is read twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
   blob convert model.caffemodel -o model.safetensors
   blob convert model-0000.params -o model.npz --dry-run
   blob convert model.caffemodel -o weights/   one .npy file a tensor
-  blob convert model.npz -o model.params      as MXNet saves it")]
+  blob convert model.npz -o model.params      as MXNet saves it
+  blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
     #[arg(value_name = "IN")]
@@ -273,6 +276,19 @@ pub(crate) struct Convert {
     /// The output's format; without it, OUT's extension says it
     #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
     pub(crate) to: Option<Format>,
+    /// Put the arrays into this Caffe file, in the places of those of the same names and shapes; its every other byte is
+    /// kept. The result is OUT
+    #[arg(long, value_name = "MODEL", conflicts_with = "to")]
+    pub(crate) into: Option<PathBuf>,
+    /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
+    #[arg(long, value_name = "FORM", value_delimiter = ',')]
+    pub(crate) form: Vec<CaffeForm>,
+    /// Write floats of every width as f64, as Caffe's nets of doubles have them
+    #[arg(long)]
+    pub(crate) double: bool,
+    /// What becomes of the diffs of Caffe's blobs
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    pub(crate) diff: Diffs,
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
@@ -288,6 +304,21 @@ pub(crate) struct Convert {
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
     #[arg(long, value_name = "N", value_parser = params_version())]
     pub(crate) params_version: Option<Version>,
+}
+
+/// How Caffe's blobs are stored, where it is not as since 2015.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CaffeForm {
+    Legacy,
+    Raw,
+    V1,
+}
+
+/// What becomes of diffs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Diffs {
+    Keep,
+    Drop,
 }
 
 /// Write one tensor to a file

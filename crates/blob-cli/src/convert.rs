@@ -5,11 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan};
+use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
+use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::args::{Convert, Global, if_exists};
+use crate::args::{CaffeForm, Convert, Diffs, Global, if_exists};
 use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
@@ -34,15 +35,23 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     }
     source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
-    let to = format_of(args, &target, checkpoint.format())?;
-    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256);
-    if let Some(version) = args.params_version {
-        if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
-            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
+    let base = match &args.into {
+        Some(path) => {
+            source::keep(path, &args.output, if_exists(args.force))?;
+            // `--from` is the format of what is put in.
+            Some(open(path, &Global { from: None, ..context.global.clone() })?)
         }
-        options = options.params_version(version);
-    }
-    let plan = plan(&checkpoint, &options, &target)?;
+        None => None,
+    };
+    let to = match &base {
+        Some(base) => base.format(),
+        None => format_of(args, &target, checkpoint.format())?,
+    };
+    let options = options(args, to)?;
+    let plan = match &base {
+        Some(base) => plan_into(&checkpoint, base, &options, &target)?,
+        None => plan(&checkpoint, &options, &target)?,
+    };
     if args.sha256 && !plan.has_receipt() && !context.global.json {
         let message = format!("--sha256 is for the receipt, and a file of {} has none", to.name());
         return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
@@ -65,6 +74,27 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         prove_it(args, &target, &plan, &checkpoint, context);
     }
     Ok(Status::Yes)
+}
+
+/// How to convert; an option of another format than the output's is refused.
+fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
+    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256).double(args.double);
+    options = options.diffs(args.diff == Diffs::Keep);
+    if let Some(version) = args.params_version {
+        if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
+            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
+        }
+        options = options.params_version(version);
+    }
+    if !args.form.is_empty() {
+        if !to.is_caffe() {
+            return Err(Failure::new(format!("--form is of Caffe's files, and the output is {}", to.name())));
+        }
+        let has = |form| args.form.contains(&form);
+        let form = Form::new().legacy(has(CaffeForm::Legacy)).raw(has(CaffeForm::Raw)).v1(has(CaffeForm::V1));
+        options = options.form(form);
+    }
+    Ok(options)
 }
 
 /// What to say of an array that is not what its file's receipt says.
@@ -268,7 +298,9 @@ impl Facts<'_> {
 /// Prints the command that proves the conversion, where both files can be read again.
 fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &Checkpoint, context: &Context) {
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    if matches!(target, Target::Stdout) || args.dense || !(stays(&args.input) && stays(&args.output)) {
+    // What was put in or left out, or is stored otherwise, is no other file bit for bit.
+    let differs = args.into.is_some() || args.double || args.diff == Diffs::Drop || !args.form.is_empty();
+    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(&args.output)) {
         return;
     }
     // What hides its format, as a bare MXNet record of V0 does: `--from` names the output's; `--against` has none.

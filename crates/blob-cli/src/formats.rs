@@ -71,9 +71,9 @@ impl Render for Formats {
 /// Whose files the tests read (`tests/data` says more), and whose reader reads ours.
 fn tested_against(format: Format) -> &'static str {
     match format {
-        Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them",
-        Format::BlobProto => "files of BVLC Caffe; NVCaffe's and OpenCL Caffe's fields by hand",
-        Format::BlobProtoVector | Format::SolverState | Format::Datum => "files of BVLC Caffe",
+        Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them; both ways",
+        Format::BlobProto => "files of BVLC Caffe, both ways; NVCaffe's and OpenCL Caffe's fields by hand",
+        Format::BlobProtoVector | Format::SolverState | Format::Datum => "files of BVLC Caffe, both ways",
         Format::MxnetList => "files of MXNet 0.9.5, 0.11, 1.0, 1.5, 1.6, 1.9.1, 2.0 beta, both ways",
         Format::MxnetRecord => "files of MXNet 0.9.5 to 1.9.1, both ways",
         Format::NeomlBlob | Format::NeomlArray => "files of NeoML 2.0.210 and 84259c51, both ways",

@@ -23,7 +23,11 @@
 
 #![forbid(unsafe_code)]
 
+mod caffe;
+mod copies;
 mod hash;
+mod layout;
+mod options;
 mod pass;
 mod plan;
 mod planned;
@@ -35,8 +39,9 @@ mod threads;
 pub mod verify;
 mod watch;
 
+pub use options::Options;
 pub use pass::Summary;
-pub use plan::{Options, Plan, Target, plan};
+pub use plan::{Plan, Target, plan, plan_into};
 pub use planned::Planned;
 pub use receipt::{KEY as RECEIPT_KEY, Origin};
 pub use watch::{Silent, Watch, Watched};

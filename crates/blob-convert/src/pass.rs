@@ -6,13 +6,18 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::caffe::Copied;
+use blob_io::{Checkpoint, Entry, Error, IfExists, Layout, Output};
 
+use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
+use crate::options::refuse;
 use crate::plan::{Destination, Plan};
-use crate::planned::How;
+use crate::planned::{How, Planned};
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
@@ -42,7 +47,8 @@ pub struct Summary {
 }
 
 impl Plan<'_> {
-    /// Carries out the plan. The output appears whole or not at all. Changes of the source during the work go unnoticed.
+    /// Carries out the plan. The output appears whole or not at all. A file that was changed or
+    /// cut since it was opened is an error, where its length or the time of its last change tells.
     ///
     /// Memory stays at a few MiB beside the plan, which takes some 600 bytes a tensor, and but for arrays that must be
     /// reordered, inflated or expanded as a whole.
@@ -75,8 +81,13 @@ struct Job<'a> {
 impl Job<'_> {
     fn file(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
         output.set_len(layout.len())?;
-        let sink = Sink::file(&output, layout);
+        let sink = Sink::file(&output, layout, &self.plan.tensors);
         let digests = self.fill(&sink)?;
+        if let Some(base) = self.plan.base {
+            let uncounted = Uncounted(self.watch);
+            copies::copy(base, layout.copies(), threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
+        }
+        self.unchanged()?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
         for (offset, bytes) in layout.frame(&[receipt], &crcs)? {
@@ -106,19 +117,27 @@ impl Job<'_> {
         let digests = self.fill(&sink)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
-        let mut frame = layout.frame(&[receipt], &crcs)?.into_iter().peekable();
-        let offsets = layout.offsets();
-        let mut order: Vec<usize> = (0..offsets.len()).collect();
-        order.sort_by_key(|i| offsets[*i]);
-        for tensor in order {
-            while let Some((_, part)) = frame.next_if(|(at, _)| *at <= offsets[tensor]) {
-                output.write_all(&part)?;
+        let frame = layout.frame(&[receipt], &crcs)?.into_iter();
+        let mut pieces: Vec<(u64, Piece)> = frame.map(|(at, bytes)| (at, Piece::Frame(bytes))).collect();
+        pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
+        let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
+        pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i))));
+        // Of two at one place, the tensor has no bytes.
+        pieces.sort_by_key(|(at, _)| *at);
+        for (_, piece) in pieces {
+            match piece {
+                Piece::Frame(bytes) => output.write_all(&bytes)?,
+                Piece::Tensor(tensor) => self.stream(tensor, |bytes| output.write_all(bytes))?,
+                Piece::Copied(copied) => {
+                    let written = Mutex::new(&mut output);
+                    let base = self.plan.base.unwrap_or(self.checkpoint);
+                    copies::copy(base, &[copied], 1, &Uncounted(self.watch), &|_, bytes| {
+                        written.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+                    })?;
+                }
             }
-            self.stream(tensor, |bytes| output.write_all(bytes))?;
         }
-        for (_, part) in frame {
-            output.write_all(&part)?;
-        }
+        self.unchanged()?;
         output.finish()?;
         Ok((digests, layout.len()))
     }
@@ -126,15 +145,13 @@ impl Job<'_> {
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
     fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
         let (moves, apart) = moves(self.plan);
-        let tensors = Streams::new(self.plan.tensors.iter().map(|tensor| tensor.spec.byte_len()).collect());
+        let len = |tensor: &Planned| if tensor.how == How::Kept { 0 } else { tensor.spec.byte_len() };
+        let tensors = Streams::new(self.plan.tensors.iter().map(len).collect());
         let put = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
-        let threads = match sink.takes_any_order() {
-            true => thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
-            false => 1,
-        };
+        let threads = if sink.takes_any_order() { threads() } else { 1 };
         let (blake3, sha256) = self.pass(threads, &|at, bytes| {
             let end = at + bytes.len() as u64;
             let first = moves.partition_point(|m| m.from + m.len <= at);
@@ -156,14 +173,27 @@ impl Job<'_> {
     }
 
     /// One tensor's bytes in the output's order; the pass has counted them.
-    fn stream(self, tensor: usize, take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    fn stream(self, tensor: usize, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let planned = &self.plan.tensors[tensor];
         let entry = &self.checkpoint.entries()[planned.entry];
         let reader = match planned.how {
             How::Dense => self.checkpoint.dense_reader(entry),
-            How::Copy | How::Stream => self.checkpoint.reader(entry),
+            How::Copy | How::Stream | How::Double | How::Kept => self.checkpoint.reader(entry),
         };
-        Watched::new(reader?, &Uncounted(self.watch)).each(PIECE, take)
+        let uncounted = Uncounted(self.watch);
+        let watched = Watched::new(reader?, &uncounted);
+        match planned.how {
+            How::Double => watched.each(PIECE, |bytes| take(&widened(self.checkpoint, entry, bytes)?)),
+            _ => watched.each(PIECE, take),
+        }
+    }
+
+    /// Errors where a file that was read is another than when it was opened.
+    fn unchanged(self) -> Result<(), Error> {
+        for file in [Some(self.checkpoint), self.plan.base].into_iter().flatten() {
+            file.unchanged()?;
+        }
+        Ok(())
     }
 
     /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of the
@@ -227,6 +257,30 @@ impl Job<'_> {
     }
 }
 
+/// A piece of a file that is written from beginning to end.
+enum Piece {
+    Frame(Vec<u8>),
+    Copied(Copied),
+    /// Which tensor.
+    Tensor(usize),
+}
+
+/// How many threads a file is written by.
+fn threads() -> usize {
+    thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
+}
+
+/// Whole elements of an array as f64, little-endian as they are.
+fn widened(checkpoint: &Checkpoint, entry: &Entry, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let dtype = entry.dtype().unwrap_or(DType::F32);
+    let failed = |e: blob_core::Error| refuse(checkpoint, format!("array {:?}: {e}", entry.name()));
+    let shape = Shape::new([bytes.len() / dtype.size()]).map_err(failed)?;
+    let narrow = AnyBlob::from_vec(shape, dtype, bytes.to_vec()).map_err(failed)?;
+    let wide = blob_ops::convert(&narrow, DType::F64);
+    let wide = wide.map_err(|e| refuse(checkpoint, format!("array {:?}: {e}", entry.name())))?;
+    Ok(wide.data().bytes().map_err(failed)?.to_vec())
+}
+
 /// Bytes of the source that go to a place in a tensor as they are.
 #[derive(Debug)]
 struct Move {
@@ -240,7 +294,7 @@ struct Move {
 fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
     let mut moves: Vec<Move> = Vec::new();
     let mut apart = Vec::new();
-    for (tensor, planned) in plan.tensors.iter().enumerate() {
+    for (tensor, planned) in plan.tensors.iter().enumerate().filter(|(_, planned)| planned.how != How::Kept) {
         let entry = &plan.checkpoint.entries()[planned.entry];
         // Checksums run along a tensor, so its runs must come in their order.
         let ordered = entry.segments().is_sorted_by_key(|run| run.offset);

@@ -16,6 +16,8 @@ pub struct Planned {
     pub(crate) how: How,
     /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
     pub changes: Vec<Cow<'static, str>>,
+    /// Which of the layout's tensors it is; none where its bytes are copied with those around them.
+    pub(crate) slot: Option<usize>,
     /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
 }
@@ -36,4 +38,8 @@ pub(crate) enum How {
     Stream,
     /// A sparse array, expanded.
     Dense,
+    /// Read on their own, each value written as f64.
+    Double,
+    /// Copied with the bytes around them.
+    Kept,
 }

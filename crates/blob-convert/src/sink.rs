@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blob_io::{Error, Layout, Output, OutputDir, TensorSpec};
 
+use crate::planned::Planned;
+
 /// Takes tensors' bytes, from several threads.
 pub(crate) struct Sink<'a> {
     to: To<'a>,
@@ -15,7 +17,8 @@ pub(crate) struct Sink<'a> {
 enum To<'a> {
     File {
         output: &'a Output,
-        offsets: &'a [u64],
+        /// By the tensors of the plan.
+        offsets: Vec<u64>,
     },
     /// Only the checksums are wanted.
     Nowhere,
@@ -44,8 +47,10 @@ pub(crate) struct Folder<'a> {
 }
 
 impl<'a> Sink<'a> {
-    pub(crate) fn file(output: &'a Output, layout: &'a Layout) -> Self {
-        Self { to: To::File { output, offsets: layout.offsets() }, parts: layout.wants_crc().then(Mutex::default) }
+    pub(crate) fn file(output: &'a Output, layout: &'a Layout, tensors: &[Planned]) -> Self {
+        let offset = |tensor: &Planned| tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
+        let offsets = tensors.iter().map(offset).collect();
+        Self { to: To::File { output, offsets }, parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn nowhere(layout: &Layout) -> Self {

@@ -40,7 +40,8 @@ pub(crate) mod tests {
 
     use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
-    use crate::plan::{Options, Target, plan};
+    use crate::options::Options;
+    use crate::plan::{Target, plan};
     use crate::stats::{Measured, measure_all};
     use crate::watch::Silent;
 

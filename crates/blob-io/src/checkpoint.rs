@@ -138,6 +138,21 @@ impl Checkpoint {
         Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
+    /// An error if the file was changed or cut since it was opened, as far as its length and the time of its last change tell.
+    ///
+    /// # Errors
+    /// [`Error::Request`]; [`Error::Io`] where the file cannot be asked.
+    pub fn unchanged(&self) -> Result<(), Error> {
+        match self.stored().is_unchanged() {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                let message = "was changed while it was read".to_owned();
+                Err(Error::Request { file: self.name.clone(), message })
+            }
+            Err(source) => Err(Error::Io { file: self.name.clone(), action: "look at".to_owned(), source }),
+        }
+    }
+
     /// What the file says about itself, as (key, value): a net's name, a solver's iteration.
     #[must_use]
     pub fn metadata(&self) -> &[(String, String)] {

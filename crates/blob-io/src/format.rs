@@ -80,7 +80,15 @@ impl Format {
     #[must_use]
     pub fn is_written(self) -> bool {
         use Format::{MxnetList, MxnetRecord, NeomlArray, NeomlBlob, NeomlNet, Npy, Npz, Safetensors};
-        matches!(self, MxnetList | MxnetRecord | NeomlBlob | NeomlArray | NeomlNet | Npy | Npz | Safetensors)
+        self.is_caffe()
+            || matches!(self, MxnetList | MxnetRecord | NeomlBlob | NeomlArray | NeomlNet | Npy | Npz | Safetensors)
+    }
+
+    /// Whether it is one of Caffe's messages.
+    #[must_use]
+    pub fn is_caffe(self) -> bool {
+        use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
+        matches!(self, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
     }
 
     /// Whether files of the format are called so, in any case.

@@ -4,7 +4,7 @@
 
 use crate::error::Error;
 use crate::spec::{TensorSpec, total};
-use crate::{mxnet, neoml, npy, npz, safetensors};
+use crate::{caffe, mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
 ///
@@ -31,6 +31,7 @@ use crate::{mxnet, neoml, npy, npz, safetensors};
 pub struct Layout {
     plan: Plan,
     offsets: Vec<u64>,
+    copies: Vec<caffe::Copied>,
     len: u64,
 }
 
@@ -38,7 +39,7 @@ pub struct Layout {
 enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
-    /// All of it is known at once: npy, MXNet, NeoML.
+    /// All of it is known at once: npy, MXNet, Caffe, NeoML.
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
@@ -54,7 +55,7 @@ impl Layout {
     pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
         let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, offsets, len })
+        Ok(Self { plan, offsets, copies: Vec::new(), len })
     }
 
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
@@ -68,7 +69,7 @@ impl Layout {
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
-        Ok(Self { plan, offsets, len })
+        Ok(Self { plan, offsets, copies: Vec::new(), len })
     }
 
     /// One npy file. The name is not stored.
@@ -79,7 +80,7 @@ impl Layout {
         let header = npy::write::header(spec)?;
         let offset = header.len() as u64;
         let len = total("npy", offset, spec.byte_len())?;
-        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], len })
+        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], copies: Vec::new(), len })
     }
 
     /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
@@ -89,7 +90,29 @@ impl Layout {
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len })
+    }
+
+    /// A Caffe message, as Caffe writes it. Names and metadata are the message's.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the list of the tensors that a BlobProto of the message's form cannot hold; a tensor that is in
+    /// no blob or in two; a file of over 2 GiB, which no Caffe reads.
+    pub fn caffe(specs: &[TensorSpec], message: &caffe::Message) -> Result<Self, Error> {
+        Ok(Self::placed(caffe::message::plan(specs, message)?))
+    }
+
+    /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
+    ///
+    /// # Errors
+    /// As [`Layout::caffe`].
+    pub fn spliced(specs: &[TensorSpec], splice: &caffe::Splice<'_>) -> Result<Self, Error> {
+        Ok(Self::placed(caffe::splice::plan::plan(specs, splice)?))
+    }
+
+    fn placed(placed: caffe::parts::Placed) -> Self {
+        let caffe::parts::Placed { frame, copies, offsets, len } = placed;
+        Self { plan: Plan::Fixed(frame), offsets, copies, len }
     }
 
     /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
@@ -100,13 +123,19 @@ impl Layout {
     /// seven axes, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     pub fn neoml(specs: &[TensorSpec], archive: &neoml::Archive) -> Result<Self, Error> {
         let (frame, offsets, len) = neoml::write::plan(specs, archive)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, len })
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len })
     }
 
     /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps.
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets
+    }
+
+    /// The bytes that come from the existing file that is changed, in ascending order of their places; none in a new file.
+    #[must_use]
+    pub fn copies(&self) -> &[caffe::Copied] {
+        &self.copies
     }
 
     /// The length of the whole file.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::caffe::Message;
 use crate::error::Error;
 use crate::format::Format;
 use crate::layout::Layout;
@@ -39,7 +40,8 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these, an
-    /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata.
+    /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
+    /// [`Message::named`] says.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), metadata: Vec::new() }
     }
@@ -135,6 +137,10 @@ impl<'a> Writer<'a> {
             (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &list(specs).into_bare()),
             (Format::NeomlBlob, specs) => return Layout::neoml(specs, &neoml::Archive::blob()),
             (Format::NeomlArray, specs) => return Layout::neoml(specs, &neoml::Archive::array(specs.len())),
+            (format, specs) if format.is_caffe() => {
+                let message = Message::named(format, specs.iter().map(|spec| &*spec.name), &self.metadata)?;
+                return Layout::caffe(specs, &message);
+            }
             (Format::Npy, [spec]) => return Layout::npy(spec),
             (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
             (format, _) => format!("{} files are read, not written", format.title()),

@@ -122,6 +122,12 @@ impl Fields {
         self.legacy.iter().any(Option::is_some)
     }
 
+    /// Whether NVCaffe's raw bytes are the values.
+    pub(crate) fn is_raw(&self) -> bool {
+        let is_stored = self.data.is_stored() || self.double_data.is_stored();
+        matches!(self.fork(), Ok(Fork::NvCaffe)) && self.span[2].is_some() && !is_stored
+    }
+
     /// Whether a shape is stored, in either way.
     pub(crate) fn has_shape(&self) -> bool {
         self.is_legacy() || self.shape_at.is_some()

@@ -43,11 +43,7 @@ impl Seen {
 /// `None` for other bytes. Reading stops at the first broken field, which the walk will report.
 pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
     let seen = survey(cursor)?;
-    let caffe = |f: &Format| {
-        use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
-        matches!(f, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
-    };
-    let hint = hint.filter(caffe);
+    let hint = hint.filter(|format| format.is_caffe());
     // Any bytes begin with something like a field: unless the file's name suggests Caffe, all of them must be fields.
     if seen.damaged && hint.is_none() {
         return Ok(None);

@@ -94,7 +94,9 @@ impl TryFrom<&AnyBlob> for BlobProto {
 
     fn try_from(blob: &AnyBlob) -> Result<Self, Error> {
         let dim = blob.shape().dims().iter().map(|dim| *dim as i64).collect();
-        let mut proto = Self { shape: Some(BlobShape { dim }), ..Self::default() };
+        // Caffe adds axis by axis: a shape without any is no field.
+        let shape = (blob.shape().num_axes() > 0).then_some(BlobShape { dim });
+        let mut proto = Self { shape, ..Self::default() };
         match blob.dtype() {
             DType::F32 => {
                 proto.data = blob.data().elements::<f32>()?.to_vec();

@@ -80,3 +80,8 @@ pub(crate) fn v1_type(number: u64) -> Option<&'static str> {
         T::Threshold => "Threshold",
     })
 }
+
+/// The number that V1 has for a type of V2.
+pub(crate) fn v1_number(layer_type: &str) -> Option<i32> {
+    (0..=39).find(|number| v1_type(*number) == Some(layer_type)).map(|number| number as i32)
+}

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use crate::error::ReadError;
 
@@ -28,6 +29,14 @@ pub trait Source: Send + Sync {
     /// Where the bytes cannot all be read, also where they lie past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Whether the bytes are, as far as can be told cheaply, those that were there when the source was opened.
+    ///
+    /// # Errors
+    /// Where that cannot be asked.
+    fn is_unchanged(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// The bytes themselves, for a source that holds them in memory: what makes borrowed views possible.
     fn bytes(&self) -> Option<&[u8]> {
         None
@@ -39,6 +48,8 @@ pub trait Source: Send + Sync {
 pub struct FileSource {
     file: File,
     len: u64,
+    /// When it was last changed before it was opened, where the file system says it.
+    modified: Option<SystemTime>,
 }
 
 impl FileSource {
@@ -63,7 +74,7 @@ impl FileSource {
         if !meta.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        Ok(Self { len: meta.len(), file })
+        Ok(Self { len: meta.len(), modified: meta.modified().ok(), file })
     }
 }
 
@@ -77,6 +88,11 @@ impl Source for FileSource {
             io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "the file became shorter while it was read"),
             _ => e,
         })
+    }
+
+    fn is_unchanged(&self) -> io::Result<bool> {
+        let meta = self.file.metadata()?;
+        Ok((meta.len(), meta.modified().ok()) == (self.len, self.modified))
     }
 }
 
@@ -162,6 +178,10 @@ impl Source for Input {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.source.read_at(offset, buf)
+    }
+
+    fn is_unchanged(&self) -> io::Result<bool> {
+        self.source.is_unchanged()
     }
 
     fn bytes(&self) -> Option<&[u8]> {

@@ -1,0 +1,87 @@
+//! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
+
+use blob_io::caffe::{Message, Splice};
+use blob_io::{Checkpoint, Error, Kind, Layout, TensorSpec};
+
+use crate::options::{Options, refuse};
+use crate::planned::{How, Planned};
+
+/// How many tensors that have no place are named.
+const NAMED: usize = 20;
+
+/// A new file of the tensors alone.
+pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<Layout, Error> {
+    let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+    let same = checkpoint.format() == options.to;
+    let metadata = if same { checkpoint.metadata() } else { &[] };
+    let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), metadata)?;
+    let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
+    Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))
+}
+
+/// The file `base` with the tensors in the places of its own. Those that stay as they are get no slot.
+pub(crate) fn spliced(
+    checkpoint: &Checkpoint,
+    base: &Checkpoint,
+    options: &Options,
+    tensors: &mut [Planned],
+) -> Result<Layout, Error> {
+    let mut splice = Splice::new(base)?;
+    let is_itself = std::ptr::eq(checkpoint, base);
+    if !is_itself {
+        placed(checkpoint, base, &mut splice, tensors)?;
+    }
+    if is_itself && !options.diffs {
+        for diff in base.entries().iter().filter(|entry| entry.kind() == Kind::Diff) {
+            splice.remove(diff.name())?;
+        }
+    }
+    let mut specs = Vec::new();
+    for tensor in tensors {
+        let entry = &checkpoint.entries()[tensor.entry];
+        let stays = is_itself && options.keeps_blobs();
+        // Values in pieces, or none at all, lie among other bytes that stay.
+        if stays && (tensor.how != How::Copy || entry.segments().len() != 1) {
+            (tensor.how, tensor.slot) = (How::Kept, None);
+            tensor.changes.clear();
+            continue;
+        }
+        splice.replace(&tensor.spec.name, specs.len())?;
+        tensor.slot = Some(specs.len());
+        specs.push(tensor.spec.clone());
+    }
+    let splice = match options.form {
+        Some(form) => splice.in_form(form),
+        None => splice,
+    };
+    Layout::spliced(&specs, &splice)
+}
+
+/// Errors with the tensors that have no array of their name and shape in `base`.
+fn placed(
+    checkpoint: &Checkpoint,
+    base: &Checkpoint,
+    splice: &mut Splice<'_>,
+    tensors: &[Planned],
+) -> Result<(), Error> {
+    let mut problems = Vec::new();
+    for tensor in tensors {
+        let name = &tensor.spec.name;
+        match base.entry(name) {
+            None => problems.push(format!("{name:?} is not there")),
+            Some(entry) if !splice.fits(name, &tensor.spec.shape)? => {
+                problems.push(format!("{name:?} is {} there, not {}", entry.shape(), &tensor.spec.shape));
+            }
+            Some(_) => {}
+        }
+    }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = match problems.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    problems.truncate(NAMED);
+    Err(refuse(checkpoint, format!("does not fit into {}: {}{more}", base.name(), problems.join("; "))))
+}

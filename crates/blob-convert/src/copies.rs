@@ -1,0 +1,55 @@
+//! The bytes of an existing file that go into the output as they are, copied by several threads.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use blob_io::caffe::Copied;
+use blob_io::{Checkpoint, Error};
+
+use crate::hash::{self, PIECE};
+use crate::threads::{join, spawn};
+use crate::watch::Watch;
+
+/// Copies every range, in pieces, and hands each piece over with its place in the output.
+pub(crate) fn copy<W>(
+    base: &Checkpoint,
+    copies: &[Copied],
+    threads: usize,
+    watch: &dyn Watch,
+    write: &W,
+) -> Result<(), Error>
+where
+    W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
+{
+    // The range that is being copied, and how much of it is taken.
+    let next = Mutex::new((0, 0));
+    let take = || {
+        let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
+        let (range, done) = *next;
+        let copied = copies.get(range)?;
+        let len = (copied.len - done).min(PIECE as u64);
+        *next = if done + len == copied.len { (range + 1, 0) } else { (range, done + len) };
+        Some((copied.from + done, copied.to + done, len as usize))
+    };
+    let work = || {
+        let longest = copies.iter().map(|copied| copied.len).max().unwrap_or(0);
+        let mut buf = vec![0; longest.min(PIECE as u64) as usize];
+        while let Some((from, to, len)) = take() {
+            let bytes = &mut buf[..len];
+            hash::read(base, base.source(), from, bytes)?;
+            write(to, bytes)?;
+            watch.step(0)?;
+        }
+        Ok(())
+    };
+    let bytes: u64 = copies.iter().map(|copied| copied.len).sum();
+    let threads = threads.min(usize::try_from(bytes.div_ceil(PIECE as u64)).unwrap_or(usize::MAX));
+    let done: Vec<Result<(), Error>> = thread::scope(|scope| {
+        // Where no thread can be started, this one does all the work.
+        let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, work)).collect();
+        let mut done = vec![work()];
+        done.extend(others.into_iter().map(join));
+        done
+    });
+    done.into_iter().collect()
+}

@@ -1,0 +1,105 @@
+//! The layout of an output, by its format; what a source of the same format says of its records or archive is kept.
+
+use std::collections::{HashMap, HashSet};
+
+use blob_io::mxnet::{List, Version};
+use blob_io::neoml::Archive;
+use blob_io::{Checkpoint, Error, Format, Kind, Layout, TensorSpec};
+
+use crate::options::{Options, refuse};
+use crate::planned::{How, Planned};
+use crate::receipt::Receipt;
+
+pub(crate) fn is_mxnet(format: Format) -> bool {
+    matches!(format, Format::MxnetList | Format::MxnetRecord)
+}
+
+pub(crate) fn layout(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+    receipt: &Receipt,
+) -> Result<Layout, Error> {
+    let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
+    match options.to {
+        Format::MxnetList => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_list()),
+        Format::MxnetRecord => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_bare()),
+        Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
+        Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
+        Format::Npy => match &specs[..] {
+            [one] => Layout::npy(one),
+            _ => Err(refuse(
+                checkpoint,
+                format!(
+                    "holds {} tensors, and an .npy file one; extract one of them, or convert to npz or to a folder (-o dir/)",
+                    specs.len()
+                ),
+            )),
+        },
+        Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
+            Layout::neoml(&specs, &archive(checkpoint, options.to, specs.len())?)
+        }
+        other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
+    }
+}
+
+/// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
+fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
+    let version = options.params_version;
+    if let Some(found) = checkpoint.mxnet_list()? {
+        let list = if options.dense { found.into_dense() } else { found };
+        return Ok(match version {
+            Some(version) => list.with_version(version),
+            None => list,
+        });
+    }
+    let sparse = |tensor: &Planned| match tensor.how {
+        How::Dense => None,
+        _ => checkpoint.entries()[tensor.entry].sparse(),
+    };
+    let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (index, tensor) in tensors.iter().enumerate() {
+        if let Some(sparse) = sparse(tensor) {
+            parts.entry(&sparse.name).or_default().push(index);
+        }
+    }
+    let mut list = List::new(version.unwrap_or(Version::V2));
+    let taken: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    for (index, tensor) in tensors.iter().enumerate() {
+        let Some(sparse) = sparse(tensor) else {
+            list.push(&tensor.spec.name, index);
+            continue;
+        };
+        // Its first part stands for all of them.
+        let parts = &parts[&*sparse.name];
+        if parts[0] == index {
+            let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
+            let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
+            let ordered: Vec<usize> = sparse.kind.parts().iter().filter_map(part).collect();
+            let mut name = sparse.name.to_string();
+            while taken.contains(&*name) {
+                name = format!("{name}@{}", checkpoint.entries()[tensor.entry].position());
+            }
+            list.push_sparse(&name, sparse.kind, sparse.shape.clone(), &ordered);
+        }
+    }
+    Ok(list)
+}
+
+/// The archive around the tensors: the source's own, where it is of the format, or a new one.
+fn archive(checkpoint: &Checkpoint, to: Format, tensors: usize) -> Result<Archive, Error> {
+    if checkpoint.format() == to
+        && let Some(found) = checkpoint.neoml_archive()?
+    {
+        return Ok(found);
+    }
+    match (to, tensors) {
+        (Format::NeomlArray, tensors) => Ok(Archive::array(tensors)),
+        (Format::NeomlBlob, 1) => Ok(Archive::blob()),
+        (Format::NeomlBlob, tensors) => Err(refuse(
+            checkpoint,
+            format!("holds {tensors} tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array"),
+        )),
+        _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
+    }
+}

@@ -1,0 +1,79 @@
+//! What a conversion is asked to do, and how it refuses.
+
+use blob_io::caffe::Form;
+use blob_io::mxnet::Version;
+use blob_io::{Checkpoint, Error, Format};
+
+/// What to convert to, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) to: Format,
+    pub(crate) dense: bool,
+    pub(crate) sha256: bool,
+    pub(crate) params_version: Option<Version>,
+    pub(crate) form: Option<Form>,
+    pub(crate) double: bool,
+    pub(crate) diffs: bool,
+}
+
+impl Options {
+    /// Conversion to a format, with names, values and shapes kept bit for bit.
+    #[must_use]
+    pub fn new(to: Format) -> Self {
+        Self { to, dense: false, sha256: false, params_version: None, form: None, double: false, diffs: true }
+    }
+
+    /// Expands sparse arrays instead of writing their parts.
+    #[must_use]
+    pub fn dense(mut self, dense: bool) -> Self {
+        self.dense = dense;
+        self
+    }
+
+    /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
+    #[must_use]
+    pub fn sha256(mut self, sha256: bool) -> Self {
+        self.sha256 = sha256;
+        self
+    }
+
+    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. The other
+    /// formats have no records, and this changes nothing for them.
+    #[must_use]
+    pub fn params_version(mut self, version: Version) -> Self {
+        self.params_version = Some(version);
+        self
+    }
+
+    /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. The other
+    /// formats have no such forms, and this changes nothing for them.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.form = Some(form);
+        self
+    }
+
+    /// Writes floats of every width as f64, which changes no value.
+    #[must_use]
+    pub fn double(mut self, double: bool) -> Self {
+        self.double = double;
+        self
+    }
+
+    /// Whether the diffs of Caffe's blobs are written too, as they are by default.
+    #[must_use]
+    pub fn diffs(mut self, diffs: bool) -> Self {
+        self.diffs = diffs;
+        self
+    }
+
+    /// Whether a Caffe file is written as it is into one of the same message.
+    pub(crate) fn keeps_blobs(&self) -> bool {
+        self.form.is_none() && !self.double && self.diffs
+    }
+}
+
+/// The source does not allow what is asked.
+pub(crate) fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
+    Error::Request { file: checkpoint.name().to_owned(), message }
+}

@@ -1,0 +1,159 @@
+//! One BlobProto as Caffe's `ToProto` writes it (BVLC/caffe `9b891540`, `blob.cpp`), in floats or doubles; with the four
+//! dimensions from before 2015; or with the raw bytes that NVCaffe writes.
+//!
+//! Fields stand in the order of their numbers, as protobuf writes them. What is no field of these stays behind them.
+
+use blob_core::{DType, Shape};
+
+use crate::caffe::parts::{Part, varint};
+
+/// How blobs are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Form {
+    pub(crate) legacy: bool,
+    pub(crate) raw: bool,
+    pub(crate) v1: bool,
+}
+
+impl Form {
+    /// As Caffe stores them since 2015: a shape of any number of axes, floats or doubles.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, filled up in
+    /// front with extents of 1, as `ShapeEquals` compares them.
+    #[must_use]
+    pub fn legacy(mut self, legacy: bool) -> Self {
+        self.legacy = legacy;
+        self
+    }
+
+    /// With `raw_data`, as NVCaffe stores them, in floats, doubles or halves. No other Caffe reads these.
+    #[must_use]
+    pub fn raw(mut self, raw: bool) -> Self {
+        self.raw = raw;
+        self
+    }
+
+    /// In layers of V1, as Caffe stored nets in 2014, whose types are numbers.
+    #[must_use]
+    pub fn v1(mut self, v1: bool) -> Self {
+        self.v1 = v1;
+        self
+    }
+
+    /// Whether the layers are of V1.
+    #[must_use]
+    pub fn is_v1(self) -> bool {
+        self.v1
+    }
+}
+
+/// Where the values of a blob come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Values {
+    Tensor(usize),
+    /// Runs of the file that is being changed, as (offset, length).
+    Kept(Vec<(u64, u64)>),
+}
+
+/// A BlobProto to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Blob {
+    pub(crate) shape: Shape,
+    pub(crate) dtype: DType,
+    pub(crate) data: Values,
+    pub(crate) diff: Option<Values>,
+    /// Fields of other messages' numbers, as (offset, length) in the file that is being changed.
+    pub(crate) unknown: Vec<(u64, u64)>,
+}
+
+/// Why a tensor does not fit a BlobProto of this form.
+pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String> {
+    const MOST: usize = i32::MAX as usize;
+    let dims = shape.dims();
+    if form.raw && raw_type(dtype).is_none() {
+        return Some(format!("is of {dtype}; NVCaffe's raw_data holds f16, f32 and f64"));
+    }
+    if !form.raw && !matches!(dtype, DType::F32 | DType::F64) {
+        return Some(format!("is of {dtype}; Caffe's blobs hold f32 and f64"));
+    }
+    if form.legacy && dims.len() > 4 {
+        return Some(format!("has {} axes; the dimensions from before 2015 are four", dims.len()));
+    }
+    if let Some(dim) = dims.iter().find(|dim| **dim > MOST) {
+        return Some(format!("has an axis of {dim}; Caffe's are at most {MOST}"));
+    }
+    (shape.count() > MOST).then(|| format!("has {} elements; Caffe's blobs hold at most {MOST}", shape.count()))
+}
+
+/// The number of a dtype in NVCaffe's `Type`, of those that its reader takes.
+fn raw_type(dtype: DType) -> Option<u8> {
+    match dtype {
+        DType::F64 => Some(0),
+        DType::F32 => Some(1),
+        DType::F16 => Some(2),
+        _ => None,
+    }
+}
+
+impl Blob {
+    /// The message's parts.
+    pub(crate) fn parts(&self, form: Form) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut head = Vec::new();
+        if form.legacy {
+            let dims = self.shape.dims();
+            let padded = std::iter::repeat_n(&1, 4_usize.saturating_sub(dims.len())).chain(dims);
+            for (dim, key) in padded.zip([0x08, 0x10, 0x18, 0x20]) {
+                head.push(key);
+                varint(&mut head, *dim as u64);
+            }
+        }
+        // A shape without axes is no field: nothing is ever added to it.
+        let mut shape = Vec::new();
+        if !form.legacy && self.shape.num_axes() > 0 {
+            let mut dims = Vec::new();
+            self.shape.dims().iter().for_each(|dim| varint(&mut dims, *dim as u64));
+            shape.push(Part::Field(7, vec![Part::Field(1, vec![Part::Bytes(dims)])]));
+        }
+        parts.push(Part::Bytes(head));
+        let is_double = self.dtype == DType::F64;
+        if let (true, Some(number)) = (form.raw, raw_type(self.dtype)) {
+            parts.extend(shape);
+            parts.push(Part::Bytes(vec![0x50, number]));
+            if self.diff.is_some() {
+                parts.push(Part::Bytes(vec![0x58, number]));
+            }
+            // These are bytes, which are stored also where there are none.
+            parts.push(Part::Field(12, self.data.parts()));
+            parts.extend(self.diff.as_ref().map(|diff| Part::Field(13, diff.parts())));
+        } else {
+            let numbers = if is_double { [8, 9] } else { [5, 6] };
+            let values = [Some(&self.data), self.diff.as_ref()].into_iter().zip(numbers);
+            let values = values.filter_map(|(values, number)| Some((number, values?.parts())));
+            // A packed field of no values is not stored.
+            let values = values.flat_map(|(number, parts)| match self.shape.count() {
+                0 => parts,
+                _ => vec![Part::Field(number, parts)],
+            });
+            let values: Vec<Part> = values.collect();
+            let (first, then) = if is_double { (shape, values) } else { (values, shape) };
+            parts.extend(first);
+            parts.extend(then);
+        }
+        parts.extend(self.unknown.iter().map(|&(from, len)| Part::Copy { from, len }));
+        parts
+    }
+}
+
+impl Values {
+    fn parts(&self) -> Vec<Part> {
+        match self {
+            Self::Tensor(tensor) => vec![Part::Values(*tensor)],
+            Self::Kept(runs) => runs.iter().map(|&(from, len)| Part::Copy { from, len }).collect(),
+        }
+    }
+}

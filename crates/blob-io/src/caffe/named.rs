@@ -1,0 +1,142 @@
+//! Which Caffe message names spell: layers by the rule for raw names, `<layer>/<index>`, with `.diff` behind a diff's; lists by
+//! `@<index>`.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::caffe::message::{Message, NAMED};
+use crate::error::Error;
+use crate::format::Format;
+use crate::spec;
+
+impl Message {
+    /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a solver's history
+    /// `@<index>`, each with `.diff` where it is a diff; any name where the message holds one tensor. `metadata` has what the
+    /// message says beside them: a net's `name`, a solver's `iter`, `learned_net` and `current_step`, a Datum's `label`.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with the names that do not fit; metadata that have no place there; a format that is not Caffe's.
+    pub fn named<'n>(
+        format: Format,
+        names: impl IntoIterator<Item = &'n str>,
+        metadata: &[(String, String)],
+    ) -> Result<Self, Error> {
+        let names: Vec<&str> = names.into_iter().collect();
+        let refuse = |message: String| Err(spec::refuse(format.name(), message));
+        let known: &[&str] = match format {
+            Format::CaffeModel => &["name"],
+            Format::SolverState => &["iter", "learned_net", "current_step"],
+            Format::Datum => &["label"],
+            _ => &[],
+        };
+        if let Some((key, _)) = metadata.iter().find(|(key, _)| !known.contains(&&**key)) {
+            return refuse(format!("there is no place for metadata called {key:?}"));
+        }
+        let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+        let number = |key: &str| match text(key).map(|text| (text, text.parse::<i32>())) {
+            None => Ok(None),
+            Some((_, Ok(number))) => Ok(Some(number)),
+            Some((text, Err(_))) => {
+                Err(spec::refuse(format.name(), format!("{key} is a whole number of 32 bits, not {text:?}")))
+            }
+        };
+        match (format, &names[..]) {
+            (Format::CaffeModel, _) => grouped(&names, text("name").unwrap_or_default()).or_else(refuse),
+            (Format::BlobProtoVector, _) => listed(&names, Self::vector()).or_else(refuse),
+            (Format::SolverState, _) => {
+                listed(&names, Self::solver(number("iter")?, text("learned_net"), number("current_step")?))
+                    .or_else(refuse)
+            }
+            (Format::Datum, [_]) => Ok(Self::datum(0, number("label")?)),
+            (Format::BlobProto, [_]) => Ok(Self::blob(0, None)),
+            (Format::BlobProto, [one, other]) if is_diff_of(other, one) => Ok(Self::blob(0, Some(1))),
+            (Format::BlobProto, [one, other]) if is_diff_of(one, other) => Ok(Self::blob(1, Some(0))),
+            (Format::Datum | Format::BlobProto, _) => {
+                refuse(format!("holds one array, and a BlobProto its diff beside it, not {} arrays", names.len()))
+            }
+            _ => refuse("is no format of Caffe's".to_owned()),
+        }
+    }
+}
+
+fn is_diff_of(diff: &str, data: &str) -> bool {
+    diff.strip_suffix(".diff") == Some(data)
+}
+
+/// The layer, the index and whether it is a diff, as a raw name says them.
+pub(crate) fn parse(name: &str) -> Option<(&str, usize, bool)> {
+    let (layer, index) = name.rsplit_once('/')?;
+    let (index, is_diff) = number(index)?;
+    (!layer.is_empty()).then_some((layer, index, is_diff))
+}
+
+/// A plain number, with `.diff` behind it or not.
+fn number(text: &str) -> Option<(usize, bool)> {
+    let (digits, is_diff) = text.strip_suffix(".diff").map_or((text, false), |digits| (digits, true));
+    let number: usize = digits.parse().ok()?;
+    (number.to_string() == digits).then_some((number, is_diff))
+}
+
+/// The blobs of a list by their indices: data and diff.
+type Slots = BTreeMap<usize, [Option<usize>; 2]>;
+
+/// A net of the layers that names spell, in the order in which they come.
+fn grouped(names: &[&str], net: &str) -> Result<Message, String> {
+    let (mut layers, mut places): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
+    let mut odd = Vec::new();
+    for (tensor, name) in names.iter().enumerate() {
+        let Some((layer, index, is_diff)) = parse(name) else {
+            odd.push(*name);
+            continue;
+        };
+        let place = *places.entry(layer).or_insert(layers.len());
+        if place == layers.len() {
+            layers.push((layer, Slots::new()));
+        }
+        if layers[place].1.entry(index).or_default()[usize::from(is_diff)].replace(tensor).is_some() {
+            odd.push(*name);
+        }
+    }
+    let mut message = Message::net(net);
+    for (layer, slots) in &layers {
+        message.layer(layer, None);
+        fill(&mut message, slots, names, &mut odd);
+    }
+    fitting(message, &odd, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
+}
+
+/// A list of the blobs that names number.
+fn listed(names: &[&str], mut message: Message) -> Result<Message, String> {
+    let (mut slots, mut odd) = (Slots::new(), Vec::new());
+    for (tensor, name) in names.iter().enumerate() {
+        match name.strip_prefix('@').and_then(number) {
+            Some((index, is_diff)) if slots.entry(index).or_default()[usize::from(is_diff)].is_none() => {
+                slots.entry(index).or_default()[usize::from(is_diff)] = Some(tensor);
+            }
+            _ => odd.push(*name),
+        }
+    }
+    fill(&mut message, &slots, names, &mut odd);
+    fitting(message, &odd, "@<index>, with indices from 0 on, and .diff behind a diff's")
+}
+
+/// Adds the blobs, which must be numbered without gaps and have data.
+fn fill<'n>(message: &mut Message, slots: &Slots, names: &[&'n str], odd: &mut Vec<&'n str>) {
+    for (place, (index, [data, diff])) in slots.iter().enumerate() {
+        match data {
+            Some(data) if place == *index => message.push(*data, *diff),
+            _ => odd.extend([data, diff].into_iter().flatten().map(|tensor| names[*tensor])),
+        }
+    }
+}
+
+fn fitting(message: Message, odd: &[&str], rule: &str) -> Result<Message, String> {
+    if odd.is_empty() {
+        return Ok(message);
+    }
+    let named: Vec<String> = odd.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
+    let more = match odd.len() - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    Err(format!("names that do not fit: {}{more}; its arrays are called {rule}", named.join(", ")))
+}

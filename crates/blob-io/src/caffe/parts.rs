@@ -1,0 +1,151 @@
+//! A protobuf message to be written as its parts: bytes that are known, bytes of an existing file, tensors' values.
+//!
+//! Pure: lengths are summed and every part gets its place before anything is written. Knows no message.
+
+use crate::error::Error;
+use crate::spec::{TensorSpec, refuse};
+
+/// A part of a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Bytes(Vec<u8>),
+    /// Bytes of the file that is being changed.
+    Copy {
+        from: u64,
+        len: u64,
+    },
+    /// A tensor's bytes.
+    Values(usize),
+    /// A length-delimited field: its number, and its parts, whose length goes before them.
+    Field(u32, Vec<Part>),
+}
+
+/// Bytes of an existing file that go into a new one as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Copied {
+    /// Where the bytes lie in the existing file.
+    pub from: u64,
+    /// Where they go in the new one.
+    pub to: u64,
+    /// How many there are: at least one.
+    pub len: u64,
+}
+
+/// A file whose parts have their places.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) frame: Vec<(u64, Vec<u8>)>,
+    pub(crate) copies: Vec<Copied>,
+    /// Where each tensor's values begin, in the order of the specs.
+    pub(crate) offsets: Vec<u64>,
+    pub(crate) len: u64,
+}
+
+/// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
+pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u64) -> Result<Placed, Error> {
+    let lens: Vec<u64> = specs.iter().map(TensorSpec::byte_len).collect();
+    let len = sum(parts, &lens);
+    if len > most {
+        let found = if len == u64::MAX { "over 2^64".to_owned() } else { len.to_string() };
+        return Err(refuse(format, format!("the file would be of {found} bytes; Caffe reads none of over {most}")));
+    }
+    let (frame, copies) = (Vec::new(), Vec::new());
+    let mut file = File { lens: &lens, at: 0, pending: Vec::new(), frame, copies, offsets: vec![None; specs.len()] };
+    file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the message twice")))?;
+    file.flush();
+    if let Some(tensor) = file.offsets.iter().position(Option::is_none) {
+        return Err(refuse(format, format!("tensor {:?} is in no blob of the message", specs[tensor].name)));
+    }
+    Ok(Placed { frame: file.frame, copies: file.copies, offsets: file.offsets.into_iter().flatten().collect(), len })
+}
+
+/// The length of parts; `u64::MAX` where it is over that.
+fn sum(parts: &[Part], lens: &[u64]) -> u64 {
+    let each = parts.iter().map(|part| match part {
+        Part::Bytes(bytes) => bytes.len() as u64,
+        Part::Copy { len, .. } => *len,
+        Part::Values(tensor) => lens[*tensor],
+        Part::Field(number, parts) => {
+            let inner = sum(parts, lens);
+            (head(*number, inner).len() as u64).saturating_add(inner)
+        }
+    });
+    each.fold(0, u64::saturating_add)
+}
+
+/// The key of a length-delimited field, and its length.
+fn head(number: u32, len: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8);
+    varint(&mut bytes, u64::from(number) << 3 | 2);
+    varint(&mut bytes, len);
+    bytes
+}
+
+/// Appends a varint in its shortest form.
+pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+/// A file in the making.
+struct File<'a> {
+    lens: &'a [u64],
+    /// Where the pending bytes end.
+    at: u64,
+    pending: Vec<u8>,
+    frame: Vec<(u64, Vec<u8>)>,
+    copies: Vec<Copied>,
+    offsets: Vec<Option<u64>>,
+}
+
+impl File<'_> {
+    /// The error is a tensor that stands twice.
+    fn put_all(&mut self, parts: &[Part]) -> Result<(), usize> {
+        parts.iter().try_for_each(|part| self.put(part))
+    }
+
+    fn put(&mut self, part: &Part) -> Result<(), usize> {
+        match part {
+            Part::Bytes(bytes) => self.bytes(bytes),
+            Part::Copy { len: 0, .. } => {}
+            Part::Copy { from, len } => {
+                self.flush();
+                let (from, len, to) = (*from, *len, self.at);
+                match self.copies.last_mut() {
+                    Some(last) if last.from + last.len == from && last.to + last.len == to => last.len += len,
+                    _ => self.copies.push(Copied { from, to, len }),
+                }
+                self.at += len;
+            }
+            Part::Values(tensor) => {
+                self.flush();
+                if self.offsets[*tensor].replace(self.at).is_some() {
+                    return Err(*tensor);
+                }
+                self.at += self.lens[*tensor];
+            }
+            Part::Field(number, parts) => {
+                self.bytes(&head(*number, sum(parts, self.lens)));
+                self.put_all(parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.pending.extend(bytes);
+        self.at += bytes.len() as u64;
+    }
+
+    /// Puts the pending bytes into the frame, before what follows them.
+    fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            let bytes = std::mem::take(&mut self.pending);
+            self.frame.push((self.at - bytes.len() as u64, bytes));
+        }
+    }
+}

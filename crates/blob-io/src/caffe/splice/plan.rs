@@ -1,0 +1,209 @@
+//! Which bytes a changed file has: ranges of the old one, values in their places, messages whose lengths are made anew.
+//!
+//! Values of the same dtype and shape go where the old ones lie; any other change writes its BlobProto anew, and the keys and
+//! lengths of the messages around it. Pure.
+
+use std::collections::BTreeSet;
+
+use super::{Change, Splice, padded};
+use crate::caffe::encode::{self, Blob, Form, Values};
+use crate::caffe::message::{self, MOST_BYTES, Problems};
+use crate::caffe::parts::{self, Part, Placed};
+use crate::caffe::protobuf::Span;
+use crate::caffe::tree::Field;
+use crate::entry::Entry;
+use crate::error::Error;
+use crate::format::Format;
+use crate::spec::TensorSpec;
+
+/// What stands in the place of a range of the file.
+type Edit = (Span, Vec<Part>);
+
+/// Lays out the changed file; see [`crate::Layout::spliced`].
+pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
+    let mut problems = Problems::default();
+    let mut edits: Vec<Edit> = Vec::new();
+    let changed: BTreeSet<usize> =
+        splice.changes.keys().map(|(place, _)| *place).chain(splice.renamed.keys().copied()).collect();
+    for place in changed {
+        edits.extend(layer(specs, splice, place, &mut problems));
+    }
+    let whole = Span { start: 0, end: splice.base.file_len() };
+    let mut parts = weave(whole, edits);
+    let is_v1 = splice.layers.last().and_then(|layer| layer.field).is_some_and(|field| field.number == 2);
+    for (name, blobs) in &splice.added {
+        let form = splice.form.unwrap_or_default().v1(is_v1);
+        parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));
+    }
+    problems.refused(splice.base.name())?;
+    let is_copy = matches!(parts[..], [] | [Part::Copy { .. }]);
+    let most = if is_copy { u64::MAX } else { MOST_BYTES };
+    parts::place(splice.base.format().name(), &parts, specs, most)
+}
+
+/// The parts of a message whose bytes are kept but for the edits, which lie in it in ascending order.
+fn weave(span: Span, edits: Vec<Edit>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut at = span.start;
+    for (range, new) in edits {
+        parts.push(Part::Copy { from: at, len: range.start - at });
+        parts.extend(new);
+        at = range.end;
+    }
+    parts.push(Part::Copy { from: at, len: span.end - at });
+    parts.retain(|part| !matches!(part, Part::Copy { len: 0, .. }));
+    parts
+}
+
+/// The edits that a layer's changes make of the file: of the values alone where no length changes, else of the layer.
+fn layer(specs: &[TensorSpec], splice: &Splice<'_>, place: usize, problems: &mut Problems) -> Vec<Edit> {
+    let layer = &splice.layers[place];
+    let (mut edits, mut is_resized) = (Vec::new(), false);
+    if let Some(name) = splice.renamed.get(&place) {
+        let (number, is_nested) = layer.name_number;
+        let content = layer.nested.filter(|_| is_nested).or(layer.field).map_or(0, |field| field.content.start);
+        let range = layer.name.map_or(Span { start: content, end: content }, |name| name.whole);
+        edits.push((range, vec![message::text(number, name)]));
+        is_resized = true;
+    }
+    for ((_, index), change) in splice.changes.range((place, 0)..(place + 1, 0)) {
+        let blob = layer.blobs.get(*index).copied();
+        if let (Some(blob), true) = (blob, change.is_removed) {
+            edits.push((blob.whole, Vec::new()));
+            is_resized = true;
+            continue;
+        }
+        if let Some((at, tensors)) = in_place(specs, splice, (place, *index), change) {
+            edits.extend(at.into_iter().zip(tensors.into_iter().map(|tensor| vec![Part::Values(tensor)])));
+            continue;
+        }
+        let Some((new, form)) = rewritten(specs, splice, (place, *index), change, problems) else { continue };
+        let range = blob.map_or(Span { start: layer.end, end: layer.end }, |blob| blob.whole);
+        let number = blob.map_or(layer.blob_number, |blob| blob.number);
+        let parts = new.parts(form);
+        edits.push((range, if number == 0 { parts } else { vec![Part::Field(number, parts)] }));
+        is_resized = true;
+    }
+    // New blobs all go to one place, in their order.
+    edits.sort_by_key(|(range, _)| range.start);
+    match layer.field {
+        Some(field) if is_resized => vec![contained(field, layer.nested, edits)],
+        _ => edits,
+    }
+}
+
+/// A layer's message with edits in it, and the nested one where there are some in that.
+fn contained(field: Field, nested: Option<Field>, edits: Vec<Edit>) -> Edit {
+    let Some(nested) = nested else {
+        return (field.whole, vec![Part::Field(field.number, weave(field.content, edits))]);
+    };
+    let within = |edit: &Edit| nested.content.start <= edit.0.start && edit.0.end <= nested.content.end;
+    let (inner, mut outer): (Vec<Edit>, Vec<Edit>) = edits.into_iter().partition(within);
+    if !inner.is_empty() {
+        outer.push((nested.whole, vec![Part::Field(nested.number, weave(nested.content, inner))]));
+        outer.sort_by_key(|(range, _)| range.start);
+    }
+    (field.whole, vec![Part::Field(field.number, weave(field.content, outer))])
+}
+
+/// The entries of a stored blob: its data, and its diff where there is one.
+fn entries<'a>(splice: &Splice<'a>, at: (usize, usize)) -> (Option<&'a Entry>, Option<&'a Entry>) {
+    let key = |entry: &Entry| (entry.position(), entry.index());
+    let all = splice.base.entries();
+    let from = all.partition_point(|entry| key(entry) < at);
+    let data = all.get(from).filter(|entry| key(entry) == at);
+    (data, data.and_then(|data| splice.base.diff_of(data)))
+}
+
+/// Where the tensors of a change go without any other byte changing, in ascending order; `None` where they do not.
+fn in_place(
+    specs: &[TensorSpec],
+    splice: &Splice<'_>,
+    at: (usize, usize),
+    change: &Change,
+) -> Option<(Vec<Span>, Vec<usize>)> {
+    let stored = change.stored.as_ref()?;
+    if splice.form.is_some_and(|form| form.v1(false) != stored.form) {
+        return None;
+    }
+    let (data, diff) = entries(splice, at);
+    let diff_tensor = match change.diff {
+        Some(None) => return None,
+        Some(Some(tensor)) => Some(tensor),
+        None => None,
+    };
+    let mut places = Vec::new();
+    for (entry, tensor) in [(data, change.data), (diff, diff_tensor)] {
+        let Some(tensor) = tensor else { continue };
+        let (entry, spec) = (entry?, specs.get(tensor)?);
+        let dims = spec.shape.dims();
+        let is_same = entry.shape().dims() == dims || stored.form.legacy && entry.shape().dims() == padded(dims);
+        if !is_same || entry.dtype() != Some(spec.dtype) || !entry.is_plain() {
+            return None;
+        }
+        let [run] = entry.segments() else { return None };
+        places.push((Span { start: run.offset, end: run.offset + spec.byte_len() }, tensor));
+    }
+    places.sort_by_key(|(span, _)| span.start);
+    Some(places.into_iter().unzip())
+}
+
+/// The BlobProto that a change makes, and its form; `None` where it does not fit.
+fn rewritten(
+    specs: &[TensorSpec],
+    splice: &Splice<'_>,
+    at: (usize, usize),
+    change: &Change,
+    problems: &mut Problems,
+) -> Option<(Blob, Form)> {
+    let (data_entry, diff_entry) = entries(splice, at);
+    if splice.base.format() == Format::Datum {
+        problems.add("@0", "is a Datum, which takes only values of its own dtype and shape");
+        return None;
+    }
+    let named = || data_entry.map_or_else(|| format!("#{}/{}", at.0, at.1), |entry| entry.name().to_owned());
+    let kept = |entry: Option<&Entry>| {
+        let entry = entry?;
+        Some((Values::Kept(runs(entry)?), entry.dtype()?, entry.shape().clone()))
+    };
+    let given = |tensor: usize| {
+        let spec = specs.get(tensor)?;
+        Some((Values::Tensor(tensor), spec.dtype, spec.shape.clone()))
+    };
+    let half = |entry, tensor: Option<usize>| match tensor {
+        Some(tensor) => given(tensor),
+        None => kept(entry),
+    };
+    let Some((data, dtype, shape)) = half(data_entry, change.data) else {
+        problems.add(&named(), "has no data that can be kept as they are stored");
+        return None;
+    };
+    let diff = match (change.diff, diff_entry) {
+        (Some(None), _) | (None, None) => None,
+        (tensor, entry) => Some(half(entry, tensor.flatten())),
+    };
+    let diff = match diff {
+        None => None,
+        Some(Some((values, of, other))) if of == dtype && padded(other.dims()) == padded(shape.dims()) => Some(values),
+        Some(_) => {
+            problems.add(&named(), format!("becomes {dtype} of {shape}, and its diff does not"));
+            return None;
+        }
+    };
+    let mut form = splice.form.unwrap_or_else(|| change.stored.as_ref().map_or(Form::new(), |stored| stored.form));
+    if splice.form.is_none() && shape.num_axes() > 4 {
+        form = form.legacy(false);
+    }
+    if let Some(problem) = encode::problem(dtype, &shape, form) {
+        problems.add(&named(), problem);
+        return None;
+    }
+    let unknown = change.stored.as_ref().map(|stored| stored.unknown.clone()).unwrap_or_default();
+    Some((Blob { shape, dtype, data, diff, unknown }, form))
+}
+
+/// The runs of an array that stand one after the other in its order, as (offset, length).
+fn runs(entry: &Entry) -> Option<Vec<(u64, u64)>> {
+    let runs = entry.segments().iter().map(|run| (run.offset, run.count * run.stride));
+    entry.is_plain().then(|| runs.collect())
+}

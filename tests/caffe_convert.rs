@@ -1,0 +1,284 @@
+//! Conversions to Caffe's files: a file written as itself, into another one, in other forms, and by the tool.
+
+use std::fs;
+use std::path::Path;
+
+use blob_convert::{Options, Silent, Target, plan, plan_into};
+use blob_core::DType;
+use blob_io::caffe::Form;
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind};
+
+use crate::caffe_splice::sources;
+use crate::convert::{folders, readable};
+use crate::support::{blob, blob_with, command, data, ran, real, report};
+
+/// The bytes of a file that a conversion writes.
+fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &Options) -> Result<Vec<u8>, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let done = match base {
+        Some(base) => plan_into(source, base, options, &target),
+        None => plan(source, options, &target),
+    };
+    if let Err(e) = done.and_then(|plan| plan.run(&Silent)) {
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 0, "nothing is left");
+        return Err(e);
+    }
+    Ok(fs::read(&path).expect("written"))
+}
+
+fn net(name: &str) -> Checkpoint {
+    Checkpoint::open(data("caffe/net").join(name)).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn read(path: impl AsRef<Path>) -> Vec<u8> {
+    fs::read(path).expect("readable")
+}
+
+#[test]
+fn every_file_of_caffe_is_written_again_as_it_was() {
+    let (mut same, mut refused) = (0, 0);
+    for path in sources() {
+        let source = Checkpoint::open(&path).expect("opens");
+        let options = Options::new(source.format());
+        match written(&source, None, &options) {
+            Ok(bytes) => {
+                assert!(bytes == read(&path), "{}", path.display());
+                same += 1;
+            }
+            Err(e) => {
+                assert!(source.entries().iter().any(|entry| entry.fault().is_some()), "{}: {e}", path.display());
+                refused += 1;
+            }
+        }
+    }
+    assert!(same > 45, "{same}");
+    report(&format!("caffe: {same} files written again byte for byte, {refused} with a broken array refused"));
+}
+
+#[test]
+fn floats_become_doubles_as_caffe_would_write_them() {
+    let options = Options::new(Format::CaffeModel).double(true);
+    for (from, diff) in [("f32_v2", true), ("f32_v2_diff", true), ("f32_v2_diff", false), ("v1", true)] {
+        let source = net(&format!("{from}.caffemodel"));
+        let bytes = written(&source, None, &options.clone().diffs(diff)).unwrap_or_else(|e| panic!("{e}"));
+        let back = Checkpoint::from_bytes("x.caffemodel", bytes.clone()).expect("opens");
+        let kept: Vec<_> = source.entries().iter().filter(|entry| diff || entry.kind() != Kind::Diff).collect();
+        assert_eq!((back.entries().len(), back.positions()), (kept.len(), source.positions()));
+        for (one, other) in kept.iter().zip(back.entries()) {
+            assert_eq!((one.name(), one.shape(), other.dtype()), (other.name(), other.shape(), Some(DType::F64)));
+            let (narrow, wide) = (source.load(one).expect("loads"), back.load(other).expect("loads"));
+            let narrow: Vec<f64> =
+                narrow.data().elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect();
+            assert_eq!(*wide.data().elements::<f64>().expect("f64"), narrow[..]);
+        }
+        // Of the length of the net that Caffe wrote in doubles.
+        if from.starts_with("f32") {
+            let golden = if diff { from.replace("f32", "f64") } else { "f64_v2".to_owned() };
+            assert_eq!(bytes.len(), read(data(&format!("caffe/net/{golden}.caffemodel"))).len());
+        }
+    }
+    let (source, wanted) = (net("f32_v2_diff.caffemodel"), read(data("caffe/net/f32_v2.caffemodel")));
+    let dropped = written(&source, None, &Options::new(Format::CaffeModel).diffs(false)).expect("held");
+    assert!(dropped == wanted);
+}
+
+#[test]
+fn the_form_is_as_it_is_asked_for() {
+    let legacy = Options::new(Format::CaffeModel).form(Form::new().legacy(true));
+    let bytes = written(&net("f32_v2.caffemodel"), None, &legacy).expect("held");
+    assert!(bytes == read(data("caffe/net/v2_legacy_dims.caffemodel")));
+    let v1 = Options::new(Format::CaffeModel).form(Form::new().v1(true));
+    let source = net("v1.caffemodel");
+    let bytes = written(&source, None, &v1.form(Form::new().v1(true).legacy(true))).expect("held");
+    let back = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
+    assert_eq!(back.dialect(), "V1 layers");
+    let types =
+        |file: &Checkpoint| file.entries().iter().map(|e| e.layer_type().map(str::to_owned)).collect::<Vec<_>>();
+    assert!(back.names().eq(source.names()) && types(&back) == types(&source));
+    let raw = Options::new(Format::BlobProto).form(Form::new().raw(true));
+    let half = Checkpoint::open(data("caffe/blobproto/nv_raw_f16.binaryproto")).expect("opens");
+    assert!(written(&half, None, &raw).expect("held") == read(data("caffe/blobproto/nv_raw_f16.binaryproto")));
+    let double = Options::new(Format::BlobProto).double(true).form(Form::new());
+    let bytes = written(&half, None, &double).expect("held");
+    assert_eq!(Checkpoint::from_bytes("x.binaryproto", bytes).expect("opens").entries()[0].dtype(), Some(DType::F64));
+}
+
+/// There and back: what changes on the way is named by the names, and `--into` has the rest.
+#[test]
+fn a_net_comes_back_from_another_format_into_itself() {
+    let mut count = 0;
+    for path in sources() {
+        let source = Checkpoint::open(&path).expect("opens");
+        let Ok(safetensors) = written(&source, None, &Options::new(Format::Safetensors)) else { continue };
+        let others = Checkpoint::from_bytes("x.safetensors", safetensors).expect("opens");
+        let bytes = written(&others, Some(&source), &Options::new(source.format()));
+        let odd = source.entries().iter().any(|entry| !entry.is_plain() || entry.segments().len() > 1);
+        match bytes {
+            Ok(bytes) if !odd => assert!(bytes == read(&path), "{}", path.display()),
+            // Values in pieces are written as one.
+            Ok(_) => assert!(odd),
+            Err(e) => assert!(source.entries().iter().any(|e| e.byte_len() == 0) || odd, "{}: {e}", path.display()),
+        }
+        count += 1;
+    }
+    assert!(count > 40, "{count}");
+    report(&format!("caffe: {count} files put into themselves again from safetensors"));
+}
+
+#[test]
+fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
+    let (source, base) = (net("f32_v2.caffemodel"), net("v1.caffemodel"));
+    let error = written(&source, Some(&base), &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
+    assert!(error.contains("does not fit into") && error.contains("\"bn1/0\" is not there"), "{error}");
+    let other = Checkpoint::open(data("other/two.safetensors")).expect("opens");
+    let error = written(&source, Some(&other), &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
+    assert!(error.contains("only files of Caffe are changed in place"), "{error}");
+    let error = written(&other, None, &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
+    assert!(error.contains("names that do not fit"), "{error}");
+}
+
+/// Whatever a new Caffe file can hold, it holds; what it cannot is named.
+#[test]
+fn arrays_of_every_format_are_read_back_or_refused() {
+    let (mut held, mut refused) = (0, 0);
+    for (path, source) in readable(&folders()) {
+        for to in [Format::CaffeModel, Format::BlobProto, Format::BlobProtoVector, Format::Datum] {
+            match written(&source, None, &Options::new(to).dense(true)) {
+                Ok(bytes) => {
+                    let open = blob_io::OpenOptions::new().from(to);
+                    let back =
+                        open.open_source("back", Box::new(blob_io::Bytes::new(bytes))).expect("we read our file");
+                    let arrays =
+                        source.entries().iter().filter(|entry| entry.dtype().is_some() && entry.sparse().is_none());
+                    assert!(back.entries().len() >= arrays.clone().count(), "{}", path.display());
+                    held += 1;
+                }
+                Err(e) => {
+                    let known = ["fit", "not of its data", "holds one array", "a Datum is written of"];
+                    assert!(known.iter().any(|words| e.to_string().contains(words)), "{}: {e}", path.display());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(held > 100 && refused > 100, "{held}, {refused}");
+}
+
+#[test]
+fn the_tool_writes_into_a_model() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (model, tuned, out) = ("caffe/net/unknown_fields.caffemodel", path("t.safetensors"), path("out.caffemodel"));
+    assert_eq!(blob(&["convert", model, "-o", &tuned]).code, Some(0));
+    let convert = blob(&["convert", &tuned, "--into", model, "-o", &out]);
+    assert_eq!(convert.code, Some(0), "{convert:?}");
+    assert!(!convert.err.contains("prove it"), "{convert:?}");
+    assert!(read(&out) == read(data(model)));
+    let piped = blob_with(&["convert", "-", "--into", model, "-o", &out, "--force"], &read(&tuned));
+    assert_eq!(piped.code, Some(0), "{piped:?}");
+    assert!(read(&out) == read(data(model)));
+    let mut to_pipe = command(&["convert", &tuned, "--into", model, "-o", "-"]);
+    assert!(to_pipe.output().expect("runs").stdout == read(data(model)));
+    let copy = command(&["convert", model, "--to", "caffemodel", "-o", "-"]).output().expect("runs");
+    assert!(copy.stdout == read(data(model)));
+    for (args, words) in [
+        (&["convert", &tuned, "--into", &out, "-o", &out, "--force"][..], "never replaced"),
+        (&["convert", &tuned, "--into", model, "-o", &path("dir/")], "a folder"),
+        (&["convert", &tuned, "--into", model, "--to", "caffemodel", "-o", &out], "cannot be used with"),
+        (&["convert", &tuned, "--form", "v1", "-o", &path("x.npz")], "--form is of Caffe's files"),
+        (&["convert", "other/two.safetensors", "--into", model, "-o", &path("y.caffemodel")], "does not fit into"),
+    ] {
+        let refused = blob(args);
+        assert!(refused.code == Some(2) && refused.err.replace("\n", " ").contains(words), "{args:?}: {refused:?}");
+    }
+    assert!(!Path::new(&path("y.caffemodel")).exists());
+}
+
+/// A source that another process changes is noticed at the latest when all is read.
+#[test]
+fn a_source_that_changes_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (from, out) = (folder.path().join("x.caffemodel"), folder.path().join("out.caffemodel"));
+    let shorter = |path: &Path| fs::write(path, "x").expect("written");
+    let as_long = |path: &Path| {
+        // Where the clock of the file system ticks slowly, as well.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(path, vec![0; read(path).len()]).expect("written");
+    };
+    let changes = [(true, Format::CaffeModel), (false, Format::CaffeModel), (false, Format::Npz)];
+    for (cut, to) in changes {
+        fs::write(&from, read(data("caffe/net/f32_v2.caffemodel"))).expect("written");
+        let source = Checkpoint::open(&from).expect("opens");
+        let target = Target::File { path: &out, if_exists: IfExists::Refuse };
+        let plan = plan(&source, &Options::new(to), &target).expect("planned");
+        if cut {
+            shorter(&from)
+        } else {
+            as_long(&from)
+        }
+        let error = plan.run(&Silent).expect_err("changed").to_string();
+        assert!(error.contains("was changed while") || error.contains("became shorter"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 1, "nothing is left");
+    }
+}
+
+/// What the tool leaves when it is killed, or the disk is full, or its target cannot be written: what was there.
+#[cfg(unix)]
+#[test]
+fn nothing_is_lost_when_the_work_breaks_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (model, out) = (path("m.caffemodel"), path("out.caffemodel"));
+    // 24 MB of one blob.
+    let spec = blob_io::TensorSpec::new("a/0", DType::F32, blob_core::Shape::new([6_000_000]).expect("a shape"));
+    let message = blob_io::caffe::Message::named(Format::CaffeModel, ["a/0"], &[]).expect("named");
+    let layout = blob_io::Layout::caffe(std::slice::from_ref(&spec), &message).expect("held");
+    let big = crate::caffe_write::assembled(&layout, &[&vec![1; 24_000_000]], &[]);
+    fs::write(&model, &big).expect("written");
+    fs::write(&out, "old").expect("written");
+    let mut killed = 0;
+    for step in 0..12 {
+        let mut child = command(&["convert", &model, "-o", &out, "--force"]).spawn().expect("starts");
+        std::thread::sleep(std::time::Duration::from_millis(step * 4));
+        child.kill().expect("killed");
+        let status = child.wait().expect("ends");
+        let found = read(&out);
+        if status.success() {
+            assert!(found == big);
+            fs::write(&out, "old").expect("written");
+        } else {
+            assert!(found == b"old" || found == big, "{} bytes", found.len());
+            killed += 1;
+        }
+    }
+    assert!(killed > 0);
+    fs::write(&out, "old").expect("written");
+    let mut limited = std::process::Command::new("sh");
+    limited.args(["-c", "ulimit -f 1000; trap '' XFSZ; exec \"$0\" \"$@\""]).arg(crate::support::tool());
+    limited.args(["convert", &model, "-o", &out, "--force"]);
+    let full = ran(limited, b"");
+    assert_eq!((full.code, read(&out)), (Some(2), b"old".to_vec()), "{full:?}");
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("listed").map(|entry| entry.expect("listed").file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    let missing = blob(&["convert", &model, "-o", "/proc/none/x.caffemodel"]);
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+}
+
+#[test]
+fn real_models_are_changed_in_one_layer() {
+    let Some(folder) = real("caffe/real") else { return report("NOT TESTED: changes to real Caffe models") };
+    let path = folder.join("mtcnn_det1.caffemodel");
+    let model = Checkpoint::open(&path).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let part = folder.path().join("part.npz");
+    let first = model.tensor(&model.entries()[0]).expect("a tensor");
+    blob_io::Writer::new(Format::Npz)
+        .tensor(model.entries()[0].name(), &first)
+        .write(&part, IfExists::Refuse)
+        .expect("held");
+    let part = Checkpoint::open(&part).expect("opens");
+    assert!(written(&part, Some(&model), &Options::new(Format::CaffeModel)).expect("held") == read(&path));
+}

@@ -1,0 +1,297 @@
+//! Caffe's files that are written: the bytes are those that Caffe wrote of the same blobs, counters and labels.
+
+use blob_core::{AnyBlob, Blob, DType, Shape};
+use blob_io::caffe::proto::{BlobProto, Datum, NetParameter};
+use blob_io::caffe::{Form, Message};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Layout, OpenOptions, TensorSpec, Writer};
+use proptest::prelude::*;
+use prost::Message as _;
+
+use crate::support::{data, files, open, report};
+
+/// The file of a layout, with the tensors' bytes in their places.
+pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<u8> {
+    let mut file = vec![0xAA; layout.len() as usize];
+    let mut written = 0;
+    let mut put = |at: u64, bytes: &[u8]| {
+        file[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        written += bytes.len();
+    };
+    for copied in layout.copies() {
+        put(copied.to, &base[copied.from as usize..][..copied.len as usize]);
+    }
+    layout.frame(&[], &[]).expect("a frame").iter().for_each(|(at, bytes)| put(*at, bytes));
+    layout.offsets().iter().zip(tensors).for_each(|(at, bytes)| put(*at, bytes));
+    assert_eq!(written, file.len(), "every byte is written once");
+    file
+}
+
+/// The arrays of a file as tensors to be written, and their bytes.
+pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
+    let entries = source.entries().iter();
+    let spec =
+        |entry: &blob_io::Entry| TensorSpec::new(entry.name(), entry.dtype().expect("an array"), entry.shape().clone());
+    let bytes = |entry| source.view(entry).expect("views").into_owned();
+    (entries.clone().map(spec).collect(), entries.map(bytes).collect())
+}
+
+/// A file made of the tensors of another alone.
+fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: Form) -> Result<Vec<u8>, Error> {
+    let (specs, bytes) = tensors(source);
+    let message = Message::named(source.format(), source.names(), metadata)?.in_form(form);
+    let bytes: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
+    Ok(assembled(&Layout::caffe(&specs, &message)?, &bytes, &[]))
+}
+
+/// Those that Caffe or NVCaffe would write: not the ones made by hand to be odd.
+#[test]
+fn blobs_and_lists_are_written_as_caffe_wrote_them() {
+    let mut count = 0;
+    for path in files(&data("caffe/blobproto"), |name| name.ends_with(".binaryproto")) {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let form = match &*name {
+            "f32_zero_axis_3x0x2.binaryproto" => Form::new(),
+            "no_shape_one_value.binaryproto" => Form::new(),
+            name if ["f32_", "f64_"].iter().any(|start| name.starts_with(start)) => Form::new(),
+            "legacy_2_3_4_5.binaryproto" | "legacy_bias_1_1_1_7.binaryproto" | "legacy_1_1_3_2_diff.binaryproto" => {
+                Form::new().legacy(true)
+            }
+            name if name.starts_with("nv_raw") => Form::new().raw(true),
+            _ => continue,
+        };
+        let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = rewritten(&source, &[], form).unwrap_or_else(|e| panic!("{e}"));
+        assert!(bytes == std::fs::read(&path).expect("readable"), "{name}");
+        count += 1;
+    }
+    for name in ["state.solverstate", "vector3.blobprotovector", "u8.datum"] {
+        let path = data("caffe/misc").join(name);
+        let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = rewritten(&source, source.metadata(), Form::new()).unwrap_or_else(|e| panic!("{e}"));
+        assert!(bytes == std::fs::read(&path).expect("readable"), "{name}");
+        count += 1;
+    }
+    let none: [&str; 0] = [];
+    let empty = Message::named(Format::BlobProtoVector, none, &[]).expect("a vector");
+    assert_eq!(Layout::caffe(&[], &empty).expect("held").len(), 0);
+    assert_eq!(count, 22);
+    report(&format!("caffe: {count} messages written byte for byte"));
+}
+
+/// What Caffe's own message classes write, `proto` writes: floats of a Datum stand one by one.
+#[test]
+fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
+    let golden = std::fs::read(data("caffe/misc/float.datum")).expect("readable");
+    let datum = Datum::decode(&golden[..]).expect("a Datum");
+    assert_eq!((datum.float_data.len(), datum.label), (12, Some(-1)));
+    assert_eq!(datum.encode_to_vec(), golden);
+}
+
+/// prost, which shares no code with the writer, encodes the same net of the same blobs.
+#[test]
+fn nets_are_written_as_another_encoder_writes_them() {
+    let mut count = 0;
+    for path in files(&data("caffe/net"), |name| name.ends_with(".caffemodel")) {
+        let bytes = std::fs::read(&path).expect("readable");
+        let (Ok(mut net), Ok(source)) = (NetParameter::decode(&bytes[..]), Checkpoint::open(&path)) else { continue };
+        let named = source.names().all(|name| !name.contains('@'));
+        if !net.layers.is_empty() || source.entries().is_empty() || !named {
+            continue;
+        }
+        // What a net of names and blobs alone has.
+        (net.input, net.input_dim, net.input_shape) = Default::default();
+        net.layer.retain(|layer| !layer.blobs.is_empty());
+        for layer in &mut net.layer {
+            (layer.bottom, layer.top) = Default::default();
+        }
+        let legacy = net.layer.iter().flat_map(|layer| &layer.blobs).any(|blob| blob.num.is_some());
+        let (specs, values) = tensors(&source);
+        let type_of = |tensor: usize| source.entries()[tensor].layer_type();
+        let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
+        let message = message.with_types(type_of).in_form(Form::new().legacy(legacy));
+        let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
+        let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
+        assert!(written == net.encode_to_vec(), "{}", path.display());
+        count += 1;
+    }
+    assert!(count >= 6, "{count}");
+}
+
+/// `v1.caffemodel` has a net of four layers, whose blobs stand in fields of other numbers than those of V2.
+#[test]
+fn a_net_of_v1_is_written_as_another_encoder_writes_it() {
+    let bytes = std::fs::read(data("caffe/net/v1.caffemodel")).expect("readable");
+    let source = Checkpoint::from_bytes("v1.caffemodel", bytes.clone()).expect("opens");
+    let mut net = NetParameter::decode(&bytes[..]).expect("a net");
+    (net.input, net.input_dim, net.input_shape) = Default::default();
+    net.layers.retain(|layer| !layer.blobs.is_empty());
+    for layer in &mut net.layers {
+        (layer.bottom, layer.top) = Default::default();
+    }
+    let (specs, values) = tensors(&source);
+    let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
+    let message = message.with_types(|tensor| source.entries()[tensor].layer_type());
+    let message = message.in_form(Form::new().v1(true).legacy(true));
+    let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
+    let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
+    assert!(written == net.encode_to_vec());
+    let mut net = Message::net("");
+    net.layer("bn", Some("BatchNorm"));
+    let error = Layout::caffe(&[], &net.in_form(Form::new().v1(true))).expect_err("refused").to_string();
+    assert!(error.contains("\"bn\" is of type \"BatchNorm\", which V1 does not have"), "{error}");
+}
+
+fn spec(name: &str, dtype: DType, dims: &[usize]) -> TensorSpec {
+    TensorSpec::new(name, dtype, Shape::new(dims).expect("a shape"))
+}
+
+#[test]
+fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
+    let refusal = |specs: &[TensorSpec], form: Form| {
+        let names = specs.iter().map(|spec| &*spec.name);
+        let message = Message::named(Format::CaffeModel, names, &[]).expect("named").in_form(form);
+        Layout::caffe(specs, &message).expect_err("refused").to_string()
+    };
+    let specs = [
+        spec("a/0", DType::I64, &[2]),
+        spec("a/1", DType::F32, &[1; 5]),
+        spec("b/0", DType::F32, &[1 << 31, 0]),
+        spec("c/0", DType::F64, &[65536, 65536]),
+        spec("d/0", DType::F64, &[2]),
+        spec("d/0.diff", DType::F32, &[2]),
+    ];
+    let error = refusal(&specs, Form::new().legacy(true));
+    for words in [
+        "\"a/0\" is of i64; Caffe's blobs hold f32 and f64",
+        "\"a/1\" has 5 axes; the dimensions from before 2015 are four",
+        "\"b/0\" has an axis of 2147483648; Caffe's are at most 2147483647",
+        "\"c/0\" has 4294967296 elements; Caffe's blobs hold at most 2147483647",
+        "\"d/0.diff\" is not of its data's dtype and shape, f64 and 2",
+    ] {
+        assert!(error.contains(words), "{error}");
+    }
+    let error = refusal(&specs[..1], Form::new().raw(true));
+    assert!(error.contains("is of i64; NVCaffe's raw_data holds f16, f32 and f64"), "{error}");
+    // Each fits; the file does not.
+    let specs = [spec("a/0", DType::F32, &[300_000_000]), spec("b/0", DType::F32, &[300_000_000])];
+    let error = refusal(&specs, Form::new());
+    assert!(error.contains("the file would be of 2400000062 bytes; Caffe reads none of over 2147483647"), "{error}");
+    let mut message = Message::vector();
+    message.push(1, None);
+    let error = Layout::caffe(&specs[..1], &message).expect_err("refused").to_string();
+    assert!(error.contains("is a blob of tensor 1, which there is not"), "{error}");
+    let error = Layout::caffe(&specs[..1], &Message::vector()).expect_err("refused").to_string();
+    assert!(error.contains("tensor \"a/0\" is in no blob of the message"), "{error}");
+    let mut message = Message::vector();
+    (0..2).for_each(|_| message.push(0, None));
+    let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &message).expect_err("refused").to_string();
+    assert!(error.contains("tensor 0 is in the message twice"), "{error}");
+    let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &Message::datum(0, None)).expect_err("refused");
+    assert!(error.to_string().contains("a Datum is written of u8 of three axes"), "{error}");
+}
+
+#[test]
+fn names_that_are_no_layers_are_refused_with_all_of_them() {
+    let refusal = |format: Format, names: &[&str]| {
+        Message::named(format, names.iter().copied(), &[]).expect_err("refused").to_string()
+    };
+    let error = refusal(Format::CaffeModel, &["a/0", "weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"]);
+    assert!(error.starts_with("caffemodel: names that do not fit: "), "{error}");
+    for name in ["weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"] {
+        assert!(error.contains(&format!("{name:?}")), "{name}: {error}");
+    }
+    assert!(!error.contains("\"a/0\""), "{error}");
+    let error = refusal(Format::BlobProtoVector, &["@0", "@3", "x", "@1.diff"]);
+    assert!(error.contains("\"@3\"") && error.contains("\"x\"") && error.contains("\"@1.diff\""), "{error}");
+    assert!(refusal(Format::BlobProto, &["a", "b"]).contains("not 2 arrays"));
+    assert!(refusal(Format::Npz, &["a"]).contains("no format of Caffe's"));
+    let odd = [("iter".to_owned(), "x".to_owned())];
+    let error = Message::named(Format::SolverState, ["@0"], &odd).expect_err("refused").to_string();
+    assert_eq!(error, "solverstate: iter is a whole number of 32 bits, not \"x\"");
+    let error = Message::named(Format::BlobProto, ["@0"], &odd).expect_err("refused").to_string();
+    assert_eq!(error, "binaryproto: there is no place for metadata called \"iter\"");
+}
+
+/// A file that cannot hold its tensors is refused before it is made.
+#[test]
+fn blobs_are_written_in_one_call() {
+    let golden = data("caffe/misc/state.solverstate");
+    let source = Checkpoint::open(&golden).expect("opens");
+    let blobs: Vec<AnyBlob> = source.entries().iter().map(|entry| source.load(entry).expect("loads")).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.solverstate");
+    let writer =
+        source.names().zip(&blobs).fold(Writer::new(Format::SolverState), |w, (name, blob)| w.tensor(name, blob));
+    let writer = source.metadata().iter().fold(writer, |w, (key, value)| w.metadata(key, value));
+    writer.write(&path, IfExists::Refuse).unwrap_or_else(|e| panic!("{e}"));
+    assert!(std::fs::read(&path).expect("written") == std::fs::read(&golden).expect("readable"));
+    let other = AnyBlob::new(Shape::new([2]).expect("a shape"), DType::I32).expect("memory");
+    let refused = folder.path().join("y.caffemodel");
+    Writer::new(Format::CaffeModel).tensor("a/0", &other).write(&refused, IfExists::Refuse).expect_err("refused");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+}
+
+/// `ToProto` of a blob without axes has no shape at all.
+#[test]
+fn a_blob_becomes_the_message_that_caffe_writes() {
+    for path in files(&data("caffe/blobproto"), |name| name.starts_with("f32_") || name.starts_with("f64_")) {
+        let bytes = std::fs::read(&path).expect("readable");
+        let source = OpenOptions::new().from(Format::BlobProto).open(&path).expect("opens");
+        let entry = source.entries().iter().find(|entry| entry.kind() == Kind::Data).expect("data");
+        let proto = BlobProto::try_from(&source.load_pair(entry).expect("loads")).expect("a message");
+        assert!(proto.encode_to_vec() == bytes, "{}", path.display());
+    }
+    let scalar = Blob::from_slice(Shape::scalar(), &[1.0f32]).expect("memory").into_any();
+    assert_eq!(BlobProto::try_from(&scalar).expect("a message").shape, None);
+}
+
+proptest! {
+    #[test]
+    fn a_net_that_is_written_is_read(
+        layers in prop::collection::vec(
+            ("[a-z/.@]{1,8}", prop::collection::vec((prop::collection::vec(0..4usize, 0..4), any::<bool>(), any::<bool>()), 1..4)), 0..5),
+        form in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let form = Form::new().legacy(form.0).raw(form.1).v1(form.2);
+        let (mut specs, mut bytes): (Vec<TensorSpec>, Vec<Vec<u8>>) = Default::default();
+        let mut seen = std::collections::HashSet::new();
+        for (layer, blobs) in layers.iter().filter(|(layer, _)| seen.insert(layer.clone())) {
+            for (index, (dims, double, diff)) in blobs.iter().enumerate() {
+                let dtype = if *double { DType::F64 } else { DType::F32 };
+                for suffix in ["", ".diff"].into_iter().take(1 + usize::from(*diff && !dims.contains(&0))) {
+                    let spec = spec(&format!("{layer}/{index}{suffix}"), dtype, dims);
+                    bytes.push((0..spec.byte_len()).map(|i| (i as u8).wrapping_mul(31)).collect());
+                    specs.push(spec);
+                }
+            }
+        }
+        let message = Message::named(Format::CaffeModel, specs.iter().map(|spec| &*spec.name), &[]).expect("named");
+        let values: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
+        let file = assembled(&Layout::caffe(&specs, &message.in_form(form)).expect("held"), &values, &[]);
+        let back = OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes::new(file))).expect("read");
+        prop_assert!(back.warnings().is_empty() && back.faults().is_empty());
+        let found: Vec<_> = back.entries().iter().map(|entry| {
+            (entry.name().to_owned(), entry.dtype(), back.view(entry).expect("views").into_owned())
+        }).collect();
+        let wanted: Vec<_> = specs.iter().zip(bytes).map(|(spec, bytes)| {
+            // A blob of no values has no field that says its dtype, unless it is raw.
+            let dtype = if bytes.is_empty() && !back.entry(&spec.name).is_some_and(|e| e.dtype() == Some(spec.dtype)) { DType::F32 } else { spec.dtype };
+            (spec.name.clone(), Some(dtype), bytes)
+        }).collect();
+        prop_assert_eq!(found, wanted);
+        for (entry, spec) in back.entries().iter().zip(&specs) {
+            let dims = spec.shape.dims();
+            prop_assert!(entry.shape().dims().ends_with(dims));
+            let padded = entry.shape().dims().len() - dims.len();
+            prop_assert!(entry.shape().dims()[..padded].iter().all(|dim| *dim == 1));
+        }
+    }
+}
+
+#[test]
+fn a_written_net_opens_by_its_content() {
+    let spec = [spec("ip/0", DType::F32, &[2])];
+    let message = Message::named(Format::CaffeModel, ["ip/0"], &[]).expect("named");
+    let file = assembled(&Layout::caffe(&spec, &message).expect("held"), &[&[0; 8]], &[]);
+    assert_eq!(open("x", &file).expect("opens").format(), Format::CaffeModel);
+}
