@@ -109,8 +109,12 @@ impl Memory {
             for (x, y) in (0..counts[1]).flat_map(|x| (0..counts[2]).map(move |y| (x, y))) {
                 let source = from(y) + u64::from(x) * width as u64;
                 let target = to(x) + u64::from(y) * width as u64;
-                self.load(source - source % word as u64, word);
-                self.load(target - target % word as u64, word);
+                if x % n == 0 {
+                    self.load(source, word);
+                }
+                if y % n == 0 {
+                    self.load(target, word);
+                }
                 self.copy(source, target, width);
             }
         }
