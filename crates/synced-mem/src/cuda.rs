@@ -41,11 +41,14 @@
 //! [`HostPool::of`]: crate::HostPool::of
 
 mod context;
+mod driver;
 mod failure;
 mod launch;
+mod modules;
 mod pinned;
 mod probe;
 mod queue;
+mod ring;
 mod staging;
 mod stream;
 
@@ -98,12 +101,12 @@ pub fn list() -> Result<Vec<Info>, Absent> {
 
 fn info(ordinal: usize, driver: u32) -> Result<Info, Absent> {
     use CUdevice_attribute as A;
-    let device = context::device(ordinal)?;
+    let device = driver::device(ordinal)?;
     let capability = (
-        context::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        context::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        driver::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+        driver::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
     );
-    let (name, total) = (context::name(device)?, context::total_memory(ordinal)? as u64);
+    let (name, total) = (driver::name(device)?, driver::total_memory(ordinal)? as u64);
     // A GPU may be another process's alone.
     let free = Cuda::open(ordinal).ok().and_then(|gpu| gpu.memory().ok()).map(|(free, _)| free);
     Ok(Info { ordinal, name, capability, total, free, driver })

@@ -73,6 +73,12 @@
 //! Nothing of this runs while a borrow is being checked, but a call that waits has entered its own borrow before: what is
 //! in conflict with that gets [`Error::Conflict`] at once. The work of a memory's end is done by the thread that drops the last handle.
 //!
+//! # GPUs
+//!
+//! With the feature `cuda` the module `cuda` is a backend for NVIDIA's: `Cuda::open(0)` gives a [`Device`], and
+//! `cuda::launch` runs kernels of PTX text on what tokens borrow. It loads the driver when it is asked for, and needs no
+//! toolkit. Without a driver (of CUDA 12.0 at least) opening is an error that says why; nothing else changes.
+//!
 //! # For those who know Caffe
 //!
 //! | `caffe::SyncedMemory` | here |

@@ -9,9 +9,10 @@ use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUmemoryPool};
 
+use super::driver::{attribute, device, memory_here, name, total_memory, wait_for_all};
 use super::failure::{Failure, answer};
-use super::launch::Modules;
-use super::staging::Ring;
+use super::modules::Modules;
+use super::ring::Ring;
 use crate::error::Error;
 use crate::ids::DeviceId;
 use crate::stats::Meter;
@@ -221,7 +222,7 @@ impl Drop for Context {
         let entered = self.enter_to_give_back();
         self.given_back(entered);
         if let Some(ring) = self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
-            ring.give_back(self);
+            self.given_back(ring.give_back());
         }
         let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
         for module in modules {
@@ -237,53 +238,4 @@ impl Drop for Context {
         let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         self.given_back(answer("cuDevicePrimaryCtxRelease", released));
     }
-}
-
-/// Waits for all work in the calling thread's context.
-pub(super) fn wait_for_all() -> Result<(), Failure> {
-    // SAFETY: it takes nothing.
-    answer("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
-}
-
-/// A GPU's handle.
-pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
-    let mut device = 0;
-    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    // SAFETY: it writes a handle, and answers an error for an ordinal that is none.
-    answer("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
-    Ok(device)
-}
-
-/// An attribute of a GPU that is a count.
-pub(super) fn attribute(device: CUdevice, attribute: CUdevice_attribute) -> Result<u32, Failure> {
-    let mut value = 0;
-    // SAFETY: it writes a number.
-    answer("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
-    Ok(u32::try_from(value).unwrap_or(0))
-}
-
-/// The name of a GPU.
-pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
-    let mut bytes = [0u8; 256];
-    // SAFETY: it writes at most as many bytes as it is told, the last of them zero.
-    let code = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), bytes.len() as i32, device) };
-    answer("cuDeviceGetName", code)?;
-    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
-}
-
-/// The bytes of memory that a GPU has.
-pub(super) fn total_memory(ordinal: usize) -> Result<usize, Failure> {
-    let (mut total, device) = (0, device(ordinal)?);
-    // SAFETY: it writes a number.
-    answer("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut total, device) })?;
-    Ok(total)
-}
-
-/// Free bytes and all bytes, of the calling thread's context.
-fn memory_here() -> Result<(u64, u64), Failure> {
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: it writes two numbers.
-    answer("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-    Ok((free as u64, total as u64))
 }

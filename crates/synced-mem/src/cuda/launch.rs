@@ -5,10 +5,11 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Arc, PoisonError};
 
-use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule};
+use cudarc::driver::sys::{self, CUfunction_attribute};
 
 use super::context::{Context, Limits};
 use super::failure::answer;
+use super::modules::{Found, Module};
 use super::queue::CudaQueue;
 use crate::device::Queue;
 use crate::device::token::Arg;
@@ -44,9 +45,7 @@ pub struct Loaded {
 #[derive(Debug)]
 pub struct Kernel {
     context: Arc<Context>,
-    function: Function,
-    params: usize,
-    threads: u32,
+    found: Found,
 }
 
 /// How many blocks a launch has along each axis, and how many threads each block.
@@ -57,46 +56,6 @@ pub struct Grid {
     /// Threads of a block along x, y and z.
     pub threads: [u32; 3],
 }
-
-/// The modules of a context, each with the program that it was loaded from, and the kernels that were asked for: finding one
-/// means searching the program's text, which a launch has no time for.
-#[derive(Debug, Default)]
-pub(super) struct Modules {
-    programs: Vec<(&'static Program, Module)>,
-    kernels: Vec<(&'static Program, &'static str, Found)>,
-}
-
-/// A kernel as the driver knows it, the bytes of its parameters, and the threads that a block of it may have.
-#[derive(Debug, Clone, Copy)]
-struct Found {
-    function: Function,
-    params: usize,
-    threads: u32,
-}
-
-impl Modules {
-    /// All of them, to be unloaded.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = CUmodule> + use<> {
-        self.kernels.clear();
-        std::mem::take(&mut self.programs).into_iter().map(|(_, module)| module.0)
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Module(CUmodule);
-
-// SAFETY: a handle of the driver belongs to no thread.
-unsafe impl Send for Module {}
-// SAFETY: as above.
-unsafe impl Sync for Module {}
-
-#[derive(Debug, Clone, Copy)]
-struct Function(CUfunction);
-
-// SAFETY: a handle of the driver belongs to no thread.
-unsafe impl Send for Function {}
-// SAFETY: as above.
-unsafe impl Sync for Function {}
 
 impl Program {
     /// The kernels of a PTX text; the name is for messages.
@@ -117,9 +76,8 @@ impl Program {
         let context = queue.context();
         // Held while the program is loaded: another thread that wants it waits for it instead of compiling it too.
         let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = modules.programs.iter().find(|(program, _)| ptr::eq(*program, self));
-        let module = match known {
-            Some((_, module)) => *module,
+        let module = match modules.find(self.ptx) {
+            Some(module) => module,
             None => {
                 let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
                 let module = context.run("load", || {
@@ -128,7 +86,7 @@ impl Program {
                     let code = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };
                     answer("cuModuleLoadData", code).map(|()| Module(module))
                 })?;
-                modules.programs.push((self, module));
+                modules.add(self.ptx, module);
                 module
             }
         };
@@ -144,15 +102,13 @@ impl Loaded {
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
         let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known = modules.kernels.iter();
-        let known = known.find(|(of, name, _)| ptr::eq(*of, *program) && *name == entry);
-        if let Some((_, _, Found { function, params, threads })) = known.copied() {
-            return Ok(Kernel { context: Arc::clone(context), function, params, threads });
+        if let Some(found) = modules.kernel(program.ptx, entry) {
+            return Ok(Kernel { context: Arc::clone(context), found });
         }
         let absent = || Error::device(context.id, "kernel", format!("no kernel `{entry}` in `{}`", program.name));
         let params = params_of(program.ptx, entry).ok_or_else(absent)?;
         let name = CString::new(entry).map_err(|_| absent())?;
-        let (function, threads) = context.run("kernel", || {
+        let found = context.run("kernel", || {
             let mut function = ptr::null_mut();
             // SAFETY: the module is loaded as long as the context is retained; the name ends with a zero byte.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module.0, name.as_ptr()) };
@@ -161,10 +117,10 @@ impl Loaded {
             // SAFETY: it writes a number.
             let told = unsafe { sys::cuFuncGetAttribute(&mut threads, most, function) };
             answer("cuFuncGetAttribute", told)?;
-            Ok((Function(function), u32::try_from(threads).unwrap_or(0)))
+            Ok(Found { function, params, threads: u32::try_from(threads).unwrap_or(0) })
         })?;
-        modules.kernels.push((program, entry, Found { function, params, threads }));
-        Ok(Kernel { context: Arc::clone(context), function, params, threads })
+        modules.add_kernel(program.ptx, entry, found);
+        Ok(Kernel { context: Arc::clone(context), found })
     }
 }
 
@@ -196,10 +152,10 @@ pub unsafe fn launch(
     if let Some(arg) = uses.iter().find(|arg| arg.queue() != queue.id()) {
         return Err(Error::wrong_queue(queue.id(), arg.queue()));
     }
-    if params.len() != kernel.params {
-        return refused(format!("{} bytes of parameters, the kernel has {}", params.len(), kernel.params));
+    if params.len() != kernel.found.params {
+        return refused(format!("{} bytes of parameters, the kernel has {}", params.len(), kernel.found.params));
     }
-    if let Some(what) = grid.beyond(&kernel.context.limits, kernel.threads) {
+    if let Some(what) = grid.beyond(&kernel.context.limits, kernel.found.threads) {
         return refused(what);
     }
     let (mut len, [x, y, z], [i, j, k]) = (params.len(), grid.blocks, grid.threads);
@@ -208,7 +164,7 @@ pub unsafe fn launch(
         [with(POINTER), params.as_ptr().cast_mut().cast(), with(SIZE), (&raw mut len).cast(), ptr::null_mut()];
     let extra = if params.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() };
     kernel.context.run("launch", || {
-        let (function, stream) = (kernel.function.0, queue.stream().raw());
+        let (function, stream) = (kernel.found.function, queue.stream().raw());
         // SAFETY: function and stream live and are of one context. The parameters are as long as the kernel reads and are
         // copied during the call. What the kernel touches is the caller's promise.
         let code = unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, 0, stream, ptr::null_mut(), extra) };

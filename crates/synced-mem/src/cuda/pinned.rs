@@ -2,17 +2,13 @@
 //! pinned is kept here, so that no transfer has to ask the driver. It is pinned for every GPU.
 
 use std::collections::BTreeMap;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cudarc::driver::sys;
-
 use super::context::Context;
-use super::failure::{Failure, answer};
+use super::driver::{pin, unpin};
+use super::failure::Failure;
 use crate::device::HostBlock;
-
-/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts.
-const PORTABLE: u32 = 1;
 
 /// The blocks that were handed out: start and length.
 static BLOCKS: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
@@ -33,7 +29,7 @@ impl Pinned {
     /// A block of `len` bytes, not 0, all zero.
     pub(super) fn new(context: &Arc<Context>, len: usize) -> Result<Self, Failure> {
         context.enter()?;
-        let start = allocate(len)?;
+        let start = pin(len)?;
         // SAFETY: a fresh block of this length.
         unsafe { start.write_bytes(0, len) };
         BLOCKS.write().unwrap_or_else(PoisonError::into_inner).insert(start.addr().get(), len);
@@ -56,7 +52,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&self.start.addr().get());
         let entered = self.context.enter_to_give_back();
-        self.context.given_back(entered.and_then(|()| free(self.start)));
+        self.context.given_back(entered.and_then(|()| unpin(self.start)));
     }
 }
 
@@ -66,18 +62,4 @@ pub(super) fn contains(start: NonNull<u8>, len: usize) -> bool {
     let at = start.addr().get();
     let below = blocks.range(..=at).next_back();
     below.is_some_and(|(first, size)| at - first <= *size && len <= size - (at - first))
-}
-
-/// `len` pinned bytes, in the calling thread's context.
-pub(super) fn allocate(len: usize) -> Result<NonNull<u8>, Failure> {
-    let mut start = ptr::null_mut();
-    // SAFETY: it writes an address.
-    answer("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut start, len, PORTABLE) })?;
-    NonNull::new(start.cast()).ok_or(Failure::out_of_memory("cuMemHostAlloc"))
-}
-
-/// Frees what [`allocate`] gave, once, when no transfer uses it.
-pub(super) fn free(start: NonNull<u8>) -> Result<(), Failure> {
-    // SAFETY: the caller gives what it has from `allocate`, and gives it up.
-    answer("cuMemFreeHost", unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) })
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::{self, CUevent, CUstream};
 
 use super::context::Context;
+use super::driver::new_event;
 use super::failure::{Failure, answer};
-use super::staging::new_event;
 
 pub(super) struct Stream {
     context: Arc<Context>,

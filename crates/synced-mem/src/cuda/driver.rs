@@ -1,0 +1,82 @@
+//! Calls of the driver about a GPU, or in the calling thread's context, as functions of Rust. It knows no context of ours.
+
+use std::ptr::{self, NonNull};
+
+use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUevent};
+
+use super::failure::{Failure, answer};
+
+/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for all contexts.
+const PORTABLE: u32 = 1;
+
+/// Waits for all work in the calling thread's context.
+pub(super) fn wait_for_all() -> Result<(), Failure> {
+    // SAFETY: it takes nothing.
+    answer("cuCtxSynchronize", unsafe { sys::cuCtxSynchronize() })
+}
+
+/// A GPU's handle.
+pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
+    let mut device = 0;
+    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
+    // SAFETY: it writes a handle, and answers an error for an ordinal that is none.
+    answer("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
+    Ok(device)
+}
+
+/// An attribute of a GPU that is a count.
+pub(super) fn attribute(device: CUdevice, attribute: CUdevice_attribute) -> Result<u32, Failure> {
+    let mut value = 0;
+    // SAFETY: it writes a number.
+    answer("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, attribute, device) })?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+/// The name of a GPU.
+pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
+    let mut bytes = [0u8; 256];
+    // SAFETY: it writes at most as many bytes as it is told, the last of them zero.
+    let code = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), bytes.len() as i32, device) };
+    answer("cuDeviceGetName", code)?;
+    let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The bytes of memory that a GPU has.
+pub(super) fn total_memory(ordinal: usize) -> Result<usize, Failure> {
+    let (mut total, device) = (0, device(ordinal)?);
+    // SAFETY: it writes a number.
+    answer("cuDeviceTotalMem", unsafe { sys::cuDeviceTotalMem_v2(&mut total, device) })?;
+    Ok(total)
+}
+
+/// Free bytes and all bytes, of the calling thread's context.
+pub(super) fn memory_here() -> Result<(u64, u64), Failure> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: it writes two numbers.
+    answer("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+    Ok((free as u64, total as u64))
+}
+
+/// An event without a time.
+pub(super) fn new_event() -> Result<CUevent, Failure> {
+    const DISABLE_TIMING: u32 = 2;
+    let mut event = ptr::null_mut();
+    // SAFETY: it writes a handle.
+    answer("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, DISABLE_TIMING) })?;
+    Ok(event)
+}
+
+/// `len` pinned bytes, in the calling thread's context.
+pub(super) fn pin(len: usize) -> Result<NonNull<u8>, Failure> {
+    let mut start = ptr::null_mut();
+    // SAFETY: it writes an address.
+    answer("cuMemHostAlloc", unsafe { sys::cuMemHostAlloc(&mut start, len, PORTABLE) })?;
+    NonNull::new(start.cast()).ok_or(Failure::out_of_memory("cuMemHostAlloc"))
+}
+
+/// Frees what [`pin`] gave, once, when no transfer uses it.
+pub(super) fn unpin(start: NonNull<u8>) -> Result<(), Failure> {
+    // SAFETY: the caller gives what it has from `pin`, and gives it up.
+    answer("cuMemFreeHost", unsafe { sys::cuMemFreeHost(start.as_ptr().cast()) })
+}

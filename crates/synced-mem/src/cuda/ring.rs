@@ -1,0 +1,111 @@
+//! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when it is free again. It relies on
+//! its user to be in the context that it was made in.
+
+use std::ptr::NonNull;
+
+use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
+
+use super::driver::{new_event, pin, unpin, wait_for_all};
+use super::failure::{Failure, answer};
+
+/// Large enough that a copy takes longer than enqueuing it, small enough that the first one starts early.
+pub(super) const CHUNK: usize = 1 << 20;
+/// Uploads run ahead of the device by this many chunks.
+pub(super) const CHUNKS: usize = 8;
+
+/// The chunks of one context, used in turn.
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    chunks: Vec<Chunk>,
+    next: usize,
+}
+
+// SAFETY: pinned memory and handles of the driver belong to no thread.
+unsafe impl Send for Ring {}
+
+struct Chunk {
+    event: CUevent,
+    /// What to wait for before the chunk is used again.
+    busy: Option<Busy>,
+}
+
+enum Busy {
+    /// The chunk's event.
+    Event,
+    /// Everything in the context: no event could be recorded.
+    All,
+}
+
+impl Ring {
+    /// In the calling thread's context.
+    pub(super) fn new() -> Result<Self, Failure> {
+        let start = pin(CHUNK * CHUNKS)?;
+        let mut ring = Self { start, chunks: Vec::with_capacity(CHUNKS), next: 0 };
+        while ring.chunks.len() < CHUNKS {
+            match new_event() {
+                Ok(event) => ring.chunks.push(Chunk { event, busy: None }),
+                Err(failure) => {
+                    // The first failure is the one to tell.
+                    let _ = ring.give_back();
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(ring)
+    }
+
+    /// The next chunk, free.
+    pub(super) fn take(&mut self) -> Result<usize, Failure> {
+        let index = self.next;
+        self.wait(index)?;
+        self.next = (index + 1) % CHUNKS;
+        Ok(index)
+    }
+
+    /// Waits until a chunk is free.
+    pub(super) fn wait(&mut self, index: usize) -> Result<(), Failure> {
+        let chunk = &mut self.chunks[index];
+        match &chunk.busy {
+            None => return Ok(()),
+            // SAFETY: the event lives as long as the ring.
+            Some(Busy::Event) => answer("cuEventSynchronize", unsafe { sys::cuEventSynchronize(chunk.event) })?,
+            Some(Busy::All) => wait_for_all()?,
+        }
+        chunk.busy = None;
+        Ok(())
+    }
+
+    pub(super) fn chunk(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: the allocation has CHUNKS chunks.
+        unsafe { self.start.add(index * CHUNK) }
+    }
+
+    /// Enqueues a copy from or to a chunk. Even one that fails may use it.
+    pub(super) fn enqueue(
+        &mut self,
+        index: usize,
+        stream: CUstream,
+        call: &'static str,
+        copy: impl FnOnce(NonNull<u8>) -> CUresult,
+    ) -> Result<(), Failure> {
+        let enqueued = answer(call, copy(self.chunk(index)));
+        let chunk = &mut self.chunks[index];
+        // SAFETY: event and stream live, and are of one context.
+        let recorded = answer("cuEventRecord", unsafe { sys::cuEventRecord(chunk.event, stream) });
+        chunk.busy = Some(if recorded.is_ok() { Busy::Event } else { Busy::All });
+        enqueued
+    }
+
+    /// Frees everything, in the calling thread's context; tells the first of what has failed.
+    pub(super) fn give_back(mut self) -> Result<(), Failure> {
+        let mut result = Ok(());
+        for index in 0..self.chunks.len() {
+            // Once more, in case it was the call that failed and not the work. In a context that is lost nothing runs.
+            let waited = self.wait(index).or_else(|_| self.wait(index));
+            // SAFETY: it was made once and is used no more.
+            let destroyed = unsafe { sys::cuEventDestroy_v2(self.chunks[index].event) };
+            result = result.and(waited).and(answer("cuEventDestroy", destroyed));
+        }
+        result.and(unpin(self.start))
+    }
+}
