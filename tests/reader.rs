@@ -28,6 +28,9 @@ fn every_format() -> Vec<Checkpoint> {
         "caffe/net/f32_diff.caffemodel.h5",
         "hdf5/earliest.h5",
         "hdf5/latest.h5",
+        "neoml/py/blob_2x3x1x4x1x1x5_int.neoml",
+        "neoml/cpp/cpp_blobs_array.arch",
+        "neoml/py/net_fc.cnnarch",
     ];
     let mut files: Vec<Checkpoint> = paths.iter().map(|path| Checkpoint::open(data(path)).unwrap()).collect();
     files.push(Checkpoint::open(data("mxnet/golden/mxnet-1.9.1/raw_record.bin")).unwrap());
