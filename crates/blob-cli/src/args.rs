@@ -276,8 +276,8 @@ pub(crate) struct Convert {
     /// The output's format; without it, OUT's extension says it
     #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
     pub(crate) to: Option<Format>,
-    /// Put the arrays into this Caffe file, in the places of those of the same names and shapes; its every other byte is
-    /// kept. The result is OUT
+    /// Put the arrays into this file of Caffe or NeoML, in the places of those of the same names and shapes; its every
+    /// other byte is kept. The result is OUT
     #[arg(long, value_name = "MODEL", conflicts_with = "to")]
     pub(crate) into: Option<PathBuf>,
     /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)

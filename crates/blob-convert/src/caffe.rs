@@ -1,7 +1,7 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
 use blob_io::caffe::{Message, Splice};
-use blob_io::{Checkpoint, Error, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
@@ -29,7 +29,7 @@ pub(crate) fn spliced(
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
     if !is_itself {
-        placed(checkpoint, base, &mut splice, tensors)?;
+        placed(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
     }
     if is_itself && !options.diffs {
         for diff in base.entries().iter().filter(|entry| entry.kind() == Kind::Diff) {
@@ -57,19 +57,19 @@ pub(crate) fn spliced(
     Layout::spliced(&specs, &splice)
 }
 
-/// Errors with the tensors that have no array of their name and shape in `base`.
-fn placed(
+/// Errors with the tensors that have no array of their name in `base`, or one that they do not fit.
+pub(crate) fn placed(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
-    splice: &mut Splice<'_>,
     tensors: &[Planned],
+    mut fits: impl FnMut(&str, &Planned, &Entry) -> Result<bool, Error>,
 ) -> Result<(), Error> {
     let mut problems = Vec::new();
     for tensor in tensors {
         let name = &tensor.spec.name;
         match base.entry(name) {
             None => problems.push(format!("{name:?} is not there")),
-            Some(entry) if !splice.fits(name, &tensor.spec.shape)? => {
+            Some(entry) if !fits(name, tensor, entry)? => {
                 problems.push(format!("{name:?} is {} there, not {}", entry.shape(), &tensor.spec.shape));
             }
             Some(_) => {}

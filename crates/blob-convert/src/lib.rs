@@ -27,6 +27,7 @@ mod caffe;
 mod copies;
 mod hash;
 mod layout;
+mod neoml;
 mod options;
 mod pass;
 mod plan;

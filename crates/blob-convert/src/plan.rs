@@ -9,6 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSp
 
 use crate::caffe;
 use crate::layout::{is_mxnet, layout};
+use crate::neoml;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
 use crate::receipt::Receipt;
@@ -116,8 +117,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     planned_for(checkpoint, base.then_some(checkpoint), options, target)
 }
 
-/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the Caffe file `base`, of which every
-/// other byte is kept. The options' format is that of `base`.
+/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's, of
+/// which every other byte is kept. The options' format is that of `base`.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.
@@ -192,6 +193,7 @@ fn planned_for<'a>(
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let mut layout = || match (base, to.is_caffe()) {
+        (Some(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
         (Some(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
         (None, true) => caffe::new(checkpoint, options, &tensors),
         _ => layout(checkpoint, options, &tensors, &receipt),

@@ -79,9 +79,8 @@ impl Format {
     /// Whether this crate writes the format too.
     #[must_use]
     pub fn is_written(self) -> bool {
-        use Format::{MxnetList, MxnetRecord, NeomlArray, NeomlBlob, NeomlNet, Npy, Npz, Safetensors};
-        self.is_caffe()
-            || matches!(self, MxnetList | MxnetRecord | NeomlBlob | NeomlArray | NeomlNet | Npy | Npz | Safetensors)
+        use Format::{MxnetList, MxnetRecord, Npy, Npz, Safetensors};
+        self.is_caffe() || self.is_neoml() || matches!(self, MxnetList | MxnetRecord | Npy | Npz | Safetensors)
     }
 
     /// Whether it is one of Caffe's messages.
@@ -89,6 +88,12 @@ impl Format {
     pub fn is_caffe(self) -> bool {
         use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
         matches!(self, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
+    }
+
+    /// Whether it is an archive of NeoML's.
+    #[must_use]
+    pub fn is_neoml(self) -> bool {
+        matches!(self, Self::NeomlBlob | Self::NeomlArray | Self::NeomlNet)
     }
 
     /// Whether files of the format are called so, in any case.

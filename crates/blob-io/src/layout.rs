@@ -122,8 +122,7 @@ impl Layout {
     /// [`Error::Request`] for another number of tensors than the archive has blobs, a dtype that is not f32 or i32, over
     /// seven axes, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     pub fn neoml(specs: &[TensorSpec], archive: &neoml::Archive) -> Result<Self, Error> {
-        let (frame, offsets, len) = neoml::write::plan(specs, archive)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len })
+        Ok(Self::placed(neoml::write::plan(specs, archive)?))
     }
 
     /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps.

@@ -4,7 +4,7 @@
 //! without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in NeoML's seven axes.
 
 use blob_core::{DType, Dims7, Shape};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse};
+use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
 
 use super::{Finding, Remark, index_of};
 use crate::receipt::{KeptBits, kept_bits};
@@ -226,8 +226,7 @@ type Difference = (&'static str, String);
 
 /// Whether a NeoML file has the shape of the other with as many ones behind as make it seven axes.
 fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
-    let is_neoml = matches!(neoml.file.format(), Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet);
-    is_neoml
+    neoml.file.format().is_neoml()
         && neoml.shape() != other.shape()
         && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
 }

@@ -2,6 +2,8 @@
 //!
 //! Enough to write the same archive again, or the same around other values. The bytes are `write`'s.
 
+use std::collections::HashMap;
+
 use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::limits::Limits;
@@ -42,9 +44,19 @@ pub(super) enum Part {
         version: i32,
         pack: i32,
         tensor: usize,
-        /// The head as it was found.
-        found: Option<[u8; HEAD]>,
+        found: Option<Found>,
     },
+    /// A blob of the file that is changed, which stays.
+    Kept(Found),
+}
+
+/// A blob as a file has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) head: [u8; HEAD],
+    /// Where its cells are, and their bytes.
+    pub(super) cells: u64,
+    pub(super) len: u64,
 }
 
 impl Archive {
@@ -66,7 +78,24 @@ impl Archive {
         Self { parts, is_fixed: false }
     }
 
-    /// How many blobs there are.
+    /// The archive of a file that gives these of its blobs only, by their index, for the tensors of a layout in their order;
+    /// the others stay as the file has them, at [`Layout::copies`](crate::Layout::copies).
+    #[must_use]
+    pub fn replacing(mut self, blobs: &[usize]) -> Self {
+        let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();
+        for part in &mut self.parts {
+            if let Part::Blob { tensor, found, .. } = part {
+                match (given.get(tensor), &found) {
+                    (None, Some(found)) => *part = Part::Kept(*found),
+                    (Some(given), _) => *tensor = *given,
+                    (None, None) => {}
+                }
+            }
+        }
+        self
+    }
+
+    /// How many blobs are to be given.
     pub(super) fn blobs(&self) -> usize {
         self.parts.iter().filter(|part| matches!(part, Part::Blob { .. })).count()
     }
@@ -104,10 +133,11 @@ impl Archive {
         let mut parts = Vec::new();
         for (tensor, record) in records.iter().enumerate() {
             take(&mut cursor, record.at, &mut parts)?;
-            let found = cursor.array::<HEAD>(source.len(), "the head of a blob")?;
+            let head = cursor.array::<HEAD>(source.len(), "the head of a blob")?;
+            let found = Found { head, cells: cursor.pos(), len: record.cell_bytes() };
             let (version, pack) = (record.version, record.pack);
             parts.push(Part::Blob { version, pack, tensor, found: Some(found) });
-            cursor.skip(record.cell_bytes(), "the cells")?;
+            cursor.skip(found.len, "the cells")?;
         }
         take(&mut cursor, source.len(), &mut parts)?;
         Ok(Self { parts, is_fixed })

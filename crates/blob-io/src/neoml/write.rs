@@ -4,33 +4,39 @@
 
 use blob_core::{Dims7, Shape};
 
+use crate::caffe::Copied;
+use crate::caffe::parts::Placed;
 use crate::error::Error;
-use crate::neoml::archive::{Archive, Part};
+use crate::neoml::archive::{Archive, Found, Part};
 use crate::neoml::record::{self, HEAD, LONG};
 use crate::spec::{TensorSpec, refuse, total};
 
 /// What errors call the format.
 const FORMAT: &str = "neoml";
 
-/// The bytes around the values, as (offset, bytes).
-pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
-
-/// Lays out an archive: the bytes around the values, the values' offsets in the order of `specs`, and the file's length.
-pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<(Frame, Vec<u64>, u64), Error> {
+/// Lays out an archive.
+pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Error> {
     let blobs = archive.blobs();
     if blobs != specs.len() || i32::try_from(blobs).is_err() {
         return Err(refuse(FORMAT, format!("the archive holds {blobs} blobs, not {}", specs.len())));
     }
-    let mut frame: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut frame, mut copies) = (Vec::new(), Vec::new());
     let (mut at, mut bytes) = (0, Vec::new());
     let mut offsets = vec![0; specs.len()];
     for part in &archive.parts {
         match part {
             Part::Bytes(found) => bytes.extend(found),
+            Part::Kept(Found { head, cells: from, len }) => {
+                bytes.extend(head);
+                let (from, to, len) = (*from, total(FORMAT, at, bytes.len() as u64)?, *len);
+                frame.push((at, std::mem::take(&mut bytes)));
+                copies.extend((len > 0).then_some(Copied { from, to, len }));
+                at = total(FORMAT, to, len)?;
+            }
             Part::Blob { version, pack, tensor, found } => {
                 let spec = &specs[*tensor];
                 let new = head(spec, *version, *pack).map_err(|problem| named(spec, &problem))?;
-                if archive.is_fixed && found.is_some_and(|found| found != new) {
+                if archive.is_fixed && found.is_some_and(|found| found.head != new) {
                     return Err(named(spec, "a pickle counts its bytes, and holds a blob of the same shape only"));
                 }
                 bytes.extend(new);
@@ -45,7 +51,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<(Frame, Ve
     if !bytes.is_empty() {
         frame.push((at, bytes));
     }
-    Ok((Frame(frame), offsets, len))
+    Ok(Placed { frame, copies, offsets, len })
 }
 
 fn named(spec: &TensorSpec, problem: &str) -> Error {
