@@ -8,6 +8,7 @@ mod breakages;
 mod ci;
 mod codegen;
 mod dist;
+mod fuzz;
 mod kernels;
 mod mutants;
 mod python;
@@ -35,6 +36,7 @@ const TASKS: &[Task] = &[
     ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", bench),
     ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them", peers),
     ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each", record),
+    ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", fuzz::run),
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", interop),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
 ];

@@ -1,0 +1,75 @@
+//! What every fuzz target does with its bytes: opens them as one format, reads all there is to read, and where the format
+//! is written too, writes the tensors and reads them again.
+//!
+//! The targets differ in the format only; `cargo xtask fuzz` runs them from the golden files.
+
+use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, Writer};
+
+/// Bounds under which no input takes long: an error beyond them is as good as any other.
+fn limits() -> Limits {
+    Limits::default().max_arrays(4096).max_alloc(1 << 24).max_spool(1 << 24)
+}
+
+/// Reads the bytes as `format`, or as what they look like.
+pub fn target(format: Option<&str>, bytes: &[u8]) {
+    let format = format.map(|name| name.parse::<Format>().expect("a format of this crate"));
+    for salvage in [false, true] {
+        let options = OpenOptions::new().limits(limits());
+        let options = format.into_iter().fold(options, OpenOptions::from);
+        let options = if salvage { options.salvage() } else { options };
+        if let Ok(checkpoint) = options.open_source("input", Box::new(Bytes::new(bytes.to_vec()))) {
+            read(&checkpoint);
+            there_and_back(&checkpoint);
+        }
+    }
+}
+
+/// Every way to an array's bytes agrees with every other.
+fn read(checkpoint: &Checkpoint) {
+    for entry in checkpoint.entries() {
+        assert!(checkpoint.entry(entry.name()).is_some_and(|found| found.name() == entry.name()));
+        let view = checkpoint.view(entry).map(std::borrow::Cow::into_owned);
+        if let (Ok(view), Ok(mut reader)) = (&view, checkpoint.reader(entry)) {
+            let mut pulled = Vec::new();
+            let mut piece = vec![0; 1000];
+            let whole = loop {
+                match reader.pull(&mut piece) {
+                    Ok(0) => break true,
+                    Ok(n) => pulled.extend_from_slice(&piece[..n]),
+                    Err(_) => break false,
+                }
+            };
+            assert!(!whole || pulled == *view, "{}: a reader and a view differ", entry.name());
+        }
+        let _ = (checkpoint.check(entry, &mut |_| Ok(())), checkpoint.check_sparse(entry));
+        if let (Ok(blob), Ok(view)) = (checkpoint.load(entry), view) {
+            assert_eq!(blob.byte_len(), view.len(), "{}: a blob and a view differ", entry.name());
+        }
+        let _ = checkpoint.load_dense(entry);
+    }
+}
+
+/// What the format's own writer makes of the tensors holds the same tensors.
+fn there_and_back(checkpoint: &Checkpoint) {
+    let tensors = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
+    let Ok(tensors) =
+        tensors.map(|entry| Ok((entry, checkpoint.tensor(entry)?))).collect::<Result<Vec<_>, blob_io::Error>>()
+    else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("again");
+    let writer = Writer::new(checkpoint.format());
+    let writer = tensors.iter().fold(writer, |writer, (entry, tensor)| writer.tensor(entry.name(), tensor));
+    if writer.write(&path, IfExists::Refuse).is_err() {
+        return;
+    }
+    let again = OpenOptions::new().from(checkpoint.format()).open(&path).expect("what was written is read");
+    let kept: Vec<&Entry> = again.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
+    assert_eq!(kept.len(), tensors.len(), "as many tensors");
+    for ((entry, _), kept) in tensors.iter().zip(kept) {
+        assert_eq!((entry.dtype(), entry.shape()), (kept.dtype(), kept.shape()), "{}", entry.name());
+        let (before, after) = (checkpoint.view(entry), again.view(kept));
+        assert_eq!(before.expect("was written"), after.expect("was written"), "{}", entry.name());
+    }
+}

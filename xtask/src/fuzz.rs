@@ -1,0 +1,80 @@
+//! `cargo xtask fuzz [--seconds N] [TARGET ...]`: the targets of `fuzz/`, each from the golden files, under the address sanitizer.
+//! It needs a nightly compiler and cargo-fuzz, which it installs below `target`. What a target finds lies in `fuzz/artifacts`;
+//! minimise it (`cargo fuzz tmin`) and make it a test.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+const SECONDS: &str = "600";
+
+/// Golden files longer than this teach a fuzzer little and slow it down.
+const LONGEST_SEED: u64 = 16 << 10;
+
+/// Runs the targets that are named, or all, one after the other.
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    let (seconds, named) = match arguments {
+        ["--seconds", seconds, named @ ..] if seconds.parse::<u32>().is_ok() => (*seconds, named),
+        ["--seconds", ..] => bail!("--seconds takes a number"),
+        named => (SECONDS, named),
+    };
+    let (target, all) = (shell::target_directory()?.join("fuzz"), targets()?);
+    if let Some(unknown) = named.iter().find(|name| !all.iter().any(|target| target == *name)) {
+        bail!("there is no target {unknown:?} among {}", all.join(", "));
+    }
+    install(&target)?;
+    let chosen = all.iter().filter(|name| named.is_empty() || named.contains(&name.as_str()));
+    for name in chosen {
+        let corpus = target.join("corpus").join(name);
+        let seeds = seed(&corpus)?;
+        println!("{name}: {seconds} s from {seeds} golden files");
+        let mut command = shell::program(target.join("bin/cargo-fuzz"));
+        command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus);
+        command.arg("--").args(["-rss_limit_mb=1024", "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
+        command.arg(format!("-max_total_time={seconds}"));
+        // Cargo tells what it runs which toolchain it is; the nightly is another.
+        command.env_remove("CARGO").env("RUSTUP_TOOLCHAIN", "nightly");
+        if Path::new("/dev/shm").is_dir() {
+            command.env("TMPDIR", "/dev/shm"); // files that are written and read again at each step
+        }
+        shell::run(&mut command)?;
+    }
+    Ok(())
+}
+
+/// The targets by name: one file each.
+fn targets() -> Result<Vec<String>> {
+    let files = shell::files(&shell::root())?.into_iter();
+    let names =
+        files.filter_map(|file| Some(file.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs")?.to_string()));
+    Ok(names.collect())
+}
+
+fn install(target: &Path) -> Result<()> {
+    if target.join("bin/cargo-fuzz").exists() {
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command.args(["install", "--quiet", "--locked", "cargo-fuzz", "--version", "^0.13", "--root"]).arg(target);
+    shell::run(command.env_remove("CARGO"))
+}
+
+/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals.
+fn seed(corpus: &Path) -> Result<usize> {
+    std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;
+    let root = shell::root();
+    let files = shell::files(&root)?.into_iter().filter(|file| file.starts_with("tests/data/"));
+    let mut seeds = 0;
+    for file in files {
+        let small = root.join(&file).metadata()?.len() <= LONGEST_SEED;
+        let table = [".json", ".jsonl", ".tsv", ".md"].iter().any(|end| file.ends_with(end));
+        if small && !table {
+            std::fs::copy(root.join(&file), corpus.join(file.replace('/', "-")))?;
+            seeds += 1;
+        }
+    }
+    Ok(seeds)
+}
