@@ -117,6 +117,16 @@ fn what_h5py_writes_is_read_whatever_the_index_of_the_chunks() {
 }
 
 #[test]
+fn chunks_are_numbered_by_the_largest_shape() {
+    for name in ["bounded-earliest", "bounded-latest"] {
+        let file = Checkpoint::open(data(&format!("hdf5/{name}.h5"))).expect("opens behind its user block");
+        for name in ["early", "fixed", "packed", "shrunk"] {
+            assert_eq!(values(&file, name), ramp(file.entry(name).expect("listed")), "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_damaged_chunk_is_said_with_its_place() {
     let file = std::fs::read(data("hdf5/earliest.h5")).expect("readable");
     let good = open("x.h5", &file).expect("opens");

@@ -32,3 +32,11 @@ for ver,name in [(('earliest','v108'),'tiny/earliest.h5'),(('latest','latest'),'
     with h5py.File(name,'w',libver=ver) as f:
         f.create_dataset('a',data=ramp('<f4',3,2))
         f.create_dataset('g/c',data=ramp('<f4',3,2),chunks=(2,2),compression='gzip',maxshape=(None,2))
+# Chunks that are numbered by the largest shape, behind a user block.
+for ver,name in [(('earliest','v108'),'bounded-earliest.h5'),(('latest','latest'),'bounded-latest.h5')]:
+    with h5py.File(name,'w',libver=ver,userblock_size=512) as f:
+        f.create_dataset('fixed',data=ramp('<i2',12,3,4),chunks=(11,2,2),maxshape=(24,6,8))
+        f.create_dataset('packed',data=ramp('<f4',2,9),chunks=(1,2),maxshape=(4,18),compression='gzip')
+        d=f.create_dataset('shrunk',data=ramp('<u1',6,7),chunks=(2,3),maxshape=(6,7)); d.resize((3,7))
+        dcpl=h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_chunk((2,4)); dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        sp=h5py.h5s.create_simple((5,6),(10,12)); ds=h5py.h5d.create(f.id,b'early',h5py.h5t.IEEE_F32LE,sp,dcpl); ds.write(h5py.h5s.ALL,h5py.h5s.ALL,ramp('<f4',5,6))

@@ -70,10 +70,15 @@ fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<
             Ok(vec![chunk_index::single_chunk_entry(at, *filtered_size, *filters, axes)])
         }
         Some(ChunkIndexing::Implicit) => {
-            chunk_index::collect_implicit_chunk_entries(at, shape, chunk, width, None, storage.len())
+            let last: Vec<u64> =
+                shape.iter().zip(chunk).map(|(n, step)| n.saturating_sub(1) / u64::from(*step)).collect();
+            let (grid, first) = (grid(stored), vec![0; axes]);
+            let within = Some((&first[..], &last[..]));
+            chunk_index::collect_implicit_chunk_entries(at, &grid, chunk, width, within, storage.len())
         }
         Some(ChunkIndexing::FixedArray { .. }) => {
-            fixed_array::collect_fixed_array_chunk_entries_storage(storage, at, offset, length, shape, chunk, None)
+            let grid = grid(stored);
+            fixed_array::collect_fixed_array_chunk_entries_storage(storage, at, offset, length, &grid, chunk, None)
         }
         Some(ChunkIndexing::ExtensibleArray { .. }) => {
             let most = stored.max_shape;
@@ -86,6 +91,12 @@ fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<
             chunk_index::collect_v2_chunk_entries_storage(storage, at, offset, length, rank, chunk, None)
         }
     }
+}
+
+/// The extents by which chunks are numbered where the dataset can grow to a known size: the largest.
+fn grid(stored: &Stored<'_>) -> Vec<u64> {
+    let most = stored.max_shape.filter(|most| most.len() == stored.shape.len()).unwrap_or(stored.shape);
+    stored.shape.iter().zip(most).map(|(now, most)| *now.max(most)).collect()
 }
 
 fn leaf(key: btree_v1::BTreeV1Key, address: u64) -> Option<ChunkEntry> {

@@ -36,7 +36,8 @@ impl Structure {
     pub(super) fn open(input: &Input) -> Result<Self, ReadError> {
         let bytes = Arc::new(Bytes::new(input.clone()));
         let structure = Self { file: bytes.open()?, bytes };
-        let (end, len) = (structure.begin().saturating_add(structure.file.superblock().eof_address), input.len());
+        // Unlike all other addresses, it counts the user block in front of the superblock.
+        let (end, len) = (structure.file.superblock().eof_address, input.len());
         if end > len {
             return Err(ReadError::fault(0, FaultKind::Truncated { field: "the HDF5 file", needed: end, left: len }));
         }
