@@ -13,7 +13,7 @@ use crate::convert::{folders, readable};
 use crate::support::{blob, blob_with, command, data, ran, real, report};
 
 /// The bytes of a file that a conversion writes.
-fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &Options) -> Result<Vec<u8>, Error> {
+pub(crate) fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &Options) -> Result<Vec<u8>, Error> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out");
     let target = Target::File { path: &path, if_exists: IfExists::Refuse };

@@ -215,10 +215,12 @@ fn every_golden_is_listed_and_verified() {
         "mxnet/golden/mxnet-1.9.1",
         "mxnet/golden/mxnet-2.0.0beta1/npz",
         "mxnet/malformed",
+        "hdf5",
+        "hdf5/tiny",
     ];
     let (mut listed, mut broken) = (0, 0);
     for folder in folders {
-        let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".h5", ".txt"];
+        let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".txt", ".py"];
         let paths = files(&data(folder), |name| !skip.iter().any(|s| name.ends_with(s)));
         let paths: Vec<&str> = paths.iter().map(|p| p.to_str().unwrap()).collect();
         let verdicts = blob(&[&["verify", "--json"], &paths[..]].concat()).json();
@@ -230,6 +232,8 @@ fn every_golden_is_listed_and_verified() {
                 // A sparse array whose indices do not fit, a bool of 7: that is in values, which `ls` does not read.
                 (Some(0), Some(false)) if ["/csr_", "/rsp_", "/bool_"].iter().any(|n| path.contains(n)) => broken += 1,
                 (Some(2), Some(false)) => broken += 1,
+                // Filters of HDF5 that are not read: a note.
+                (Some(2), Some(true)) if verdict["note_count"].as_u64() > Some(0) => broken += 1,
                 // Sound, as far as one can tell, and not read.
                 (Some(2), None) if verdict["schema"] == "blob.error/1" => {
                     broken += 1;

@@ -163,21 +163,21 @@ fn a_shape_larger_than_its_values_is_refused() {
 }
 
 /// A minimal HDF5 file: a superblock of version 2 and objects with headers of version 1, which have no checksums.
-struct File(Vec<u8>);
+pub(crate) struct File(Vec<u8>);
 
 impl File {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(vec![0; 48])
     }
 
-    fn add(&mut self, bytes: &[u8]) -> u64 {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> u64 {
         let at = self.0.len() as u64;
         self.0.extend(bytes);
         at
     }
 
     /// An object's header with these messages.
-    fn object(&mut self, messages: &[Vec<u8>]) -> u64 {
+    pub(crate) fn object(&mut self, messages: &[Vec<u8>]) -> u64 {
         let body = messages.concat();
         let mut header = vec![1, 0];
         header.extend((messages.len() as u16).to_le_bytes());
@@ -188,7 +188,7 @@ impl File {
         self.add(&header)
     }
 
-    fn finish(mut self, root: u64) -> Vec<u8> {
+    pub(crate) fn finish(mut self, root: u64) -> Vec<u8> {
         let end = self.0.len() as u64;
         let mut superblock = b"\x89HDF\r\n\x1A\n\x02\x08\x08\0".to_vec();
         for word in [0, u64::MAX, end, root] {
@@ -210,12 +210,12 @@ fn message(kind: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// A hard link.
-fn link(name: &str, to: u64) -> Vec<u8> {
+pub(crate) fn link(name: &str, to: u64) -> Vec<u8> {
     message(6, &[&[1, 0, name.len() as u8], name.as_bytes(), &to.to_le_bytes()].concat())
 }
 
 /// The messages of a dataset of two floats at `at`.
-fn floats(at: u64) -> Vec<Vec<u8>> {
+pub(crate) fn floats(at: u64) -> Vec<Vec<u8>> {
     let float = [0x11, 0x20, 31, 0, 4, 0, 0, 0, 0, 0, 32, 0, 23, 8, 0, 23, 127, 0, 0, 0];
     let layout = [&[3, 1][..], &at.to_le_bytes(), &8_u64.to_le_bytes()].concat();
     let space = [&[1, 1, 0, 0, 0, 0, 0, 0][..], &2_u64.to_le_bytes()].concat();
@@ -261,6 +261,42 @@ fn groups_in_a_circle_end() {
     let file = open("x.h5", &file.finish(root)).expect("opens");
     assert_eq!(file.names().collect::<Vec<_>>(), ["x"]);
     assert_eq!(values(&file, "x"), [1.0, 2.0]);
+}
+
+#[test]
+fn a_chunk_of_over_four_gigabytes_is_refused_with_its_limit() {
+    let mut file = File::new();
+    let mut messages = floats(0);
+    // Layout 3, chunks, of one axis and the element; no chunk is stored.
+    let layout = [&[3, 2, 2][..], &[0xFF; 8], &(1_u32 << 30).to_le_bytes(), &4_u32.to_le_bytes()].concat();
+    messages[2] = message(8, &layout);
+    let dataset = file.object(&messages);
+    let root = file.object(&[link("x", dataset)]);
+    let file = open("x.h5", &file.finish(root)).expect("opens");
+    let fault = file.entry("x").and_then(Entry::fault).expect("a fault").to_string();
+    assert!(fault.contains("the bytes of a chunk: expected at most 4294967295, found 4294967296"), "{fault}");
+}
+
+#[test]
+fn a_row_of_chunks_stays_within_what_may_be_allocated() {
+    // Two floats in one deflated chunk of 1,024, stored in 20 bytes: layout 4, a single chunk; filters of version 2.
+    let mut file = File::new();
+    let at = file.add(&[0; 20]);
+    let dims = [1024_u32, 4].map(u32::to_le_bytes).concat();
+    let chunk = [&20_u64.to_le_bytes()[..], &[0; 4], &at.to_le_bytes()].concat();
+    let mut messages = floats(0);
+    messages[2] = message(8, &[&[4, 2, 2, 2, 4][..], &dims, &[1], &chunk].concat());
+    messages.push(message(11, &[2, 1, 1, 0, 0, 0, 1, 0, 6, 0, 0, 0]));
+    let dataset = file.object(&messages);
+    let root = file.object(&[link("x", dataset)]);
+    let bytes = file.finish(root);
+    let error = |most| {
+        let options = blob_io::OpenOptions::new().limits(blob_io::Limits::default().max_alloc(most));
+        let file = options.open_source("x.h5", Box::new(blob_io::Bytes::new(bytes.clone()))).expect("opens");
+        file.load(&file.entries()[0]).expect_err("no zlib stream").to_string()
+    };
+    assert!(error(4095).contains("the bytes of a row of chunks: expected at most 4095, found 4096"), "{}", error(4095));
+    assert!(error(4096).contains("expected a zlib stream"), "{}", error(4096));
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod element_neoml;
 mod folder;
 mod gzip;
 mod hdf5;
+mod hdf5_convert;
 mod hostile;
 mod kinds;
 mod limits;

@@ -31,9 +31,9 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
     if stored.chunk.len() != stored.shape.len() || stored.chunk.contains(&0) || stored.chunk.is_empty() {
         return Err(words(format!("chunks of {:?} for a shape of {:?}", stored.chunk, stored.shape)));
     }
-    let size = stored.chunk.iter().try_fold(stored.width, |n, d| n.checked_mul(u64::from(*d)));
-    let size = size.filter(|n| u32::try_from(*n).is_ok());
-    let size = size.ok_or_else(|| words(format!("chunks of {:?}, over 4 GiB each", stored.chunk)))?;
+    // HDF5 stores a chunk's size in four bytes.
+    let size = stored.chunk.iter().fold(stored.width, |n, d| n.saturating_mul(u64::from(*d)));
+    check_limit(stored.at, Limit::Fixed, "the bytes of a chunk", size, u32::MAX.into())?;
     let filters = filters(stored)?;
     let found = match structure.is_undefined(stored.address) {
         true => Vec::new(),

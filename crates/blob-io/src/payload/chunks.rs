@@ -36,10 +36,6 @@ impl<'a> Chunks<'a> {
         (mut dims, width): (Vec<u64>, usize),
         limits: &Limits,
     ) -> Result<Self, Fault> {
-        if let Some(most) = chunked.chunks.iter().max_by_key(|chunk| chunk.packed) {
-            let field = "the bytes of a chunk";
-            check_limit(most.offset, Limit::Alloc, field, most.packed.into(), limits.max_alloc)?;
-        }
         let mut steps = chunked.dims.to_vec();
         while dims.len() > 1 && dims.last() == steps.last() {
             let last = dims.pop().unwrap_or(1);
@@ -47,7 +43,9 @@ impl<'a> Chunks<'a> {
             let axis = dims.len() - 1;
             (dims[axis], steps[axis]) = (dims[axis] * last, steps[axis] * last);
         }
-        Ok(Self { source, chunked, dims, steps, width, at: 0, held: Vec::new(), band: None })
+        let chunks = Self { source, chunked, dims, steps, width, at: 0, held: Vec::new(), band: None };
+        chunks.check_bands(limits)?;
+        Ok(chunks)
     }
 
     /// Fills `out`, which has room for whole elements and no more than are left.
@@ -101,6 +99,17 @@ impl<'a> Chunks<'a> {
             row = row.wrapping_mul(step);
         }
         (index, from, run)
+    }
+
+    /// Errors where the chunks of one band, of which all are held at once, need more memory than the limits allow.
+    fn check_bands(&self, limits: &Limits) -> Result<(), Fault> {
+        let across = self.across();
+        let bytes = |chunk: &Chunk| self.chunked.size.max(chunk.packed.into());
+        for band in self.chunked.chunks.chunk_by(|a, b| a.index / across == b.index / across) {
+            let needed = band.iter().map(bytes).sum();
+            check_limit(band[0].offset, Limit::Alloc, "the bytes of a row of chunks", needed, limits.max_alloc)?;
+        }
+        Ok(())
     }
 
     fn read_band(&mut self, band: u64) -> Result<(), ReadError> {
