@@ -310,3 +310,39 @@ fn operands_at_every_alignment() {
         }
     });
 }
+
+/// Scalars and tensors without elements.
+#[test]
+fn nothing_to_do() {
+    with_gpus(0..1, |queue, _| {
+        for &dtype in DType::ALL {
+            for dims in [&[][..], &[0], &[1], &[0, 3], &[3, 0], &[2, 0, 0], &[1, 1]] {
+                let all = || -> Vec<String> {
+                    let x = blob(dtype, dims, 1);
+                    let part = Part::Data;
+                    let order: Vec<_> = (0..dims.len()).rev().collect();
+                    let mut y = blob(dtype, dims, 2);
+                    let mut said = Vec::new();
+                    let mut say = |result: Result<Vec<u8>, blob_ops::Error>| said.push(format!("{result:?}"));
+                    say(blob_ops::permute(&x, &order).map(|out| bytes(&out)));
+                    if !dims.is_empty() {
+                        say(blob_ops::merge(&[&x, &x], 0).map(|out| bytes(&out)));
+                        say(blob_ops::split(&x, 0, &[dims[0], 0]).map(|out| out.iter().flat_map(bytes).collect()));
+                        say(blob_ops::transpose(&x, 0, dims.len() - 1).map(|out| bytes(&out)));
+                    }
+                    say(blob_ops::transpose_in_place(&mut y).map(|()| bytes(&y)));
+                    say(blob_ops::add(&mut y, &x, part).map(|()| bytes(&y)));
+                    say(blob_ops::axpy(&mut y, 3, &x, part).map(|()| bytes(&y)));
+                    say(blob_ops::scale(&mut y, 3, part).map(|()| bytes(&y)));
+                    say(blob_ops::update(&mut y).map(|()| bytes(&y)));
+                    say(blob_ops::fill(&mut y, 1, part).map(|()| bytes(&y)));
+                    say(blob_ops::convert(&x, DType::F64).map(|out| bytes(&out)));
+                    say(blob_ops::convert_checked(&x, DType::I8).map(|out| bytes(&out)));
+                    said.push(format!("{:?}", blob_ops::asum(&x, part)));
+                    said
+                };
+                same(queue, &format!("{dtype:?} {dims:?}"), all);
+            }
+        }
+    });
+}

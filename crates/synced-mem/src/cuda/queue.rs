@@ -205,9 +205,10 @@ unsafe impl Queue for CudaQueue {
             return Ok(Host::Done);
         }
         if !pinned::contains(to, len) {
+            let waits = self.stream.foreign_waits();
             // SAFETY: the caller's promise; the address was checked.
             self.run("download", || unsafe { staging::download(&self.stream, from, to, len) })?;
-            self.stream.check_foreign().map_err(|failure| self.error("download", failure))?;
+            self.stream.check_foreign(waits).map_err(|failure| self.error("download", failure))?;
             return Ok(Host::Done);
         }
         self.run("download", || {
@@ -270,8 +271,9 @@ unsafe impl Queue for CudaQueue {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
+        let waits = self.stream.foreign_waits();
         self.run("synchronize", || self.stream.wait())?;
-        self.stream.check_foreign().map_err(|failure| self.error("synchronize", failure))
+        self.stream.check_foreign(waits).map_err(|failure| self.error("synchronize", failure))
     }
 }
 

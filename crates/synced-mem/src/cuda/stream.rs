@@ -15,7 +15,7 @@ pub(super) struct Stream {
     context: Arc<Context>,
     raw: CUstream,
     event: Mutex<Event>,
-    foreign: Mutex<Foreign>,
+    foreign: Mutex<Foreign<Context>>,
 }
 
 // SAFETY: handles of the driver belong to no thread; the event is used under its lock.
@@ -25,14 +25,47 @@ unsafe impl Sync for Stream {}
 
 struct Event(CUevent);
 
-/// What this stream relies on of other GPUs.
-#[derive(Default, Clone)]
-struct Foreign {
+/// What this stream relies on of other GPUs: contexts, as `C`.
+struct Foreign<C> {
     /// The contexts of streams that were waited for, by this one or by one that it waited for, and whose work is not known to
-    /// have ended well.
-    waited: Vec<Arc<Context>>,
+    /// have ended well. Each with the number of the last wait for it.
+    waited: Vec<(Arc<C>, u64)>,
+    /// How many waits there have been.
+    waits: u64,
     /// Why something that was waited for has not happened.
     lost: Option<Failure>,
+}
+
+/// How many waits there had been at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WaitCount(u64);
+
+impl<C> Foreign<C> {
+    const NONE: Self = Self { waited: Vec::new(), waits: 0, lost: None };
+
+    fn add(&mut self, contexts: Vec<Arc<C>>) {
+        self.waits += 1;
+        for new in contexts {
+            self.waited.retain(|(old, _)| !Arc::ptr_eq(old, &new));
+            self.waited.push((new, self.waits));
+        }
+    }
+
+    /// After the work that came behind the first `before` waits has come to an end. Another thread may have enqueued a wait
+    /// since, whose work goes on: only the earlier ones are forgotten.
+    fn check(
+        &mut self,
+        before: WaitCount,
+        has_failed: impl Fn(&C) -> Result<Option<Failure>, Failure>,
+    ) -> Result<(), Failure> {
+        for (context, _) in &self.waited {
+            if self.lost.is_none() {
+                self.lost = has_failed(context)?;
+            }
+        }
+        self.waited.retain(|(_, wait)| *wait > before.0);
+        self.lost.map_or(Ok(()), Err)
+    }
 }
 
 impl Stream {
@@ -45,7 +78,7 @@ impl Stream {
             context: Arc::clone(context),
             raw: ptr::null_mut(),
             event: Mutex::new(Event(event)),
-            foreign: Mutex::default(),
+            foreign: Mutex::new(Foreign::NONE),
         };
         // SAFETY: it writes a handle.
         answer("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut stream.raw, NON_BLOCKING) })?;
@@ -60,7 +93,7 @@ impl Stream {
         self.raw
     }
 
-    fn foreign(&self) -> MutexGuard<'_, Foreign> {
+    fn foreign(&self) -> MutexGuard<'_, Foreign<Context>> {
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,27 +103,15 @@ impl Stream {
         answer("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
     }
 
-    /// After this stream's work has come to an end: fails if it was not allowed to, because what it waited for on another GPU
-    /// has failed.
-    pub(super) fn check_foreign(&self) -> Result<(), Failure> {
-        let mut foreign = self.foreign();
-        if let Some(lost) = foreign.lost {
-            return Err(lost);
-        }
-        if foreign.waited.is_empty() {
-            return Ok(());
-        }
-        while let Some(other) = foreign.waited.last() {
-            match has_failed(other) {
-                Ok(None) => drop(foreign.waited.pop()),
-                Ok(Some(lost)) => {
-                    foreign.lost = Some(lost);
-                    return Err(lost);
-                }
-                Err(failure) => return Err(failure),
-            }
-        }
-        Ok(())
+    /// How many waits that rely on other GPUs were enqueued until now.
+    pub(super) fn foreign_waits(&self) -> WaitCount {
+        WaitCount(self.foreign().waits)
+    }
+
+    /// After this stream's work behind the first `before` waits has come to an end: fails if it was not allowed to, because what it waited
+    /// for on another GPU has failed.
+    pub(super) fn check_foreign(&self, before: WaitCount) -> Result<(), Failure> {
+        self.foreign().check(before, has_failed)
     }
 
     /// Makes what is enqueued here from now on wait for what is on the other stream.
@@ -106,18 +127,21 @@ impl Stream {
             answer("cuEventRecord", unsafe { sys::cuEventRecord(event.0, other.raw) })
         });
         recorded.map_err(|failure| other.context.note(failure))?;
-        // Before the wait is enqueued, so that none is forgotten.
-        let mut inherited = other.foreign().clone();
-        if let Some(lost) = inherited.lost {
+        let (mut relied_on, lost) = {
+            let inherited = other.foreign();
+            let contexts = inherited.waited.iter().map(|(context, _)| Arc::clone(context));
+            (contexts.collect::<Vec<_>>(), inherited.lost)
+        };
+        if let Some(lost) = lost {
             return Err(lost);
         }
         if !Arc::ptr_eq(&self.context, &other.context) {
-            inherited.waited.push(Arc::clone(&other.context));
+            relied_on.push(Arc::clone(&other.context));
         }
-        if !inherited.waited.is_empty() {
-            let mut own = self.foreign();
-            inherited.waited.retain(|new| !own.waited.iter().any(|old| Arc::ptr_eq(old, new)));
-            own.waited.append(&mut inherited.waited);
+        // Held until the wait is enqueued: a thread that counted the waits in between would take this one as enqueued.
+        let mut own = self.foreign();
+        if !relied_on.is_empty() {
+            own.add(relied_on);
         }
         self.context.enter()?;
         // SAFETY: the stream lives, and the event, which may be of any context.
@@ -149,5 +173,30 @@ impl Drop for Stream {
             // SAFETY: it was made once; what it carries is still done.
             context.given_back(answer("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_that_came_after_the_count_is_not_forgotten() {
+        let lost = Failure::out_of_memory("a call");
+        let (first, second) = (Arc::new(1), Arc::new(2));
+        let mut foreign = Foreign::NONE;
+        foreign.add(vec![Arc::clone(&first), Arc::clone(&second)]);
+        let before = WaitCount(foreign.waits);
+        // While another thread synchronises.
+        foreign.add(vec![Arc::clone(&second)]);
+        assert!(foreign.check(before, |_| Ok(None)).is_ok());
+        let left: Vec<_> = foreign.waited.iter().map(|(context, _)| **context).collect();
+        assert_eq!(left, [2]);
+        // A question that is not answered changes nothing.
+        assert_eq!(foreign.check(WaitCount(foreign.waits), |_| Err(lost)), Err(lost));
+        assert!(foreign.lost.is_none() && foreign.waited.len() == 1);
+        assert_eq!(foreign.check(WaitCount(foreign.waits), |context| Ok((*context == 2).then_some(lost))), Err(lost));
+        // It stays so.
+        assert_eq!(foreign.check(WaitCount(foreign.waits), |_| Ok(None)), Err(lost));
     }
 }
