@@ -33,6 +33,27 @@ fn bytes(path: &str) -> Vec<u8> {
 }
 
 #[test]
+fn numbered_tensors_become_the_blobs_of_their_numbers() {
+    // In the order of names, as Python's safetensors saves them.
+    let mut numbers: Vec<i32> = (0..12).collect();
+    numbers.sort_by_key(|number| format!("@{number}"));
+    let number =
+        |number: &i32| AnyBlob::from_vec(Shape::new([1]).expect("fits"), DType::I32, number.to_le_bytes().to_vec());
+    let tensors: Vec<_> = numbers.iter().map(|n| (format!("@{n}"), number(n).expect("a number"))).collect();
+    let writer = Writer::new(Format::Safetensors);
+    let writer = tensors.iter().fold(writer, |writer, (name, tensor)| writer.tensor(name, tensor));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.safetensors");
+    writer.write(&path, IfExists::Refuse).expect("written");
+    let source = Checkpoint::open(&path).expect("opens");
+    assert_eq!(source.names().nth(2), Some("@10"));
+    let array = open("x.neoml", &written(&source, Format::NeomlArray).expect("written")).expect("opens");
+    for (place, entry) in array.entries().iter().enumerate() {
+        assert_eq!(*array.load(entry).expect("loads").data().elements::<i32>().expect("numbers"), [place as i32]);
+    }
+}
+
+#[test]
 fn every_file_of_neoml_is_written_again_as_it_was() {
     let sources = sources();
     for path in &sources {

@@ -37,7 +37,7 @@ pub(crate) fn layout(
             )),
         },
         Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
-            Layout::neoml(&specs, &archive(checkpoint, options.to, specs.len())?)
+            Layout::neoml(&specs, &archive(checkpoint, options.to, &specs)?)
         }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
@@ -87,14 +87,14 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
 }
 
 /// The archive around the tensors: the source's own, where it is of the format, or a new one.
-fn archive(checkpoint: &Checkpoint, to: Format, tensors: usize) -> Result<Archive, Error> {
+fn archive(checkpoint: &Checkpoint, to: Format, specs: &[TensorSpec]) -> Result<Archive, Error> {
     if checkpoint.format() == to
         && let Some(found) = checkpoint.neoml_archive()?
     {
         return Ok(found);
     }
-    match (to, tensors) {
-        (Format::NeomlArray, tensors) => Ok(Archive::array(tensors)),
+    match (to, specs.len()) {
+        (Format::NeomlArray, tensors) => Ok(Archive::array(tensors).replacing(&places(specs))),
         (Format::NeomlBlob, 1) => Ok(Archive::blob()),
         (Format::NeomlBlob, tensors) => Err(refuse(
             checkpoint,
@@ -102,4 +102,17 @@ fn archive(checkpoint: &Checkpoint, to: Format, tensors: usize) -> Result<Archiv
         )),
         _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
     }
+}
+
+/// Which blob of an array each tensor becomes: in the order of the numbers where all are called `@<number>`, as others sort
+/// `@10` before `@2`; else in their own.
+fn places(specs: &[TensorSpec]) -> Vec<usize> {
+    let number = |spec: &TensorSpec| spec.name.strip_prefix('@')?.parse::<u32>().ok();
+    let mut order: Vec<usize> = (0..specs.len()).collect();
+    if specs.iter().all(|spec| number(spec).is_some()) {
+        order.sort_by_key(|tensor| number(&specs[*tensor]));
+    }
+    let mut places = vec![0; specs.len()];
+    order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
+    places
 }
