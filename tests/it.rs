@@ -22,6 +22,8 @@ mod cli_write;
 mod conformance;
 mod convert;
 mod damaged;
+#[cfg(target_os = "linux")]
+mod devices;
 mod element;
 mod element_neoml;
 mod folder;

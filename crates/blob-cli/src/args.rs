@@ -96,6 +96,7 @@ pub(crate) enum Command {
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what
     Formats,
+    Devices(crate::devices::Args),
     /// Describe the JSON of every command; with --json, as JSON Schema
     #[command(hide = true)]
     Schemas,

@@ -83,7 +83,7 @@ impl Driver {
 /// The driver, locked.
 pub(crate) fn lock() -> Guard {
     let mut guard = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
-    guard.get_or_insert_with(|| Driver::new(Setup::default(), Memory::default()));
+    guard.get_or_insert_with(|| Driver::new(Setup::from_environment(), Memory::default()));
     Guard(guard)
 }
 

@@ -26,6 +26,25 @@ impl Default for Setup {
     }
 }
 
+impl Setup {
+    /// For a program that the driver is preloaded into and no session steers: the default, but for what the variable `FAKE_CUDA`
+    /// says: `devices=0`, `version=11080`, `init=34`.
+    pub(crate) fn from_environment() -> Setup {
+        let mut setup = Setup::default();
+        let said = std::env::var("FAKE_CUDA").unwrap_or_default();
+        for (name, value) in said.split(',').filter_map(|word| word.split_once('=')) {
+            let value = value.parse().unwrap_or_else(|_| panic!("FAKE_CUDA: {value:?} is no number"));
+            match name {
+                "devices" => setup.devices = value,
+                "version" => setup.version = i32::try_from(value).unwrap_or(i32::MAX),
+                "init" => setup.init = value,
+                other => panic!("FAKE_CUDA: {other:?} cannot be set"),
+            }
+        }
+        setup
+    }
+}
+
 /// What has been made and not been given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

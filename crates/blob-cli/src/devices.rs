@@ -1,0 +1,148 @@
+//! `blob devices`: the GPUs that the library's operations can run on, or why there is none; both are an answer.
+//!
+//! No command computes on a GPU: a file is read once, and the bus is slower than the processor's pass over it.
+
+use serde_json::json;
+
+use crate::context::Context;
+use crate::failure::{Failure, Status};
+use crate::json::{self, Field, Fields, Is, Says, field, or_null, shapes};
+use crate::output::Out;
+use crate::output::width::paragraph;
+use crate::render::Render;
+use crate::render::table::{Column, Table};
+use crate::units;
+
+#[cfg(feature = "cuda")]
+mod cuda;
+#[cfg(feature = "cuda")]
+use cuda as driver;
+
+#[cfg(not(feature = "cuda"))]
+mod none;
+#[cfg(not(feature = "cuda"))]
+use none as driver;
+
+/// List the GPUs: name, compute capability, memory, driver; or why there is none
+///
+/// Exits 0 in both cases. The commands read a file once and need no GPU; programs that use blob's libraries may.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob devices                                the GPUs, or why there is none
+  blob devices --json                         for programs")]
+pub(crate) struct Args {}
+
+pub(crate) fn run(Args {}: &Args, context: &Context) -> Result<Status, Failure> {
+    context.say(Devices(driver::list()))?;
+    Ok(Status::Yes)
+}
+
+pub(crate) struct Devices(Result<Vec<Gpu>, Absence>);
+
+/// A GPU that the driver finds.
+struct Gpu {
+    ordinal: usize,
+    name: String,
+    capability: (u32, u32),
+    total: u64,
+    free: Option<u64>,
+    /// The newest CUDA that the driver knows: 12040 for 12.4.
+    cuda: u32,
+}
+
+/// Why there is none.
+struct Absence {
+    reason: &'static str,
+    message: String,
+    help: &'static str,
+}
+
+const REASONS: &[&str] = &["no-driver", "static", "stub", "no-device", "too-old", "incomplete", "failed", "not-built"];
+
+impl Gpu {
+    fn capability(&self) -> String {
+        format!("{}.{}", self.capability.0, self.capability.1)
+    }
+
+    fn cuda(&self) -> String {
+        format!("{}.{}", self.cuda / 1000, self.cuda % 1000 / 10)
+    }
+}
+
+impl Says for Devices {
+    const SCHEMA: &'static str = "blob.devices/1";
+    const COMMAND: &'static str = "blob devices --json";
+    const WHAT: &'static str = "the GPUs, or why there is none";
+}
+
+impl Fields for Devices {
+    fn fields() -> Vec<Field<Self>> {
+        let gpus = |d: &Self| d.0.iter().flatten().map(json::value).collect();
+        let absent = |d: &Self| json!(d.0.as_ref().err().map(json::value));
+        vec![
+            field("gpus", Is::List(&Is::Object(shapes::<Gpu>)), "each GPU", gpus),
+            or_null("absent", Is::Object(shapes::<Absence>), "why there is none", absent),
+        ]
+    }
+}
+
+impl Fields for Gpu {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("ordinal", Is::Whole, "its number, from 0", |g| json!(g.ordinal)),
+            field("name", Is::Text, "what its maker calls it", |g| json!(g.name)),
+            field("capability", Is::Text, "its compute capability: `9.0`", |g| json!(g.capability())),
+            field("bytes", Is::Whole, "the size of its memory", |g| json!(g.total)),
+            or_null("free_bytes", Is::Whole, "how many of them are free, where it can be asked", |g| json!(g.free)),
+            field("cuda", Is::Text, "the newest CUDA that the driver knows: `12.4`", |g| json!(g.cuda())),
+        ]
+    }
+}
+
+impl Fields for Absence {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("reason", Is::OneOf(REASONS), "why, as a stable code", |a| json!(a.reason)),
+            field("message", Is::Text, "why, in words", |a| json!(a.message)),
+            field("help", Is::Text, "what can be done about it", |a| json!(a.help)),
+        ]
+    }
+}
+
+impl Render for Devices {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        match self.0 {
+            Ok(gpus) => table(&gpus, context, out),
+            Err(absence) => explain(&absence, context, out),
+        }
+    }
+}
+
+fn table(gpus: &[Gpu], context: &Context, out: &mut Out) -> Result<(), Failure> {
+    let columns = vec![
+        Column::right("GPU").of(|g: &Gpu, _| g.ordinal.to_string()),
+        Column::name("NAME", 8).of(|g, terminal| terminal.name(&g.name).into_owned()),
+        Column::left("CAPABILITY").of(|g, _| g.capability()),
+        Column::right("MEMORY").of(|g, _| units::bytes(g.total)),
+        Column::right("FREE").of(|g, _| g.free.map_or_else(|| "-".to_owned(), units::bytes)),
+        Column::left("DRIVER").of(|g, _| format!("CUDA {}", g.cuda())),
+    ];
+    let mut table = Table::new(&context.terminal, columns);
+    for gpu in gpus {
+        table.row(out, gpu)?;
+    }
+    Ok(table.finish(out)?)
+}
+
+fn explain(absence: &Absence, context: &Context, out: &mut Out) -> Result<(), Failure> {
+    use std::io::Write;
+
+    let width = context.terminal.width;
+    writeln!(out, "{}", paragraph(&absence.message, width, 2))?;
+    Ok(writeln!(out, "{}", paragraph(&format!("  help: {}", absence.help), width, 4))?)
+}

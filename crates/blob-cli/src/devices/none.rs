@@ -1,0 +1,11 @@
+//! In place of the GPUs where the tool is built without its feature `cuda`.
+
+use super::{Absence, Gpu};
+
+pub(super) fn list() -> Result<Vec<Gpu>, Absence> {
+    Err(Absence {
+        reason: "not-built",
+        message: "this `blob` was built without its feature `cuda`".to_owned(),
+        help: "build it with its default features",
+    })
+}
