@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::Error;
+use fake_cuda::control::Setup;
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, Location, Queue};
 
@@ -80,6 +81,17 @@ fn a_device_without_kernels_is_refused_and_never_chosen() {
     let refused = blob_ops::on(&other, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
     assert!(!is_on(&y, Location::Host));
+    blob_ops::add(&mut y, &x, Part::Data).unwrap();
+    assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
+}
+
+#[test]
+fn a_gpu_older_than_the_kernels_is_refused_and_never_chosen() {
+    let (_session, gpu, queue) = gpu(Setup { capability: 61, ..seed(1) });
+    assert_eq!(gpu.capability(), (6, 1));
+    let (mut y, x) = (there(&queue, 10), there(&queue, 10));
+    let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
+    assert!(matches!(refused, Error::NoKernels { op: "add", .. }), "{refused}");
     blob_ops::add(&mut y, &x, Part::Data).unwrap();
     assert_eq!(y.data().elements::<f32>().unwrap()[9], 2.0);
 }

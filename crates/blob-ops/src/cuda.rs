@@ -24,18 +24,24 @@ pub(crate) struct Kernels(Loaded);
 /// Whether there may be a queue that has kernels: whether a GPU was ever opened.
 #[inline(always)]
 pub(crate) fn is_possible() -> bool {
-    synced_mem::cuda::was_opened()
+    synced_mem::cuda::was_used()
 }
+
+/// The least compute capability that the kernels are for.
+const CAPABILITY: (u32, u32) = (7, 0);
 
 /// Whether this queue's device has kernels.
 pub(crate) fn has_kernels(queue: &dyn Queue) -> bool {
     let device: &dyn Any = queue.device();
-    device.is::<Cuda>()
+    device.downcast_ref::<Cuda>().is_some_and(|gpu| gpu.capability() >= CAPABILITY)
 }
 
 impl Kernels {
     /// Those that the work needs; `None` where the queue's device has none.
     pub(crate) fn load(work: &Work, queue: &dyn Queue) -> Result<Option<Kernels>, Error> {
+        if !has_kernels(queue) {
+            return Ok(None);
+        }
         let program = match work {
             Work::Rows { .. } | Work::Permute(_) | Work::Squares { .. } => &MOVES,
             Work::Arithmetic { .. } | Work::Fill { .. } => &ELEMENT,

@@ -55,8 +55,6 @@ mod stream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use cudarc::driver::sys::CUdevice_attribute;
-
 use self::context::Context;
 use self::pinned::Pinned;
 use self::queue::CudaQueue;
@@ -100,24 +98,20 @@ pub fn list() -> Result<Vec<Info>, Absent> {
 }
 
 fn info(ordinal: usize, driver: u32) -> Result<Info, Absent> {
-    use CUdevice_attribute as A;
     let device = driver::device(ordinal)?;
-    let capability = (
-        driver::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-        driver::attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-    );
+    let capability = driver::capability(device)?;
     let (name, total) = (driver::name(device)?, driver::total_memory(ordinal)? as u64);
     // A GPU may be another process's alone.
     let free = Cuda::open(ordinal).ok().and_then(|gpu| gpu.memory().ok()).map(|(free, _)| free);
     Ok(Info { ordinal, name, capability, total, free, driver })
 }
 
-/// Whether this process has ever opened a GPU: before, no memory is on one. Asks no driver.
-pub fn was_opened() -> bool {
-    OPENED.load(Ordering::Relaxed)
+/// Whether this process has ever made a queue of a GPU: before, no memory is on one. Asks no driver.
+pub fn was_used() -> bool {
+    USED.load(Ordering::Relaxed)
 }
 
-static OPENED: AtomicBool = AtomicBool::new(false);
+static USED: AtomicBool = AtomicBool::new(false);
 
 /// A GPU: a [`Device`].
 #[derive(Debug, Clone)]
@@ -145,7 +139,6 @@ impl Cuda {
             None => {
                 let context = Arc::new(Context::retain(ordinal)?);
                 open.push(Arc::downgrade(&context));
-                OPENED.store(true, Ordering::Relaxed);
                 context
             }
         };
@@ -155,6 +148,11 @@ impl Cuda {
     /// The number of the GPU, as [`open`](Self::open) takes it.
     pub fn ordinal(&self) -> usize {
         self.context.ordinal
+    }
+
+    /// Its compute capability: (9, 0) for 9.0.
+    pub fn capability(&self) -> (u32, u32) {
+        self.context.capability
     }
 
     /// How many bytes of the GPU's memory are free, whoever uses the others, and how many there are.
@@ -190,7 +188,9 @@ unsafe impl Device for Cuda {
     }
 
     fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
-        Ok(Arc::new(CudaQueue::new(self.clone())?))
+        let queue = CudaQueue::new(self.clone())?;
+        USED.store(true, Ordering::Relaxed);
+        Ok(Arc::new(queue))
     }
 
     fn meter(&self) -> &Meter {

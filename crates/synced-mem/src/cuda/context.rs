@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUmemoryPool};
 
-use super::driver::{attribute, device, memory_here, name, total_memory, wait_for_all};
+use super::driver::{attribute, capability, device, memory_here, name, total_memory, wait_for_all};
 use super::failure::{Failure, answer};
 use super::modules::Modules;
 use super::ring::Ring;
@@ -22,6 +22,7 @@ pub(super) struct Context {
     pub(super) id: DeviceId,
     pub(super) ordinal: usize,
     pub(super) name: String,
+    pub(super) capability: (u32, u32),
     /// Bytes of memory.
     pub(super) total: usize,
     pub(super) limits: Limits,
@@ -85,6 +86,7 @@ impl Context {
             id: DeviceId::new(),
             ordinal,
             name: String::new(),
+            capability: (0, 0),
             total,
             limits: Limits { blocks: [0; 3], threads: [0; 3], threads_in_all: 0 },
             meter: Meter::new(),
@@ -98,6 +100,7 @@ impl Context {
         };
         use CUdevice_attribute as A;
         context.name = name(device)?;
+        context.capability = capability(device)?;
         context.limits = Limits {
             blocks: limit([
                 A::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X,
@@ -234,6 +237,9 @@ impl Drop for Context {
             // the driver.
             self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
         }
+        // No thread is left in a context that may be gone; a library that shares it enters it again by itself.
+        // SAFETY: none is a context that a thread may have.
+        self.given_back(answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(ptr::null_mut()) }));
         // SAFETY: it was retained once, and nothing that was made in it is left.
         let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         self.given_back(answer("cuDevicePrimaryCtxRelease", released));

@@ -32,6 +32,13 @@ pub(super) fn attribute(device: CUdevice, attribute: CUdevice_attribute) -> Resu
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
+/// The compute capability of a GPU: (9, 0) for 9.0.
+pub(super) fn capability(device: CUdevice) -> Result<(u32, u32), Failure> {
+    use CUdevice_attribute as A;
+    let major = attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    Ok((major, attribute(device, A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?))
+}
+
 /// The name of a GPU.
 pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
     let mut bytes = [0u8; 256];
