@@ -1,7 +1,7 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
 use blob_io::caffe::{Message, Splice};
-use blob_io::{Checkpoint, Entry, Error, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
@@ -12,7 +12,9 @@ const NAMED: usize = 20;
 /// A new file of the tensors alone.
 pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
-    let same = checkpoint.format() == options.to;
+    // A solver state of HDF5 says the same of itself as one of protobuf.
+    let same =
+        checkpoint.format() == options.to || (checkpoint.format(), options.to) == (Format::Hdf5, Format::SolverState);
     let metadata = if same { checkpoint.metadata() } else { &[] };
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
