@@ -144,7 +144,8 @@ fn a_file_that_cannot_be_read_is_a_line_for_every_command() {
         (write("empty.npy", b""), "empty"),
         (write("page.npy", b"<!DOCTYPE html><html></html>"), "html"),
         (write("lfs.npy", b"version https://git-lfs.github.com/spec/v1\n"), "lfs-pointer"),
-        (write("h5.npy", b"\x89HDF\r\n\x1A\n0123"), "unsupported"),
+        (write("h5.npy", b"\x89HDF\r\n\x1A\n0123"), "malformed"),
+        (write("gguf.npy", b"GGUF\x03\0\0\0\0\0\0\0"), "unsupported"),
         ("no/such.npy".to_owned(), "missing"),
     ];
     for (file, reason) in &files {

@@ -121,7 +121,7 @@ fn a_pipe_gets_whole_names_or_the_table_that_it_asks_for() {
 /// A text without room leaves: it is not wrapped letter by letter.
 #[test]
 fn no_text_is_squeezed_into_a_letter_a_line() {
-    for (args, lines) in [("formats", 45), ("ls -l caffe/blobproto/float_and_double.binaryproto", 12)] {
+    for (args, lines) in [("formats", 60), ("ls -l caffe/blobproto/float_and_double.binaryproto", 12)] {
         for columns in [20, 30, 40, 60] {
             let Some(shown) = on_terminal(columns, &format!("{args} --color never"), &[]) else {
                 return report("NOT TESTED: a narrow terminal (no `script`)");
