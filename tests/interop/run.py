@@ -187,7 +187,7 @@ def main():
     if shutil.which("pyenv"):  # its programs are found only in the versions that are switched on
         os.environ["PYENV_VERSION"] = ":".join(call(["pyenv", "versions", "--bare"]).split())
     work, failed = Work(arguments.blob, arguments.work), 0
-    print("# Interop, %s, %s\n" % (datetime.date.today(), platform.platform()))
+    print("# Interop, %s, %s\n" % (datetime.date.today(), " ".join((platform.system(), platform.machine()))))
     print("%d seeded random files a row, each value compared.\n" % COUNT)
     print("| row | files | tensors | result |\n| --- | --- | --- | --- |")
     for title, row in ROWS:
