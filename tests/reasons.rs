@@ -47,7 +47,7 @@ fn what_is_wrong_with_a_file_has_a_code() {
         ("x", &theirs(Stored, &[("a.txt", b"a")]), "archive"),
         ("x", &pickle, "unsupported"),
         ("x", b"\x80\x02}q\x00.", "unsupported"),
-        ("x", b"\x89HDF\r\n\x1A\n", "unsupported"),
+        ("x", b"\x89HDF\r\n\x1A\n", "malformed"),
         ("x", &mat, "unsupported"),
         ("x", b"GGUF\x03\0\0\0", "unsupported"),
         ("x", b"\x1C\0\0\0TFL3\x14\0", "unsupported"),

@@ -151,7 +151,7 @@ impl Row {
     }
 
     /// What we do, and why where it is not what Caffe does.
-    fn ours(&self) -> (Outcome, Option<Why>) {
+    fn ours(&self, mode: Mode) -> (Outcome, Option<Why>) {
         let different = |outcome, why| (outcome, Some(why));
         match self.op.as_str() {
             "set_cpu_data(NULL)" | "set_gpu_data(NULL)" => different(self.unchanged(Some("WrongLength")), Why::NoNull),
@@ -167,7 +167,8 @@ impl Row {
                 outcome if outcome == self.caffe => (outcome, None),
                 outcome => different(outcome, Why::EachDeviceItsCopy),
             },
-            "set_cpu_data(ext)" if self.is_uploaded() && self.caffe.costs.host_frees > 0 => {
+            // A device that works at once is done with the host bytes, and they are freed as Caffe frees them.
+            "set_cpu_data(ext)" if mode != Mode::Immediate && self.is_uploaded() && self.caffe.costs.host_frees > 0 => {
                 let mut outcome = self.caffe.clone();
                 outcome.costs.host_frees = 0;
                 different(outcome, Why::FreedWhenRead)
@@ -224,7 +225,7 @@ fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
     let error = rig.run(&row.op, row.gpu_mode).err();
     let error = error.as_ref().map(rig::error_name);
     let (head, costs) = (rig.head(), rig.costs());
-    let (expected, why) = row.ours();
+    let (expected, why) = row.ours(mode);
     assert_eq!(Outcome { head, costs, error }, expected, "{} ({why:?})", row.at);
     let bus = costs.uploads + costs.downloads;
     let caffes = row.caffe.costs.uploads + row.caffe.costs.downloads;
@@ -267,12 +268,13 @@ fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
     }
 }
 
-/// The answer may depend neither on when queues work nor on the shell.
+/// The answer depends neither on when queues work nor on the shell, but for when host bytes are freed; of the three modes
+/// the reason is that of a device that works later.
 fn check_everywhere(row: &Row) -> Option<Why> {
     let modes = [Mode::Immediate, Mode::Deferred, Mode::Random(1)];
     let check_both = |mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell));
     let answers = modes.map(check_both);
-    answers[0][0]
+    answers[1][0]
 }
 
 #[test]
