@@ -2,6 +2,11 @@
 //!
 //! Leaves what the commands do to their own files. The texts here are what users read, so they name defaults and units.
 
+mod devices;
+mod diffs;
+
+pub(crate) use diffs::Diffs;
+
 use std::path::PathBuf;
 
 use blob_io::mxnet::Version;
@@ -96,7 +101,7 @@ pub(crate) enum Command {
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what
     Formats,
-    Devices(crate::devices::Args),
+    Devices(devices::Devices),
     /// Describe the JSON of every command; with --json, as JSON Schema
     #[command(hide = true)]
     Schemas,
@@ -313,13 +318,6 @@ pub(crate) enum CaffeForm {
     Legacy,
     Raw,
     V1,
-}
-
-/// What becomes of diffs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Diffs {
-    Keep,
-    Drop,
 }
 
 /// Write one tensor to a file

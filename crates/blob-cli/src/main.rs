@@ -89,7 +89,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Convert(args) => convert::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Formats => formats::run(context),
-        Command::Devices(args) => devices::run(args, context),
+        Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),

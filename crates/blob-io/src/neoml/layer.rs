@@ -5,8 +5,7 @@
 use std::ops::Range;
 
 use crate::error::ReadError;
-use crate::neoml::read::nullable;
-use crate::neoml::record::{LONG, Record, VERSIONS};
+use crate::neoml::record::{LONG, Record, VERSIONS, nullable};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{self, Source};
 

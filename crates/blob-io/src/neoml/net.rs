@@ -7,8 +7,7 @@ use crate::limits::{Limit, Limits};
 use crate::names::NameTable;
 use crate::neoml::layer::{self, BaseLayer, Class};
 use crate::neoml::links::Layer;
-use crate::neoml::read::{is_version, note_axes};
-use crate::neoml::record::{self, LONG, Record, VERSIONS};
+use crate::neoml::record::{self, LONG, Record, VERSIONS, is_version, note_axes};
 use crate::wire::cursor::Cursor;
 use crate::wire::source;
 

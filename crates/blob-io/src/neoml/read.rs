@@ -7,7 +7,7 @@ use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::names::NameTable;
 use crate::neoml::net;
-use crate::neoml::record::{self, LONG, Record, VERSIONS};
+use crate::neoml::record::{self, Record, is_version, note_axes, nullable};
 use crate::wire::cursor::Cursor;
 
 /// The kind of archive that begins with these bytes. Nothing marks one: it is told by a version and what follows.
@@ -28,12 +28,6 @@ pub(crate) fn sniff(head: &[u8]) -> Option<Format> {
         return Some(Format::NeomlArray);
     }
     net::is_dictionary(head).then_some(Format::NeomlNet)
-}
-
-/// Whether a version of NeoML's stands here, as a record begins with it.
-pub(super) fn is_version(head: &[u8]) -> bool {
-    let version = head.split_first().filter(|(long, _)| **long == LONG).and_then(|(_, word)| word.first_chunk::<4>());
-    version.is_some_and(|word| VERSIONS.contains(&i32::from_le_bytes(*word)))
 }
 
 /// What a pickle begins with, since its protocol 2.
@@ -97,26 +91,6 @@ pub(super) fn walk_array(
         take(at, record)?;
     }
     Ok(())
-}
-
-/// `SerializeBlob`: whether it is null, then the record.
-pub(super) fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
-    let at = cursor.pos();
-    match cursor.u8(cursor.file_len(), "whether a blob is null")? {
-        0 => record::read(cursor).map(Some),
-        1 => Ok(None),
-        found => {
-            let what =
-                FaultKind::Flag { field: "whether a blob is null", found: found.into(), known: "0 (no) or 1 (yes)" };
-            Err(ReadError::fault(at, what))
-        }
-    }
-}
-
-/// The axes of every tensor in the file.
-pub(super) fn note_axes(table: &mut NameTable) {
-    let names: Vec<_> = blob_core::BlobDim::ALL.iter().map(ToString::to_string).collect();
-    table.metadata.push(("axes".to_owned(), names.join(", ")));
 }
 
 fn warn_of_rest(cursor: &Cursor<'_>, table: &mut NameTable) {

@@ -7,6 +7,7 @@ use blob_core::{BlobDim, DType, Shape};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{FaultKind, ReadError};
+use crate::names::NameTable;
 use crate::wire::cursor::Cursor;
 
 /// The versions of records, layers and nets that NeoML reads (`CDnn::ArchiveMinSupportedVersion` and its own).
@@ -144,4 +145,30 @@ impl Record {
         entry.dtype = Some(self.dtype);
         entry
     }
+}
+
+/// Whether a version of NeoML's stands here, as a record begins with it.
+pub(super) fn is_version(head: &[u8]) -> bool {
+    let version = head.split_first().filter(|(long, _)| **long == LONG).and_then(|(_, word)| word.first_chunk::<4>());
+    version.is_some_and(|word| VERSIONS.contains(&i32::from_le_bytes(*word)))
+}
+
+/// `SerializeBlob`: whether it is null, then the record.
+pub(super) fn nullable(cursor: &mut Cursor<'_>) -> Result<Option<Record>, ReadError> {
+    let at = cursor.pos();
+    match cursor.u8(cursor.file_len(), "whether a blob is null")? {
+        0 => read(cursor).map(Some),
+        1 => Ok(None),
+        found => {
+            let what =
+                FaultKind::Flag { field: "whether a blob is null", found: found.into(), known: "0 (no) or 1 (yes)" };
+            Err(ReadError::fault(at, what))
+        }
+    }
+}
+
+/// The axes of every tensor in the file.
+pub(super) fn note_axes(table: &mut NameTable) {
+    let names: Vec<_> = blob_core::BlobDim::ALL.iter().map(ToString::to_string).collect();
+    table.metadata.push(("axes".to_owned(), names.join(", ")));
 }
