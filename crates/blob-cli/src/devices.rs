@@ -41,7 +41,7 @@ struct Gpu {
     cuda: u32,
 }
 
-/// Why there is none.
+/// The reason why no GPU is usable.
 struct Absence {
     reason: &'static str,
     message: String,

@@ -88,7 +88,7 @@ pub struct Info {
 /// The GPUs of this machine.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why no GPU is usable.
 pub fn list() -> Result<Vec<Info>, Absent> {
     let driver = probe::driver()?;
     match probe::count()? {

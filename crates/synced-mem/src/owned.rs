@@ -424,7 +424,7 @@ mod tests {
         memory.host(..).unwrap();
         thread::scope(|scope| {
             let _state = memory.state.lock().unwrap();
-            // Would wait for ever if it took the lock that is held here.
+            // Would never return if it took the lock that is held here.
             let reader = scope.spawn(|| memory.host(..).unwrap().len());
             while !reader.is_finished() {
                 thread::yield_now();

@@ -32,8 +32,8 @@ use crate::stats::{Observer, Stats};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
-/// Any number of readers may overlap; a writer overlaps nobody, on whichever copies, or gets [`Error::Conflict`].
-/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed for ever, which is safe.
+/// Any number of readers may overlap; a writer overlaps no other borrow, on whichever copies, or gets [`Error::Conflict`].
+/// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed until the process ends, which is safe.
 ///
 /// ```
 /// use synced_mem::SharedMem;

@@ -18,7 +18,7 @@ use crate::wire::source::{Input, Source};
 /// What one question may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
 /// dataset has 272 bytes, so a group may hold 2,800 of them.
 const MOST_READ: u64 = 768 << 10;
-/// After so many bytes the reader is opened anew, which empties its caches.
+/// After this many bytes the reader is opened anew, which empties its caches.
 const MOST_KEPT: u64 = 128 << 10;
 /// What listing a file may read: a header can lead to itself in more ways than one.
 const MOST_IN_ALL: u64 = 256 << 20;

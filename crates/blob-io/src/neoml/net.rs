@@ -14,7 +14,7 @@ use crate::wire::source;
 /// Inner nets beyond this depth are listed without their outer layers' names.
 const DEEPEST: usize = 32;
 
-/// No inner net has so many layers; a float that stands there is a larger number.
+/// No inner net has this many layers; a float that stands there is a larger number.
 const MOST_INNER: u32 = 1 << 16;
 
 /// An inner net has a few back links.

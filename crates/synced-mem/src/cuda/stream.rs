@@ -70,7 +70,7 @@ impl<C> Foreign<C> {
 
 impl Stream {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, Failure> {
-        /// Not in order with the null stream, which belongs to whoever else uses the GPU.
+        /// Not in order with the null stream, which other users of the GPU share.
         const NON_BLOCKING: u32 = 1;
         context.enter()?;
         let event = new_event()?;

@@ -30,7 +30,7 @@ impl SharedMem {
     /// itself changes nothing.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when somebody writes the source or borrows the
+    /// [`Error::OutOfBounds`] in either memory; [`Error::Conflict`] when another borrow writes the source or borrows the
     /// destination, or when they overlap; [`Error::OutOfMemory`], [`Error::Device`]. The destination is then unchanged,
     /// but for a device that failed in the midst of the copy and alone held the old bytes.
     pub fn copy_from(&self, at: usize, source: &Self, range: impl RangeBounds<usize>) -> Result<(), Error> {
