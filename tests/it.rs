@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod alloc;
+mod archives;
 mod axes;
 mod blobproto;
 mod blobs;

@@ -2,6 +2,7 @@
 //!
 //! Relies on `sniff` for the format and on each format's `read` for the entries; leaves the bytes to `payload`.
 
+mod beside;
 mod lookup;
 mod open;
 mod reader;
@@ -26,6 +27,7 @@ use crate::spec::TensorSpec;
 use crate::warning::{Flag, Warning};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Input, Source};
+use beside::Home;
 use lookup::Lookup;
 pub use open::OpenOptions;
 pub use reader::Reader;
@@ -47,6 +49,7 @@ pub struct Checkpoint {
     input: Input,
     /// The gzip file that `input` was unpacked from.
     packed: Option<Input>,
+    home: Home,
     /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
     broken: Option<Box<Fault>>,
 }

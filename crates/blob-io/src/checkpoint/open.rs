@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::{Checkpoint, Lookup};
+use super::{Checkpoint, Home, Lookup};
 use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
@@ -70,7 +70,8 @@ impl OpenOptions {
             return self.open_stream(name, file);
         }
         let source = Box::new(FileSource::new(file).map_err(refuse)?);
-        self.open_source(name, source)
+        let opened = self.open_source(name, source)?;
+        Ok(Checkpoint { home: Home::of_file(path), ..opened })
     }
 
     /// Opens a folder of npy files that a conversion wrote.
@@ -83,7 +84,8 @@ impl OpenOptions {
         let folder = folder::open(path, &name, &mut table)?;
         let kind = (Format::Npy, format!("folder of {} files", folder.count()));
         let input = Input::new(Box::new(folder));
-        Ok(self.opened(name, kind, (input, None), table))
+        let opened = self.opened(name, kind, (input, None), table);
+        Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
     /// Opens a stream (standard input, a pipe): reads it to its end and keeps it, the first 8 MiB in memory, a longer one
@@ -174,6 +176,7 @@ impl OpenOptions {
             limits: self.limits.clone(),
             input,
             packed,
+            home: Home::Nowhere,
             broken: None,
         }
     }

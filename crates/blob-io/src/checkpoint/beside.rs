@@ -1,0 +1,72 @@
+//! Files that lie beside the open one: a network's description, a list of classes.
+//!
+//! Reads the one that is asked for, whole and within a bound; never looks for others.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::Checkpoint;
+use crate::error::{Error, ReadError, check_limit};
+use crate::limits::Limit;
+use crate::wire::source::{FileSource, Source, read};
+
+/// The longest file that is read. A network of ten thousand layers takes some megabytes of JSON.
+const LONGEST: u64 = 64 << 20;
+
+/// Where the files beside the open one are.
+#[derive(Debug)]
+pub(super) enum Home {
+    /// A stream or a caller's source lies nowhere.
+    Nowhere,
+    Folder(PathBuf),
+}
+
+impl Home {
+    /// The folder that a file lies in.
+    pub(super) fn of_file(path: &Path) -> Self {
+        path.parent().map_or(Self::Nowhere, |folder| Self::Folder(folder.to_owned()))
+    }
+}
+
+impl Checkpoint {
+    /// The bytes of the file called `name` that lies beside this one, in the same folder: `net-symbol.json` beside
+    /// `net-0000.params`. `None` where there is no such file, where `name` leads to another folder, and where the checkpoint
+    /// was read from a stream or a source of the caller's.
+    ///
+    /// # Errors
+    /// A file of more than 64 MiB, or one that cannot be read.
+    pub fn beside(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
+        let mut parts = Path::new(name).components();
+        let (Some(Component::Normal(_)), None) = (parts.next(), parts.next()) else {
+            return Ok(None);
+        };
+        match &self.home {
+            Home::Nowhere => Ok(None),
+            Home::Folder(folder) => file(&folder.join(name)),
+        }
+    }
+}
+
+fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let name = path.display().to_string();
+    let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => {}
+        // Opening a pipe would wait for its writer.
+        Ok(_) => return Ok(None),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(e)),
+    }
+    let source = File::open(path).and_then(FileSource::new).map_err(failed)?;
+    whole(&source, &name).map(Some)
+}
+
+/// All bytes of a source.
+fn whole(source: &dyn Source, name: &str) -> Result<Vec<u8>, Error> {
+    let stopped = |stop: ReadError| stop.into_error(name);
+    check_limit(0, Limit::Fixed, "the file's length", source.len(), LONGEST).map_err(|fault| stopped(fault.into()))?;
+    let mut bytes = vec![0; source.len() as usize];
+    read(source, 0, &mut bytes).map_err(stopped)?;
+    Ok(bytes)
+}
