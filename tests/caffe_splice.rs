@@ -1,7 +1,8 @@
 //! Caffe files that are changed: what changes is as Caffe writes it, and every other byte is as it was.
 
 use blob_core::{DType, Shape};
-use blob_io::caffe::{Form, Splice};
+use blob_io::Splice;
+use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format, Kind, Layout, OpenOptions, TensorSpec};
 use proptest::prelude::*;
 

@@ -11,6 +11,7 @@ mod blobproto;
 mod blobs;
 mod caffe;
 mod caffe_convert;
+mod caffe_oracle;
 mod caffe_splice;
 mod caffe_write;
 mod cli;

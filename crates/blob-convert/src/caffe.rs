@@ -1,6 +1,7 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
-use blob_io::caffe::{Message, Splice};
+use blob_io::Splice;
+use blob_io::caffe::Message;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};

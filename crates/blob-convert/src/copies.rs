@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use blob_io::caffe::Copied;
+use blob_io::Copied;
 use blob_io::{Checkpoint, Error};
 
 use crate::hash::{self, PIECE};

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::caffe::Copied;
+use blob_io::Copied;
 use blob_io::{Checkpoint, Entry, Error, IfExists, Layout, Output};
 
 use crate::copies;

@@ -6,24 +6,18 @@
 mod blob;
 pub(crate) mod classify;
 mod decode;
-mod encode;
+pub(crate) mod encode;
 pub(crate) mod evidence;
 mod layer;
 pub(crate) mod message;
 pub(crate) mod named;
-#[cfg(test)]
-mod oracle;
-pub(crate) mod parts;
 pub mod proto;
 pub(crate) mod protobuf;
 pub(crate) mod read;
-pub(crate) mod splice;
-mod tree;
+pub(crate) mod tree;
 mod types;
 mod values;
 
 pub use decode::{decode_blob, shape_matches};
 pub use encode::Form;
 pub use message::Message;
-pub use parts::Copied;
-pub use splice::Splice;

@@ -3,7 +3,9 @@
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 
 use crate::error::Error;
+use crate::parts::{Copied, Placed};
 use crate::spec::{TensorSpec, total};
+use crate::splice::{self, Splice};
 use crate::{caffe, mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
@@ -31,7 +33,7 @@ use crate::{caffe, mxnet, neoml, npy, npz, safetensors};
 pub struct Layout {
     plan: Plan,
     offsets: Vec<u64>,
-    copies: Vec<caffe::Copied>,
+    copies: Vec<Copied>,
     len: u64,
 }
 
@@ -106,12 +108,12 @@ impl Layout {
     ///
     /// # Errors
     /// As [`Layout::caffe`].
-    pub fn spliced(specs: &[TensorSpec], splice: &caffe::Splice<'_>) -> Result<Self, Error> {
-        Ok(Self::placed(caffe::splice::plan::plan(specs, splice)?))
+    pub fn spliced(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Self, Error> {
+        Ok(Self::placed(splice::plan::plan(specs, splice)?))
     }
 
-    fn placed(placed: caffe::parts::Placed) -> Self {
-        let caffe::parts::Placed { frame, copies, offsets, len } = placed;
+    fn placed(placed: Placed) -> Self {
+        let Placed { frame, copies, offsets, len } = placed;
         Self { plan: Plan::Fixed(frame), offsets, copies, len }
     }
 
@@ -133,7 +135,7 @@ impl Layout {
 
     /// The bytes that come from the existing file that is changed, in ascending order of their places; none in a new file.
     #[must_use]
-    pub fn copies(&self) -> &[caffe::Copied] {
+    pub fn copies(&self) -> &[Copied] {
         &self.copies
     }
 

@@ -5,7 +5,7 @@
 
 use blob_core::{DType, Shape};
 
-use crate::caffe::parts::{Part, varint};
+use crate::parts::{Part, varint};
 
 /// How blobs are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! Pure: it sees names, dtypes and shapes. Which message names spell is `named`.
 
 use crate::caffe::encode::{self, Blob, Form, Values};
-use crate::caffe::parts::{self, Part, Placed, varint};
 use crate::caffe::types::v1_number;
 use crate::error::Error;
 use crate::format::Format;
+use crate::parts::{self, Part, Placed, varint};
 use crate::spec::{TensorSpec, refuse};
 
 /// No Caffe reads a longer message: protobuf counts its bytes in an `int`.

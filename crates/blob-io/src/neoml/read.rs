@@ -84,7 +84,7 @@ pub(super) fn walk_array(
         let found = format!("{count}, with {left} bytes left for them");
         ReadError::fault(0, FaultKind::words("a number of blobs that the file can hold", found))
     })?;
-    crate::error::check_limit(0, crate::Limit::Arrays, "the number of arrays", fits, max_arrays)?;
+    crate::error::check_limit(0, crate::limits::Limit::Arrays, "the number of arrays", fits, max_arrays)?;
     for index in 0..fits {
         let at = cursor.pos();
         let record = nullable(cursor).map_err(|stop| stop.within(format!("array #{index}")))?;

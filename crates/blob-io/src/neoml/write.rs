@@ -4,11 +4,11 @@
 
 use blob_core::{Dims7, Shape};
 
-use crate::caffe::Copied;
-use crate::caffe::parts::Placed;
 use crate::error::Error;
 use crate::neoml::archive::{Archive, Found, Part};
 use crate::neoml::record::{self, HEAD, LONG};
+use crate::parts::Copied;
+use crate::parts::Placed;
 use crate::spec::{TensorSpec, refuse, total};
 
 /// What errors call the format.

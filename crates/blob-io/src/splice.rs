@@ -25,8 +25,7 @@ use crate::wire::cursor::Cursor;
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::caffe::Splice;
-/// use blob_io::{Checkpoint, Layout, TensorSpec};
+/// use blob_io::{Checkpoint, Layout, Splice, TensorSpec};
 ///
 /// let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
 /// let base = Checkpoint::from_bytes("two.binaryproto", &file[..])?;

@@ -1,12 +1,12 @@
 //! Our walk over the wire against prost's parser, on generated nets: names, types, shapes, values.
 //!
-//! Tests only. prost also packs and orders the fields, so the two share no code.
+//! prost also packs and orders the fields, so the two share no code.
 
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::caffe::proto::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
-use crate::{Bytes, Checkpoint, Format, Kind, OpenOptions};
+use blob_io::caffe::proto::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
+use blob_io::{Bytes, Checkpoint, Format, Kind, OpenOptions};
 
 /// A blob whose number of values fits its shape, in floats or doubles, with the shape in either form.
 fn blob() -> impl Strategy<Value = BlobProto> {
@@ -98,7 +98,7 @@ fn check(net: &NetParameter, bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let expected = expected(net);
     prop_assert_eq!(data.len(), expected.len());
     for (entry, (position, index, blob)) in data.iter().zip(expected) {
-        prop_assert_eq!((entry.position, entry.index()), (position, index));
+        prop_assert_eq!((entry.position() as u32, entry.index()), (position, index));
         let loaded = checkpoint.load(entry).expect("loads");
         if blob.double_data.is_empty() && loaded.dtype() == blob_core::DType::F32 {
             prop_assert_eq!(&loaded.data().elements::<f32>().expect("floats")[..], &blob.data[..]);

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::message::{self, MOST_BYTES, Problems};
-use crate::caffe::parts::{self, Part, Placed};
 use crate::caffe::protobuf::Span;
 use crate::caffe::tree::Field;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
+use crate::parts::{self, Part, Placed};
 use crate::spec::TensorSpec;
 
 /// What stands in the place of a range of the file.
