@@ -35,7 +35,7 @@
 //! # Other users of the GPU
 //!
 //! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the calling
-//! thread by each call and left so. A kernel that fails, whoever launched it, ends the context: every queue of that GPU, and
+//! thread by each call and left so. A kernel that fails, even another library's, ends the context: every queue of that GPU, and
 //! every queue that waited for one, fails from then on.
 //!
 //! [`HostPool::of`]: crate::HostPool::of
@@ -155,7 +155,7 @@ impl Cuda {
         self.context.capability
     }
 
-    /// How many bytes of the GPU's memory are free, whoever uses the others, and how many there are.
+    /// How many bytes of the GPU's memory are free, and how many there are; other programs' use counts.
     ///
     /// # Errors
     /// [`Error::Device`].

@@ -116,10 +116,10 @@ impl SyncedMem {
     #[inline]
     pub fn host(&self, range: impl RangeBounds<usize>) -> Result<&[u8], Error> {
         let range = resolve(range, self.len);
-        // Acquire: with the Release below, whoever sees the pointer sees the bytes that were moved before it was set.
+        // Acquire: with the Release below, a thread that sees the pointer sees the bytes that were moved before it was set.
         if let Some(start) = NonNull::new(self.fast.load(Ordering::Acquire)) {
             // SAFETY: the pointer is set when all `len` bytes there are valid and no queue writes them, and reset under
-            // `&mut self` before that changes; the bytes are initialised, and under `&self` nobody writes valid bytes.
+            // `&mut self` before that changes; the bytes are initialised, and no valid byte is written under `&self`.
             let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), self.len) };
             if let Some(bytes) = bytes.get(range.clone()) {
                 return Ok(bytes);

@@ -1,6 +1,6 @@
 //! `SharedMem`: one memory behind any number of handles; borrows are byte ranges, checked when they are taken.
 //!
-//! A conflict is an error at once, nobody waits for a borrow who has not asked to, and the lock is not held while user
+//! A conflict is an error at once, a caller waits for a borrow only if it asked to, and the lock is not held while user
 //! code runs. It relies on `state` for the copies; it forms references to borrowed ranges only, from raw pointers.
 
 mod copy;
@@ -324,7 +324,7 @@ impl SharedMem {
         Ok(self.inner.with(|state| state.lacking_by_place(&range)))
     }
 
-    /// Whether a write borrow of these bytes would be refused now. Nothing changes, so whoever needs several borrows can
+    /// Whether a write borrow of these bytes would be refused now. Nothing changes, so a caller that needs several borrows can
     /// ask for all before the first takes effect; another thread may still come in between.
     ///
     /// # Errors
@@ -534,7 +534,7 @@ mod tests {
         drop((old, new));
         assert_eq!(Arc::strong_count(&owner), 2, "half of it is the newest");
         drop(memory.host_mut(0..2).unwrap());
-        assert_eq!(Arc::strong_count(&owner), 1, "nobody can see it any more");
+        assert_eq!(Arc::strong_count(&owner), 1, "no other handle is left");
     }
 
     #[test]

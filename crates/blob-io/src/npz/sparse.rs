@@ -42,7 +42,7 @@ pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut Na
         other => other?,
     };
     let (Some(kind), Some(shape), true) = (kind, dims, same) else {
-        table.warn(None, "a folder looks like a sparse array, but its format or shape is none that MXNet has; its parts are listed one by one");
+        table.warn(None, "a folder looks like a sparse array, but its format or shape is not one of MXNet's; its parts are listed one by one");
         return Ok(false);
     };
     if indptr.is_some() != (kind == SparseKind::Csr) {

@@ -79,7 +79,7 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
-    /// A member's key and the colon after it; a key of over 64 bytes, which is none that we know, is empty.
+    /// A member's key and the colon after it; a key of over 64 bytes, longer than any that we know, is read as empty.
     pub(crate) fn key(&mut self) -> Result<String, ReadError> {
         self.blank()?;
         let key = self.json_string_up_to(64)?.unwrap_or_default();

@@ -25,7 +25,7 @@ pub(crate) trait Target<L> {
     /// The bytes of an element.
     type Raw: Pod;
 
-    /// The nearest element; out of range the nearest end, which is Inf for floats. NaN is 0 where there is none.
+    /// The nearest element; out of range the nearest end, which is Inf for floats. NaN becomes 0 in types without one.
     fn saturate(x: L) -> Self::Raw;
 }
 

@@ -390,7 +390,7 @@ mod tests {
         queue: usize,
         access: Access,
         range: Range<usize>,
-        /// Nothing is launched under it any more, but nobody will ever release it.
+        /// Nothing is launched under it any more, but it is never released.
         leaked: bool,
     }
 

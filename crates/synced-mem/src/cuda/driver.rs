@@ -19,7 +19,7 @@ pub(super) fn wait_for_all() -> Result<(), Failure> {
 pub(super) fn device(ordinal: usize) -> Result<CUdevice, Failure> {
     let mut device = 0;
     let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    // SAFETY: it writes a handle, and answers an error for an ordinal that is none.
+    // SAFETY: it writes a handle, and returns an error for an ordinal without a GPU.
     answer("cuDeviceGet", unsafe { sys::cuDeviceGet(&mut device, ordinal) })?;
     Ok(device)
 }

@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn parameters_are_laid_out_as_the_text_declares_them() {
         let ptx = "
-            // a comment of an .entry that is none
+            // a comment that only looks like an .entry
             .visible .entry one(\n\t.param .align 8 .b8 one_param_0[3880]\n)\n.maxntid 256, 1, 1\n{ ret; }
             .entry one_more ( .param .u8 a, .param .u64 .ptr .global .align 16 b, .param .f32 c, .param .b16 d[3] ) { ret; }
             .visible .entry none() { ret; }

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::ring::{CHUNK, CHUNKS, Ring};
 use super::stream::Stream;
 
-/// Runs `work` with the ring of a stream's context, which is made where there is none.
+/// Runs `work` with the ring of a stream's context, which is made at the first use.
 fn with_ring<R>(stream: &Stream, work: impl FnOnce(&mut Ring) -> Result<R, Failure>) -> Result<R, Failure> {
     let context = stream.context();
     let mut ring = context.staging.lock().unwrap_or_else(PoisonError::into_inner);

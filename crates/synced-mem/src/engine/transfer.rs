@@ -103,7 +103,7 @@ impl State {
         assert!(self.len <= to.len(), "a buffer for all bytes");
         for range in self.replicas.valid(HOST).iter() {
             let (from, to) = (self.host_ptr(HOST, range.start), to.ptr().as_ptr());
-            // SAFETY: `range` lies within both buffers, of which the second is new and writable. Nobody writes valid bytes
+            // SAFETY: `range` lies within both buffers, of which the second is new and writable. No valid byte is written
             // of the first meanwhile: no guard (`renew_host` has asked) or `&mut` slice does, and no queue, because those
             // that work were waited for, and what the others were to deliver is not valid here or about to be overwritten.
             unsafe { from.copy_to_nonoverlapping(NonNull::new_unchecked(to.add(range.start)), range.len()) };

@@ -479,7 +479,7 @@ mod tests {
         // SAFETY: the slice is there to read, and outlives the buffer.
         let lent = unsafe { HostBuffer::lent(NonNull::from(bytes).cast(), len, Access::Read) };
         let (ptr, mutable_len) = (NonNull::from(&mut *mutable).cast(), mutable.len());
-        // SAFETY: the slice is there to write, outlives the buffer, and nobody else uses it.
+        // SAFETY: the slice is there to write, outlives the buffer, and is used by nothing else.
         let lent_mutable = unsafe { HostBuffer::lent(ptr, mutable_len, Access::Write) };
         let foreign = |access| adopt_foreign(bytes, access).0;
         let zeroed = HostBuffer::zeroed(len).unwrap();

@@ -98,7 +98,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn lend_mut(&'scope self, bytes: &'env mut [u8]) -> LentMut<'scope> {
         let len = bytes.len();
         let start = NonNull::from(bytes).cast();
-        // SAFETY: as in `lend`; the bytes are borrowed mutably for `'env`, so they are nobody else's.
+        // SAFETY: as in `lend`; the bytes are borrowed mutably for `'env`, so nothing else uses them.
         let buffer = unsafe { HostBuffer::lent(start, len, Access::Write) };
         let mut memory = self.owned.keep(buffer);
         LentMut {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, DeviceId, Error, HostBlock, HostPool, Meter, Queue, SharedMem};
 
-/// A loopback with host memory of its own kind: up to so many blocks, never zero when they are fresh.
+/// A loopback with host memory of its own kind: up to a number of blocks, never zero when they are fresh.
 #[derive(Debug)]
 struct Pinning {
     inner: Arc<Loopback>,
