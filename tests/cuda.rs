@@ -13,6 +13,8 @@ mod failing;
 mod launch;
 #[path = "cuda/memory.rs"]
 mod memory;
+#[path = "cuda/operations.rs"]
+mod operations;
 #[path = "cuda/ops.rs"]
 mod ops;
 #[path = "cuda/places.rs"]

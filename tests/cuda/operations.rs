@@ -1,0 +1,331 @@
+//! Every operation on a device gives the host's bytes: ragged shapes, all dtypes, NaN payloads, addresses of every alignment.
+//!
+//! The tests compile this file for the driver of `fake-cuda`, and `benches/gpu` for a GPU. It knows neither.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use blob_core::{AnyBlob, DType, Part, Shape};
+use blob_ops::Scalar;
+use synced_mem::{Queue, SharedMem};
+
+/// Bytes without a pattern; every third element of a float is one of the kinds that are handled apart.
+fn noise(dtype: DType, count: usize, salt: u64) -> Vec<u8> {
+    let mut state = salt.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03;
+    let mut word = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let size = dtype.size();
+    let element = |_| match dtype {
+        DType::Bool => vec![(word() >> 9) as u8 & 1],
+        _ if dtype.is_float() && word() >> 11 & 3 == 0 => special(dtype, word()),
+        _ => word().to_ne_bytes()[..size].to_vec(),
+    };
+    (0..count).flat_map(element).collect()
+}
+
+/// Zeros, subnormal numbers, infinities, quiet and signalling NaN of either sign, small whole numbers, ends of ranges.
+fn special(dtype: DType, word: u64) -> Vec<u8> {
+    let single = [0u32, 1, 0x7F80_0000, 0x7F80_0001, 0x7FC1_2345, 0x3F80_0000, 0x4F00_0000, 0x477F_E000];
+    let double = [
+        0u64,
+        3,
+        0x7FF0 << 48,
+        (0x7FF0 << 48) + 5,
+        0x7FF8_1234_5678_9ABC,
+        0x3FF0 << 48,
+        0x43E0 << 48,
+        0x40EF_FC00 << 32,
+    ];
+    let half = [0u16, 1, 0x7C00, 0x7C01, 0x7E23, 0x3C00, 0x7BFF, 0x0400];
+    let brain = [0u16, 1, 0x7F80, 0x7F81, 0x7FC5, 0x3F80, 0x7F7F, 0x0080];
+    let (at, sign) = (word as usize % 8, word >> 63);
+    match dtype {
+        DType::F16 => (half[at] | (sign as u16) << 15).to_ne_bytes().to_vec(),
+        DType::BF16 => (brain[at] | (sign as u16) << 15).to_ne_bytes().to_vec(),
+        DType::F32 => (single[at] | (sign as u32) << 31).to_ne_bytes().to_vec(),
+        _ => (double[at] | sign << 63).to_ne_bytes().to_vec(),
+    }
+}
+
+fn blob(dtype: DType, dims: &[usize], salt: u64) -> AnyBlob {
+    let shape = Shape::new(dims).unwrap();
+    let bytes = noise(dtype, shape.count(), salt);
+    AnyBlob::from_vec(shape, dtype, bytes).unwrap()
+}
+
+fn bytes(blob: &AnyBlob) -> Vec<u8> {
+    blob.data().bytes().unwrap().to_vec()
+}
+
+/// A queue whose results are compared with the host's.
+pub(crate) struct There<'a> {
+    queue: &'a Arc<dyn Queue>,
+    /// How often each result is made there.
+    rounds: u64,
+    /// What is done before each round, which it is told the number of.
+    prepare: &'a dyn Fn(u64),
+}
+
+impl<'a> There<'a> {
+    pub(crate) fn new(queue: &'a Arc<dyn Queue>, rounds: u64, prepare: &'a dyn Fn(u64)) -> Self {
+        Self { queue, rounds, prepare }
+    }
+
+    /// Runs it on the host, and on the queue in each round, which must be the same.
+    fn same<R: PartialEq + Debug>(&self, what: &str, run: impl Fn() -> R) {
+        let host = blob_ops::on_host(&run);
+        self.each(|round| {
+            let there = blob_ops::on(self.queue, &run);
+            assert!(host == there, "{what}, round {round}: on the host {host:?}\non the device {there:?}");
+        });
+    }
+
+    fn each(&self, run: impl Fn(u64)) {
+        for round in 0..self.rounds {
+            (self.prepare)(round);
+            run(round);
+        }
+    }
+}
+
+fn numbers() -> impl Iterator<Item = DType> {
+    DType::ALL.iter().copied().filter(|dtype| *dtype != DType::Bool)
+}
+
+pub(crate) fn merges_and_splits(there: &There<'_>) {
+    for dtype in [DType::U8, DType::F16, DType::F32, DType::F64] {
+        for (outer, extents, inner) in
+            [(1, &[7, 5][..], 3), (3, &[4, 8, 4], 16), (65, &[1, 1, 1], 1), (5, &[3, 0, 2], 7), (2, &[300, 1], 1)]
+        {
+            let part = |(at, len): (usize, &usize)| blob(dtype, &[outer, *len, inner], at as u64);
+            let parts: Vec<_> = extents.iter().enumerate().map(part).collect();
+            let parts: Vec<_> = parts.iter().collect();
+            let what = format!("{dtype:?} {outer} x {extents:?} x {inner}");
+            there.same(&what, || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+            let whole = blob_ops::merge(&parts, 1).unwrap();
+            there.same(&what, || blob_ops::split(&whole, 1, extents).unwrap().iter().map(bytes).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// Beyond the table of one launch.
+pub(crate) fn more_parts_than_a_launch_takes(there: &There<'_>) {
+    let parts: Vec<_> = (0..400).map(|at| blob(DType::U16, &[2, 1 + at % 3], at as u64)).collect();
+    let parts: Vec<_> = parts.iter().collect();
+    there.same("400 parts", || bytes(&blob_ops::merge(&parts, 1).unwrap()));
+}
+
+pub(crate) fn permutations_and_transpositions(there: &There<'_>) {
+    for dtype in [DType::U8, DType::BF16, DType::I32, DType::F64] {
+        for (dims, order) in [
+            (&[64, 64][..], &[1, 0][..]),
+            (&[33, 70], &[1, 0]),
+            (&[2, 20, 36], &[0, 2, 1]),
+            (&[2, 3, 11, 13], &[0, 2, 3, 1]),
+            (&[2, 11, 13, 3], &[0, 3, 1, 2]),
+            (&[5, 6, 4, 2], &[2, 1, 0, 3]),
+            (&[20, 24, 4], &[1, 0, 2]),
+            (&[20, 24, 2], &[1, 0, 2]),
+            (&[3, 4, 5, 2, 3, 2], &[5, 4, 3, 2, 1, 0]),
+            (&[6, 35], &[0, 1]),
+            (&[0, 4], &[1, 0]),
+        ] {
+            let from = blob(dtype, dims, 1);
+            there.same(&format!("{dtype:?} {dims:?}"), || bytes(&blob_ops::permute(&from, order).unwrap()));
+        }
+        for dims in [&[3, 40, 40][..], &[32, 32], &[1, 33, 33], &[7, 1, 1]] {
+            there.same(&format!("{dtype:?} {dims:?} in place"), || {
+                let mut turned = blob(dtype, dims, 2);
+                blob_ops::transpose_in_place(&mut turned).unwrap();
+                bytes(&turned)
+            });
+        }
+    }
+}
+
+pub(crate) fn arithmetic(there: &There<'_>) {
+    for dtype in numbers() {
+        for count in [15, 16, 1100] {
+            let what = |op: &str| format!("{op} of {count} {dtype:?}");
+            let in_place = |op: &dyn Fn(&mut AnyBlob, &AnyBlob)| {
+                let (mut y, x) = (blob(dtype, &[count], 1), blob(dtype, &[count], 2));
+                op(&mut y, &x);
+                bytes(&y)
+            };
+            let part = Part::Data;
+            there.same(&what("add"), || in_place(&|y, x| blob_ops::add(y, x, part).unwrap()));
+            there.same(&what("flushing"), || {
+                in_place(&|y, x| blob_ops::add_flush_subnormals(y, x, part).unwrap());
+            });
+            for alpha in [0, 1, 3, 100] {
+                there.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, alpha, x, part).unwrap()));
+                there.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, alpha, part).unwrap()));
+            }
+            if dtype.is_float() {
+                there.same(&what("axpy"), || in_place(&|y, x| blob_ops::axpy(y, -0.3, x, part).unwrap()));
+                there.same(&what("scale"), || in_place(&|y, _| blob_ops::scale(y, f64::NAN, part).unwrap()));
+            }
+            there.same(&what("update"), || {
+                in_place(&|y, x| {
+                    y.diff_mut().bytes().unwrap().copy_from_slice(&bytes(x));
+                    blob_ops::update(y).unwrap();
+                })
+            });
+        }
+    }
+}
+
+pub(crate) fn fills(there: &There<'_>) {
+    for &dtype in DType::ALL {
+        for dims in [[1, 1, 1, 1, 1, 1, 5], [2, 1, 3, 1, 1, 7, 11]] {
+            there.same(&format!("{dtype:?} {dims:?}"), || {
+                let mut filled = blob(dtype, &dims, 1);
+                blob_ops::fill(&mut filled, 1, Part::Data).unwrap();
+                let last = dims[..3].iter().product::<usize>() - 1;
+                blob_ops::clear_object(&mut filled, last, Part::Data).unwrap();
+                bytes(&filled)
+            });
+        }
+    }
+}
+
+pub(crate) fn conversions_of_every_pair(there: &There<'_>) {
+    for &from in DType::ALL {
+        for &to in DType::ALL {
+            for count in [3, 700] {
+                let source = blob(from, &[count], 5);
+                let what = format!("{count} of {from:?} to {to:?}");
+                there.same(&what, || bytes(&blob_ops::convert(&source, to).unwrap()));
+                there.same(&what, || {
+                    let checked = blob_ops::convert_checked(&source, to);
+                    checked.map(|out| bytes(&out)).map_err(|error| error.to_string())
+                });
+            }
+        }
+    }
+}
+
+/// Where every element survives, and where only the last does not.
+pub(crate) fn checked_conversions_find_the_first(there: &There<'_>) {
+    for (from, at) in [(DType::F32, 999), (DType::F32, 0), (DType::I64, 700), (DType::U16, 513)] {
+        there.same(&format!("{from:?} {at}"), || {
+            let mut source = AnyBlob::new(Shape::new([1000]).unwrap(), from).unwrap();
+            blob_ops::fill(&mut source, 7, Part::Data).unwrap();
+            let survives = blob_ops::convert_checked(&source, DType::U8).map(|out| bytes(&out));
+            for lost in [at, 999] {
+                let size = from.size();
+                let large =
+                    if from == DType::F32 { 300f32.to_ne_bytes().to_vec() } else { 300u64.to_ne_bytes().to_vec() };
+                source.data_mut().bytes().unwrap()[lost * size..][..size].copy_from_slice(&large[..size]);
+            }
+            let lost = blob_ops::convert_checked(&source, DType::U8).map(|out| bytes(&out));
+            (survives.is_ok(), lost.map_err(|error| error.to_string()))
+        });
+    }
+}
+
+pub(crate) fn sums(there: &There<'_>) {
+    for dtype in numbers() {
+        for count in [1, 255, 4096, 5000, 8200] {
+            let mut summed = blob(dtype, &[count], 3);
+            if dtype.is_float() && count != 255 {
+                // Without NaN, so that the order of additions shows.
+                let values = AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::I8, noise(DType::I8, count, 4));
+                summed = blob_ops::convert(&values.unwrap(), dtype).unwrap();
+                blob_ops::scale(&mut summed, 0.37, Part::Data).unwrap();
+            }
+            let sum = |sum: Result<Scalar, blob_ops::Error>| match sum {
+                Ok(Scalar::F(sum)) => format!("{:x}", sum.to_bits()),
+                other => format!("{other:?}"),
+            };
+            let what = format!("{count} of {dtype:?}");
+            there.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
+            there.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
+        }
+    }
+}
+
+/// Memory that begins some bytes past an aligned address of the device.
+fn displaced(queue: &Arc<dyn Queue>, from: &AnyBlob, past: usize) -> AnyBlob {
+    let base = SharedMem::from([vec![0; past], bytes(from)].concat());
+    let address = base.device_mut(queue, ..).unwrap().arg_mut().address() + past as u64;
+    let memory = SharedMem::new(from.byte_len());
+    // SAFETY: the bytes lie in `base`, which nothing else uses and which the adopted memory keeps.
+    unsafe { memory.adopt_device(queue, address, from.byte_len(), Box::new(base)).unwrap() };
+    AnyBlob::from_parts(from.shape().clone(), from.dtype(), memory, None).unwrap()
+}
+
+pub(crate) fn operands_at_every_alignment(there: &There<'_>) {
+    for dtype in [DType::U8, DType::F16, DType::F32, DType::I64] {
+        for past in [1, 2, 4, 8] {
+            let what = |op: &str| format!("{op} of {dtype:?}, {past} bytes past");
+            let (a, b) = (blob(dtype, &[20, 20], 1), blob(dtype, &[20, 20], 2));
+            let check = |op: &str, run: &dyn Fn(&mut AnyBlob, &AnyBlob)| {
+                let mut wanted = a.try_clone().unwrap();
+                blob_ops::on_host(|| run(&mut wanted, &b));
+                there.each(|round| {
+                    let mut found = displaced(there.queue, &a, past);
+                    blob_ops::on(there.queue, || run(&mut found, &displaced(there.queue, &b, past)));
+                    assert_eq!(bytes(&found), bytes(&wanted), "{}, round {round}", what(op));
+                });
+            };
+            check("add", &|y, x| blob_ops::add(y, x, Part::Data).unwrap());
+            check("fill", &|y, _| blob_ops::fill(y, 5, Part::Data).unwrap());
+            check("merge", &|y, x| {
+                let [upper, lower] = [0..12, 12..20].map(|rows| {
+                    let size = dtype.size() * 20;
+                    let part = bytes(x)[rows.start * size..rows.end * size].to_vec();
+                    AnyBlob::from_vec(Shape::new([rows.len(), 20]).unwrap(), dtype, part).unwrap()
+                });
+                blob_ops::merge_into(&[&upper, &lower], 0, y).unwrap();
+            });
+            check("transpose", &|y, x| blob_ops::transpose_into(x, 0, 1, y).unwrap());
+            check("in place", &|y, _| blob_ops::transpose_in_place(y).unwrap());
+            check("convert", &|y, x| {
+                let wide = blob_ops::convert(x, DType::F64).unwrap();
+                blob_ops::convert_into(&wide, y, Part::Data).unwrap();
+            });
+            there.same(&what("sum"), || {
+                let summed = displaced(there.queue, &a, past);
+                format!("{:?}", blob_ops::sumsq(&summed, Part::Data))
+            });
+        }
+    }
+}
+
+/// Scalars and tensors without elements.
+pub(crate) fn nothing_to_do(there: &There<'_>) {
+    for &dtype in DType::ALL {
+        for dims in [&[][..], &[0], &[1], &[0, 3], &[3, 0], &[2, 0, 0], &[1, 1]] {
+            let all = || -> Vec<String> {
+                let x = blob(dtype, dims, 1);
+                let part = Part::Data;
+                let order: Vec<_> = (0..dims.len()).rev().collect();
+                let mut y = blob(dtype, dims, 2);
+                let mut said = Vec::new();
+                let mut say = |result: Result<Vec<u8>, blob_ops::Error>| said.push(format!("{result:?}"));
+                say(blob_ops::permute(&x, &order).map(|out| bytes(&out)));
+                if !dims.is_empty() {
+                    say(blob_ops::merge(&[&x, &x], 0).map(|out| bytes(&out)));
+                    say(blob_ops::split(&x, 0, &[dims[0], 0]).map(|out| out.iter().flat_map(bytes).collect()));
+                    say(blob_ops::transpose(&x, 0, dims.len() - 1).map(|out| bytes(&out)));
+                }
+                say(blob_ops::transpose_in_place(&mut y).map(|()| bytes(&y)));
+                say(blob_ops::add(&mut y, &x, part).map(|()| bytes(&y)));
+                say(blob_ops::axpy(&mut y, 3, &x, part).map(|()| bytes(&y)));
+                say(blob_ops::scale(&mut y, 3, part).map(|()| bytes(&y)));
+                say(blob_ops::update(&mut y).map(|()| bytes(&y)));
+                say(blob_ops::fill(&mut y, 1, part).map(|()| bytes(&y)));
+                say(blob_ops::convert(&x, DType::F64).map(|out| bytes(&out)));
+                say(blob_ops::convert_checked(&x, DType::I8).map(|out| bytes(&out)));
+                said.push(format!("{:?}", blob_ops::asum(&x, part)));
+                said
+            };
+            there.same(&format!("{dtype:?} {dims:?}"), all);
+        }
+    }
+}
