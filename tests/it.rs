@@ -35,6 +35,7 @@ mod hdf5_convert;
 mod hostile;
 mod kinds;
 mod limits;
+mod matrix;
 mod moved;
 mod moves;
 mod mxnet;

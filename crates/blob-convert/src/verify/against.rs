@@ -1,13 +1,13 @@
 //! Two files tensor by tensor, bit for bit, whatever their formats.
 //!
-//! First names are paired, then dtype, shape and bytes compared. Knows what a conversion may change and yet keep: places
-//! without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in NeoML's seven axes.
+//! First names are paired, then dtype, shape and bytes compared. Knows what a conversion may change and yet keep: names,
+//! places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in NeoML's seven axes.
 
 use blob_core::{DType, Dims7, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Sparse};
 
 use super::{Finding, Remark, index_of};
-use crate::receipt::{KeptBits, kept_bits};
+use crate::receipt::{KeptBits, kept_bits, own};
 use crate::watch::{Watch, Watched};
 
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
@@ -15,8 +15,9 @@ const PIECE: usize = 256 << 10;
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
 ///
-/// A place without an array may be missing from the other file; bf16 may be kept as u16 where a receipt says so; a sparse
-/// array is equal to the dense one of its name that holds the same values. Each of these is a note. Memory stays at a few
+/// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a receipt
+/// says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the files stores
+/// no names, tensors are paired in their order. Each of these is a note. Memory stays at a few
 /// pieces and 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
 ///
 /// # Errors
@@ -40,6 +41,17 @@ pub fn against(
         return Ok(compare.equal);
     }
     let (here, there) = (Names::of(ours), Names::of(theirs));
+    if let Some(unnamed) = [ours, theirs].into_iter().find(|file| is_unnamed(file))
+        && ours.format() != theirs.format()
+        && arrays(ours).count() == arrays(theirs).count()
+        && arrays(ours).any(|entry| there.get(entry.name()).is_none_or(|other| other.kind() == Kind::None))
+    {
+        compare.note(format!("the tensors of {} have no names; compared in their order", unnamed.name()));
+        for (a, b) in pairs(ours, theirs) {
+            compare.both(&Side::stored(ours, a), &Side::stored(theirs, b))?;
+        }
+        return Ok(compare.equal);
+    }
     alone(&there, &here, &mut compare);
     alone(&here, &there, &mut compare);
     for entry in ours.entries() {
@@ -55,6 +67,35 @@ pub fn against(
         }
     }
     Ok(compare.equal)
+}
+
+/// The tensors of a file, without the places that have none.
+fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
+    file.entries().iter().filter(|entry| entry.kind() != Kind::None)
+}
+
+/// The tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each format has
+/// its own order of them.
+fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
+    let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
+    if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {
+        let whole = |entry: &Entry| entry.sparse().map(|sparse| sparse.name.clone());
+        for entries in &mut both {
+            let groups = entries.chunk_by_mut(|a, b| a.sparse().is_some() && whole(a) == whole(b));
+            groups.for_each(|parts| parts.sort_by_key(|part| part.kind().name()));
+        }
+    }
+    let [ours, theirs] = both;
+    ours.into_iter().zip(theirs).collect()
+}
+
+/// Whether the file stores no names, so that its tensors are called by their positions: `@0`, `@0.diff`, `@1#indices`.
+fn is_unnamed(file: &Checkpoint) -> bool {
+    let is_position = |entry: &Entry| {
+        let name = entry.name().strip_prefix('@');
+        name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))
+    };
+    !file.entries().is_empty() && file.entries().iter().all(is_position)
 }
 
 /// A file's tensors, sorted by name. Indices take 4 bytes a tensor; a map would take 32.
@@ -186,8 +227,8 @@ impl Compare<'_> {
         }
         if left != right {
             let is_kept = match (left, right) {
-                (DType::U16, DType::BF16) => self.kept[0].contains(a.name()),
-                (DType::BF16, DType::U16) => self.kept[1].contains(b.name()),
+                (DType::U16, DType::BF16) => is_npy(a) || self.kept[0].contains(a.name()),
+                (DType::BF16, DType::U16) => is_npy(b) || self.kept[1].contains(b.name()),
                 _ => false,
             };
             if !is_kept {
@@ -229,6 +270,11 @@ fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
     neoml.file.format().is_neoml()
         && neoml.shape() != other.shape()
         && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
+}
+
+/// Whether the tensor lies in an npy file, which has no bf16, and no place for a receipt that says so.
+fn is_npy(side: &Side<'_>) -> bool {
+    side.file.format() == Format::Npy && own(side.file).is_none()
 }
 
 /// One file has a tensor where the other has none; `None` where neither has one.
