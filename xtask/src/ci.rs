@@ -27,7 +27,7 @@ const DENY_ABSENT: &str = "licences and sources of dependencies were not checked
     (cargo install cargo-deny)";
 
 /// Packages that are not published.
-const UNPUBLISHED: &[&str] = &["blob-tests", "blob-benches", "xtask"];
+const UNPUBLISHED: &[&str] = &["blob-tests", "blob-benches", "blob-gpu", "fake-cuda", "xtask"];
 const TOOL: &str = "blob-cli";
 
 /// Names a Python that has NumPy, for the tests.

@@ -19,7 +19,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 /// How a task is called, what it takes, what it does, and the function.
 type Task = (&'static str, &'static str, &'static str, fn(&[&str]) -> Result<()>);
@@ -38,6 +38,7 @@ const TASKS: &[Task] = &[
     ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each", record),
     ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", fuzz::run),
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", interop),
+    ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", gpu),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
 ];
 
@@ -95,6 +96,25 @@ fn interop(arguments: &[&str]) -> Result<()> {
     let mut command = shell::program("python3");
     command.arg("tests/interop/run.py").arg("--blob").arg(target.join("release/blob"));
     shell::run(command.arg("--work").arg(target.join("interop")).args(arguments))
+}
+
+/// Packs the program that checks and measures a GPU with its script, for a machine that has neither Rust nor a network.
+fn gpu(_: &[&str]) -> Result<()> {
+    let commit = shell::read(shell::program("git").args(["describe", "--always", "--dirty"]))?;
+    let mut cargo = shell::cargo(&["build", "-q", "--release", "-p", "blob-gpu"]);
+    shell::run(cargo.env("BLOB_COMMIT", commit.trim()))?;
+    let target = shell::target_directory()?;
+    let packed = target.join("blob-gpu");
+    std::fs::create_dir_all(&packed)?;
+    std::fs::copy(target.join("release/blob-gpu"), packed.join("blob-gpu"))?;
+    std::fs::copy(shell::root().join("benches/gpu/gpu.py"), packed.join("gpu.py"))?;
+    let archive = target.join("blob-gpu.tar.gz");
+    shell::run(shell::program("tar").arg("-czf").arg(&archive).arg("-C").arg(&target).arg("blob-gpu"))?;
+    let bytes = archive.metadata()?.len();
+    ensure!(bytes <= 64 << 20, "{} has {bytes} bytes", archive.display());
+    println!("gpu: {}, {:.1} MiB", archive.display(), bytes as f64 / f64::from(1 << 20));
+    println!("gpu: there: tar -xzf blob-gpu.tar.gz && ./blob-gpu/blob-gpu");
+    Ok(())
 }
 
 #[cfg(test)]

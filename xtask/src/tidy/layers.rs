@@ -15,6 +15,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
     ("fake-cuda", &[]),
     ("blob-tests", &["fake-cuda", "blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-gpu", &["fake-cuda", "blob-ops", "blob-core", "synced-mem"]),
     ("blob-benches", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
@@ -53,7 +54,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
 /// Whether the file is the manifest of a package of this workspace.
 fn is_ours(path: &str) -> bool {
     let folder = path.strip_suffix("/Cargo.toml").unwrap_or_default();
-    ["xtask", "tests", "tests/fake-cuda", "benches"].contains(&folder) || folder.starts_with("crates/")
+    ["xtask", "tests", "tests/fake-cuda", "benches", "benches/gpu"].contains(&folder) || folder.starts_with("crates/")
 }
 
 #[cfg(test)]

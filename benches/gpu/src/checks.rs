@@ -1,0 +1,90 @@
+//! What must hold on a GPU: the promises of a backend, and the host's bits from every operation; and what the first use of each
+//! kernel file takes.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use blob_core::{AnyBlob, DType, Part, Shape};
+use synced_mem::cuda::{Cuda, list};
+use synced_mem::{Device, conformance};
+
+use crate::operations::{self, There};
+use crate::words;
+
+/// Each GPU alone, and the first two together.
+pub(crate) fn conformance() -> Result<()> {
+    let count = list()?.len();
+    for ordinal in 0..count {
+        let passed = conformance::run(&*Cuda::open(ordinal)?).map(|checks| format!("{checks} checks"));
+        println!("check\tGPU {ordinal} keeps the promises of a backend\t{}", words(passed.map_err(Into::into)));
+    }
+    let name = "two GPUs keep them as a pair";
+    match count {
+        1 => println!("check\t{name}\tnot run on two\tthere is one GPU"),
+        _ => {
+            let passed = conformance::run_pair(&*Cuda::open(0)?, &*Cuda::open(1)?);
+            let passed = passed.map(|checks| format!("{checks} checks"));
+            println!("check\t{name}\t{}", words(passed.map_err(Into::into)));
+        }
+    }
+    Ok(())
+}
+
+/// An operation, and what compares its results with the host's.
+type Operation = (&'static str, fn(&There<'_>));
+
+const OPERATIONS: [Operation; 10] = [
+    ("merges and splits", operations::merges_and_splits),
+    ("more parts than a launch takes", operations::more_parts_than_a_launch_takes),
+    ("permutations and transpositions", operations::permutations_and_transpositions),
+    ("arithmetic", operations::arithmetic),
+    ("fills", operations::fills),
+    ("conversions of every pair", operations::conversions_of_every_pair),
+    ("checked conversions", operations::checked_conversions_find_the_first),
+    ("sums", operations::sums),
+    ("operands at every alignment", operations::operands_at_every_alignment),
+    ("nothing to do", operations::nothing_to_do),
+];
+
+/// Small tensors of every shape and dtype.
+pub(crate) fn small_operations() -> Result<()> {
+    let queue = Cuda::open(0)?.queue()?;
+    for (name, compare) in OPERATIONS {
+        let there = There::new(&queue, 1, &|_| {});
+        let passed = catch_unwind(AssertUnwindSafe(|| compare(&there)));
+        let passed = passed.map(|()| "the host's bits".to_string()).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            anyhow!(text.unwrap_or_else(|| "it panicked".to_string()))
+        });
+        println!("check\t{name}\t{}", words(passed));
+    }
+    Ok(())
+}
+
+/// One small operation of each kernel file, from the call to the result.
+pub(crate) fn first_use(process: &str) -> Result<()> {
+    let queue = Cuda::open(0)?.queue()?;
+    let tensor = || AnyBlob::from_vec(Shape::new([64, 64])?, DType::F32, vec![0; 64 * 64 * 4]);
+    let (mut x, mut y) = (tensor()?, tensor()?);
+    // What is measured are the kernels alone.
+    drop((x.data_mut().device(&queue)?, y.data_mut().device(&queue)?));
+    queue.synchronize()?;
+    type Use<'a> = (&'a str, &'a mut dyn FnMut() -> Result<(), blob_ops::Error>);
+    let mut half = AnyBlob::new(Shape::new([64, 64])?, DType::F16)?;
+    let x = &x;
+    let uses: [Use<'_>; 4] = [
+        ("moves", &mut || blob_ops::transpose(x, 0, 1).map(drop)),
+        ("element", &mut || blob_ops::add(&mut y, x, Part::Data)),
+        ("convert", &mut || blob_ops::convert_into(x, &mut half, Part::Data)),
+        ("sums", &mut || blob_ops::asum(x, Part::Data).map(drop)),
+    ];
+    for (file, work) in uses {
+        let start = Instant::now();
+        blob_ops::on(&queue, work)?;
+        queue.synchronize()?;
+        let time = start.elapsed().as_secs_f64() * 1e3;
+        println!("figure\tfirst use of {file}, {process}, ms\t{time:e}");
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! What the phases print, gathered into one page: each row with its bar, its figure, and whether the bar is met. Pure.
+//!
+//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `time CASE WHO SECONDS`, `figure NAME VALUE UNIT
+//! BOUND BAR`. A figure that is not there is "not run", never left out.
+
+use crate::cases::{self, Against, Case};
+
+/// Who a time is of.
+pub(crate) const OURS: &str = "blob";
+pub(crate) const COPY: &str = "driver copy";
+pub(crate) const OWN_COPY: &str = "own copy";
+pub(crate) const MEMSET: &str = "driver memset";
+const TORCH: &str = "torch";
+const CUPY: &str = "CuPy";
+const CUTENSOR: &str = "cuTENSOR";
+const CLONE: &str = "torch clone";
+
+/// How much longer than a peer an operation may take.
+const PEERS: [(&str, f64); 3] = [(TORCH, 1.0), (CUPY, 1.0), (CUTENSOR, 1.03)];
+
+/// What was measured beside the cases, where each of them must be.
+const FIGURES: [(&str, &str, f64); 13] = [
+    ("H2D pinned, of the driver's own", "at least", 0.97),
+    ("D2H pinned, of the driver's own", "at least", 0.97),
+    ("H2D pageable, of the driver's own", "at least", 1.0),
+    ("D2H pageable, of the driver's own", "at least", 1.0),
+    ("host time of add, 64 KiB, µs", "at most", 6.0),
+    ("first use of moves, first process, ms", "at most", 500.0),
+    ("first use of element, first process, ms", "at most", 500.0),
+    ("first use of convert, first process, ms", "at most", 500.0),
+    ("first use of sums, first process, ms", "at most", 500.0),
+    ("first use of moves, second process, ms", "at most", 30.0),
+    ("first use of element, second process, ms", "at most", 30.0),
+    ("first use of convert, second process, ms", "at most", 30.0),
+    ("first use of sums, second process, ms", "at most", 30.0),
+];
+
+const NOT_RUN: &str = "not run";
+
+/// Everything that was said so far.
+#[derive(Default)]
+pub(crate) struct Found {
+    about: Vec<String>,
+    checks: Vec<[String; 3]>,
+    times: Vec<(String, String, f64)>,
+    figures: Vec<(String, f64)>,
+}
+
+impl Found {
+    /// Takes the lines of a phase. What is no line of ours is kept as words.
+    pub(crate) fn read(&mut self, text: &str) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let fields: Vec<&str> = line.split('\t').collect();
+            match fields[..] {
+                ["about", text] => self.about(text),
+                ["check", name, result, words] => self.check(name, result, words),
+                ["time", case, who, seconds] if seconds.parse::<f64>().is_ok() => {
+                    self.times.push((case.to_string(), who.to_string(), seconds.parse().unwrap_or(f64::NAN)));
+                }
+                ["figure", name, value] if value.parse::<f64>().is_ok() => {
+                    self.figures.push((name.to_string(), value.parse().unwrap_or(f64::NAN)));
+                }
+                _ => self.about(&format!("said without being asked: {line}")),
+            }
+        }
+    }
+
+    pub(crate) fn about(&mut self, text: &str) {
+        self.about.push(text.to_string());
+    }
+
+    pub(crate) fn check(&mut self, name: &str, result: &str, words: &str) {
+        self.checks.push([name, result, words].map(str::to_string));
+    }
+
+    pub(crate) fn says(&self, text: &str) -> bool {
+        self.about.iter().any(|line| line.contains(text))
+    }
+
+    /// Whether a check has failed: a bar that is missed is no failure.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.checks.iter().any(|[_, result, _]| result == "failed")
+    }
+
+    fn time(&self, case: &str, who: &str) -> Option<f64> {
+        self.times.iter().find(|(each, by, _)| each == case && by == who).map(|(.., seconds)| *seconds)
+    }
+
+    /// The whole page, for cases of `bytes`. `label` says why the figures are none of a GPU, and then nothing is judged.
+    pub(crate) fn markdown(&self, title: &str, bytes: usize, label: Option<&str>) -> String {
+        let mut page = format!("# {title}\n\n");
+        let mut line = |text: &str| {
+            page.push_str(text);
+            page.push('\n');
+        };
+        if let Some(label) = label {
+            line(&format!("**{label}**\n"));
+        }
+        self.about.iter().for_each(|about| line(&format!("* {about}")));
+        line("\n| check | result | |\n| --- | --- | --- |");
+        self.checks.iter().for_each(|[name, result, words]| line(&format!("| {name} | {result} | {words} |")));
+        line(&format!("\n{LEGEND}\n\n{HEAD}"));
+        let mut missed = Vec::new();
+        for case in cases::all(bytes).into_iter().chain([cases::small()]) {
+            let row = self.row(&case, bytes, label.is_none());
+            missed.extend(row.iter().any(|cell| MARKS.iter().any(|mark| cell.contains(mark))).then(|| row[0].clone()));
+            line(&format!("| {} |", row.join(" | ")));
+        }
+        line("\n| figure | bar | measured | |\n| --- | --: | --: | --- |");
+        for (name, bound, bar) in FIGURES {
+            let value = self.figures.iter().find(|(each, _)| each == name).map(|(_, value)| *value);
+            let met = value.map(|value| if bound == "at most" { value <= bar } else { value >= bar });
+            let verdict = verdict(met, label.is_none());
+            missed.extend((verdict == MARKS[0]).then(|| name.to_string()));
+            let value = value.map_or(NOT_RUN.to_string(), |value| format!("{value:.3}"));
+            line(&format!("| {name} | {bound} {bar} | {value} | {verdict} |"));
+        }
+        if !missed.is_empty() {
+            line("\nWhat limits each row that is missed or behind, to be said before this page is kept:\n");
+            missed.iter().for_each(|name| line(&format!("* {name}: ")));
+        }
+        page
+    }
+
+    fn row(&self, case: &Case, bytes: usize, is_judged: bool) -> Vec<String> {
+        let ours = self.time(&case.name, OURS);
+        let rate = ours.map(|seconds| case.moved() / seconds / 1e9);
+        let best = self.best(case, bytes);
+        let ratio = rate.zip(best).map(|(rate, best)| rate / best);
+        let show = |value: Option<f64>| value.map_or(NOT_RUN.to_string(), |value| format!("{value:.2}"));
+        let met = ratio.zip(case.bar).map(|(ratio, bar)| ratio >= bar);
+        let judged = if case.bar.is_some() { verdict(met, is_judged) } else { "" };
+        let mut cells = vec![
+            case.name.clone(),
+            case.bar.map_or(String::new(), |bar| bar.to_string()),
+            if case.bar.is_some() { show(ratio) } else { String::new() },
+            judged.to_string(),
+            show(ours.map(|seconds| seconds * 1e6)),
+            show(rate),
+            if case.bar.is_some() { show(best) } else { String::new() },
+        ];
+        let peer = |who: &str| self.time(&case.name, who);
+        cells.extend(PEERS.map(|(who, _)| peer(who).map_or(String::new(), |seconds| format!("{:.2}", seconds * 1e6))));
+        let behind =
+            PEERS.iter().filter(|(who, most)| ours.zip(peer(who)).is_some_and(|(ours, peer)| ours > most * peer));
+        let behind: Vec<&str> = behind.map(|(who, _)| *who).collect();
+        cells.push(match (is_judged, &behind[..]) {
+            (false, _) | (_, []) => String::new(),
+            (true, names) => format!("{} {}", MARKS[1], names.join(", ")),
+        });
+        cells
+    }
+
+    /// GB/s of what the case is held against: the fastest of those that move the same bytes.
+    fn best(&self, case: &Case, bytes: usize) -> Option<f64> {
+        let rate = |name: &str, who, moved: f64| self.time(name, who).map(|seconds| moved / seconds / 1e9);
+        let length = case.bytes() as f64;
+        let copies = [
+            rate(&case.name, COPY, 2.0 * length),
+            rate(&case.name, OWN_COPY, 2.0 * length),
+            rate("copy", CLONE, 2.0 * bytes as f64),
+        ];
+        let found: Vec<f64> = match case.against() {
+            Against::Copy => copies.into_iter().flatten().collect(),
+            Against::Memset => rate(&case.name, MEMSET, length).into_iter().collect(),
+            Against::Read => copies.into_iter().chain([rate(&case.name, TORCH, length)]).flatten().collect(),
+        };
+        found.into_iter().max_by(f64::total_cmp)
+    }
+}
+
+/// What a row that is not as it should be says.
+const MARKS: [&str; 2] = ["MISSED", "BEHIND"];
+
+fn verdict(met: Option<bool>, is_judged: bool) -> &'static str {
+    match met {
+        None => NOT_RUN,
+        Some(_) if !is_judged => "not judged",
+        Some(true) => "met",
+        Some(false) => MARKS[0],
+    }
+}
+
+const LEGEND: &str = "Ratio: of the bytes read and written in a second to those of the fastest copy of the same bytes in this run (the driver's,
+our own kernel, torch's `clone`); of fill to the driver's memset; of sums, the bytes read to the fastest that moves any. Medians of
+rounds in which all take turns, waited for after each batch. Peers in µs; BEHIND names those that took less, cuTENSOR by over 3 %.";
+
+const HEAD: &str = "| case | bar | ratio | | µs | GB/s | against GB/s | torch µs | CuPy µs | cuTENSOR µs | |
+| --- | --: | --: | --- | --: | --: | --: | --: | --: | --: | --- |";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 1 << 30;
+
+    /// The row of a case, and the page, where its copy takes a second.
+    fn page(lines: &str) -> String {
+        let mut found = Found::default();
+        found.read(lines);
+        found.markdown("T", BYTES, None)
+    }
+
+    fn row(page: &str, name: &str) -> Vec<String> {
+        let line = page.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
+        line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']).to_string()).collect()
+    }
+
+    #[test]
+    fn what_was_not_run_says_so() {
+        let page = page("");
+        for case in cases::all(BYTES) {
+            assert_eq!(row(&page, &case.name)[2..4], ["not run", "not run"], "{page}");
+        }
+        for (name, ..) in FIGURES {
+            assert_eq!(row(&page, name)[2..4], ["not run", "not run"], "{page}");
+        }
+        assert!(!page.contains("MISSED") && !page.contains("What limits"), "{page}");
+    }
+
+    #[test]
+    fn a_row_is_held_to_the_fastest_copy() {
+        let ours = "time\tscale, f32\tblob\t1\n";
+        assert_eq!(
+            row(&page(&format!("{ours}time\tscale, f32\tdriver copy\t1\n")), "scale, f32")[2..4],
+            ["1.00", "met"]
+        );
+        for faster in ["scale, f32\town copy\t0.9", "copy\ttorch clone\t0.9"] {
+            let page = page(&format!("{ours}time\tscale, f32\tdriver copy\t1\ntime\t{faster}\n"));
+            assert_eq!(row(&page, "scale, f32")[2..4], ["0.90", "MISSED"], "{page}");
+            assert!(page.contains("\n* scale, f32: \n"), "{page}");
+        }
+        // A third more bytes in the same time.
+        let add = page("time\tadd, f32\tblob\t1.5\ntime\tadd, f32\tdriver copy\t1\n");
+        assert_eq!(row(&add, "add, f32")[2..4], ["1.00", "met"]);
+        let fill =
+            page("time\tfill, f32\tblob\t1\ntime\tfill, f32\tdriver memset\t1\ntime\tfill, f32\town copy\t0.1\n");
+        assert_eq!(row(&fill, "fill, f32")[2..4], ["1.00", "met"]);
+        // A sum reads half of what a copy moves; torch's may be faster than any copy.
+        let lines = "time\tasum, f32\tblob\t0.5\ntime\tasum, f32\tdriver copy\t1\n";
+        assert_eq!(row(&page(lines), "asum, f32")[2..4], ["1.00", "met"]);
+        let page = page(&format!("{lines}time\tasum, f32\ttorch\t0.4\n"));
+        assert_eq!(row(&page, "asum, f32")[2..4], ["0.80", "MISSED"]);
+    }
+
+    #[test]
+    fn peers_that_take_less_are_named() {
+        let lines =
+            "time\ttranspose, 4 B\tblob\t1\ntime\ttranspose, 4 B\tdriver copy\t1\ntime\ttranspose, 4 B\tCuPy\t2\n";
+        let cutensor = |seconds| page(&format!("{lines}time\ttranspose, 4 B\tcuTENSOR\t{seconds}\n"));
+        let marks = |page: &str| row(page, "transpose, 4 B")[10].clone();
+        assert_eq!(marks(&cutensor(0.98)), "");
+        assert_eq!(marks(&cutensor(0.9)), "BEHIND cuTENSOR");
+        let small = page("time\tadd, 64 KiB\tblob\t2e-6\ntime\tadd, 64 KiB\ttorch\t1e-6\n");
+        assert_eq!(row(&small, "add, 64 KiB")[10], "BEHIND torch");
+    }
+
+    #[test]
+    fn what_is_none_of_a_gpu_is_labelled_and_not_judged() {
+        let mut found = Found::default();
+        found.read("time\tscale, f32\tblob\t1\ntime\tscale, f32\tdriver copy\t0.1\nfigure\tH2D pinned, of the driver's own\t0.1\n");
+        let page = found.markdown("T", BYTES, Some("Not a GPU."));
+        assert!(page.starts_with("# T\n\n**Not a GPU.**\n") && !page.contains("MISSED"), "{page}");
+        assert_eq!(row(&page, "scale, f32")[3], "not judged");
+    }
+
+    #[test]
+    fn a_figure_has_its_bar_and_a_failed_check_is_a_failure() {
+        let page =
+            page("figure\thost time of add, 64 KiB, µs\t6.5\nfigure\tH2D pinned, of the driver's own\t0.98\nwhat?\n");
+        assert_eq!(row(&page, "host time of add, 64 KiB, µs")[1..], ["at most 6", "6.500", "MISSED"]);
+        assert_eq!(row(&page, "H2D pinned, of the driver's own")[1..], ["at least 0.97", "0.980", "met"]);
+        assert!(page.contains("* said without being asked: what?"), "{page}");
+        let mut found = Found::default();
+        found.read("check\ta\tpassed\tb\n");
+        assert!(!found.has_failed());
+        found.read("check\ta\tfailed\tb\n");
+        assert!(found.has_failed());
+    }
+}

@@ -1,0 +1,61 @@
+//! The program that is carried to a GPU, here: on the driver of `fake-cuda` with tiny tensors, and without a driver. What is tested is
+//! that it comes to its end and says what it has run; its figures say nothing.
+
+#![cfg(target_os = "linux")]
+
+use std::path::Path;
+use std::process::Command;
+
+use fake_cuda::control;
+
+/// The page that the program writes, and whether it ended well.
+fn page(prepare: impl FnOnce(&mut Command, &Path)) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, packed, script] = ["page.md", "blob-gpu", "gpu.py"].map(|name| folder.path().join(name));
+    // As `cargo xtask gpu` packs it.
+    std::fs::copy(env!("CARGO_BIN_EXE_blob-gpu"), &packed).unwrap();
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("gpu.py"), script).unwrap();
+    let mut program = Command::new(packed);
+    program.arg("--tiny").arg(&file);
+    prepare(&mut program, folder.path());
+    let output = program.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("no page; {said}")))
+}
+
+#[test]
+fn every_path_runs_on_the_driver_for_tests_and_is_labelled_so() {
+    let (is_good, page) = page(|program, _| {
+        program.env("LD_PRELOAD", control::file());
+    });
+    assert!(is_good, "{page}");
+    assert!(page.contains("**Not a GPU: "), "{page}");
+    assert!(page.contains("| two GPUs keep them as a pair | passed | 4 checks |"), "{page}");
+    for absent in ["torch", "CuPy", "cuTENSOR", "compute-sanitizer"] {
+        assert!(page.contains(&format!("absent: {absent}")), "{absent}\n{page}");
+    }
+    // No row but the peers' is missing, and none is judged.
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    let open: Vec<_> = rows.filter(|line| line.contains("not run") && !line.contains("compute-sanitizer")).collect();
+    assert!(open.is_empty(), "{open:#?}");
+    assert!(!page.contains("| met |") && !page.contains("MISSED") && page.matches("not judged").count() > 40, "{page}");
+}
+
+#[test]
+fn one_gpu_is_not_run_on_two() {
+    let (is_good, page) = page(|program, _| {
+        program.env("LD_PRELOAD", control::file()).env("FAKE_CUDA", "devices=1");
+    });
+    assert!(is_good && page.contains("| two GPUs keep them as a pair | not run on two |"), "{page}");
+}
+
+#[test]
+fn without_a_gpu_it_ends_well_and_says_that_nothing_was_run() {
+    let (is_good, page) = page(|program, folder| control::hide(program, folder).unwrap());
+    assert!(is_good, "{page}");
+    assert!(
+        page.contains("**Not run: there is no GPU here.**") && page.contains("* not run: no CUDA driver"),
+        "{page}"
+    );
+    assert!(!page.contains("passed") && !page.contains("met"), "{page}");
+}
