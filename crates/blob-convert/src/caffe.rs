@@ -19,7 +19,12 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned
     let metadata = if same { checkpoint.metadata() } else { &[] };
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
-    Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))
+    let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
+    if layout.len() == 0 {
+        let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
+        return Err(refuse(checkpoint, message));
+    }
+    Ok(layout)
 }
 
 /// The file `base` with the tensors in the places of its own. Those that stay as they are get no slot.

@@ -183,9 +183,6 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message) -> Result<Placed, Er
         }
     };
     problems.refused(format)?;
-    if parts.is_empty() {
-        return Err(refuse(format, "no array and no name: the file would have no bytes".to_owned()));
-    }
     parts::place(format, &parts, specs, MOST_BYTES)
 }
 
