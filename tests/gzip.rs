@@ -54,7 +54,8 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
     let (mut opened, mut refused) = (0, 0);
     for path in all() {
         let bytes = fs::read(&path).expect("readable");
-        if bytes.len() > 4 << 20 {
+        // What is packed already would be packed twice.
+        if bytes.len() > 4 << 20 || bytes.starts_with(b"\x1F\x8B") {
             continue;
         }
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
@@ -72,7 +73,8 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
             (Err(plain), Err(packed)) => {
                 assert_eq!(packed.reason(), plain.reason(), "{packed}");
                 assert_eq!(packed.offset(), plain.offset(), "{packed}");
-                assert!(packed.to_string().contains("unpacked"), "{packed}");
+                let chooses = packed.reason() == Reason::Request;
+                assert!(chooses || packed.to_string().contains("unpacked"), "{packed}");
                 refused += 1;
             }
             (plain, packed) => panic!("{name}: {plain:?}, packed {packed:?}"),
@@ -225,10 +227,9 @@ fn a_bomb_ends_at_the_limit_in_bounded_memory() {
 
 #[test]
 fn what_is_inside_is_named() {
-    let mut tar = vec![0; 10_240];
-    tar[257..262].copy_from_slice(b"ustar");
+    let tar = fs::read(data("archives/nested.tar")).expect("readable");
     for (name, bytes, words, reason) in [
-        ("a.tar.gz", tar, "a gzip file; unpacked, it is a tar archive", Reason::Archive),
+        ("a.tar.gz", tar, "a gzip file; unpacked, it is a tar archive without a tensor file in it", Reason::Archive),
         ("a.gz", Vec::new(), "a gzip file; unpacked, it is empty", Reason::Empty),
         ("a.gz.gz", gzip(b"x"), "a gzip file; unpacked, it is a gzip file", Reason::Compressed),
     ] {

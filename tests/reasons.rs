@@ -33,7 +33,7 @@ fn what_is_wrong_with_a_file_has_a_code() {
     flipped[end - 1] ^= 1;
     let pickle = theirs(Stored, &[("archive/data.pkl", b"\x80\x02.")]);
     let lfs = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
-    let tar = [&[b'a'; 257][..], b"ustar", &[0; 250]].concat();
+    let tar = std::fs::read(crate::support::data("archives/nested.tar")).expect("readable");
     let mat = [&b"MATLAB 7.3 MAT-file, Platform: GLNXA64"[..], &[b' '; 600], b"\x89HDF\r\n\x1A\n"].concat();
     for (name, bytes, expected) in [
         ("x", &b""[..], "empty"),

@@ -4,8 +4,10 @@
 
 mod devices;
 mod diffs;
+mod extract;
 
 pub(crate) use diffs::Diffs;
+pub(crate) use extract::{Extract, ExtractFormat};
 
 use std::path::PathBuf;
 
@@ -70,7 +72,8 @@ pub(crate) struct Global {
     /// The most bytes to inflate, reorder or expand for one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_alloc: Option<u64>,
-    /// The most bytes of a pipe, or of what a gzip file unpacks to, to keep in the temporary folder [default: 4GiB]
+    /// The most bytes of a pipe, or of what a gzip file or an archive's member unpacks to, to keep in the temporary folder
+    /// [default: 4GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_spool: Option<u64>,
     /// The most arrays a file may list [default: 1048576]
@@ -100,6 +103,9 @@ pub(crate) enum Command {
     Convert(Convert),
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what
+    ///
+    /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of
+    /// a format in it. Where there are several, a path goes on behind the archive: model.tar.gz/net-0000.params.
     Formats,
     Devices(devices::Devices),
     /// Describe the JSON of every command; with --json, as JSON Schema
@@ -114,7 +120,7 @@ pub(crate) enum Command {
 /// Reads headers only.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Info {
-    /// Files to look at; `-` is standard input
+    /// Files to look at; `-` is standard input; a path may go on behind a tar or zip archive to a file in it
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -318,42 +324,6 @@ pub(crate) enum CaffeForm {
     Legacy,
     Raw,
     V1,
-}
-
-/// Write one tensor to a file
-#[derive(Debug, clap::Args)]
-#[command(before_help = "\
-Examples:
-  blob extract model.caffemodel conv1/0 -o conv1.npy
-  blob extract mean.binaryproto -o mean.csv
-  blob extract model.params '#0' --to raw -o - | xxd | head")]
-pub(crate) struct Extract {
-    /// The file; `-` is standard input
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
-    #[arg(value_name = "TENSOR")]
-    pub(crate) tensor: Option<String>,
-    /// Where to: a file, or `-` for standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it (`-` is npy)
-    #[arg(long, value_name = "FMT")]
-    pub(crate) to: Option<ExtractFormat>,
-    /// Replace OUT where it exists; FILE itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-/// What `extract` writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExtractFormat {
-    /// NumPy's format: dtype, shape, values
-    Npy,
-    /// The values alone, row-major, little-endian
-    Raw,
-    /// Text: one line a row of the last axis; one value a line where there is only one axis
-    Csv,
 }
 
 /// Print a completion script for a shell

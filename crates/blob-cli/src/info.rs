@@ -171,9 +171,12 @@ impl Fields for Facts<'_> {
     fn fields() -> Vec<Field<Self>> {
         const GZIP: &str =
             "the length of a gzip file as it is stored; file_bytes and offsets are those of what it unpacks to";
+        const MEMBER: &str =
+            "the file of the archive that was opened, also the end of file; file_bytes and offsets are its";
         let errors = Is::List(&Is::Object(shapes::<Problem>));
         vec![
             field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
+            or_null("member", Is::Text, MEMBER, |f| json!(f.checkpoint.member())),
             field("format", Is::Text, FORMAT, |f| json!(f.checkpoint.format().name())),
             field("dialect", Is::Text, DIALECT, |f| json!(f.checkpoint.dialect())),
             field("file_bytes", Is::Whole, "the file's size", |f| json!(f.checkpoint.file_len())),
@@ -252,8 +255,11 @@ fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
         _ => format!("{} ({})", units::bytes(len), units::plural(len, "byte")),
     };
     let mut all = vec![("size", size)];
-    if checkpoint.is_gzip() {
-        let stored = units::bytes(checkpoint.stored().len());
+    let stored = units::bytes(checkpoint.stored().len());
+    if checkpoint.member().is_some() {
+        let gzip = if checkpoint.is_gzip() { " (gzip)" } else { "" };
+        all.push(("archive", format!("{stored} as stored{gzip}; the size and all offsets are those of the member")));
+    } else if checkpoint.is_gzip() {
         let of = "the size and all offsets are those of what it unpacks to";
         all.push(("gzip", format!("{stored} as stored; {of}")));
     }
@@ -266,8 +272,12 @@ fn is_parameter(entry: &Entry) -> bool {
 
 /// The format and its dialect: `Caffe NetParameter, V2 layers`.
 pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
-    let gzip = if checkpoint.is_gzip() { "gzip of " } else { "" };
-    let title = format!("{gzip}{}", checkpoint.format().title());
+    let packed = match checkpoint.member() {
+        Some(_) => "archive with ",
+        None if checkpoint.is_gzip() => "gzip of ",
+        None => "",
+    };
+    let title = format!("{packed}{}", checkpoint.format().title());
     match checkpoint.dialect() {
         "" => title,
         dialect => format!("{title}, {}", tame(dialect)),

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 /// Refuses an output that is the input itself; and, where existing files are to be replaced, a folder that the input
 /// lies in, or a file of the folder that is read.
 pub(crate) fn keep(input: &Path, output: &Path, if_exists: IfExists) -> Result<(), Failure> {
+    // A path that goes on behind a file names a member of that archive.
+    let input = input.ancestors().find(|path| path.is_file()).unwrap_or(input);
     // Opening a pipe would wait for its writer, and nothing is lost there.
     let lasts = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     if !(lasts(input) && lasts(output)) {

@@ -197,7 +197,7 @@ impl Job<'_> {
     }
 
     /// Reads every byte of the source once, hashes it, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of the
-    /// file as it is stored: a gzip file is read once more for them.
+    /// file as it is stored: a gzip file or an archive is read once more for them.
     fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
@@ -225,7 +225,7 @@ impl Job<'_> {
             (parts, sha256)
         });
         parts.into_iter().collect::<Result<(), Error>>()?;
-        if self.checkpoint.is_gzip() {
+        if self.checkpoint.is_packed() {
             hash::stored(self.checkpoint, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
         }
         Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
@@ -247,7 +247,7 @@ impl Job<'_> {
             }
             let bytes = &mut buf[..(len - at).min(PIECE as u64) as usize];
             hash::read(self.checkpoint, source, at, bytes)?;
-            if !self.checkpoint.is_gzip() {
+            if !self.checkpoint.is_packed() {
                 hashed.put(0, at, bytes);
             }
             write(at, bytes)?;

@@ -50,15 +50,19 @@ impl Receipt {
         left_out: &[(String, String)],
         files: &[String],
     ) -> Result<Self, Error> {
-        let name = std::path::Path::new(checkpoint.name())
-            .file_name()
-            .map_or(checkpoint.name().into(), |n| n.to_string_lossy());
+        let file = checkpoint.file();
+        let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
         let mut source = Map::new();
         source.insert("name".into(), json!(name));
         source.insert("bytes".into(), json!(checkpoint.stored().len()));
         if checkpoint.is_gzip() {
             // Length and digests are the gzip file's own; places in the warnings are those of what it unpacks to.
             source.insert("compression".into(), json!("gzip"));
+        }
+        if let Some(member) = checkpoint.member() {
+            source.insert("member".into(), json!(member));
+        }
+        if checkpoint.is_packed() {
             source.insert("unpacked_bytes".into(), json!(checkpoint.file_len()));
         }
         source.insert("format".into(), json!(checkpoint.format().name()));

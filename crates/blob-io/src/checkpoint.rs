@@ -5,6 +5,7 @@
 mod beside;
 mod lookup;
 mod open;
+mod packed;
 mod reader;
 mod sparse;
 mod stored;
@@ -30,6 +31,7 @@ use crate::wire::source::{Bytes, Input, Source};
 use beside::Home;
 use lookup::Lookup;
 pub use open::OpenOptions;
+use packed::Packed;
 pub use reader::Reader;
 pub use stored::StoredTensor;
 
@@ -47,8 +49,8 @@ pub struct Checkpoint {
     positions: usize,
     limits: Limits,
     input: Input,
-    /// The gzip file that `input` was unpacked from.
-    packed: Option<Input>,
+    /// The file that `input` was unpacked from, or is a member of.
+    packed: Option<Packed>,
     home: Home,
     /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
     broken: Option<Box<Fault>>,
@@ -78,12 +80,6 @@ impl Checkpoint {
     /// As [`Checkpoint::open`].
     pub fn from_source(name: impl Into<String>, source: Box<dyn Source>) -> Result<Self, Error> {
         OpenOptions::new().open_source(name, source)
-    }
-
-    /// The file, as it was named when it was opened.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// The format.
@@ -166,37 +162,6 @@ impl Checkpoint {
     #[must_use]
     pub fn positions(&self) -> usize {
         self.positions
-    }
-
-    /// The file's size in bytes; of a gzip file, the size of what it unpacks to.
-    #[must_use]
-    pub fn file_len(&self) -> u64 {
-        self.input.len()
-    }
-
-    /// How many bytes have been read from the source so far.
-    #[must_use]
-    pub fn bytes_read(&self) -> u64 {
-        let packed = self.packed.as_ref().map_or(0, Input::bytes_read);
-        self.input.bytes_read() + packed
-    }
-
-    /// The bytes that all offsets count, for a pass over all of them: the file's, or what a gzip file unpacks to.
-    #[must_use]
-    pub fn source(&self) -> &dyn Source {
-        &self.input
-    }
-
-    /// The bytes of the file as they are stored, for its size and its digest: also of a gzip file.
-    #[must_use]
-    pub fn stored(&self) -> &dyn Source {
-        self.packed.as_ref().unwrap_or(&self.input)
-    }
-
-    /// Whether the file is a gzip file, and [`Checkpoint::source`] what it unpacks to.
-    #[must_use]
-    pub fn is_gzip(&self) -> bool {
-        self.packed.is_some()
     }
 
     /// The limits that the file was opened with.

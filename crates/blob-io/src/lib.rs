@@ -19,6 +19,7 @@
 
 #![deny(unsafe_code)]
 
+mod archive;
 pub mod caffe;
 mod checkpoint;
 mod entry;

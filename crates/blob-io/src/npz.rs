@@ -3,13 +3,13 @@
 //! The container: PKWARE's APPNOTE.TXT 6.3.10; only what an npz needs of it.
 
 pub(crate) mod archive;
-mod index;
+pub(crate) mod index;
 mod members;
 mod metadata;
 pub(crate) mod read;
 mod sparse;
 pub(crate) mod write;
-mod zip;
+pub(crate) mod zip;
 
 pub use members::member_names;
 

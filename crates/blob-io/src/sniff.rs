@@ -14,6 +14,7 @@ use crate::neoml;
 use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Input, Source};
+use crate::wire::tar;
 use crate::{hdf5, npy, npz, safetensors};
 
 /// Reads the headers of a file into `table`; returns its format and its dialect.
@@ -92,7 +93,7 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
 /// Why a long stream is not a tensor file, if its beginning alone shows it: the rest need not be read, and may be endless.
 pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
-    if magic(head).is_some() || gunzip::is_gzip(head) {
+    if magic(head).is_some() || gunzip::is_gzip(head) || tar::is_tar(head) {
         return None;
     }
     let extension = extension(name);

@@ -1,4 +1,5 @@
-//! Bytes and where they come from: sources, a checked cursor, the tokens of headers, streams kept, gzip unpacked.
+//! Bytes and where they come from: sources, a checked cursor, the tokens of headers, streams kept, gzip unpacked, tar
+//! walked.
 //!
 //! The lowest floor: knows no entry, no name and no format.
 
@@ -8,3 +9,4 @@ pub(crate) mod literal;
 #[cfg_attr(feature = "mmap", allow(unsafe_code))]
 pub(crate) mod source;
 pub(crate) mod spool;
+pub(crate) mod tar;

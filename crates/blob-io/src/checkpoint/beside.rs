@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::Checkpoint;
+use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::wire::source::{FileSource, Source, read};
@@ -20,6 +21,11 @@ pub(super) enum Home {
     /// A stream or a caller's source lies nowhere.
     Nowhere,
     Folder(PathBuf),
+    /// The folder's name within the archive ends with a slash, unless it is empty.
+    Archive {
+        archive: Archive,
+        folder: String,
+    },
 }
 
 impl Home {
@@ -30,8 +36,8 @@ impl Home {
 }
 
 impl Checkpoint {
-    /// The bytes of the file called `name` that lies beside this one, in the same folder: `net-symbol.json` beside
-    /// `net-0000.params`. `None` where there is no such file, where `name` leads to another folder, and where the checkpoint
+    /// The bytes of the file called `name` that lies beside this one, in the same folder, also in that of an archive:
+    /// `net-symbol.json` beside `net-0000.params`. `None` where there is no such file, where `name` leads to another folder, and where the checkpoint
     /// was read from a stream or a source of the caller's.
     ///
     /// # Errors
@@ -44,6 +50,7 @@ impl Checkpoint {
         match &self.home {
             Home::Nowhere => Ok(None),
             Home::Folder(folder) => file(&folder.join(name)),
+            Home::Archive { archive, folder } => member(self, archive, &format!("{folder}{name}")),
         }
     }
 }
@@ -60,6 +67,11 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
     let source = File::open(path).and_then(FileSource::new).map_err(failed)?;
     whole(&source, &name).map(Some)
+}
+
+fn member(checkpoint: &Checkpoint, archive: &Archive, name: &str) -> Result<Option<Vec<u8>>, Error> {
+    let found = archive.find(name).and_then(|found| found.map(|found| archive.bytes(&found, LONGEST)).transpose());
+    found.map_err(|stop| stop.within(format!("member {name:?}")).into_error(checkpoint.file()))
 }
 
 /// All bytes of a source.

@@ -1,16 +1,18 @@
 //! How a file becomes a checkpoint: it is opened, its format is found, its arrays are listed. Streams are spooled first,
-//! gzip files unpacked.
+//! gzip files unpacked, and of an archive its one tensor file is taken.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
-use super::{Checkpoint, Home, Lookup};
+use super::{Checkpoint, Home, Lookup, Packed};
+use crate::archive::{Archive, Member};
 use crate::error::{Error, Fault, Reason};
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
-use crate::names::NameTable;
+use crate::names::{NameTable, name_from_bytes};
 use crate::sniff;
+use crate::warning::Warning;
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
@@ -21,6 +23,7 @@ pub struct OpenOptions {
     from: Option<Format>,
     limits: Limits,
     salvage: bool,
+    member: Option<String>,
 }
 
 impl OpenOptions {
@@ -52,8 +55,17 @@ impl OpenOptions {
         self
     }
 
+    /// Takes this member of a tar or zip archive: its path within the archive. Without it, the archive must hold one tensor
+    /// file, whatever else is in it.
+    #[must_use]
+    pub fn member(mut self, name: impl Into<String>) -> Self {
+        self.member = Some(name.into());
+        self
+    }
+
     /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
-    /// or another file without positions is a stream.
+    /// or another file without positions is a stream. A path that goes on behind an archive names its member:
+    /// `model.tar.gz/net-0000.params`.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -64,14 +76,26 @@ impl OpenOptions {
         if path.is_dir() {
             return self.open_folder(path, name);
         }
-        let file = std::fs::File::open(path).map_err(refuse)?;
+        let file = match std::fs::File::open(path) {
+            Err(e)
+                if self.member.is_none()
+                    && matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                let Some((archive, member)) = within(path) else { return Err(refuse(e)) };
+                return self.clone().member(member).open(archive);
+            }
+            file => file.map_err(refuse)?,
+        };
         let meta = file.metadata().map_err(refuse)?;
         if !meta.is_file() && !meta.is_dir() {
             return self.open_stream(name, file);
         }
         let source = Box::new(FileSource::new(file).map_err(refuse)?);
-        let opened = self.open_source(name, source)?;
-        Ok(Checkpoint { home: Home::of_file(path), ..opened })
+        let mut opened = self.open_source(name, source)?;
+        if opened.member().is_none() {
+            opened.home = Home::of_file(path);
+        }
+        Ok(opened)
     }
 
     /// Opens a folder of npy files that a conversion wrote.
@@ -84,7 +108,7 @@ impl OpenOptions {
         let folder = folder::open(path, &name, &mut table)?;
         let kind = (Format::Npy, format!("folder of {} files", folder.count()));
         let input = Input::new(Box::new(folder));
-        let opened = self.opened(name, kind, (input, None), table);
+        let opened = self.opened(&name, kind, (input, None), table);
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
@@ -103,30 +127,89 @@ impl OpenOptions {
     }
 
     /// Opens a source; `name` is what errors and the extension's hint call it. A gzip file is unpacked first, within
-    /// [`Limits::max_spool`], and its CRC-32 and length are checked.
+    /// [`Limits::max_spool`], and its CRC-32 and length are checked. Of a tar or zip archive, or what a gzip file unpacks to
+    /// such, the one tensor file is opened.
     ///
     /// # Errors
-    /// As [`Checkpoint::open`].
+    /// As [`Checkpoint::open`]; an archive with several tensor files or none.
     pub fn open_source(&self, name: impl Into<String>, source: Box<dyn Source>) -> Result<Checkpoint, Error> {
         let name = name.into();
-        let input = Input::new(source);
-        if !gunzip::begins_as_gzip(&input) {
-            let mut table = NameTable::new(&self.limits);
-            return match self.list(&input, &name, &name, &mut table) {
-                Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && table.intact() > 0 => {
-                    fault.subject = subject.map(Box::new);
-                    self.salvaged(name, input, *fault, table)
-                }
-                kind => Ok(self.opened(name, kind?, (input, None), table)),
-            };
+        let stored = Input::new(source);
+        let hint = gunzip::inner_name(&name);
+        let file = self.unpacked(&name, hint, stored.clone())?;
+        let is_gzip = file.is_gzip;
+        let packed = |member| Packed { stored: stored.clone(), is_gzip, member };
+        let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
+        // What is taken for a format is read as that, unless it lies in an archive.
+        let is_plain = self.member.is_none() && self.from.is_none_or(|from| from == Format::Npz);
+        if is_plain {
+            let done = listed();
+            let is_archive = matches!(done, Err(Error::NotTensors { reason: Reason::Archive, .. }));
+            if !is_archive || self.from.is_some() {
+                return done;
+            }
         }
-        let inner = gunzip::inner_name(&name);
-        let mut spool = self.spool(&name, inner);
-        gunzip::unpack(&name, &input, &mut spool)?;
-        let unpacked = Input::new(spool.finish().map_err(gunzip::inside)?);
+        let inside = |error| if is_gzip { gunzip::inside(error) } else { error };
+        let Some(archive) = Archive::of(&file.input, &self.limits) else {
+            let Some(member) = &self.member else { return listed() };
+            let message = format!("is no tar or zip archive, and so has no {member:?} in it");
+            return Err(Error::Request { file: name, message });
+        };
+        let member = match &self.member {
+            Some(member) => archive.member(&name, member),
+            None => archive.only(&name),
+        };
+        let member = member.map_err(inside)?;
+        let packed = packed(Some(member.name.clone()));
+        self.open_member(&name, archive, &member, packed)
+    }
+
+    /// Opens a file within an archive.
+    fn open_member(&self, name: &str, archive: Archive, member: &Member, packed: Packed) -> Result<Checkpoint, Error> {
+        let full = format!("{name}/{}", member.name);
+        let hint = gunzip::inner_name(&member.name);
+        let content = archive.open(name, member, self.spool(&full, hint));
+        let content = content.map_err(|error| if packed.is_gzip { gunzip::inside(error) } else { error })?;
+        let file = self.unpacked(&full, hint, content)?;
+        let mut opened = self.listed(&full, hint, file, Some(packed))?;
+        if member.is_cut {
+            opened
+                .warnings
+                .push(Warning::new(None, "the archive does not end with zeros: it may be cut, and lack files"));
+        }
+        let folder = member.name.rfind('/').map_or(0, |slash| slash + 1);
+        let home = Home::Archive { archive, folder: member.name[..folder].to_owned() };
+        Ok(Checkpoint { home, ..opened })
+    }
+
+    /// The input, or what it unpacks to where it is a gzip file.
+    fn unpacked(&self, name: &str, hint: &str, input: Input) -> Result<Unpacked, Error> {
+        if !gunzip::begins_as_gzip(&input) {
+            return Ok(Unpacked { input, is_gzip: false });
+        }
+        let mut spool = self.spool(name, hint);
+        gunzip::unpack(name, &input, &mut spool)?;
+        let input = Input::new(spool.finish().map_err(gunzip::inside)?);
+        Ok(Unpacked { input, is_gzip: true })
+    }
+
+    /// Lists the arrays of a file; `hint` is the name whose extension counts.
+    fn listed(
+        &self,
+        name: &str,
+        hint: &str,
+        Unpacked { input, is_gzip }: Unpacked,
+        packed: Option<Packed>,
+    ) -> Result<Checkpoint, Error> {
         let mut table = NameTable::new(&self.limits);
-        let kind = self.list(&unpacked, &name, inner, &mut table).map_err(gunzip::inside)?;
-        Ok(self.opened(name, kind, (unpacked, Some(input)), table))
+        match self.list(&input, name, hint, &mut table) {
+            Err(error) if is_gzip => Err(gunzip::inside(error)),
+            Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && table.intact() > 0 => {
+                fault.subject = subject.map(Box::new);
+                self.salvaged((name, hint), (input, packed), *fault, table)
+            }
+            kind => Ok(self.opened(name, kind?, (input, packed), table)),
+        }
     }
 
     /// Reads the headers; `hint` is the name whose extension counts.
@@ -141,30 +224,36 @@ impl OpenOptions {
     }
 
     /// The arrays before a break.
-    fn salvaged(&self, name: String, input: Input, fault: Fault, table: NameTable) -> Result<Checkpoint, Error> {
+    fn salvaged(
+        &self,
+        (name, hint): (&str, &str),
+        (input, packed): (Input, Option<Packed>),
+        fault: Fault,
+        table: NameTable,
+    ) -> Result<Checkpoint, Error> {
         let format = match self.from {
             Some(format) => Some(format),
-            None => sniff::format(&input, &name),
+            None => sniff::format(&input, hint),
         };
         if let Some(format) = format.filter(|format| is_salvageable(*format, &fault)) {
             let kind = (format, String::new());
-            let opened = self.opened(name, kind, (input, None), table);
+            let opened = self.opened(name, kind, (input, packed), table);
             let broken = Some(Box::new(fault));
             return Ok(Checkpoint { broken, ..opened });
         }
-        Err(Error::of_fault(&name, fault, Some(table.intact())))
+        Err(Error::of_fault(name, fault, Some(table.intact())))
     }
 
-    /// What was gathered from the input, which was unpacked from `packed` where that was a gzip file.
+    /// What was gathered from the input, which comes from `packed` where that is given.
     fn opened(
         &self,
-        name: String,
+        name: &str,
         (format, dialect): (Format, String),
-        (input, packed): (Input, Option<Input>),
+        (input, packed): (Input, Option<Packed>),
         mut table: NameTable,
     ) -> Checkpoint {
         Checkpoint {
-            name,
+            name: name.to_owned(),
             format,
             dialect,
             warnings: std::mem::take(&mut table.warnings),
@@ -190,6 +279,21 @@ impl OpenOptions {
         };
         Spool::new(name, refuse, self.limits.max_spool)
     }
+}
+
+/// What is read of a file, and whether it was unpacked for that.
+#[derive(Clone)]
+struct Unpacked {
+    input: Input,
+    is_gzip: bool,
+}
+
+/// The file that a path goes on behind, and how: an archive and the name of a member.
+fn within(path: &Path) -> Option<(&Path, String)> {
+    let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
+    let rest = path.strip_prefix(file).ok().filter(|_| meta.is_file())?;
+    let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();
+    Some((file, parts.join("/")))
 }
 
 /// Whether the arrays before this fault are certain: these formats store them one after the other, each complete.

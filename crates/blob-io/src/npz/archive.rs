@@ -118,7 +118,7 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Where a member's bytes are; the cursor is then at their beginning.
-    fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
+    pub(crate) fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
         if member.encrypted {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
             return Err(ReadError::fault(member.local, what));
@@ -174,7 +174,8 @@ impl<'c, 's> Archive<'c, 's> {
     }
 }
 
-enum Content {
+/// Where a member's bytes are.
+pub(crate) enum Content {
     Stored(u64),
     Deflated(Deflated),
 }
@@ -187,7 +188,7 @@ impl Content {
         }
     }
 
-    fn checksum(&self, member: &Member) -> Checksum {
+    pub(crate) fn checksum(&self, member: &Member) -> Checksum {
         Checksum {
             offset: self.begin(),
             packed: match self {

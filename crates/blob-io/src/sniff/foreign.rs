@@ -3,6 +3,7 @@
 //! Looks at a file's first bytes and its extension; leaves our own formats to `sniff`.
 
 use crate::error::{ReadError, Reason};
+use crate::wire::tar;
 
 /// A mark at a place: where it begins, the bytes, the reason, what such a file is, what the user can do.
 type Mark = (usize, &'static [u8], Reason, &'static str, Option<&'static str>);
@@ -18,7 +19,6 @@ const MARKS: &[Mark] = &[
     (0, b"\x04\x22\x4D\x18", Reason::Compressed, "an LZ4 file", UNPACK),
     (0, b"7z\xBC\xAF\x27\x1C", Reason::Archive, "a 7-Zip archive", UNPACK),
     (0, b"Rar!\x1A\x07", Reason::Archive, "a RAR archive", UNPACK),
-    (257, b"ustar", Reason::Archive, "a tar archive", UNPACK),
     (
         0,
         b"MATLAB 5.0 MAT-file",
@@ -77,6 +77,9 @@ pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Rea
     });
     if let Some((_, _, reason, what, help)) = mark {
         return Some(other(*reason, what, *help));
+    }
+    if tar::is_tar(head) {
+        return Some(other(Reason::Archive, "a tar archive", UNPACK));
     }
     shaped(head, len, extension).or_else(|| textual(head, len))
 }

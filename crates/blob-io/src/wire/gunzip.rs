@@ -75,6 +75,19 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
     Ok(())
 }
 
+/// Appends the first bytes of what a gzip file unpacks to, up to `most` of them; its checksums are not compared.
+pub(crate) fn beginning(source: &dyn Source, most: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
+    let mut cursor = Cursor::new(source);
+    header(&mut cursor)?;
+    let mut content = Content::new();
+    while out.len() < most
+        && let Some(bytes) = content.next(&mut cursor)?
+    {
+        out.extend_from_slice(&bytes[..bytes.len().min(most - out.len())]);
+    }
+    Ok(())
+}
+
 /// Skips zeros after a member: files written in whole blocks of a tape or a disk end so; gzip(1) and Python skip them too.
 fn padding(cursor: &mut Cursor<'_>) -> Result<(), ReadError> {
     while cursor.left() > 0 {

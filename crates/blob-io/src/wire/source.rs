@@ -1,4 +1,4 @@
-//! Where bytes come from: one positioned read, over a file, bytes in memory or a mapping.
+//! Where bytes come from: one positioned read, over a file, a part of one, bytes in memory or a mapping.
 //!
 //! The mapping is the only unsafe code of the crate. Knows no format.
 
@@ -164,6 +164,11 @@ impl Input {
         Self { source: source.into(), read: Arc::default() }
     }
 
+    /// A part of it as an input of its own. What is read of the part does not count as read of the whole.
+    pub(crate) fn window(&self, at: u64, len: u64) -> Self {
+        Self::new(Box::new(Window { source: self.source.clone(), at, len }))
+    }
+
     /// How many bytes have been read so far.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
@@ -192,6 +197,35 @@ impl Source for Input {
 impl std::fmt::Debug for Input {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Input").field("len", &self.source.len()).finish_non_exhaustive()
+    }
+}
+
+/// A part of a source.
+struct Window {
+    source: Arc<dyn Source>,
+    at: u64,
+    len: u64,
+}
+
+impl Source for Window {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        match offset.checked_add(buf.len() as u64) {
+            Some(end) if end <= self.len => self.source.read_at(self.at + offset, buf),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn is_unchanged(&self) -> io::Result<bool> {
+        self.source.is_unchanged()
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        let begin = usize::try_from(self.at).ok()?;
+        self.source.bytes()?.get(begin..begin.checked_add(usize::try_from(self.len).ok()?)?)
     }
 }
 

@@ -1,0 +1,41 @@
+//! The arguments of `blob extract`.
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+/// Write one tensor to a file
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob extract model.caffemodel conv1/0 -o conv1.npy
+  blob extract mean.binaryproto -o mean.csv
+  blob extract model.params '#0' --to raw -o - | xxd | head")]
+pub(crate) struct Extract {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    #[arg(value_name = "TENSOR")]
+    pub(crate) tensor: Option<String>,
+    /// Where to: a file, or `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The output's format; without it, OUT's extension says it (`-` is npy)
+    #[arg(long, value_name = "FMT")]
+    pub(crate) to: Option<ExtractFormat>,
+    /// Replace OUT where it exists; FILE itself is never replaced
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// What `extract` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExtractFormat {
+    /// NumPy's format: dtype, shape, values
+    Npy,
+    /// The values alone, row-major, little-endian
+    Raw,
+    /// Text: one line a row of the last axis; one value a line where there is only one axis
+    Csv,
+}

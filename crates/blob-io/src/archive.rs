@@ -1,0 +1,303 @@
+//! Files within a tar or zip archive: which of them hold tensors, and the bytes of one.
+//!
+//! A stored member is a range of the archive, a deflated one is unpacked into a spool. An archive within an archive is left
+//! alone, and an npz is a format of its own.
+
+use crate::entry::Checksum;
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit};
+use crate::format::Format;
+use crate::limits::{Limit, Limits};
+use crate::names::name_from_bytes;
+use crate::npz::archive::{Archive as Zip, Content};
+use crate::npz::{index, zip};
+use crate::payload::member::{self, PIECE};
+use crate::sniff;
+use crate::wire::cursor::Cursor;
+use crate::wire::gunzip;
+use crate::wire::source::{Bytes, Input, Source, read};
+use crate::wire::spool::Spool;
+use crate::wire::tar::{self, Kind};
+
+/// How many members an error names, and how much of each name.
+const LISTED: usize = 20;
+const LONGEST_LISTED: usize = 128;
+/// What is unpacked of a compressed member to tell what it is, and of all of them together.
+const BEGINNING: usize = 64 << 10;
+const BEGINNINGS: usize = 64 << 20;
+
+/// An archive and what its members may cost.
+#[derive(Debug)]
+pub(crate) struct Archive {
+    input: Input,
+    is_tar: bool,
+    limits: Limits,
+}
+
+/// A file of an archive.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    /// Its path in the archive, without `./` in front; never used as a path.
+    pub(crate) name: String,
+    /// Whether the archive lacks its end: another member, of this name too, may be lost.
+    pub(crate) is_cut: bool,
+    place: Place,
+}
+
+/// Where a member's bytes lie.
+#[derive(Clone, Debug)]
+enum Place {
+    Stored {
+        at: u64,
+        len: u64,
+    },
+    Deflated(Checksum),
+    /// They cannot be read.
+    Broken(Fault),
+}
+
+/// What an archive holds that may be opened: the last of the members of one name counts, as where they are unpacked.
+struct Choice {
+    members: Vec<Member>,
+    /// How many more there are.
+    more: u64,
+    /// How many bytes may still be unpacked to look at them.
+    left: usize,
+}
+
+impl Archive {
+    /// The input as an archive, where it begins as one.
+    pub(crate) fn of(input: &Input, limits: &Limits) -> Option<Self> {
+        let mut head = [0; 512];
+        let len = input.len().min(head.len() as u64) as usize;
+        input.read_at(0, &mut head[..len]).ok()?;
+        let is_tar = tar::is_tar(&head[..len]);
+        let is_archive = is_tar || head.starts_with(b"PK\x03\x04");
+        is_archive.then(|| Self { input: input.clone(), is_tar, limits: limits.clone() })
+    }
+
+    /// The one member that holds tensors.
+    pub(crate) fn only(&self, name: &str) -> Result<Member, Error> {
+        let mut choice = Choice { members: Vec::new(), more: 0, left: BEGINNINGS };
+        let each = self.each(&mut |member| choice.note(self, member));
+        let has_end = each.map_err(|stop| stop.into_error(name))?;
+        if let ([_], 0) = (&choice.members[..], choice.more) {
+            return Ok(Member { is_cut: !has_end, ..choice.members.remove(0) });
+        }
+        Err(self.unclear(name, &choice))
+    }
+
+    /// The member of this name.
+    pub(crate) fn member(&self, name: &str, wanted: &str) -> Result<Member, Error> {
+        let found = self.find(wanted).map_err(|stop| stop.into_error(name))?;
+        found.ok_or_else(|| {
+            let message = format!("has no file {wanted:?} in it");
+            Error::Request { file: name.to_owned(), message }
+        })
+    }
+
+    /// The last member of this name, where there is one.
+    pub(crate) fn find(&self, wanted: &str) -> Result<Option<Member>, ReadError> {
+        let mut found = None;
+        let has_end = self.each(&mut |member| {
+            if member.name == wanted {
+                found = Some(member);
+            }
+        })?;
+        Ok(found.map(|member| Member { is_cut: !has_end, ..member }))
+    }
+
+    /// A member's bytes: a part of the archive, or what the spool keeps.
+    pub(crate) fn open(&self, name: &str, member: &Member, mut spool: Spool<'_>) -> Result<Input, Error> {
+        let own = |stop: ReadError| stop.within(format!("member {:?}", shown(&member.name))).into_error(name);
+        match &member.place {
+            Place::Stored { at, len } => Ok(self.input.window(*at, *len)),
+            Place::Broken(fault) => Err(own(fault.clone().into())),
+            Place::Deflated(checksum) => {
+                let mut content = member::Content::open(&self.input, checksum);
+                let mut piece = Vec::new();
+                loop {
+                    match content.step(&mut piece).map_err(own)? {
+                        0 => break,
+                        n => spool.push(&piece[..n])?,
+                    }
+                }
+                content.finish().map_err(own)?;
+                Ok(Input::new(spool.finish()?))
+            }
+        }
+    }
+
+    /// A member's bytes, of which there are at most `limit`.
+    pub(crate) fn bytes(&self, member: &Member, limit: u64) -> Result<Vec<u8>, ReadError> {
+        let (at, len) = match &member.place {
+            Place::Stored { at, len } => (*at, *len),
+            Place::Deflated(checksum) => (checksum.offset, checksum.size),
+            Place::Broken(fault) => return Err(fault.clone().into()),
+        };
+        check_limit(at, Limit::Fixed, "the file's length", len, limit)?;
+        let mut bytes = Vec::new();
+        match &member.place {
+            Place::Deflated(checksum) => {
+                let mut content = member::Content::open(&self.input, checksum);
+                while (bytes.len() as u64) < len {
+                    let wanted = (bytes.len() as u64 + PIECE as u64).min(len) as usize;
+                    let before = bytes.len();
+                    content.extend(&mut bytes, wanted)?;
+                    if bytes.len() == before {
+                        break;
+                    }
+                }
+                content.finish()?;
+            }
+            _ => {
+                bytes.resize(len as usize, 0);
+                read(&self.input, at, &mut bytes)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Calls `take` with each file in the order of the archive; returns whether the archive has its end.
+    fn each(&self, take: &mut dyn FnMut(Member)) -> Result<bool, ReadError> {
+        if !self.is_tar {
+            return self.each_of_zip(take);
+        }
+        let mut cursor = Cursor::new(&self.input);
+        let (mut members, mut count) = (tar::Members::new(&mut cursor), 0);
+        while let Some(member) = members.next()? {
+            count += 1;
+            self.check_count(count, member.header)?;
+            let place = match member.kind {
+                Kind::File => Place::Stored { at: member.at, len: member.len },
+                Kind::Other => continue,
+                Kind::Sparse => {
+                    let what = FaultKind::unsupported("a file that is stored whole", "a sparse one, without its zeros");
+                    Place::Broken(Fault::new(member.header, what))
+                }
+            };
+            take(Member::new(&member.name, place));
+        }
+        Ok(members.has_end)
+    }
+
+    fn each_of_zip(&self, take: &mut dyn FnMut(Member)) -> Result<bool, ReadError> {
+        let mut cursor = Cursor::new(&self.input);
+        let directory = zip::directory(&mut cursor)?;
+        self.check_count(directory.count, directory.begin)?;
+        let (slots, _) = index::read(&mut cursor, directory)?;
+        let mut zip = Zip::new(&self.input, &mut cursor, directory, &self.limits);
+        for slot in slots {
+            let member = zip.member(slot)?;
+            // Folders have members of their own.
+            if member.name.ends_with(b"/") {
+                continue;
+            }
+            let place = match zip.content(&member) {
+                Ok(Content::Stored(at)) => Place::Stored { at, len: member.size },
+                Ok(content) => Place::Deflated(content.checksum(&member)),
+                Err(ReadError::Fault(fault)) => Place::Broken(fault),
+                Err(stop) => return Err(stop),
+            };
+            take(Member::new(&member.name, place));
+        }
+        Ok(true)
+    }
+
+    fn check_count(&self, count: u64, at: u64) -> Result<(), ReadError> {
+        Ok(check_limit(at, Limit::Arrays, "the number of the archive's members", count, self.limits.max_arrays)?)
+    }
+
+    /// None or several: what the user can do.
+    fn unclear(&self, name: &str, choice: &Choice) -> Error {
+        let Some(first) = choice.members.first() else {
+            let kind = if self.is_tar { "tar" } else { "zip" };
+            return Error::NotTensors {
+                file: name.to_owned(),
+                reason: Reason::Archive,
+                what: format!("a {kind} archive without a tensor file in it"),
+                help: Some("an archive within it has to be unpacked first"),
+            };
+        };
+        let count = choice.members.len() as u64 + choice.more;
+        let listed: Vec<String> = choice.members.iter().take(LISTED).map(|member| shown(&member.name)).collect();
+        let more = match count - listed.len() as u64 {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let message = format!(
+            "holds {count} tensor files: {}{more}; choose one by its path: {name}/{}",
+            listed.join(", "),
+            shown(&first.name),
+        );
+        Error::Request { file: name.to_owned(), message }
+    }
+}
+
+impl Member {
+    fn new(name: &[u8], place: Place) -> Self {
+        let mut name = name;
+        while let Some(rest) = name.strip_prefix(b"./") {
+            name = rest;
+        }
+        Self { name: name_from_bytes(name).into_owned(), is_cut: false, place }
+    }
+
+    /// Whether it is a tensor file by its name.
+    fn is_named_so(&self) -> bool {
+        let name = std::path::Path::new(gunzip::inner_name(&self.name));
+        name.extension().and_then(|extension| extension.to_str()).is_some_and(|e| Format::from_extension(e).is_some())
+    }
+}
+
+impl Choice {
+    fn note(&mut self, archive: &Archive, member: Member) {
+        let same = self.members.iter().position(|other| other.name == member.name);
+        if let Some(same) = same {
+            self.members.remove(same);
+        }
+        if !self.holds_tensors(archive, &member) {
+            return;
+        }
+        match self.members.len() < LISTED {
+            true => self.members.push(member),
+            false => self.more += 1,
+        }
+    }
+
+    /// Whether a member is a tensor file, by its beginning. What cannot be read is one by its name.
+    fn holds_tensors(&mut self, archive: &Archive, member: &Member) -> bool {
+        let name = gunzip::inner_name(&member.name);
+        let window = match &member.place {
+            Place::Stored { at, len } => Some(archive.input.window(*at, *len)),
+            Place::Deflated(_) | Place::Broken(_) => None,
+        };
+        if let Some(plain) = window.as_ref().filter(|window| !gunzip::begins_as_gzip(*window)) {
+            return sniff::format(plain, name).is_some();
+        }
+        let Some(left) = self.left.checked_sub(BEGINNING) else {
+            return member.is_named_so();
+        };
+        self.left = left;
+        let mut begin = Vec::new();
+        let begun = match (&member.place, &window) {
+            (Place::Deflated(checksum), _) => {
+                member::Content::open(&archive.input, checksum).extend(&mut begin, BEGINNING)
+            }
+            (_, Some(window)) => gunzip::beginning(window, BEGINNING, &mut begin),
+            _ => return member.is_named_so(),
+        };
+        if begun.is_err() {
+            return member.is_named_so();
+        }
+        match begin.len() < BEGINNING {
+            _ if gunzip::is_gzip(&begin) => member.is_named_so(),
+            true => sniff::format(&Bytes::new(begin), name).is_some(),
+            false => sniff::hopeless(&begin, name).is_none(),
+        }
+    }
+}
+
+/// A name as an error shows it.
+fn shown(name: &str) -> String {
+    name.chars().take(LONGEST_LISTED).collect()
+}
