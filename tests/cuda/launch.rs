@@ -113,9 +113,9 @@ fn a_program_is_loaded_once_for_each_gpu() {
             scope.spawn(|| more(&*queue));
         }
     });
-    assert_eq!(session.calls("cuModuleLoadData"), 1);
+    assert_eq!(session.calls("cuModuleLoadDataEx"), 1);
     let kernel = more(&*far);
-    assert_eq!(session.calls("cuModuleLoadData"), 2);
+    assert_eq!(session.calls("cuModuleLoadDataEx"), 2);
     drop((queue, far, gpu));
     assert_eq!(session.leaks().modules, 1, "a kernel keeps its GPU");
     drop(kernel);
@@ -130,21 +130,31 @@ fn a_queue_of_another_backend_has_no_programs() {
 
 /// What the driver answered.
 fn code(error: &Error) -> u32 {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Failure>());
-    source.unwrap_or_else(|| panic!("{error}")).code()
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(failure) = error.downcast_ref::<Failure>() {
+            return failure.code();
+        }
+        source = error.source();
+    }
+    panic!("{error}")
 }
 
 #[test]
 fn a_text_that_the_driver_refuses_is_an_error_and_changes_nothing() {
     let (session, gpu, queue) = gpu(seed(1));
     let memory = SharedMem::from(vec![1; 64]);
-    let refused = |program: &'static Program| {
+    let refused = |program: &'static Program, words: &str| {
         let error = program.load(&*queue).unwrap_err();
         assert!(matches!(error, Error::Device { op: "load", .. }), "{error}");
+        assert!(error.to_string().ends_with(words), "the compiler's words: {error}");
         code(&error)
     };
+    let (too_new, nonsense) = ("): PTX 9.9 is not known to this compiler", "): PTX: line 1: `this` is not known");
     // `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`, `CUDA_ERROR_INVALID_PTX`.
-    assert_eq!((refused(&TOO_NEW), refused(&NONSENSE), refused(&TOO_NEW)), (222, 218, 222));
+    assert_eq!((refused(&TOO_NEW, too_new), refused(&NONSENSE, nonsense)), (222, 218));
+    session.fail("cuModuleLoadDataEx", 1, 222);
+    assert_eq!(refused(&TOO_NEW, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)"), 222, "without words");
     let absent = MORE.load(&*queue).unwrap().unwrap().kernel("less").unwrap_err();
     assert!(absent.to_string().ends_with("no kernel `less` in `more`"), "{absent}");
     assert_eq!(session.reports().len(), 1, "the driver says what is wrong with the text");

@@ -72,6 +72,21 @@ fn refilling_a_batch_waits_for_pinned_memory_only() {
     }
 }
 
+/// Other transfers of the GPU need the chunks: they are not taken while a kernel is waited for.
+#[test]
+fn a_download_waits_for_the_queue_before_it_takes_the_staging_chunks() {
+    let (session, gpu, queue) = gpu(seed(1));
+    let memory = SharedMem::new(1 << 20);
+    drop(memory.device_mut(&queue, ..).unwrap());
+    // What the download has to wait for fails, and by then it has taken nothing.
+    session.fail_work(1, 719);
+    assert!(memory.host(..).is_err());
+    assert_eq!(session.calls("cuStreamSynchronize"), 1);
+    assert_eq!((session.calls("cuMemHostAlloc"), session.calls("cuMemcpyDtoHAsync_v2")), (0, 0));
+    drop((memory, queue, gpu));
+    expect_no_leaks(&session);
+}
+
 #[test]
 fn pinned_memory_comes_back_in_the_background() {
     let (session, gpu, queue) = gpu(seed(3));

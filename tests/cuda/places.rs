@@ -8,7 +8,7 @@ use fake_cuda::control::Setup;
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, Location, Queue};
 
-use crate::{gpu, seed};
+use crate::{expect_no_leaks, gpu, seed};
 
 fn ones(count: usize) -> AnyBlob {
     let bytes = vec![1.0f32; count].iter().flat_map(|one| one.to_ne_bytes()).collect();
@@ -103,7 +103,7 @@ const INVALID_PTX: u32 = 218;
 fn refused_kernels_leave_every_operand_as_it_was() {
     let (session, gpu, queue) = gpu(seed(1));
     let (mut y, x) = (there(&queue, 1000), ones(1000));
-    session.fail("cuModuleLoadData", 1, INVALID_PTX);
+    session.fail("cuModuleLoadDataEx", 1, INVALID_PTX);
     let refused = blob_ops::on(&queue, || blob_ops::add(&mut y, &x, Part::Data)).unwrap_err();
     assert!(matches!(refused, Error::Device { op: "add", .. }), "{refused}");
     assert!(refused.to_string().contains("218"), "{refused}");
@@ -137,7 +137,7 @@ fn any_call_may_fail() {
         assert_eq!(x.data().elements::<f32>().unwrap()[..], [1.0; 300], "call {nth}");
         let calls = session.calls("");
         drop((y, x, queue, gpu));
-        drop(session.reports());
+        expect_no_leaks(&session);
         if calls < nth {
             break;
         }
@@ -152,6 +152,6 @@ fn a_kernel_is_looked_up_once() {
     for _ in 0..10 {
         blob_ops::add(&mut y, &x, Part::Data).unwrap();
     }
-    assert_eq!((session.calls("cuModuleLoadData"), session.calls("cuModuleGetFunction")), (1, 1));
+    assert_eq!((session.calls("cuModuleLoadDataEx"), session.calls("cuModuleGetFunction")), (1, 1));
     assert_eq!(session.calls("cuLaunchKernel"), 10);
 }

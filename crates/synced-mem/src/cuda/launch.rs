@@ -9,7 +9,7 @@ use cudarc::driver::sys::{self, CUfunction_attribute};
 
 use super::context::{Context, Limits};
 use super::failure::answer;
-use super::modules::{Found, Module};
+use super::modules::{Found, Module, Refused, compile};
 use super::queue::CudaQueue;
 use crate::device::Queue;
 use crate::device::token::Arg;
@@ -68,7 +68,7 @@ impl Program {
     /// Do this before any token is taken: a program that cannot be loaded then leaves all memories as they are.
     ///
     /// # Errors
-    /// [`Error::Device`] where the driver refuses the text.
+    /// [`Error::Device`] where the driver refuses the text; it has the compiler's own words.
     pub fn load(&'static self, queue: &dyn Queue) -> Result<Option<Loaded>, Error> {
         let Some(queue) = CudaQueue::of(queue) else {
             return Ok(None);
@@ -80,11 +80,10 @@ impl Program {
             Some(module) => module,
             None => {
                 let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
-                let module = context.run("load", || {
-                    let mut module = ptr::null_mut();
-                    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle.
-                    let code = unsafe { sys::cuModuleLoadData(&mut module, text.as_ptr().cast()) };
-                    answer("cuModuleLoadData", code).map(|()| Module(module))
+                let compiled = context.enter().map_err(Refused::from).and_then(|()| compile(&text));
+                let module = compiled.map_err(|refused| {
+                    context.note(refused.failure);
+                    queue.error("load", refused.into_error())
                 })?;
                 modules.add(self.ptx, module);
                 module

@@ -1,9 +1,14 @@
 //! The modules of a context: compiled programs, each kept until the context ends, and the kernels of them that were asked for,
 //! because finding one means searching the program's text. It knows programs by their text's address and length.
 
+use std::error::Error;
+use std::ffi::{CStr, c_void};
+use std::fmt;
 use std::ptr;
 
-use cudarc::driver::sys::{CUfunction, CUmodule};
+use cudarc::driver::sys::{self, CUfunction, CUjit_option, CUmodule};
+
+use super::failure::{Failure, answer};
 
 /// What was loaded, each with the text that it was compiled from.
 #[derive(Debug, Default)]
@@ -56,6 +61,56 @@ impl Modules {
     pub(super) fn take(&mut self) -> impl Iterator<Item = CUmodule> + use<> {
         self.kernels.clear();
         std::mem::take(&mut self.programs).into_iter().map(|(_, module)| module.0)
+    }
+}
+
+/// Compiles a text in the calling thread's context.
+pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
+    let (mut module, mut log) = (ptr::null_mut(), vec![0u8; 4096]);
+    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // The driver takes the length itself in place of a pointer.
+    let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
+    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most as many bytes of the log as
+    // it is told, and into the values, one for each option.
+    let code = unsafe {
+        let (count, image) = (options.len() as u32, text.as_ptr().cast());
+        sys::cuModuleLoadDataEx(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())
+    };
+    answer("cuModuleLoadDataEx", code).map(|()| Module(module)).map_err(|failure| {
+        let words = log.split(|byte| *byte == 0).next().unwrap_or_default();
+        Refused { failure, log: String::from_utf8_lossy(words).trim().to_string() }
+    })
+}
+
+/// A text that was not compiled, and what the compiler says of it.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) failure: Failure,
+    log: String,
+}
+
+impl Refused {
+    /// The failure itself where there are no words beside it.
+    pub(super) fn into_error(self) -> Box<dyn Error + Send + Sync> {
+        if self.log.is_empty() { self.failure.into() } else { self.into() }
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self { failure, log: String::new() }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.failure, self.log)
+    }
+}
+
+impl Error for Refused {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.failure)
     }
 }
 

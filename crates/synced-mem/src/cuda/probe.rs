@@ -51,7 +51,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemcpyPeerAsync",
     "cuMemsetD8Async",
     "cuModuleGetFunction",
-    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
     "cuModuleUnload",
     "cuPointerGetAttribute",
     "cuStreamCreate",

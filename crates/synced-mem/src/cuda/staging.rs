@@ -45,11 +45,13 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
     })
 }
 
-/// Copies from a device address. The host bytes have been written when it returns, after all that was enqueued before.
+/// Copies from a device address. The host bytes have been written when it returns, after all that was enqueued before, which is
+/// waited for without the ring: other transfers need it meanwhile.
 ///
 /// # Safety
 /// `len` bytes at `to` are writable and ours alone, and as many at `from` are memory of the stream's device.
 pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: usize) -> Result<(), Failure> {
+    stream.wait()?;
     with_ring(stream, |ring| {
         let mut under_way = VecDeque::with_capacity(CHUNKS);
         let mut left = parts(len);

@@ -49,15 +49,19 @@ impl Modules {
 }
 
 impl Driver {
-    /// Loads PTX text for the current device.
-    pub(crate) fn load(&mut self, text: &str) -> Result<usize, Code> {
-        let device = self.current_device()?;
-        let module = Module::parse(text).map_err(|error| self.refuse(Code::INVALID_PTX, format!("PTX: {error}")))?;
+    /// Loads PTX text for the current device; where it is refused, with the compiler's words.
+    pub(crate) fn load(&mut self, text: &str) -> Result<usize, (Code, String)> {
+        let device = self.current_device().map_err(|code| (code, String::new()))?;
+        let module = Module::parse(text).map_err(|error| {
+            let log = format!("PTX: {error}");
+            (self.refuse(Code::INVALID_PTX, &log), log)
+        })?;
         if module.version > NEWEST_PTX {
-            return Err(Code::UNSUPPORTED_PTX_VERSION);
+            let (major, minor) = module.version;
+            return Err((Code::UNSUPPORTED_PTX_VERSION, format!("PTX {major}.{minor} is not known to this compiler")));
         }
         if module.target > self.setup.capability {
-            return Err(Code::NO_BINARY);
+            return Err((Code::NO_BINARY, format!("PTX for sm_{} or newer", module.target)));
         }
         let handle = self.modules.handle();
         self.modules.modules.insert(handle, Loaded { device, module, functions: Vec::new() });

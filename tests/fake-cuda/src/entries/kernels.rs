@@ -38,9 +38,42 @@ fn params(kernel: &Kernel, each: In<usize>, extra: In<usize>) -> Result<Vec<u8>,
     Ok(host::bytes(start, len).to_vec())
 }
 
-fn load(driver: &mut Driver, out: Out<usize>, image: In<c_char>) -> Result<(), Code> {
+fn load(driver: &mut Driver, out: Out<usize>, image: In<c_char>, log: Option<Log>) -> Result<(), Code> {
     let text = image.text().map_err(|_| Code::INVALID_IMAGE)?;
-    out.put(driver.load(text)?)
+    let module = driver.load(text).map_err(|(code, words)| {
+        log.iter().for_each(|log| log.write(&words));
+        code
+    })?;
+    out.put(module)
+}
+
+/// Where the caller wants the compiler's words, and how many bytes of them at most.
+struct Log {
+    at: usize,
+    len: usize,
+}
+
+impl Log {
+    /// Among the options of a load, by `CUjit_option`'s numbers; a length is passed in place of a pointer.
+    fn wanted(count: c_uint, options: In<c_int>, values: In<usize>) -> Result<Option<Log>, Code> {
+        const BUFFER: c_int = 5;
+        const LENGTH: c_int = 6;
+        let (mut at, mut len) = (0, 0);
+        for index in 0..count as usize {
+            match options.get(index)? {
+                BUFFER => at = values.get(index)?,
+                LENGTH => len = values.get(index)?,
+                _ => {}
+            }
+        }
+        Ok((at != 0 && len > 0).then_some(Log { at, len }))
+    }
+
+    /// As much as there is room for, and a zero byte.
+    fn write(&self, words: &str) {
+        let room = words.len().min(self.len - 1);
+        host::write(self.at, &[&words.as_bytes()[..room], &[0]].concat());
+    }
 }
 
 /// `CUfunction_attribute` by number.
@@ -58,9 +91,10 @@ fn attribute(kernel: &Kernel, number: c_int) -> Result<c_int, Code> {
 }
 
 entries! {
-    Context fn cuModuleLoadData(driver, out: Out<usize>, image: In<c_char>) { load(driver, out, image) }
-    Context fn cuModuleLoadDataEx(driver, out: Out<usize>, image: In<c_char>, _count: c_uint, _options: usize, _values: usize) {
-        load(driver, out, image)
+    Context fn cuModuleLoadData(driver, out: Out<usize>, image: In<c_char>) { load(driver, out, image, None) }
+    Context fn cuModuleLoadDataEx(driver, out: Out<usize>, image: In<c_char>, count: c_uint, options: In<c_int>, values: In<usize>) {
+        let log = Log::wanted(count, options, values)?;
+        load(driver, out, image, log)
     }
     Release fn cuModuleUnload(driver, module: usize) { driver.unload(module) }
     Context fn cuModuleGetFunction(driver, out: Out<usize>, module: usize, name: In<c_char>) {
