@@ -64,6 +64,7 @@ mod snapshots;
 mod support;
 mod synced;
 mod synced_blobs;
+mod there_and_back;
 mod windows;
 mod writer;
 mod written;

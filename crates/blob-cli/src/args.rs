@@ -267,9 +267,9 @@ pub(crate) struct Verify {
 /// solverstate or datum, NeoML's neoml, neoml-array or neoml-net
 ///
 /// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, in npz and in a
-/// folder says where they came from; the files of Caffe, MXNet and NeoML and a single npy have no place for one. A Caffe
+/// folder says where they came from, and brings them back into the same file; other formats have no place for one. A Caffe
 /// file written as the same message keeps its every other byte; a new one gets its layers from names, `<layer>/<index>`.
-/// A NeoML net is written from one only: its layers stay as they are. To `-` (standard output) the file is read twice.
+/// A NeoML net is written from one only, or by a receipt. To `-` (standard output) the file is read twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -288,8 +288,7 @@ pub(crate) struct Convert {
     /// The output's format; without it, OUT's extension says it
     #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
     pub(crate) to: Option<Format>,
-    /// Put the arrays into this file of Caffe or NeoML, in the places of those of the same names and shapes; its every
-    /// other byte is kept. The result is OUT
+    /// Put the arrays into this file of Caffe or NeoML, by their names; its every other byte stays. The result is OUT
     #[arg(long, value_name = "MODEL", conflicts_with = "to")]
     pub(crate) into: Option<PathBuf>,
     /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
@@ -304,6 +303,9 @@ pub(crate) struct Convert {
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
+    /// Write OUT from the tensors alone, without the bytes around them that IN's receipt has of a file of OUT's format
+    #[arg(long)]
+    pub(crate) anew: bool,
     /// Replace OUT where it exists; IN itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,

@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 /// How to convert; an option of another format than the output's is refused.
 fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
     let mut options = Options::new(to).dense(args.dense).sha256(args.sha256).double(args.double);
-    options = options.diffs(args.diff == Diffs::Keep);
+    options = options.diffs(args.diff == Diffs::Keep).anew(args.anew);
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
@@ -164,7 +164,8 @@ pub(crate) fn no_format(path: &Path) -> String {
 /// Tells what is odd about the source and what will be left out, before the work begins.
 fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
-    let lines: Vec<String> = odd(checkpoint).chain(left_out).collect();
+    let notes = plan.notes().iter().cloned();
+    let lines: Vec<String> = odd(checkpoint).chain(notes).chain(left_out).collect();
     let rest = if plan.has_receipt() { "the receipt has them all" } else { "--dry-run --json prints them all" };
     warn(&lines, rest, context);
 }
@@ -213,7 +214,7 @@ impl Fields for Facts<'_> {
                 f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
             }),
             field("warnings", TEXTS, "what is odd about the input", |f| {
-                odd(f.checkpoint).chain(f.came_up.iter().cloned()).collect()
+                odd(f.checkpoint).chain(f.plan.notes().iter().cloned()).chain(f.came_up.iter().cloned()).collect()
             }),
             field("bytes_out", Is::Whole, "the output's size", |f| {
                 json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))

@@ -43,6 +43,20 @@ pub(crate) fn layout(
     }
 }
 
+/// The file `base` with the tensors in the places of its own, which they fit.
+pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
+    let mut places = Vec::with_capacity(tensors.len());
+    for tensor in tensors {
+        let missing = || refuse(base, format!("has no {:?}", tensor.spec.name));
+        let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
+        let at = entry.offset().unwrap_or_default();
+        places.push(at..at + entry.byte_len());
+        tensor.spec = base.array(entry)?;
+        tensor.changes.clear();
+    }
+    Layout::refilled(base.file_len(), &places)
+}
+
 /// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
     let version = options.params_version;

@@ -25,6 +25,7 @@
 
 mod caffe;
 mod copies;
+mod frame;
 mod hash;
 mod layout;
 mod neoml;

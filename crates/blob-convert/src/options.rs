@@ -14,13 +14,23 @@ pub struct Options {
     pub(crate) form: Option<Form>,
     pub(crate) double: bool,
     pub(crate) diffs: bool,
+    pub(crate) anew: bool,
 }
 
 impl Options {
     /// Conversion to a format, with names, values and shapes kept bit for bit.
     #[must_use]
     pub fn new(to: Format) -> Self {
-        Self { to, dense: false, sha256: false, params_version: None, form: None, double: false, diffs: true }
+        Self {
+            to,
+            dense: false,
+            sha256: false,
+            params_version: None,
+            form: None,
+            double: false,
+            diffs: true,
+            anew: false,
+        }
     }
 
     /// Expands sparse arrays instead of writing their parts.
@@ -65,6 +75,19 @@ impl Options {
     pub fn diffs(mut self, diffs: bool) -> Self {
         self.diffs = diffs;
         self
+    }
+
+    /// Writes the file anew from the tensors alone, where the source's receipt has the bytes around them of a file of the
+    /// output's format, which are otherwise written again.
+    #[must_use]
+    pub fn anew(mut self, anew: bool) -> Self {
+        self.anew = anew;
+        self
+    }
+
+    /// Whether the output may be the file that the source's receipt tells of.
+    pub(crate) fn keeps_frame(&self) -> bool {
+        self.keeps_blobs() && !self.anew && !self.dense && self.params_version.is_none()
     }
 
     /// Whether a Caffe file is written as it is into one of the same message.

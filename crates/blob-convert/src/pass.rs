@@ -83,7 +83,7 @@ impl Job<'_> {
         output.set_len(layout.len())?;
         let sink = Sink::file(&output, layout, &self.plan.tensors);
         let digests = self.fill(&sink)?;
-        if let Some(base) = self.plan.base {
+        if let Some(base) = self.plan.base.file() {
             let uncounted = Uncounted(self.watch);
             copies::copy(base, layout.copies(), threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
         }
@@ -130,7 +130,7 @@ impl Job<'_> {
                 Piece::Tensor(tensor) => self.stream(tensor, |bytes| output.write_all(bytes))?,
                 Piece::Copied(copied) => {
                     let written = Mutex::new(&mut output);
-                    let base = self.plan.base.unwrap_or(self.checkpoint);
+                    let base = self.plan.base.file().unwrap_or(self.checkpoint);
                     copies::copy(base, &[copied], 1, &Uncounted(self.watch), &|_, bytes| {
                         written.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
                     })?;
@@ -190,7 +190,7 @@ impl Job<'_> {
 
     /// Errors where a file that was read is another than when it was opened.
     fn unchanged(self) -> Result<(), Error> {
-        for file in [Some(self.checkpoint), self.plan.base].into_iter().flatten() {
+        for file in [Some(self.checkpoint), self.plan.base.file()].into_iter().flatten() {
             file.unchanged()?;
         }
         Ok(())

@@ -8,7 +8,8 @@ use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
 use crate::caffe;
-use crate::layout::{is_mxnet, layout};
+use crate::frame;
+use crate::layout::{is_mxnet, layout, refilled};
 use crate::neoml;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
@@ -40,13 +41,32 @@ pub enum Target<'a> {
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
-    /// The file whose bytes the output has where it is not changed.
-    pub(crate) base: Option<&'a Checkpoint>,
+    pub(crate) base: Base<'a>,
     pub(crate) to: Format,
     pub(crate) tensors: Vec<Planned>,
     pub(crate) left_out: Vec<(String, String)>,
+    pub(crate) notes: Vec<String>,
     pub(crate) receipt: Receipt,
     pub(crate) output: Destination<'a>,
+}
+
+/// The file whose bytes the output has where it is not changed.
+#[derive(Debug)]
+pub(crate) enum Base<'a> {
+    None,
+    File(&'a Checkpoint),
+    /// What the source's receipt has of it.
+    Frame(Box<Checkpoint>),
+}
+
+impl Base<'_> {
+    pub(crate) fn file(&self) -> Option<&Checkpoint> {
+        match self {
+            Self::None => None,
+            Self::File(file) => Some(file),
+            Self::Frame(file) => Some(file),
+        }
+    }
 }
 
 /// Where the output goes, with what only that kind of output needs.
@@ -81,6 +101,12 @@ impl Plan<'_> {
         &self.left_out
     }
 
+    /// What else is to be known before it is carried out, in words.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// The output's size in bytes; for a folder the sum of its arrays' sizes.
     #[must_use]
     pub fn output_len(&self) -> u64 {
@@ -113,8 +139,23 @@ impl Plan<'_> {
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
     let is_same = options.to.is_caffe() && options.to == checkpoint.format();
-    let base = is_same && !options.form.is_some_and(Form::is_v1);
-    planned_for(checkpoint, base.then_some(checkpoint), options, target)
+    let mut notes = Vec::new();
+    let base = if is_same && !options.form.is_some_and(Form::is_v1) {
+        Base::File(checkpoint)
+    } else if matches!(target, Target::Folder { .. }) || !options.keeps_frame() {
+        Base::None
+    } else {
+        match frame::source(checkpoint, options.to) {
+            Some(Ok(made)) => Base::Frame(Box::new(made)),
+            Some(Err(why)) => {
+                let format = options.to.name();
+                notes.push(format!("the {format} is written anew, not as the receipt has it: {why}"));
+                Base::None
+            }
+            None => Base::None,
+        }
+    };
+    Ok(Plan { notes, ..planned_for(checkpoint, base, options, target)? })
 }
 
 /// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's, of
@@ -132,12 +173,12 @@ pub fn plan_into<'a>(
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
     }
     let options = Options { to: base.format(), ..options.clone() };
-    planned_for(checkpoint, Some(base), &options, target)
+    planned_for(checkpoint, Base::File(base), &options, target)
 }
 
 fn planned_for<'a>(
     checkpoint: &'a Checkpoint,
-    base: Option<&'a Checkpoint>,
+    base: Base<'a>,
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
@@ -190,12 +231,15 @@ fn planned_for<'a>(
         true => stored.into_iter().map(|path| path + ".npy").collect(),
         false => Vec::new(),
     };
-    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files)?;
+    let has_receipt = is_folder || matches!(to, Format::Safetensors | Format::Npz);
+    let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
+    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
-    let mut layout = || match (base, to.is_caffe()) {
-        (Some(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
-        (Some(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
-        (None, true) => caffe::new(checkpoint, options, &tensors),
+    let mut layout = || match (&base, to.is_caffe()) {
+        (Base::Frame(base), _) => refilled(base, &mut tensors),
+        (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
+        (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
+        (Base::None, true) => caffe::new(checkpoint, options, &tensors),
         _ => layout(checkpoint, options, &tensors, &receipt),
     };
     let output = match *target {
@@ -203,7 +247,7 @@ fn planned_for<'a>(
         Target::Stdout => Destination::Stdout { layout: layout()? },
         Target::Folder { path, if_exists } => Destination::Folder { path, if_exists, files },
     };
-    Ok(Plan { checkpoint, base, to, tensors, left_out, receipt, output })
+    Ok(Plan { checkpoint, base, to, tensors, left_out, notes: Vec::new(), receipt, output })
 }
 
 fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: &mut HashSet<String>) -> Planned {

@@ -49,6 +49,7 @@ impl Receipt {
         tensors: &[Planned],
         left_out: &[(String, String)],
         files: &[String],
+        frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
         let file = checkpoint.file();
         let name = std::path::Path::new(file).file_name().map_or(file.into(), |n| n.to_string_lossy());
@@ -84,6 +85,7 @@ impl Receipt {
             "left_out": left_out.iter().map(|(name, why)| json!({"name": name, "reason": why})).collect::<Vec<_>>(),
             "warnings": warnings(checkpoint),
             "history": history(checkpoint),
+            "frame": frame.as_ref().ok(),
         });
         let contents = Contents::new(tensors, files)?;
         let room = MOST_TEXT - if files.is_empty() { contents.len() } else { 0 };
@@ -91,6 +93,9 @@ impl Receipt {
         shorten(&mut source, &mut rest, room);
         if rest["changes"].is_null() {
             rest["bf16_as_u16"] = json!(tensors.iter().any(|t| t.keeps_bf16));
+        }
+        if rest["frame"].is_null() {
+            rest["frame_left_out"] = json!(frame.err().unwrap_or("there was no room for it"));
         }
         Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256 })
     }

@@ -2,9 +2,11 @@
 //!
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 
+use std::ops::Range;
+
 use crate::error::Error;
 use crate::parts::{Copied, Placed};
-use crate::spec::{TensorSpec, total};
+use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
 use crate::{caffe, mxnet, neoml, npy, npz, safetensors};
 
@@ -112,6 +114,28 @@ impl Layout {
         Ok(Self::placed(splice::plan::plan(specs, splice)?))
     }
 
+    /// A file of `len` bytes with tensors' bytes in these places, in the order of the tensors; all bytes around them are those
+    /// of an existing file of that length, at [`Layout::copies`].
+    ///
+    /// # Errors
+    /// [`Error::Request`] for places that share bytes or leave the file.
+    pub fn refilled(len: u64, places: &[Range<u64>]) -> Result<Self, Error> {
+        let mut sorted: Vec<&Range<u64>> = places.iter().filter(|place| !place.is_empty()).collect();
+        sorted.sort_unstable_by_key(|place| place.start);
+        let (mut copies, mut at) = (Vec::new(), 0);
+        for place in sorted.into_iter().chain([&(len..len)]) {
+            let between = place.start.checked_sub(at).filter(|_| place.end <= len);
+            let Some(between) = between else {
+                let problem = format!("bytes {} to {} are no place of their own in {len}", place.start, place.end);
+                return Err(refuse("layout", problem));
+            };
+            copies.extend((between > 0).then_some(Copied { from: at, to: at, len: between }));
+            at = place.end;
+        }
+        let offsets = places.iter().map(|place| place.start).collect();
+        Ok(Self { plan: Plan::Fixed(Vec::new()), offsets, copies, len })
+    }
+
     fn placed(placed: Placed) -> Self {
         let Placed { frame, copies, offsets, len } = placed;
         Self { plan: Plan::Fixed(frame), offsets, copies, len }
@@ -163,6 +187,22 @@ impl Layout {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(metadata, crcs),
             Plan::Fixed(frame) => Ok(frame.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "an empty place may be anywhere")]
+    fn bytes_around_the_places_are_copied() {
+        let layout = Layout::refilled(20, &[12..16, 5..2, 0..4]).expect("fits");
+        let copies: Vec<_> = layout.copies().iter().map(|copied| (copied.from, copied.to, copied.len)).collect();
+        assert_eq!((layout.offsets(), layout.len(), copies), (&[12, 5, 0][..], 20, vec![(4, 4, 8), (16, 16, 4)]));
+        for wrong in [[0..4, 3..5], [0..4, 18..21], [0..4, 0..4]] {
+            assert!(matches!(Layout::refilled(20, &wrong), Err(Error::Request { .. })), "{wrong:?}");
         }
     }
 }

@@ -1,0 +1,247 @@
+//! A file without its tensors' bytes, its frame: a receipt keeps the source's, so that the way back gives the same file.
+//!
+//! Relies on the formats' readers: a frame counts only if the file that it makes opens as its format, and has the tensors
+//! in its holes. The text of a receipt is `receipt`'s.
+
+mod base64;
+
+use std::io::{self, Read, Write};
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::hash;
+use crate::planned::{How, Planned};
+use crate::receipt::{KeptBits, kept_bits, own, read};
+
+/// A longer frame is left out: a receipt has 4 MiB, which our readers accept of metadata.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// A file's bytes but for those of its tensors.
+pub(crate) struct Frame {
+    format: Format,
+    /// The file's length.
+    len: u64,
+    holes: Vec<Hole>,
+    /// What lies before, between and behind the holes.
+    kept: Vec<u8>,
+    gaps: Vec<Gap>,
+}
+
+/// Where some of the kept bytes lie in the file.
+struct Gap {
+    at: u64,
+    len: u64,
+    /// Where they begin among the kept ones.
+    from: u64,
+}
+
+/// The place of a tensor's bytes in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Hole {
+    at: u64,
+    len: u64,
+}
+
+/// A frame as a receipt has it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Text {
+    /// The format's short name.
+    format: String,
+    /// The file's length.
+    bytes: u64,
+    /// Where each tensor's bytes begin, and how many there are, in the order of the file.
+    holes: Vec<(u64, u64)>,
+    /// The BLAKE3 of all bytes outside of the holes.
+    blake3: String,
+    /// These bytes, as a raw deflate stream in base64.
+    deflate: String,
+}
+
+/// What a receipt says of a frame.
+#[derive(Deserialize)]
+struct Framed {
+    #[serde(default)]
+    frame: Option<Text>,
+}
+
+/// The frame of a file whose tensors go into the output as they are; or why the file has none.
+///
+/// # Errors
+/// What reading the file returns.
+pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<Value, &'static str>, Error> {
+    // A frame is handed on: the next file may be the way back as well.
+    if let Some(text) = own(checkpoint).and_then(read::<Framed>).and_then(|framed| framed.frame) {
+        return Ok(Ok(json!(text)));
+    }
+    let format = checkpoint.format();
+    let single = format == Format::Npy && checkpoint.entries().len() == 1;
+    let is_mxnet = matches!(format, Format::MxnetList | Format::MxnetRecord);
+    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single) {
+        return Ok(Err("files of the source's format are written anew"));
+    }
+    if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
+        return Ok(Err("tensors were left out"));
+    }
+    let mut holes = Vec::new();
+    for tensor in tensors {
+        let entry = &checkpoint.entries()[tensor.entry];
+        match hole(entry) {
+            Some(hole) if tensor.how == How::Copy => holes.extend(hole),
+            _ => return Ok(Err("values do not lie in one run of row-major bytes")),
+        }
+    }
+    holes.sort_unstable();
+    let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MOST_BYTES) else {
+        return Ok(Err("more than 4 MiB lie around the tensors, or tensors share bytes"));
+    };
+    let mut kept = vec![0; room as usize];
+    let mut rest = &mut kept[..];
+    for gap in gaps(checkpoint.file_len(), &holes) {
+        let (bytes, behind) = rest.split_at_mut(gap.len as usize);
+        hash::read(checkpoint, checkpoint.source(), gap.at, bytes)?;
+        rest = behind;
+    }
+    let text = Text {
+        format: format.name().to_owned(),
+        bytes: checkpoint.file_len(),
+        holes: holes.iter().map(|hole| (hole.at, hole.len)).collect(),
+        blake3: blake3::hash(&kept).to_hex().to_string(),
+        deflate: base64::encode(&deflated(&kept)),
+    };
+    let frame = Frame::new(format, checkpoint.file_len(), holes, kept);
+    // What cannot be put together again, as a file that is taken for a format by its values alone, is of no use.
+    Ok(match frame.open(checkpoint, &KeptBits::default()) {
+        Ok(_) => Ok(json!(text)),
+        Err(_) => Err("the file cannot be read without its values"),
+    })
+}
+
+/// The file that a frame in the receipt of `checkpoint` makes, to be filled with its tensors, or why they do not fit;
+/// `None` where the receipt has no frame of a file of this format.
+pub(crate) fn source(checkpoint: &Checkpoint, format: Format) -> Option<Result<Checkpoint, &'static str>> {
+    let text = own(checkpoint).and_then(read::<Framed>)?.frame.filter(|text| text.format == format.name())?;
+    // The file's length is bounded by that of values that are there.
+    let values = checkpoint.entries().iter().map(Entry::byte_len).fold(0, u64::saturating_add);
+    if text.holes.iter().map(|(_, len)| *len).fold(0, u64::saturating_add) > values {
+        return Some(Err("there are other tensors"));
+    }
+    let frame = Frame::read(format, &text).ok_or("it is damaged");
+    Some(frame.and_then(|frame| frame.open(checkpoint, &kept_bits(checkpoint))))
+}
+
+impl Frame {
+    fn new(format: Format, len: u64, holes: Vec<Hole>, kept: Vec<u8>) -> Self {
+        let gaps = gaps(len, &holes);
+        Self { format, len, holes, kept, gaps }
+    }
+
+    /// The frame of a text that comes from a file, and so may say anything.
+    fn read(format: Format, text: &Text) -> Option<Self> {
+        let holes: Vec<Hole> = text.holes.iter().map(|(at, len)| Hole { at: *at, len: *len }).collect();
+        let room = around(text.bytes, &holes).filter(|room| *room <= MOST_BYTES)?;
+        let packed = base64::decode(&text.deflate)?;
+        let mut kept = Vec::new();
+        DeflateDecoder::new(&packed[..]).take(room + 1).read_to_end(&mut kept).ok()?;
+        let is_whole = kept.len() as u64 == room && *blake3::hash(&kept).to_hex() == *text.blake3;
+        is_whole.then(|| Self::new(format, text.bytes, holes, kept))
+    }
+
+    /// The file with zeros for its tensors, if these have the names, dtypes and shapes of those of `checkpoint`, and lie in the
+    /// holes.
+    fn open(self, checkpoint: &Checkpoint, bits: &KeptBits) -> Result<Checkpoint, &'static str> {
+        let holes = self.holes.clone();
+        let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
+        let made = options.open_source(format!("the frame in {}", checkpoint.name()), Box::new(self));
+        let made = made.map_err(|_| "it is damaged")?;
+        let mut found = Vec::with_capacity(holes.len());
+        let arrays = |file: &Checkpoint| file.entries().iter().filter(|entry| entry.dtype().is_some()).count();
+        if arrays(&made) != arrays(checkpoint) {
+            return Err("there are other tensors");
+        }
+        for entry in made.entries().iter().filter(|entry| entry.dtype().is_some()) {
+            let same = checkpoint.entry(entry.name()).is_some_and(|other| {
+                let is_bf16 = (entry.dtype(), other.dtype()) == (Some(DType::BF16), Some(DType::U16));
+                let same = entry.dtype() == other.dtype() || is_bf16 && bits.contains(other.name());
+                same && entry.shape() == other.shape()
+            });
+            if !same {
+                return Err("tensors have other names, dtypes or shapes");
+            }
+            found.extend(hole(entry).ok_or("it is damaged")?);
+        }
+        found.sort_unstable();
+        if made.is_gzip() || made.whole().is_err() || found != holes {
+            return Err("it is damaged");
+        }
+        Ok(made)
+    }
+}
+
+/// Where an array's bytes lie, if that is one place; nothing for an array without bytes.
+fn hole(entry: &Entry) -> Option<Option<Hole>> {
+    if entry.fault().is_some() || !entry.is_plain() || entry.checked_len().is_some() {
+        return None;
+    }
+    match entry.segments() {
+        [] => (entry.byte_len() == 0).then_some(None),
+        [run] => Some((run.count > 0).then_some(Hole { at: run.offset, len: entry.byte_len() })),
+        _ => None,
+    }
+}
+
+/// How many bytes lie around the holes of a file; `None` where they are not in order, share bytes or leave the file.
+fn around(len: u64, holes: &[Hole]) -> Option<u64> {
+    let (mut end, mut room) = (0, 0);
+    for hole in holes {
+        room += hole.at.checked_sub(end)?;
+        end = hole.at.checked_add(hole.len)?;
+    }
+    Some(room + len.checked_sub(end)?)
+}
+
+/// What lies before, between and behind the holes of a file.
+fn gaps(len: u64, holes: &[Hole]) -> Vec<Gap> {
+    let begins = std::iter::once(0).chain(holes.iter().map(|hole| hole.at + hole.len));
+    let ends = holes.iter().map(|hole| hole.at).chain([len]);
+    let mut from = 0;
+    let gap = |(at, end): (u64, u64)| {
+        let gap = Gap { at, len: end - at, from };
+        from += gap.len;
+        gap
+    };
+    begins.zip(ends).map(gap).collect()
+}
+
+fn deflated(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    // Writing to memory does not fail.
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
+}
+
+/// The whole file, with zeros in the holes.
+impl Source for Frame {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.len);
+        let end = end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.fill(0);
+        let first = self.gaps.partition_point(|gap| gap.at + gap.len <= offset);
+        for gap in self.gaps[first..].iter().take_while(|gap| gap.at < end) {
+            let (begin, end) = (gap.at.max(offset), (gap.at + gap.len).min(end));
+            let from = (gap.from + begin - gap.at) as usize;
+            let len = end.saturating_sub(begin) as usize;
+            buf[(begin - offset) as usize..][..len].copy_from_slice(&self.kept[from..][..len]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,322 @@
+//! There and back: a file that went through safetensors, npz or a folder comes back byte for byte, by the receipt's frame.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
+use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions, Writer};
+use serde_json::{Value, json};
+
+use crate::convert::{folders, named};
+use crate::neoml_write;
+use crate::support::message::len;
+use crate::support::{blob, command, data, files, open, report};
+
+/// Converts to a file or, with a slash at the end, to a folder; returns what the plan notes.
+fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Result<Vec<String>, Error> {
+    let if_exists = IfExists::Refuse;
+    let is_folder = path.to_string_lossy().ends_with('/');
+    let target = if is_folder { Target::Folder { path, if_exists } } else { Target::File { path, if_exists } };
+    let plan = plan(source, options, &target)?;
+    plan.run(&Silent)?;
+    Ok(plan.notes().to_vec())
+}
+
+/// Every file that opens as one of a format that is written, goldens and real ones.
+fn sources() -> Vec<(PathBuf, Checkpoint)> {
+    let mut found = Vec::new();
+    let mut paths: Vec<PathBuf> = folders().iter().flat_map(|folder| files(folder, |_| true)).collect();
+    paths.extend(neoml_write::sources());
+    for path in paths {
+        let options = OpenOptions::new();
+        // Nothing marks a bare V0 record.
+        let bare_v0 = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
+        let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
+        if let Ok(file) = options.open(&path) {
+            found.push((path, file));
+        }
+    }
+    found
+}
+
+/// The receipt of an open file.
+fn receipt(file: &Checkpoint) -> Value {
+    let (_, text) = file.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).expect("a receipt");
+    serde_json::from_str(text).expect("JSON")
+}
+
+/// Why a file of a written format has no frame: its values lie in pieces, or its own CRCs would have to be those of the
+/// values. HDF5 is not written.
+const WITHOUT: [(Format, &str, &[&str]); 4] = [
+    (Format::BlobProto, "values do not lie in one run", &["chunked_merged_shape.binaryproto", "unpacked.binaryproto"]),
+    (Format::Datum, "values do not lie in one run", &["float.datum"]),
+    (Format::Npz, "files of the source's format are written anew", &[]),
+    (Format::Hdf5, "files of the source's format are written anew", &[]),
+];
+
+#[test]
+fn every_file_comes_back_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut same, mut others) = (BTreeMap::<&str, usize>::new(), BTreeMap::<&str, usize>::new());
+    for (i, (path, source)) in sources().iter().enumerate() {
+        let (format, name) = (source.format(), path.file_name().expect("a name").to_string_lossy());
+        for (via, to) in [("x.safetensors", Format::Safetensors), ("x.npz", Format::Npz), ("x/", Format::Npy)] {
+            let place = folder.path().join(i.to_string() + via);
+            if let Err(e) = convert(source, &Options::new(to), &place) {
+                assert!(source.entries().iter().any(|entry| entry.fault().is_some()), "{e}");
+                continue;
+            }
+            let carrier = Checkpoint::open(&place).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let receipt = receipt(&carrier);
+            if receipt["frame"].is_null() {
+                let known = |(of, why, names): &(Format, &str, &[&str])| {
+                    let why = receipt["frame_left_out"].as_str().expect("a reason").starts_with(why);
+                    *of == format && why && (names.is_empty() || names.contains(&&*name))
+                };
+                assert!(WITHOUT.iter().any(known), "{}: {receipt}", path.display());
+                *others.entry(format.name()).or_default() += 1;
+                continue;
+            }
+            let back = folder.path().join(format!("{i}{}.back", via.replace('/', "")));
+            let notes = convert(&carrier, &Options::new(format), &back).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(notes, [""; 0]);
+            let (found, wanted) = (read(&back), read(path));
+            assert!(found == wanted, "{} through {via}", path.display());
+            *same.entry(format.name()).or_default() += 1;
+        }
+    }
+    let count = |format: Format| same.get(format.name()).copied().unwrap_or(0);
+    assert!(
+        count(Format::MxnetList) > 500 && count(Format::NeomlNet) >= 15 && count(Format::CaffeModel) >= 30,
+        "{same:?}"
+    );
+    report(&format!("there and back through safetensors, npz and folders: {same:?}, written anew {others:?}"));
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("readable")
+}
+
+/// A net of Caffe's with all that tensors do not say, as safetensors with its receipt: its path, its bytes, and a folder.
+fn lenet() -> (PathBuf, Vec<u8>, tempfile::TempDir) {
+    let (path, folder) = (data("caffe/net/f32_v2_diff.caffemodel"), tempfile::tempdir().expect("a folder"));
+    let carrier = folder.path().join("x.safetensors");
+    convert(&Checkpoint::open(&path).expect("opens"), &Options::new(Format::Safetensors), &carrier).expect("converts");
+    (path, read(&carrier), folder)
+}
+
+/// What a conversion of these bytes back to Caffe's net gives, and what it notes.
+fn back(bytes: &[u8], folder: &tempfile::TempDir) -> (Vec<u8>, Vec<String>) {
+    let (out, options) = (folder.path().join("back"), Options::new(Format::CaffeModel));
+    let notes =
+        convert(&open("x.safetensors", bytes).expect("opens"), &options, &out).unwrap_or_else(|e| panic!("{e}"));
+    let found = read(&out);
+    std::fs::remove_file(&out).expect("removable");
+    (found, notes)
+}
+
+#[test]
+fn other_values_go_into_the_same_file() {
+    let (path, mut bytes, folder) = lenet();
+    let (source, carrier) = (Checkpoint::open(&path).expect("opens"), open("x.safetensors", &bytes).expect("opens"));
+    let mut wanted = read(&path);
+    for name in ["conv1/0", "ip/1.diff"] {
+        let at = |file: &Checkpoint| file.entry(name).and_then(|entry| entry.offset()).expect(name) as usize;
+        bytes[at(&carrier)..][..4].copy_from_slice(&[1, 2, 3, 4]);
+        wanted[at(&source)..][..4].copy_from_slice(&[1, 2, 3, 4]);
+    }
+    let (found, notes) = back(&bytes, &folder);
+    assert!(found == wanted && notes.is_empty(), "{notes:?}");
+}
+
+/// The same safetensors with this receipt and the same tensors, without one and with the first under another name.
+fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
+    let (file, folder) = (open("x.safetensors", bytes).expect("opens"), tempfile::tempdir().expect("a folder"));
+    let kept = file.entries().iter().filter(|entry| entry.name() != without);
+    let tensors: Vec<_> = kept.map(|entry| (entry.name(), file.tensor(entry).expect("a tensor"))).collect();
+    let writer = Writer::new(Format::Safetensors).metadata(RECEIPT_KEY, receipt.to_string());
+    let all = tensors.iter().map(|(name, tensor)| (*name, tensor)).chain(extra.map(|name| (name, &tensors[0].1)));
+    let writer = all.fold(writer, |writer, (name, tensor)| writer.tensor(name, tensor));
+    let path = folder.path().join("x");
+    writer.write(&path, IfExists::Refuse).expect("written");
+    read(&path)
+}
+
+#[test]
+fn other_tensors_are_written_anew_and_it_is_said() {
+    let (path, bytes, folder) = lenet();
+    let receipt = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    for (without, extra, count) in
+        [("ip/1.diff", None, 23), ("", Some("ip2/0"), 25), ("ip/1.diff", Some("prelu1/1"), 24)]
+    {
+        let (found, notes) = back(&with_receipt(&bytes, &receipt, without, extra), &folder);
+        assert!(notes[0].starts_with("the caffemodel is written anew, not as the receipt has it: t"), "{notes:?}");
+        assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), count);
+    }
+    // On request, and where another form is asked for, nothing is said.
+    let carrier = open("x.safetensors", &bytes).expect("opens");
+    for (name, options) in
+        [("anew", Options::new(Format::CaffeModel).anew(true)), ("wide", Options::new(Format::CaffeModel).double(true))]
+    {
+        let out = folder.path().join(name);
+        assert_eq!(convert(&carrier, &options, &out).expect("converts"), [""; 0]);
+        assert!(read(&out) != read(&path));
+    }
+}
+
+/// A receipt is text of unknown origin: whatever its frame says, the net has the tensors of the file, or is not written.
+#[test]
+fn a_frame_that_lies_is_not_used() {
+    let (path, bytes, folder) = lenet();
+    let (honest, wanted) = (receipt(&open("x.safetensors", &bytes).expect("opens")), read(&path));
+    let (same, _) = back(&with_receipt(&bytes, &honest, "", None), &folder);
+    assert!(same == wanted);
+    let holes = honest["frame"]["holes"].as_array().expect("holes").clone();
+    let changed = |key: &str, value: Value| {
+        let mut receipt = honest.clone();
+        receipt["frame"][key] = value;
+        receipt
+    };
+    let hole = |i: usize, value: Value| {
+        let mut holes = holes.clone();
+        holes[i] = value;
+        changed("holes", Value::Array(holes))
+    };
+    let (at, len) = (holes[0][0].as_u64().expect("a place"), holes[0][1].as_u64().expect("a length"));
+    let zeros = deflated(&vec![0; 64 << 20]);
+    let lies = [
+        changed("bytes", json!(wanted.len() + 1)),
+        changed("bytes", json!(u64::MAX)),
+        changed("bytes", json!(0)),
+        changed("holes", json!([])),
+        changed("holes", json!([[0, u64::MAX], [1, 1]])),
+        changed("holes", json!([[0, wanted.len()]])),
+        changed("blake3", json!("")),
+        changed("deflate", json!("")),
+        changed("deflate", json!("!!!!")),
+        changed("deflate", json!(zeros)),
+        hole(0, json!([at + 1, len])),
+        hole(0, json!([at, len + 1])),
+        hole(0, json!([u64::MAX, u64::MAX])),
+        hole(1, holes[0].clone()),
+    ];
+    for lie in lies {
+        let (found, notes) = back(&with_receipt(&bytes, &lie, "", None), &folder);
+        let whys = ["it is damaged", "there are other tensors"];
+        assert!(notes.len() == 1 && whys.iter().any(|why| notes[0].ends_with(why)), "{notes:?}: {lie}");
+        assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), 24);
+    }
+    // One whose holes are not the places of its tensors: six bytes of a tensor are kept, and the net's name is not.
+    let mut odd = holes.clone();
+    odd[0] = json!([at + 6, len - 6]);
+    odd.insert(0, json!([2, 6]));
+    let kept = [&wanted[..2], &wanted[8..at as usize + 6]].concat();
+    let rest: Vec<u8> = inflated(honest["frame"]["deflate"].as_str().expect("text")).split_off(at as usize);
+    let kept = [kept, rest].concat();
+    let mut lie = changed("holes", Value::Array(odd));
+    lie["frame"]["blake3"] = json!(blake3::hash(&kept).to_hex().as_str());
+    lie["frame"]["deflate"] = json!(deflated(&kept));
+    let (_, notes) = back(&with_receipt(&bytes, &lie, "", None), &folder);
+    assert_eq!(notes, ["the caffemodel is written anew, not as the receipt has it: it is damaged"]);
+}
+
+#[test]
+fn a_sound_frame_of_other_bytes_brings_the_tensors_back_or_is_not_used() {
+    let (_, bytes, folder) = lenet();
+    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    let frame = &honest["frame"];
+    let kept = inflated(frame["deflate"].as_str().expect("text"));
+    assert_eq!(blake3::hash(&kept).to_hex().as_str(), frame["blake3"].as_str().expect("text"));
+    let mut used = 0;
+    for at in (0..kept.len()).step_by(5) {
+        let mut other = kept.clone();
+        other[at] ^= 0x11;
+        let mut receipt = honest.clone();
+        receipt["frame"]["deflate"] = json!(deflated(&other));
+        receipt["frame"]["blake3"] = json!(blake3::hash(&other).to_hex().as_str());
+        let carrier = open("x.safetensors", &with_receipt(&bytes, &receipt, "", None)).expect("opens");
+        let out = folder.path().join("other");
+        let notes = convert(&carrier, &Options::new(Format::CaffeModel), &out).unwrap_or_else(|e| panic!("{e}"));
+        if notes.is_empty() {
+            let found = OpenOptions::new().from(Format::CaffeModel).open(&out).unwrap_or_else(|e| panic!("{at}: {e}"));
+            for entry in carrier.entries() {
+                let place = found.entry(entry.name()).unwrap_or_else(|| panic!("{at}: no {:?}", entry.name()));
+                assert!((place.dtype(), place.shape()) == (entry.dtype(), entry.shape()), "{at}");
+                assert!(found.view(place).expect("views") == carrier.view(entry).expect("views"), "{at}");
+            }
+            used += 1;
+        }
+        std::fs::remove_file(&out).expect("removable");
+    }
+    assert!(used > 0 && used < kept.len() / 5, "{used} of {}", kept.len());
+}
+
+/// Bytes as a receipt has them: base64 bit by bit.
+fn deflated(bytes: &[u8]) -> String {
+    let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(bytes).expect("memory");
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let packed = packed.finish().expect("memory");
+    let bits: Vec<bool> = packed.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect();
+    let value = |six: &[bool]| (0..6).fold(0, |value, i| value * 2 + usize::from(six.get(i).copied().unwrap_or(false)));
+    let mut text: String = bits.chunks(6).map(|six| char::from(DIGITS[value(six)])).collect();
+    while !text.len().is_multiple_of(4) {
+        text.push('=');
+    }
+    text
+}
+
+fn inflated(text: &str) -> Vec<u8> {
+    let digit = |c: char| match c {
+        'A'..='Z' => Some(c as u8 - b'A'),
+        'a'..='z' => Some(c as u8 - b'a' + 26),
+        '0'..='9' => Some(c as u8 - b'0' + 52),
+        '+' => Some(62),
+        '/' => Some(63),
+        _ => None,
+    };
+    let bits: Vec<u8> =
+        text.chars().filter_map(digit).flat_map(|six| (0..6).rev().map(move |bit| six >> bit & 1)).collect();
+    let packed: Vec<u8> = bits.chunks_exact(8).map(|eight| eight.iter().fold(0, |byte, bit| byte * 2 + bit)).collect();
+    let mut bytes = Vec::new();
+    flate2::read::DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("a stream");
+    bytes
+}
+
+#[test]
+fn the_frame_is_handed_on_from_safetensors_to_npz_and_through_the_tool() {
+    let (path, bytes, folder) = lenet();
+    let place = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    std::fs::write(place("a.safetensors"), &bytes).expect("written");
+    for (from, to) in
+        [("a.safetensors", "b.npz"), ("b.npz", "c/"), ("c/", "d.safetensors"), ("d.safetensors", "e.caffemodel")]
+    {
+        let ran = blob(&["convert", &place(from), "-o", &place(to)]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    assert!(read(Path::new(&place("e.caffemodel"))) == read(&path));
+    let mut piped = command(&["convert", &place("d.safetensors"), "--to", "caffemodel", "-o", "-"]);
+    let output = piped.stdin(Stdio::null()).output().expect("runs");
+    assert!(output.stdout == read(&path), "{}", String::from_utf8_lossy(&output.stderr));
+    let ran = blob(&["convert", "--json", &place("d.safetensors"), "-o", &place("f.caffemodel"), "--anew"]);
+    assert_eq!((ran.code, ran.json()[0]["warnings"].clone()), (Some(0), json!([])));
+    assert!(read(Path::new(&place("f.caffemodel"))) != read(&path));
+}
+
+#[test]
+fn a_frame_of_more_than_four_megabytes_is_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let net = |unknown: usize| [named(b"w"), len(500, &vec![b'n'; unknown])].concat();
+    for (unknown, kept) in [(4 << 20, false), (4 << 19, true)] {
+        let (out, back) = (folder.path().join(format!("{unknown}")), folder.path().join(format!("{unknown}.back")));
+        let source = open("x.caffemodel", &net(unknown)).expect("opens");
+        convert(&source, &Options::new(Format::Npz), &out).expect("converts");
+        let carrier = Checkpoint::open(&out).expect("opens");
+        let frame = receipt(&carrier);
+        assert_eq!(frame["frame"].is_object(), kept, "{}", frame["frame_left_out"]);
+        convert(&carrier, &Options::new(Format::CaffeModel), &back).expect("converts");
+        assert_eq!(read(&back) == net(unknown), kept);
+    }
+}
