@@ -55,7 +55,7 @@ fn the_digest_that_is_expected_is_found() {
 #[test]
 fn every_golden_converts_and_proves_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut count = 0;
+    let (mut count, mut refused) = (0, Vec::new());
     for from in ["caffe/net", "caffe/blobproto", "caffe/misc", "mxnet/golden/mxnet-1.9.1", "hdf5/tiny"] {
         let skip = [".json", ".tsv", ".f32", ".f64", ".md", ".txt"];
         for path in files(&data(from), |name| !skip.iter().any(|s| name.ends_with(s))) {
@@ -63,10 +63,14 @@ fn every_golden_converts_and_proves_it() {
             if blob(&["ls", path]).code != Some(0) {
                 continue;
             }
-            for extension in ["safetensors", "npz"] {
+            for extension in ["safetensors", "npz", "h5"] {
                 let out = folder.path().join(format!("x.{extension}"));
                 let out = out.to_str().unwrap();
                 let convert = blob(&["convert", path, "-o", out, "--force"]);
+                if (extension, convert.code) == ("h5", Some(2)) {
+                    refused.push(path.rsplit_once('/').unwrap().1.to_owned());
+                    continue;
+                }
                 assert_eq!(convert.code, Some(0), "{path}: {convert:?}");
                 assert!(convert.err.contains("✔ ") && convert.out.is_empty(), "{convert:?}");
                 let verify = blob(&["verify", out, "--against", path]);
@@ -76,6 +80,7 @@ fn every_golden_converts_and_proves_it() {
         }
     }
     assert!(count > 150, "{count}");
+    assert_eq!(refused, ["slash_name.caffemodel", "names.nd", "names_npshape.nd"]);
     report(&format!("cli: {count} conversions verified bit for bit"));
 }
 

@@ -43,7 +43,7 @@ fn each_conversion_has_the_arrays_that_caffes_protobuf_file_has() {
         let (source, golden) = (open(hdf5), open(proto));
         let mut expected = arrays(&golden);
         expected.remove(SHARED).expect("shared");
-        for to in [Format::Safetensors, Format::Npz, Format::MxnetList] {
+        for to in [Format::Safetensors, Format::Npz, Format::MxnetList, Format::Hdf5] {
             let bytes = written(&source, None, &Options::new(to)).unwrap_or_else(|e| panic!("{hdf5}: {e}"));
             let copy = Checkpoint::from_bytes("x", bytes).expect("opens");
             assert!(arrays(&copy) == expected, "{hdf5} as {to}");

@@ -32,6 +32,7 @@ mod folder;
 mod gzip;
 mod hdf5;
 mod hdf5_convert;
+mod hdf5_write;
 mod hostile;
 mod kinds;
 mod limits;

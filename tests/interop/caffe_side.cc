@@ -1,4 +1,5 @@
-// Real Caffe reads and writes weights: `Blob::FromProto` and `ToProto` in `NetParameter`s, upgraded as Caffe's own loader upgrades them.
+// Real Caffe reads and writes weights: `Blob::FromProto` and `ToProto` in `NetParameter`s, upgraded as Caffe's own loader upgrades them;
+// HDF5 weights by its `util/hdf5` over libhdf5.
 // `caffe_side write FOLDER SEED COUNT` makes files, `caffe_side read FILE...` reads some; both print one JSON object as the other sides do.
 #include <fstream>
 #include <iostream>
@@ -7,6 +8,7 @@
 #include <boost/crc.hpp>
 
 #include "caffe/blob.hpp"
+#include "caffe/util/hdf5.hpp"
 #include "caffe/util/io.hpp"
 #include "caffe/util/upgrade_proto.hpp"
 
@@ -46,6 +48,40 @@ void tell(std::ostream& out, const caffe::NetParameter& net) {
 }
 
 template <typename T>
+void dataset(std::ostream& out, bool& first, const string& name, hid_t group, const string& index) {
+  Blob<T> blob;
+  caffe::hdf5_load_nd_dataset(group, index.c_str(), 0, kMaxBlobAxes, &blob);
+  row(out, first, name, blob, blob.cpu_data());
+}
+
+// `Net::CopyTrainedLayersFromHDF5`, with blobs of its own in place of a net's: every layer and number that is there.
+void tell_hdf5(std::ostream& out, const string& path) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  CHECK_GE(file, 0) << "Couldn't open " << path;
+  bool first = true;
+  out << '{';
+  for (const string group : {"data", "diff"}) {
+    if (!H5Lexists(file, group.c_str(), H5P_DEFAULT)) continue;
+    const hid_t layers = H5Gopen2(file, group.c_str(), H5P_DEFAULT);
+    for (int i = 0; i < caffe::hdf5_get_num_links(layers); ++i) {
+      const string layer = caffe::hdf5_get_name_by_idx(layers, i);
+      const hid_t blobs = H5Gopen2(layers, layer.c_str(), H5P_DEFAULT);
+      CHECK_GE(blobs, 0) << "Error reading weights from " << path;
+      for (int j = 0; j < caffe::hdf5_get_num_links(blobs); ++j) {
+        const string index = std::to_string(j), name = layer + '/' + index + (group == "diff" ? ".diff" : "");
+        size_t size;
+        H5LTget_dataset_info(blobs, index.c_str(), std::vector<hsize_t>(32).data(), nullptr, &size);
+        size == 8 ? dataset<double>(out, first, name, blobs, index) : dataset<float>(out, first, name, blobs, index);
+      }
+      H5Gclose(blobs);
+    }
+    H5Gclose(layers);
+  }
+  H5Fclose(file);
+  out << '}';
+}
+
+template <typename T>
 void fill(std::mt19937& random, BlobProto* proto, bool diff) {
   std::vector<int> shape(random() % 5);
   for (int& extent : shape) extent = 1 + random() % 6;
@@ -74,7 +110,7 @@ caffe::NetParameter made(std::mt19937& random) {
 
 string stem(const string& path) {
   const string name = path.substr(path.rfind('/') + 1);
-  return name.substr(0, name.rfind('.'));
+  return name.substr(0, name.find('.'));
 }
 
 int main(int argc, char** argv) {
@@ -91,6 +127,10 @@ int main(int argc, char** argv) {
       key = std::to_string(1000 + i).substr(1);
       std::ofstream file(string(argv[2]) + '/' + key + ".caffemodel", std::ios::binary);
       net.SerializeToOstream(&file);
+    } else if (string(argv[2 + i]).find(".h5") != string::npos) {
+      std::cout << (i ? ", " : "") << '"' << stem(argv[2 + i]) << "\": ";
+      tell_hdf5(std::cout, argv[2 + i]);
+      continue;
     } else {
       key = stem(argv[2 + i]);
       caffe::ReadNetParamsFromBinaryFileOrDie(argv[2 + i], &net);

@@ -32,8 +32,9 @@ def main(write, read):
     else:
         found = {}
         for path in arguments:
+            key = path.rsplit("/", 1)[-1].split(".", 1)[0]
             try:
-                found[path.rsplit("/", 1)[-1].rsplit(".", 1)[0]] = read(path)
+                found[key] = read(path)
             except Exception as error:  # told as data: one refused file must not hide the others
-                found[path.rsplit("/", 1)[-1].rsplit(".", 1)[0]] = {"REFUSED": str(error)[:200]}
+                found[key] = {"REFUSED": str(error)[:200]}
         print(json.dumps(found))

@@ -14,8 +14,9 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CAFFE = "brocolli-caffe==9.0.2"
-CAFFE_FILES = ["blob", "syncedmem", "common", "util/math_functions", "util/upgrade_proto", "util/io"]
-CAFFE_LIBRARIES = ["protobuf", "glog", "gflags", "boost_thread", "boost_system", "boost_filesystem", "openblas"]
+CAFFE_FILES = ["blob", "syncedmem", "common", "util/math_functions", "util/upgrade_proto", "util/io", "util/hdf5"]
+CAFFE_LIBRARIES = ["protobuf", "glog", "gflags", "boost_thread", "boost_system", "boost_filesystem", "openblas",
+                   "hdf5_serial_hl", "hdf5_serial"]
 COUNT = 200
 
 
@@ -88,6 +89,7 @@ class Work:
         call(["protoc", "-I" + protos, "--cpp_out=" + os.path.join(folder, "caffe/proto"), protos + "/caffe.proto"])
         files = [os.path.join(caffe, "src/caffe", file + ".cpp") for file in CAFFE_FILES]
         flags = ["-O1", "-w", "-DCPU_ONLY", "-DBOOST_BIND_GLOBAL_PLACEHOLDERS", "-I" + folder, "-I" + caffe + "/include"]
+        flags += ["-I/usr/include/hdf5/serial"]  # where Debian has it
         files += [os.path.join(folder, "caffe/proto/caffe.pb.cc"), source]
         call(["g++", *flags, *files, "-o", program, *("-l" + library for library in CAFFE_LIBRARIES)])
         return program
@@ -173,7 +175,10 @@ ROWS = [
     ("safetensors reads", lambda w: ours(w, "arrays", "safetensors", ".safetensors", 15)),
     ("NumPy reads", lambda w: ours(w, "arrays", "npz", ".npz", 16, FORMAT="safetensors")),
     ("h5py writes", lambda w: theirs(w, "arrays", "hdf5", ".h5", 17, FORMAT="h5", ONLY=FLOATS)),
-    ("h5py reads", lambda w: ours(w, "arrays", "hdf5", ".h5", 18, ONLY=FLOATS)),
+    ("h5py reads", lambda w: ours(w, "arrays", "hdf5", ".h5", 18)),
+    ("h5py reads large groups", lambda w: ours(w, "arrays", "hdf5", ".h5", 23, ONLY=FLOATS, NAME="w%d", TENSORS="600")),
+    ("h5py reads Caffe's form", lambda w: ours(w, "arrays", "hdf5", ".caffemodel.h5", 21, ONLY=FLOATS)),
+    ("Caffe reads HDF5, float and double", lambda w: ours(w, "caffe", "hdf5", ".caffemodel.h5", 22, ONLY=FLOATS)),
 ]
 
 

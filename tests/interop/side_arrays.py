@@ -47,7 +47,7 @@ def read(path):
         loaded = {}
         with h5py.File(path, "r") as file:
             keep = lambda name, item: loaded.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
-            file["data"].visititems(keep)
+            file.get("data", file).visititems(keep)
     return {name: common.row(array) for name, array in loaded.items()}
 
 

@@ -263,13 +263,14 @@ pub(crate) struct Verify {
     pub(crate) sha256: Option<String>,
 }
 
-/// Convert to safetensors, npz, npy, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto, blobprotovector,
-/// solverstate or datum, NeoML's neoml, neoml-array or neoml-net
+/// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
+/// blobprotovector, solverstate or datum, NeoML's neoml, neoml-array or neoml-net
 ///
-/// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, in npz and in a
+/// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, npz, HDF5 and in a
 /// folder says where they came from, and brings them back into the same file; other formats have no place for one. A Caffe
 /// file written as the same message keeps its every other byte; a new one gets its layers from names, `<layer>/<index>`.
-/// A NeoML net is written from one only, or by a receipt. To `-` (standard output) the file is read twice.
+/// HDF5 is Caffe's where the source is, or where OUT is called .caffemodel.h5 or .solverstate.h5. A NeoML net is written
+/// from one only, or by a receipt. To `-` (standard output) the file is read twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

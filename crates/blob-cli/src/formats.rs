@@ -80,7 +80,7 @@ fn tested_against(format: Format) -> &'static str {
         Format::NeomlNet => "nets of NeoML 2.0.210 and its own tests; written again around other values",
         Format::Npy => "the npyz crate",
         Format::Npz => "files of MXNet 2.0 beta; the npyz and zip crates",
-        Format::Hdf5 => "files of BVLC Caffe and h5py",
+        Format::Hdf5 => "files of BVLC Caffe and h5py, both ways",
         Format::Safetensors => "the safetensors crate",
         _ => "-",
     }

@@ -2,6 +2,7 @@
 
 use blob_io::Splice;
 use blob_io::caffe::Message;
+use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
@@ -13,11 +14,14 @@ const NAMED: usize = 20;
 /// A new file of the tensors alone.
 pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
-    // A solver state of HDF5 says the same of itself as one of protobuf.
-    let same =
-        checkpoint.format() == options.to || (checkpoint.format(), options.to) == (Format::Hdf5, Format::SolverState);
-    let metadata = if same { checkpoint.metadata() } else { &[] };
-    let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), metadata)?;
+    let mut metadata = checkpoint.metadata().to_vec();
+    match (checkpoint.format(), options.to) {
+        (from, to) if from == to => {}
+        // A solver state of HDF5 says the same of itself as one of protobuf, beside attributes.
+        (Format::Hdf5, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
+        _ => metadata.clear(),
+    }
+    let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
     let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
     if layout.len() == 0 {

@@ -121,7 +121,7 @@ impl Plan<'_> {
     pub fn has_receipt(&self) -> bool {
         match self.output {
             Destination::Folder { .. } => true,
-            _ => matches!(self.to, Format::Safetensors | Format::Npz),
+            _ => matches!(self.to, Format::Safetensors | Format::Npz | Format::Hdf5),
         }
     }
 
@@ -231,16 +231,20 @@ fn planned_for<'a>(
         true => stored.into_iter().map(|path| path + ".npy").collect(),
         false => Vec::new(),
     };
-    let has_receipt = is_folder || matches!(to, Format::Safetensors | Format::Npz);
+    let has_receipt = is_folder || matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5);
     let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
+    let path = match *target {
+        Target::File { path, .. } => Some(path),
+        _ => None,
+    };
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Frame(base), _) => refilled(base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
         (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
         (Base::None, true) => caffe::new(checkpoint, options, &tensors),
-        _ => layout(checkpoint, options, &tensors, &receipt),
+        _ => layout(checkpoint, options, &tensors, &receipt, path),
     };
     let output = match *target {
         Target::File { path, if_exists } => Destination::File { path, if_exists, layout: layout()? },

@@ -51,7 +51,7 @@ formats! {
     Npy: "npy", "NumPy array", ["npy"];
     /// A zip of NumPy arrays, also as MXNet 2 writes its parameters.
     Npz: "npz", "NumPy archive", ["npz"];
-    /// HDF5: Caffe's `.caffemodel.h5`, `.solverstate.h5` and data files; read with the feature `hdf5`.
+    /// HDF5: Caffe's `.caffemodel.h5`, `.solverstate.h5` and data files; written always, read with the feature `hdf5`.
     Hdf5: "hdf5", "HDF5", ["h5", "hdf5"];
     /// safetensors.
     Safetensors: "safetensors", "safetensors", ["safetensors"];
@@ -79,8 +79,8 @@ impl Format {
     /// Whether this crate writes the format too.
     #[must_use]
     pub fn is_written(self) -> bool {
-        use Format::{MxnetList, MxnetRecord, Npy, Npz, Safetensors};
-        self.is_caffe() || self.is_neoml() || matches!(self, MxnetList | MxnetRecord | Npy | Npz | Safetensors)
+        use Format::{Hdf5, MxnetList, MxnetRecord, Npy, Npz, Safetensors};
+        self.is_caffe() || self.is_neoml() || matches!(self, MxnetList | MxnetRecord | Npy | Npz | Hdf5 | Safetensors)
     }
 
     /// Whether it is one of Caffe's messages.

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::parts::{Copied, Placed};
 use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
-use crate::{caffe, mxnet, neoml, npy, npz, safetensors};
+use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
 ///
@@ -43,6 +43,7 @@ pub struct Layout {
 enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
+    Hdf5(Box<hdf5::write::Plan>),
     /// All of it is known at once: npy, MXNet, Caffe, NeoML.
     Fixed(Vec<(u64, Vec<u8>)>),
 }
@@ -73,6 +74,18 @@ impl Layout {
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
+        Ok(Self { plan, offsets, copies: Vec::new(), len })
+    }
+
+    /// An HDF5 file as `form` says; `metadata` as attributes of its root. Each array's data are 64-byte aligned, in the order
+    /// of `specs`, behind the structure. There are no times in it, so the same tensors give the same bytes.
+    ///
+    /// # Errors
+    /// As [`Layout::safetensors`], with the list of the tensors that the form cannot hold; metadata with a NUL, or with keys
+    /// of over 60 KiB together.
+    pub fn hdf5(specs: &[TensorSpec], form: hdf5::Form, metadata: &[(String, String)]) -> Result<Self, Error> {
+        let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
+        let plan = Plan::Hdf5(Box::new(plan));
         Ok(Self { plan, offsets, copies: Vec::new(), len })
     }
 
@@ -186,6 +199,7 @@ impl Layout {
         match &self.plan {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(metadata, crcs),
+            Plan::Hdf5(plan) => plan.frame(metadata),
             Plan::Fixed(frame) => Ok(frame.clone()),
         }
     }

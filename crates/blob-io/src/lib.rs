@@ -27,7 +27,7 @@ mod error;
 mod filenames;
 mod folder;
 mod format;
-mod hdf5;
+pub mod hdf5;
 mod layout;
 mod limits;
 mod metadata;

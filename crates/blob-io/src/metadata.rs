@@ -7,22 +7,46 @@ use crate::wire::literal::Literal;
 /// How many bytes of metadata are kept; a receipt takes some hundred bytes a tensor.
 const MOST_METADATA: u64 = 4 << 20;
 
+/// The warning where there are more.
+pub(crate) const LEFT_OUT: &str = "metadata beyond 4 MiB are left out";
+
+/// How many bytes of metadata are kept so far.
+#[derive(Default)]
+pub(crate) struct Kept(u64);
+
+impl Kept {
+    /// What a key costs: 48 bytes is what a pair takes beside its texts, so a header of a million empty ones is bounded too.
+    fn cost(key: &str) -> u64 {
+        key.len() as u64 + 48
+    }
+
+    /// How long a key's value may be.
+    fn left_for(&self, key: &str) -> u64 {
+        MOST_METADATA.saturating_sub(self.0).saturating_sub(Self::cost(key))
+    }
+
+    /// Counts a pair, where it is not too much.
+    pub(crate) fn take(&mut self, key: &str, len: u64) -> bool {
+        let sum = self.0.saturating_add(Self::cost(key)).saturating_add(len);
+        let fits = sum <= MOST_METADATA;
+        if fits {
+            self.0 = sum;
+        }
+        fits
+    }
+}
+
 /// Reads the object: strings to strings.
 pub(crate) fn read(text: &mut Literal<'_, '_>, table: &mut NameTable) -> Result<(), ReadError> {
-    let mut left = MOST_METADATA;
+    let mut kept = Kept::default();
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
         let key = text.json_string(table.limits().max_name, "a metadata key")?;
         text.expect(b':', "a colon")?;
-        // 48 bytes is what a pair costs beside its texts: a header of a million empty ones is bounded too.
-        let taken = key.len() as u64 + 48;
-        match text.json_string_up_to(left.saturating_sub(taken))? {
-            Some(value) if left >= taken => {
-                left -= taken + value.len() as u64;
-                table.metadata.push((key, value));
-            }
-            _ => table.warn(Some(at), "metadata beyond 4 MiB are left out"),
+        match text.json_string_up_to(kept.left_for(&key))? {
+            Some(value) if kept.take(&key, value.len() as u64) => table.metadata.push((key, value)),
+            _ => table.warn(Some(at), LEFT_OUT),
         }
         Ok(())
     })

@@ -7,6 +7,7 @@ use std::path::Path;
 use crate::caffe::Message;
 use crate::error::Error;
 use crate::format::Format;
+use crate::hdf5;
 use crate::layout::Layout;
 use crate::mxnet::{List, Version};
 use crate::neoml;
@@ -41,7 +42,7 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// A file of this format, without tensors yet. `npy`, a bare MXNet record and a NeoML blob take exactly one; these, an
     /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
-    /// [`Message::named`] says.
+    /// [`Message::named`] says. An HDF5 file has Caffe's form where it is called as [`hdf5::Form::of_name`] says.
     pub fn new(format: Format) -> Self {
         Self { format, tensors: Vec::new(), metadata: Vec::new() }
     }
@@ -69,7 +70,7 @@ impl<'a> Writer<'a> {
         let specs =
             self.tensors.iter().map(|(name, tensor)| Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?)));
         let specs: Vec<TensorSpec> = specs.collect::<Result<_, Error>>()?;
-        let layout = self.layout(&file, &specs)?;
+        let layout = self.layout(path, &file, &specs)?;
         let mut output = Output::create(path, if_exists)?;
         let bytes_of = |i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
             let (name, tensor) = &self.tensors[i];
@@ -114,10 +115,14 @@ impl<'a> Writer<'a> {
         output.finish()
     }
 
-    fn layout(&self, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
+    fn layout(&self, path: &Path, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
         let message = match (self.format, specs) {
             (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
             (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
+            (Format::Hdf5, specs) => {
+                let form = hdf5::Form::of_name(path).unwrap_or(hdf5::Form::Datasets);
+                return Layout::hdf5(specs, form, &self.metadata);
+            }
             (
                 format @ (Format::Npy
                 | Format::MxnetList

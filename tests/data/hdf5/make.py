@@ -40,3 +40,9 @@ for ver,name in [(('earliest','v108'),'bounded-earliest.h5'),(('latest','latest'
         d=f.create_dataset('shrunk',data=ramp('<u1',6,7),chunks=(2,3),maxshape=(6,7)); d.resize((3,7))
         dcpl=h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_chunk((2,4)); dcpl.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         sp=h5py.h5s.create_simple((5,6),(10,12)); ds=h5py.h5d.create(f.id,b'early',h5py.h5t.IEEE_F32LE,sp,dcpl); ds.write(h5py.h5s.ALL,h5py.h5s.ALL,ramp('<f4',5,6))
+# Texts as attributes of the root, and what is no single text.
+for ver,name in [(('earliest','v108'),'tiny/attributes-earliest.h5'),(('latest','latest'),'tiny/attributes-latest.h5')]:
+    with h5py.File(name,'w',libver=ver) as f:
+        f.create_dataset('a',data=ramp('<f4',3,2))
+        f.attrs['text']='two \u00fc words'; f.attrs['fixed']=np.bytes_(b'of seven'); f.attrs['number']=3
+        f.attrs['texts']=['a','b']; f.attrs['empty']=''; f.attrs['last']='last'

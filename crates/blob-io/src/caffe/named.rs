@@ -70,7 +70,7 @@ pub(crate) fn parse(name: &str) -> Option<(&str, usize, bool)> {
 }
 
 /// A plain number, with `.diff` behind it or not.
-fn number(text: &str) -> Option<(usize, bool)> {
+pub(crate) fn number(text: &str) -> Option<(usize, bool)> {
     let (digits, is_diff) = text.strip_suffix(".diff").map_or((text, false), |digits| (digits, true));
     let number: usize = digits.parse().ok()?;
     (number.to_string() == digits).then_some((number, is_diff))

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use hdf5_reader::group::Group;
 
-use super::dataset;
 use super::structure::{Structure, fault_of};
+use super::{attributes, dataset};
 use crate::entry::{Entry, Kind};
 use crate::error::{ReadError, check_limit};
 use crate::limits::Limit;
@@ -33,6 +33,7 @@ struct Found {
 pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<String, ReadError> {
     let mut structure = Structure::open(input)?;
     let (groups, found) = walk(&mut structure, table)?;
+    attributes::read(&structure, table)?;
     let has = |path: &str| groups.iter().any(|group| **group == *path);
     let is_root = |found: &Found, name: &str| found.group.is_empty() && found.name == name;
     if has("/history") && found.iter().any(|found| is_root(found, "iter")) {

@@ -1,0 +1,212 @@
+//! The tree of groups and datasets that an HDF5 file to be written has: Caffe's, or the one that the tensors' names spell.
+//!
+//! Pure: it sees names, dtypes and shapes. Caffe's trees: `Net::ToHDF5` and `SGDSolver::SnapshotSolverStateToHDF5` of
+//! BVLC/caffe `9b891540`. The bytes are `write`'s.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::Path;
+
+use blob_core::DType;
+
+use crate::caffe::message::Problems;
+use crate::caffe::named;
+use crate::error::Error;
+use crate::spec::{TensorSpec, refuse};
+
+/// What errors call the format.
+pub(super) const FORMAT: &str = "hdf5";
+/// Deeper groups and larger ones are refused: this crate's own reader would refuse them too.
+const MOST_NESTED: usize = 32;
+const MOST_LINKS: usize = 2048;
+/// What Caffe stores of a solver beside its history.
+const COUNTERS: [&str; 2] = ["iter", "current_step"];
+const LEARNED_NET: &str = "learned_net";
+
+/// How tensors lie in an HDF5 file to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Form {
+    /// Each by its name, in which `/` separates the groups.
+    Datasets,
+    /// Caffe's `.caffemodel.h5`: `<layer>/<index>` becomes `data/<layer>/<index>`, its `.diff` `diff/<layer>/<index>`.
+    Weights,
+    /// Caffe's `.solverstate.h5`: `@<index>` becomes `history/<index>`; `iter`, `current_step` and `learned_net` of the
+    /// metadata become datasets.
+    SolverState,
+}
+
+impl Form {
+    /// Caffe's form, where a file is called as Caffe calls it.
+    #[must_use]
+    pub fn of_name(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+        let stem = name.strip_suffix(".h5").or_else(|| name.strip_suffix(".hdf5"))?;
+        match stem.rsplit('.').next()? {
+            "caffemodel" => Some(Self::Weights),
+            "solverstate" => Some(Self::SolverState),
+            _ => None,
+        }
+    }
+
+    /// Whether a key of the metadata becomes a dataset, and so no attribute.
+    #[must_use]
+    pub fn stores(self, key: &str) -> bool {
+        self == Self::SolverState && (COUNTERS.contains(&key) || key == LEARNED_NET)
+    }
+}
+
+/// What a name in a group leads to.
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    /// In the order of the names' bytes, as HDF5 stores them.
+    Group(BTreeMap<String, Node>),
+    /// Which tensor.
+    Tensor(usize),
+    Number(i32),
+    Text(String),
+}
+
+/// The tree of a form, or an error with the list of what does not fit.
+pub(super) fn tree(
+    form: Form,
+    specs: &[TensorSpec],
+    metadata: &[(String, String)],
+) -> Result<BTreeMap<String, Node>, Error> {
+    let mut root = BTreeMap::new();
+    match form {
+        Form::Datasets => {}
+        Form::Weights => drop(root.insert("data".to_owned(), Node::Group(BTreeMap::new()))),
+        Form::SolverState => {
+            counters(&mut root, metadata)?;
+            root.insert("history".to_owned(), Node::Group(BTreeMap::new()));
+        }
+    }
+    let mut problems = Problems::default();
+    for (tensor, spec) in specs.iter().enumerate() {
+        if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {
+            problems.add(&spec.name, problem);
+        }
+    }
+    match form {
+        Form::Datasets if matches!(root.get("history"), Some(Node::Group(_))) && root.contains_key("iter") => {
+            problems.add("iter", "beside history would be read as Caffe's solver state");
+        }
+        Form::Datasets => {}
+        Form::Weights => layers(&mut root),
+        Form::SolverState => whole(&root, specs, &mut problems),
+    }
+    problems.refused(FORMAT)?;
+    Ok(root)
+}
+
+/// The numbers that Caffe needs, zero where the source has none, and the file of the weights, where it is known.
+fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) -> Result<(), Error> {
+    let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
+    for key in COUNTERS {
+        let words = text(key).unwrap_or("0");
+        let number = words.parse();
+        let number =
+            number.map_err(|_| refuse(FORMAT, format!("{key} is a whole number of 32 bits, not {words:?}")))?;
+        root.insert(key.to_owned(), Node::Number(number));
+    }
+    if let Some(path) = text(LEARNED_NET) {
+        if path.contains('\0') {
+            return Err(refuse(FORMAT, format!("{LEARNED_NET} ends at a NUL: {path:?}")));
+        }
+        root.insert(LEARNED_NET.to_owned(), Node::Text(path.to_owned()));
+    }
+    Ok(())
+}
+
+/// The path of a tensor's dataset, or why there is none.
+fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
+    let parts: Vec<String> = match form {
+        Form::Datasets => spec.name.split('/').map(str::to_owned).collect(),
+        Form::Weights => {
+            let parsed = named::parse(&spec.name).filter(|(_, index, _)| i32::try_from(*index).is_ok());
+            let (layer, index, is_diff) = parsed.ok_or("is not called <layer>/<index>, with .diff behind a diff's")?;
+            if layer.contains('/') {
+                return Err(
+                    "has a layer's name with a slash, which Caffe does not find in HDF5; npz and safetensors hold it",
+                );
+            }
+            vec![if is_diff { "diff" } else { "data" }.to_owned(), layer.to_owned(), index.to_string()]
+        }
+        Form::SolverState => match spec.name.strip_prefix('@').and_then(named::number) {
+            Some((index, false)) => vec!["history".to_owned(), index.to_string()],
+            _ => return Err("is not called @<index>"),
+        },
+    };
+    if form != Form::Datasets && spec.dtype == DType::Bool {
+        return Err("is bool, which Caffe does not read");
+    }
+    if parts.iter().any(|part| part.is_empty() || part == "." || part.contains('\0')) {
+        return Err("has a part between slashes that HDF5 cannot store: nothing, a dot, or a NUL");
+    }
+    if parts.len() > MOST_NESTED {
+        return Err("has more than 32 parts between slashes");
+    }
+    let is_number = |part: &String| named::number(part).is_some_and(|(_, is_diff)| !is_diff);
+    let looks_as_weights = matches!(&parts[..], [data, .., _, index] if data == "data" && is_number(index));
+    if form == Form::Datasets && looks_as_weights {
+        return Err("would be read as Caffe's weights; a file called .caffemodel.h5 holds them");
+    }
+    Ok(parts)
+}
+
+/// Puts a dataset at its place in the tree.
+fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Result<(), &'static str> {
+    let Some((last, groups)) = path.split_last() else {
+        return Err("has no name");
+    };
+    let mut group = root;
+    for name in groups {
+        let len = group.len();
+        let inner = match group.entry(name.clone()) {
+            Entry::Vacant(_) if len >= MOST_LINKS => return Err("is in a group of more than 2048 names"),
+            place => place.or_insert_with(|| Node::Group(BTreeMap::new())),
+        };
+        let Node::Group(inner) = inner else {
+            return Err("lies in what is another tensor");
+        };
+        group = inner;
+    }
+    let len = group.len();
+    match group.entry(last.clone()) {
+        Entry::Vacant(_) if len >= MOST_LINKS => Err("is in a group of more than 2048 names"),
+        Entry::Vacant(place) => {
+            place.insert(node);
+            Ok(())
+        }
+        Entry::Occupied(_) => Err("has the name of a group or of another tensor"),
+    }
+}
+
+/// A layer that has diffs alone has a group for its data too, as Caffe writes it: all of them are another layer's.
+fn layers(root: &mut BTreeMap<String, Node>) {
+    let Some(Node::Group(diffs)) = root.get("diff") else {
+        return;
+    };
+    let names: Vec<String> = diffs.keys().cloned().collect();
+    if let Some(Node::Group(data)) = root.get_mut("data") {
+        for name in names {
+            data.entry(name).or_insert_with(|| Node::Group(BTreeMap::new()));
+        }
+    }
+}
+
+/// A solver's history has no gaps: Caffe asks for each number up to how many there are.
+fn whole(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
+    let Some(Node::Group(history)) = root.get("history") else {
+        return;
+    };
+    for (index, node) in history {
+        let index: usize = index.parse().unwrap_or(usize::MAX);
+        if let Node::Tensor(tensor) = node
+            && index >= history.len()
+        {
+            problems.add(&specs[*tensor].name, "is behind a gap in the history");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! HDF5 as it is written: what this crate's reader finds in it, Caffe's form against Caffe's own files, what is refused.
+//! `cargo xtask interop` has h5py and Caffe read it.
+
+use std::path::Path;
+
+use blob_convert::{Options, Silent, Target, plan};
+use blob_core::DType;
+use blob_io::{Checkpoint, Error, Format, IfExists};
+use proptest::prelude::*;
+
+use crate::caffe_convert::written;
+use crate::support::{blob, data, open, real, report};
+use crate::written::{Tensor, check_identity, tensors, written as written_by};
+
+/// Whether HDF5 can hold these names as paths, one beside the other.
+fn fit(tensors: &[Tensor]) -> bool {
+    let path = |name: &str| name.split('/').all(|part| !part.is_empty() && part != "." && !part.contains('\0'));
+    let below = |a: &Tensor, b: &Tensor| b.name.strip_prefix(&*a.name).is_some_and(|rest| rest.starts_with('/'));
+    tensors.iter().all(|a| path(&a.name) && !tensors.iter().any(|b| below(a, b)))
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_as_hdf5_is_read(tensors in tensors(), value in "[^\0]*") {
+        prop_assume!(fit(&tensors));
+        let metadata = [("blob.receipt".to_owned(), value), ("a \"key\"".to_owned(), String::new())];
+        let bytes = written_by(Format::Hdf5, &tensors, &metadata);
+        prop_assert_eq!(&bytes, &written_by(Format::Hdf5, &tensors, &metadata));
+        let file = open("x", &bytes).unwrap();
+        prop_assert_eq!((file.format(), file.dialect()), (Format::Hdf5, "datasets"));
+        check_identity(&file, &tensors, DType::BF16)?;
+        prop_assert_eq!(file.metadata(), &metadata[..]);
+    }
+}
+
+/// Converts to a file of this name.
+fn converted(source: &Checkpoint, name: &str, to: Format) -> Result<Vec<u8>, Error> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    plan(source, &Options::new(to), &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
+    Ok(std::fs::read(&path).expect("written"))
+}
+
+fn word(bytes: &[u8], at: u64) -> u64 {
+    u64::from_le_bytes(bytes[at as usize..][..8].try_into().expect("eight"))
+}
+
+/// Looks a name up in the root as libhdf5 does, by the keys of the tree's nodes; returns where its header lies.
+fn look_up(file: &[u8], name: &str) -> Option<u64> {
+    let (mut node, names) = (word(file, 80), word(file, word(file, 88) + 24));
+    let text = |at: u64| file[(names + at) as usize..].split(|b| *b == 0).next().expect("a text");
+    loop {
+        let head = &file[node as usize..];
+        let (level, count) = (head[5], u64::from(head[6]));
+        assert!(head.starts_with(b"TREE\0") && count <= 32);
+        let key = |i: u64| text(word(file, node + 24 + 16 * i));
+        let child = (0..count).find(|i| key(*i) < name.as_bytes() && name.as_bytes() <= key(i + 1))?;
+        node = word(file, node + 32 + 16 * child);
+        if level == 0 {
+            break;
+        }
+    }
+    let count = u64::from(file[node as usize + 6]);
+    assert!(file[node as usize..].starts_with(b"SNOD") && count <= 8);
+    let entry = (0..count).map(|i| node + 8 + 40 * i).find(|entry| text(word(file, *entry)) == name.as_bytes())?;
+    Some(word(file, entry + 8))
+}
+
+#[test]
+fn trees_of_every_depth_are_found_again() {
+    // A leaf has 8 names and a node 32 children.
+    for count in [0, 1, 8, 9, 256, 257, 2048] {
+        let name = |i: usize| format!("layer{}", i * 7919 % 10_000);
+        let tensors: Vec<Tensor> =
+            (0..count).map(|i| Tensor::new(&name(i), DType::I32, &[1], &(i as i32).to_le_bytes())).collect();
+        let bytes = written_by(Format::Hdf5, &tensors, &[]);
+        assert!(tensors.iter().all(|tensor| look_up(&bytes, &tensor.name).is_some_and(|at| bytes[at as usize] == 1)));
+        assert_eq!(look_up(&bytes, "layer"), None);
+        let file = open("x.h5", &bytes).expect("opens");
+        assert!(check_identity(&file, &tensors, DType::BF16).is_ok(), "{count}");
+        let mut sorted: Vec<&str> = tensors.iter().map(|tensor| &*tensor.name).collect();
+        sorted.sort_unstable();
+        assert!(file.names().eq(sorted), "{count}");
+    }
+}
+
+#[test]
+fn a_solver_state_goes_to_hdf5_and_back() {
+    let golden = std::fs::read(data("caffe/misc/state.solverstate")).expect("readable");
+    let source = open("state.solverstate", &golden).expect("opens");
+    let copy = open("x.h5", &written(&source, None, &Options::new(Format::Hdf5)).expect("fits")).expect("opens");
+    assert_eq!(copy.dialect(), "Caffe solver state");
+    let counters = |file: &Checkpoint| {
+        let mut counters = file.metadata().to_vec();
+        counters.retain(|(key, _)| key != "blob.receipt");
+        counters.sort();
+        counters
+    };
+    assert!(!counters(&source).is_empty() && counters(&copy) == counters(&source), "{:?}", copy.metadata());
+    let back = converted(&copy, "x.solverstate", Format::SolverState).expect("fits");
+    assert!(back == golden, "{:?}", open("x.solverstate", &back).map(|file| file.metadata().to_vec()));
+    let Some(folder) = real("caffe/real") else {
+        return report("NOT TESTED: a real HDF5 solver state written again");
+    };
+    let source = Checkpoint::open(folder.join("cifar10_quick_2018.solverstate.h5")).expect("opens");
+    let copy = converted(&source, "x.solverstate.h5", Format::Hdf5).expect("fits");
+    let copy = open("x.solverstate.h5", &copy).expect("opens");
+    assert!(copy.names().eq(source.names()) && counters(&copy) == counters(&source));
+}
+
+#[test]
+fn what_hdf5_cannot_hold_is_refused_with_all_names() {
+    let tensor = |name: &str, dtype| Tensor::new(name, dtype, &[1], &[0; 4][..dtype.size()]);
+    let floats = |names: &[&str]| names.iter().map(|name| tensor(name, DType::F32)).collect::<Vec<_>>();
+    let many: Vec<String> = (0..2049).map(|i| i.to_string()).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let deep = ["x"; 33].join("/");
+    let plain = "is not called <layer>/<index>";
+    for (file, tensors, problems) in [
+        ("x.h5", floats(&["a", "a/b", "ok"]), vec!["\"a/b\" lies in what is another tensor"]),
+        ("x.h5", floats(&["a/b", "a"]), vec!["\"a\" has the name of a group"]),
+        (
+            "x.h5",
+            floats(&["", "/a", "a//b", "./c", "d\0"]),
+            vec!["\"\" ", "\"/a\" ", "\"a//b\" ", "\"./c\" ", "\"d\\0\" "],
+        ),
+        ("x.h5", floats(&[&deep]), vec!["has more than 32 parts"]),
+        ("x.h5", floats(&many), vec!["\"2048\" is in a group of more than 2048 names"]),
+        ("x.h5", floats(&["data/conv1/0"]), vec!["would be read as Caffe's weights"]),
+        ("x.h5", floats(&["iter", "history/x"]), vec!["\"iter\" beside history would be read as"]),
+        (
+            "x.caffemodel.h5",
+            floats(&["w", "conv1/00", "a/b/0"]),
+            vec![plain, plain, "\"a/b/0\" has a layer's name with a"],
+        ),
+        ("x.CaffeModel.H5", vec![tensor("conv1/0", DType::Bool)], vec!["is bool, which Caffe does not read"]),
+        (
+            "x.solverstate.h5",
+            floats(&["@0", "@2", "b"]),
+            vec!["\"b\" is not called @<index>", "\"@2\" is behind a gap"],
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let writer = tensors.iter().fold(blob_io::Writer::new(Format::Hdf5), |w, t| w.tensor(&t.name, t));
+        let refused = writer.write(folder.path().join(file), IfExists::Refuse).expect_err(file).to_string();
+        assert!(problems.iter().all(|problem| refused.contains(problem)), "{file}: {refused}");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0, "nothing is left");
+    }
+    let refused = |key: &str, value: &str| {
+        let writer = blob_io::Writer::new(Format::Hdf5).metadata(key, value);
+        writer.write(Path::new("never/written"), IfExists::Refuse).expect_err("refused").to_string()
+    };
+    for (key, value) in [("", "a"), ("a\0", "b"), ("a", "b\0")] {
+        assert!(refused(key, value).contains("an attribute has a name and no NUL"), "{}", refused(key, value));
+    }
+    assert!(refused(&"k".repeat(70_000), "").contains("the most is 61440"));
+}
+
+#[test]
+fn the_tool_writes_caffes_form_where_the_file_is_called_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let (net, plain, weights) = (path("net.safetensors"), path("plain.h5"), path("net.caffemodel.h5"));
+    let golden = "caffe/net/f32_v2.caffemodel";
+    assert_eq!(blob(&["convert", golden, "-o", &net]).code, Some(0));
+    for (out, dialect, path) in [(&plain, "datasets", "/conv1/0"), (&weights, "Caffe weights", "/data/conv1/0")] {
+        let convert = blob(&["convert", &net, "-o", out]);
+        assert_eq!(convert.code, Some(0), "{convert:?}");
+        assert_eq!(blob(&["info", "--json", out]).json()[0]["dialect"], dialect);
+        let verify = blob(&["verify", out, "--against", golden]);
+        assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
+    }
+    // A net's HDF5 stays one, whatever it is called.
+    let copy = path("copy.h5");
+    assert_eq!(blob(&["convert", &weights, "-o", &copy]).code, Some(0));
+    assert_eq!(blob(&["info", "--json", &copy]).json()[0]["dialect"], "Caffe weights");
+}
+
+#[test]
+fn texts_of_the_root_are_metadata() {
+    for name in ["attributes-earliest", "attributes-latest"] {
+        let file = Checkpoint::open(data(&format!("hdf5/tiny/{name}.h5"))).expect("opens");
+        let mut found = file.metadata().to_vec();
+        found.sort();
+        let expected = [("empty", ""), ("fixed", "of seven"), ("last", "last"), ("text", "two ü words")];
+        assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value.to_owned())), "{name}");
+    }
+}
