@@ -6,6 +6,7 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use fake_cuda::control::Session;
 use synced_mem::Queue;
 
+use crate::operations::displaced;
 use crate::{gpu, seed};
 
 fn blob(dtype: DType, dims: &[usize]) -> AnyBlob {
@@ -17,14 +18,21 @@ fn blob(dtype: DType, dims: &[usize]) -> AnyBlob {
 /// The goals for one kernel, which must have run: `width` is that of its words.
 #[track_caller]
 fn expect_fast(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, width: usize) {
+    let least = if width >= 4 { 0.95 } else { 0.90 };
+    expect_at_least(session, queue, kernel, [least; 2], 4.0);
+}
+
+/// Of the sectors that loads and stores move, the parts that are asked for, and the bytes of an access.
+#[track_caller]
+fn expect_at_least(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, [loads, stores]: [f64; 2], bytes: f64) {
     queue.synchronize().unwrap();
     let counts = session.counts(kernel);
     assert!(counts.launches > 0, "{kernel} was not launched");
-    let least = if width >= 4 { 0.95 } else { 0.90 };
-    for (what, traffic) in [("loads", counts.loads), ("stores", counts.stores)] {
+    for (what, traffic, least) in [("loads", counts.loads, loads), ("stores", counts.stores, stores)] {
         if traffic.accesses > 0 {
-            assert!(traffic.efficiency() >= least, "{kernel}: {what} use {} of their sectors", traffic.efficiency());
-            assert!(traffic.bytes_per_access() >= 4.0, "{kernel}: {} bytes a {what}", traffic.bytes_per_access());
+            let efficiency = traffic.efficiency();
+            assert!(efficiency >= least, "{kernel}: {what} use {efficiency} of their sectors, and {least} is possible");
+            assert!(traffic.bytes_per_access() >= bytes, "{kernel}: {} bytes a {what}", traffic.bytes_per_access());
         }
     }
     assert!(counts.bank_conflict <= 2, "{kernel}: {} bank conflicts", counts.bank_conflict);
@@ -65,6 +73,83 @@ fn transpositions() {
         blob_ops::transpose_in_place(&mut blob(DType::F32, &[2, 64, 64])).unwrap();
         expect_fast(session, queue, "square_4", 4);
     });
+}
+
+/// Bytes that begin between two words cannot be moved as words: 32 lanes then have 32 or 64 bytes that reach into one sector more.
+#[test]
+fn transpositions_of_bytes_at_no_word() {
+    for (dtype, past, kernel, loads) in [(DType::U8, 1, "tile_1", 1.0 / 2.0), (DType::F16, 2, "tile_2", 2.0 / 3.0)] {
+        on(|session, queue| {
+            let from = displaced(queue, &blob(dtype, &[2, 128, 128]), past);
+            blob_ops::transpose(&from, 1, 2).unwrap();
+            expect_at_least(session, queue, kernel, [loads - 0.01, 0.90], dtype.size() as f64);
+        });
+    }
+}
+
+/// Where one side is too short for tiles, a warp goes along it, and on the longer side its 32 words lie in as many rows as the short
+/// side has entries: each row's share may be less than a sector, or end within one.
+#[test]
+fn permutations_without_tiles() {
+    const ALL: f64 = 0.95;
+    for (dtype, entries, kernel, share) in [
+        // Rows of 128 bytes, 64 and 16; 3 rows of 42 or 43 bytes, of 21 or 22, of 10 or 11.
+        (DType::F64, 2, "strided_8", ALL),
+        (DType::F64, 4, "strided_8", ALL),
+        (DType::F32, 8, "strided_4", 16.0 / 32.0),
+        (DType::F32, 3, "strided_4", 42.7 / 64.0),
+        (DType::F16, 3, "strided_2", 21.3 / 42.7),
+        (DType::U8, 3, "strided_1", 10.7 / 32.0),
+    ] {
+        let bytes = dtype.size() as f64;
+        on(|session, queue| {
+            blob_ops::transpose(&blob(dtype, &[2, 4096, entries]), 1, 2).unwrap();
+            expect_at_least(session, queue, kernel, [ALL, share - 0.01], bytes);
+        });
+        on(|session, queue| {
+            blob_ops::transpose(&blob(dtype, &[2, entries, 4096]), 1, 2).unwrap();
+            expect_at_least(session, queue, kernel, [share - 0.01, ALL], bytes);
+        });
+    }
+}
+
+/// A warp writes in order, and reads runs that may begin and end within a sector. What it does not use of one, the next warp does.
+#[test]
+fn permutations_of_runs() {
+    for (dtype, run, kernel, loads) in [
+        // Whole sectors; runs of 24 and 12 bytes, of 6 and 3, each of them mostly in sectors of its own; of 132.
+        (DType::F32, 8, "strided_16", 0.95),
+        (DType::F32, 6, "strided_8", 0.48),
+        (DType::F32, 3, "strided_4", 0.28),
+        (DType::F32, 33, "strided_4", 0.70),
+        (DType::F16, 3, "strided_2", 0.15),
+        (DType::U8, 3, "strided_1", 0.08),
+    ] {
+        on(|session, queue| {
+            blob_ops::transpose(&blob(dtype, &[64, 64, run]), 0, 1).unwrap();
+            let bytes = dtype.size() as f64;
+            expect_at_least(session, queue, kernel, [loads, 0.95], bytes);
+        });
+    }
+}
+
+#[test]
+fn checks_of_conversions() {
+    for (from, to, kernel) in [
+        (DType::U16, DType::U8, "check_i32"),
+        (DType::I32, DType::U8, "check_i32"),
+        (DType::U32, DType::U8, "check_u32"),
+        (DType::I64, DType::U8, "check_i64"),
+        (DType::U64, DType::U8, "check_u64"),
+        (DType::F16, DType::U8, "check_f32"),
+        (DType::F32, DType::U8, "check_f32"),
+        (DType::F64, DType::F32, "check_f64"),
+    ] {
+        on(|session, queue| {
+            blob_ops::convert_checked(&blob(from, &[8192]), to).unwrap();
+            expect_fast(session, queue, kernel, from.size());
+        });
+    }
 }
 
 #[test]

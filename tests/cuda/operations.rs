@@ -250,7 +250,7 @@ pub(crate) fn sums(there: &There<'_>) {
 }
 
 /// Memory that begins some bytes past an aligned address of the device.
-fn displaced(queue: &Arc<dyn Queue>, from: &AnyBlob, past: usize) -> AnyBlob {
+pub(crate) fn displaced(queue: &Arc<dyn Queue>, from: &AnyBlob, past: usize) -> AnyBlob {
     let base = SharedMem::from([vec![0; past], bytes(from)].concat());
     let address = base.device_mut(queue, ..).unwrap().arg_mut().address() + past as u64;
     let memory = SharedMem::new(from.byte_len());

@@ -1,5 +1,8 @@
 //! The operations of `operations.rs` on the driver of `fake-cuda`: the host's bits in 32 orders of streams, blocks and warps.
 
+use blob_core::{AnyBlob, DType, Part, Shape};
+
+use crate::absent::{child, expect_success};
 use crate::operations::{self, There};
 use crate::{expect_no_leaks, gpu, seed};
 
@@ -58,4 +61,50 @@ fn operands_at_every_alignment() {
 #[test]
 fn nothing_to_do() {
     in_every_order(operations::nothing_to_do);
+}
+
+/// Work that is longer than a launch is cut. 2³⁰ words take too long here, so a process is told that a launch takes less.
+#[test]
+fn work_in_many_launches_has_the_same_bits() {
+    const SWITCH: &str = "BLOB_OPS_LAUNCH";
+    for limits in ["48,2", "1024,3"] {
+        let test = "ops::work_in_many_launches_has_the_same_bits";
+        let Some(output) = child(test, |child| {
+            child.env(SWITCH, limits);
+        }) else {
+            let limits = std::env::var(SWITCH).unwrap();
+            let (words, parts) = limits.split_once(',').unwrap();
+            return in_launches_of(words.parse().unwrap(), parts.parse().unwrap());
+        };
+        expect_success(&output);
+    }
+}
+
+fn in_launches_of(words: usize, parts: usize) {
+    let (session, gpu, queue) = gpu(seed(0));
+    let launches = |run: &dyn Fn()| {
+        let before = session.calls("cuLaunchKernel");
+        blob_ops::on(&queue, run);
+        session.calls("cuLaunchKernel") - before
+    };
+    let ones = |count: usize| AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::U8, vec![1; count]).unwrap();
+    let added = launches(&|| blob_ops::add(&mut ones(5 * words), &ones(5 * words), Part::Data).unwrap());
+    let merged = launches(&|| drop(blob_ops::merge(&vec![&ones(1); 4 * parts], 0).unwrap()));
+    assert_eq!((added, merged), (5, 4));
+    let reseed = |seed| session.reseed(seed);
+    let there = There::new(&queue, 2, &reseed);
+    for compare in [
+        operations::merges_and_splits,
+        operations::permutations_and_transpositions,
+        operations::arithmetic,
+        operations::fills,
+        operations::conversions_of_every_pair,
+        operations::checked_conversions_find_the_first,
+        operations::sums,
+        operations::operands_at_every_alignment,
+    ] {
+        compare(&there);
+    }
+    drop((queue, gpu));
+    expect_no_leaks(&session);
 }

@@ -4,11 +4,12 @@
 
 #![allow(unsafe_code)]
 
-use crate::device::launches::{LIMITS, Span, launches};
+use crate::device::launches::{Limits, Span, launches};
 use crate::device::params::THREADS;
 use crate::work::Work;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::sync::OnceLock;
 use synced_mem::cuda::{Cuda, Grid, Loaded, Program, launch};
 use synced_mem::{Arg, Error, Queue};
 
@@ -25,6 +26,14 @@ pub(crate) struct Kernels(Loaded);
 #[inline(always)]
 pub(crate) fn is_possible() -> bool {
     synced_mem::cuda::was_used()
+}
+
+/// Lowers what fits in one launch, as `WORDS,PARTS`: for tests, which cannot wait for 2³⁰ words.
+const SWITCH: &str = "BLOB_OPS_LAUNCH";
+
+fn limits() -> Limits {
+    static CHOSEN: OnceLock<Limits> = OnceLock::new();
+    *CHOSEN.get_or_init(|| Limits::lowered(&std::env::var(SWITCH).unwrap_or_default()))
 }
 
 /// The least compute capability that the kernels are for.
@@ -56,7 +65,7 @@ impl Kernels {
         let span = |arg: &Arg<'_>| Span { address: arg.address(), len: arg.range().len() };
         let spans = |args: &[Arg<'_>]| args.iter().map(span).collect::<SmallVec<[Span; 16]>>();
         let (inputs, outputs) = uses.split_at(reads);
-        for each in launches(work, &spans(inputs), &spans(outputs), LIMITS) {
+        for each in launches(work, &spans(inputs), &spans(outputs), limits()) {
             let kernel = self.0.kernel(each.kernel)?;
             let grid = Grid { blocks: [each.blocks, 1, 1], threads: [THREADS, 1, 1] };
             // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what their structs name, which the tests interpret access by access.

@@ -4,10 +4,15 @@
 //! is cut. Relies on plans for the geometry and on `params.rs` for what kernels are told.
 
 mod elements;
+mod limits;
 #[cfg(test)]
 mod tests;
 
-use super::params::{Axis, Launch, PARTS, Params, Rows, Run, Squares, Strided, THREADS, Tiles};
+#[cfg(test)]
+pub(crate) use limits::LIMITS;
+pub(crate) use limits::Limits;
+
+use super::params::{Axis, Launch, Params, Rows, Run, Squares, Strided, THREADS, Tiles};
 use crate::plan::{Blocks, Permutation, Stride, Strides};
 use crate::work::Work;
 
@@ -23,18 +28,6 @@ impl Span {
         self.address.is_multiple_of(width as u64)
     }
 }
-
-/// What fits in one launch.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// Parts in a table, 1 to [`PARTS`].
-    pub(crate) parts: usize,
-    /// Words, elements or pieces, a multiple of 16.
-    pub(crate) words: usize,
-}
-
-/// 2³⁰ words: every index fits in 32 bits, and every grid is below CUDA's 2³¹ blocks.
-pub(crate) const LIMITS: Limits = Limits { parts: PARTS, words: 1 << 30 };
 
 /// What a device has to launch. The spans are those that the work names, in its order.
 pub(crate) fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Limits) -> Vec<Launch> {

@@ -4,7 +4,7 @@
 mod ptx;
 
 use super::*;
-use crate::device::params::Fill;
+use crate::device::params::{Fill, PARTS};
 use crate::plan::{Swap, Walk};
 use crate::work::{Bounds, Op};
 use blob_core::DType;
