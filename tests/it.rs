@@ -26,6 +26,7 @@ mod convert;
 mod damaged;
 #[cfg(target_os = "linux")]
 mod devices;
+mod diff;
 mod element;
 mod element_neoml;
 mod folder;

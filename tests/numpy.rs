@@ -11,13 +11,13 @@ use crate::support::{blob, data, files, report};
 use crate::written::Tensor;
 
 /// A Python with NumPy, if one is at hand.
-fn python() -> Option<String> {
+pub(crate) fn python() -> Option<String> {
     let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let mut asked = Command::new(&python);
     let asked = asked.args(["-c", "import numpy"]).output();
     let found = asked.is_ok_and(|output| output.status.success());
     if !found {
-        report("NOT TESTED: npz files read by NumPy (no python3 with numpy; BLOB_PYTHON names one)");
+        report("NOT TESTED: what needs NumPy (no python3 with numpy; BLOB_PYTHON names one)");
     }
     found.then_some(python)
 }

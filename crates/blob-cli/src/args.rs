@@ -3,9 +3,11 @@
 //! Leaves what the commands do to their own files. The texts here are what users read, so they name defaults and units.
 
 mod devices;
+mod diff;
 mod diffs;
 mod extract;
 
+pub(crate) use diff::Diff;
 pub(crate) use diffs::Diffs;
 pub(crate) use extract::{Extract, ExtractFormat};
 
@@ -100,6 +102,7 @@ pub(crate) enum Command {
     Show(Show),
     Stats(Stats),
     Verify(Verify),
+    Diff(Diff),
     Convert(Convert),
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what

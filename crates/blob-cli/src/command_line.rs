@@ -53,6 +53,7 @@ impl Command {
             Self::Stats(args) => &args.selection.file,
             Self::Convert(args) => &args.input,
             Self::Extract(args) => &args.file,
+            Self::Diff(args) => &args.file,
             _ => return None,
         };
         Some(open::name(path))

@@ -13,6 +13,7 @@ mod completions;
 mod context;
 mod convert;
 mod devices;
+mod diff;
 mod elements;
 mod escape;
 mod extract;
@@ -86,6 +87,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Show(args) => show::run(args, context),
         Command::Stats(args) => stats::run(args, context),
         Command::Verify(args) => verify::run(args, context),
+        Command::Diff(args) => diff::run(args, context),
         Command::Convert(args) => convert::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Formats => formats::run(context),

@@ -15,7 +15,7 @@ use crate::failure::{Failure, REASONS, Status};
 use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
-use crate::{context, convert, devices, extract, formats, info, ls, show, stats, verify};
+use crate::{context, convert, devices, diff, extract, formats, info, ls, show, stats, verify};
 
 /// The lines that one command prints.
 struct Schema {
@@ -29,7 +29,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 10] {
+fn all() -> [Schema; 11] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -37,6 +37,7 @@ fn all() -> [Schema; 10] {
         of::<show::Shown<'_>>(),
         of::<stats::Sums<'_>>(),
         of::<verify::Verdict>(),
+        of::<diff::Pair<'_>>(),
         of::<convert::Facts<'_>>(),
         of::<extract::Extracted<'_>>(),
         of::<formats::Formats>(),

@@ -19,6 +19,7 @@ use crate::units;
 use json::Objects;
 pub(crate) use json::Sums;
 use text::Cells;
+pub(crate) use text::number;
 
 /// The bins of a histogram: they fit beside the numbers.
 const BINS: usize = 16;

@@ -25,11 +25,13 @@
 
 mod caffe;
 mod copies;
+pub mod diff;
 mod frame;
 mod hash;
 mod layout;
 mod neoml;
 mod options;
+mod pairing;
 mod pass;
 mod plan;
 mod planned;

@@ -1,0 +1,289 @@
+//! `blob diff`: what two files have not in common. `blob_convert::diff` compares; here it becomes a table, lines or JSON.
+
+use std::io::Write;
+
+use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
+use blob_core::DType;
+use blob_io::{Checkpoint, Error};
+use serde_json::{Value, json};
+
+use crate::args::{Diff, Global};
+use crate::context::Context;
+use crate::escape::{escape, escape_ascii};
+use crate::failure::{Failure, Status};
+use crate::json::{
+    self, DIMS, Field, Fields, Is, Line, Ordered, Says, TEXTS, field, or_null, shapes, sometimes, streamed,
+};
+use crate::open::open;
+use crate::output::progress::Progress;
+use crate::output::width::wrap;
+use crate::output::{Out, Terminal};
+use crate::render::Render;
+use crate::render::table::{Column, Table};
+use crate::stats::number;
+use crate::units;
+
+pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
+    let ours = open(&args.file, &context.global)?;
+    // --from is about the first file; the format of the other one is detected.
+    let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;
+    let mut tally = Tally::default();
+    let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new() };
+    context.say(pair)?;
+    Ok(match (tally.unread, tally.is_same()) {
+        (0, true) => Status::Yes,
+        (0, false) => Status::No,
+        _ => Status::Trouble,
+    })
+}
+
+/// Two files that are compared while they are printed.
+pub(crate) struct Pair<'a> {
+    args: &'a Diff,
+    ours: &'a Checkpoint,
+    theirs: &'a Checkpoint,
+    tally: &'a mut Tally,
+    notes: Vec<String>,
+}
+
+impl Pair<'_> {
+    /// Hands over the rows that are to be shown.
+    fn compare(&mut self, context: &Context, mut show: impl FnMut(&Row) -> Result<(), Failure>) -> Result<(), Failure> {
+        let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
+        let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
+        let (mut failure, all) = (None, self.args.all);
+        let mut tell = |row: Row| {
+            if !all && matches!(row.change, Change::Equal(_)) {
+                return Ok(());
+            }
+            show(&row).map_err(|e| {
+                failure = Some(e);
+                Error::Interrupted
+            })
+        };
+        let mut note = |text| self.notes.push(text);
+        let done = diff(self.ours, self.theirs, self.args.tolerance(), &progress, &mut note, &mut tell);
+        progress.end();
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        *self.tally = done?;
+        Ok(())
+    }
+
+    /// `1 changed, 1 added, 0 removed, 14 equal (2 renamed)`
+    fn summary(&self) -> String {
+        let Tally { equal, renamed, changed, removed, added, unread, .. } = *self.tally;
+        let named = [(changed, "changed"), (added, "added"), (removed, "removed"), (equal, "equal")];
+        let named: Vec<String> = named.iter().map(|(n, what)| format!("{} {what}", units::grouped(*n))).collect();
+        let some = |n: u64, text: &str| if n > 0 { text.replace('#', &units::grouped(n)) } else { String::new() };
+        named.join(", ") + &some(renamed, " (# renamed)") + &some(unread, ", # not read")
+    }
+}
+
+/// What stands before a row.
+fn mark(change: &Change) -> &'static str {
+    match change {
+        Change::Equal(_) => "=",
+        Change::Renamed => ">",
+        Change::Removed => "-",
+        Change::Added => "+",
+        Change::Values(_) | Change::DType(_) | Change::Shape => "~",
+        Change::Unread(_) => "!",
+    }
+}
+
+/// The word of a change in JSON.
+const CHANGES: &[&str] = &["equal", "renamed", "removed", "added", "values", "dtype", "shape", "unread"];
+
+fn word(change: &Change) -> &'static str {
+    match change {
+        Change::Equal(_) => "equal",
+        Change::Renamed => "renamed",
+        Change::Removed => "removed",
+        Change::Added => "added",
+        Change::Values(_) => "values",
+        Change::DType(_) => "dtype",
+        Change::Shape => "shape",
+        Change::Unread(_) => "unread",
+    }
+}
+
+/// How far the values are apart, where they were compared.
+fn distance(row: &Row) -> Option<&Distance> {
+    match &row.change {
+        Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
+        _ => None,
+    }
+}
+
+/// The name in the first file that has it, and in the second where that is another.
+fn names(row: &Row) -> (&str, Option<&str>) {
+    match (&row.ours, &row.theirs) {
+        (Some(a), Some(b)) => (&a.name, Some(&*b.name).filter(|name| *name != a.name)),
+        (Some(one), None) | (None, Some(one)) => (&one.name, None),
+        (None, None) => ("", None),
+    }
+}
+
+/// `3×4 f32`, or what it was and what it is: `3×4 f32 → 12 f16`.
+fn kind(row: &Row, terminal: &Terminal) -> String {
+    let text = |tensor: &Tensor| {
+        let dtype = tensor.dtype.map_or("none", DType::name);
+        format!("{} {dtype}", terminal.shape(&tensor.shape))
+    };
+    match (row.ours.as_ref().map(text), row.theirs.as_ref().map(text)) {
+        (Some(a), Some(b)) if a != b => format!("{a} {} {b}", terminal.marks().1),
+        (one, other) => one.or(other).unwrap_or_default(),
+    }
+}
+
+/// `[0,3] 1.200 → 1.300`, or why there are no figures.
+fn worst(row: &Row, terminal: &Terminal) -> String {
+    if let Change::Unread(why) = &row.change {
+        return terminal.text(why).into_owned();
+    }
+    let Some((distance, ours)) = distance(row).zip(row.ours.as_ref()) else { return String::new() };
+    let Some(worst) = distance.worst else { return String::new() };
+    let index = ours.shape.index(worst.element as usize).unwrap_or_default();
+    let index: Vec<String> = index.iter().map(usize::to_string).collect();
+    format!("[{}] {} {} {}", index.join(","), number(worst.ours), terminal.marks().1, number(worst.theirs))
+}
+
+impl Render for Pair<'_> {
+    fn json(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let mut line = Line::begin(out, &self)?;
+        let done = self.compare(context, |row| Ok(line.push(out, &Ordered(row))?));
+        line.go_on(out, &self)?;
+        done
+    }
+
+    fn text(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        let columns = vec![
+            Column::left("").of(|row: &Row, _| mark(&row.change).to_owned()),
+            Column::name("TENSOR", 12).of(|row, terminal| match names(row) {
+                (name, None) => terminal.name(name).into_owned(),
+                (name, Some(other)) => {
+                    format!("{} {} {}", terminal.name(name), terminal.marks().1, terminal.name(other))
+                }
+            }),
+            Column::left("SHAPE").leaves(5).of(kind),
+            Column::right("CHANGED").of(|row, _| match distance(row) {
+                Some(d) => format!("{}/{}", units::grouped(d.changed), units::grouped(d.elements)),
+                None => "-".to_owned(),
+            }),
+            Column::point("MAX ABS").of(|row, _| figure(row, |d| d.max_abs)),
+            Column::point("MAX REL").leaves(3).of(|row, _| figure(row, |d| d.max_rel)),
+            Column::point("RMS").leaves(2).of(|row, _| figure(row, Distance::rms)),
+            Column::left("FURTHEST").leaves(1).of(worst),
+        ];
+        let mut table = Table::new(terminal, columns);
+        let mut any = false;
+        let done = self.compare(context, |row| {
+            any = true;
+            Ok(table.row(out, row)?)
+        });
+        if any {
+            table.finish(out)?;
+        }
+        done?;
+        for note in &self.notes {
+            terminal.note(format!("note: {note}"));
+        }
+        for line in wrap(&self.summary(), terminal.width.unwrap_or(usize::MAX)) {
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
+    }
+
+    /// The fields are documented in the help of `diff`; they do not change.
+    fn lines(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let spelled = if context.global.ascii { escape_ascii } else { escape };
+        self.compare(context, |row| {
+            let (name, other) = names(row);
+            write!(out, "{}\t{}\t{}", mark(&row.change), spelled(name), spelled(other.unwrap_or("-")))?;
+            match distance(row) {
+                Some(d) => {
+                    let (abs, rel, rms) = (d.max_abs, d.max_rel, d.rms());
+                    writeln!(out, "\t{}\t{}\t{abs:e}\t{rel:e}\t{rms:e}", d.changed, d.elements)?;
+                }
+                None => writeln!(out, "\t-\t-\t-\t-\t-")?,
+            }
+            Ok(())
+        })
+    }
+}
+
+fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
+    distance(row).map_or_else(|| "-".to_owned(), |distance| number(of(distance)))
+}
+
+impl Says for Pair<'_> {
+    const SCHEMA: &'static str = "blob.diff/1";
+    const COMMAND: &'static str = "blob diff --json A B";
+    const WHAT: &'static str = "what two files have not in common";
+}
+
+impl Fields for Pair<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, json::FILE, |p| json!(p.ours.name())),
+            field("other", Is::Text, "the second file, as it was named", |p| json!(p.theirs.name())),
+            streamed("tensors", Is::List(&Is::Object(shapes::<Row>)), "those that are not equal; with --all, all"),
+            field("notes", TEXTS, "what is worth knowing of the comparison", |p| json!(p.notes)),
+            field("equal", Is::Whole, "how many tensors are equal, renamed ones too", |p| json!(p.tally.equal)),
+            field("renamed", Is::Whole, "how many of them have another name", |p| json!(p.tally.renamed)),
+            field("changed", Is::Whole, "how many have other values, another dtype or shape", |p| {
+                json!(p.tally.changed)
+            }),
+            field("removed", Is::Whole, "how many only the first file has", |p| json!(p.tally.removed)),
+            field("added", Is::Whole, "how many only the second file has", |p| json!(p.tally.added)),
+            field("unread", Is::Whole, "how many could not be compared", |p| json!(p.tally.unread)),
+        ]
+    }
+}
+
+impl Fields for Row {
+    fn fields() -> Vec<Field<Self>> {
+        fn of<'r>(row: &'r Row, get: fn(&'r Distance) -> Value) -> Value {
+            distance(row).map_or(Value::Null, get)
+        }
+        vec![
+            field("change", Is::OneOf(CHANGES), "what became of it", |row| json!(word(&row.change))),
+            or_null("name", Is::Text, "its name in the first file", |row| json!(row.ours.as_ref().map(|t| &t.name))),
+            or_null("other_name", Is::Text, "in the second", |row| json!(row.theirs.as_ref().map(|t| &t.name))),
+            or_null("dtype", Is::Text, "its dtype in the first file", |row| dtype(row.ours.as_ref())),
+            or_null("other_dtype", Is::Text, "in the second", |row| dtype(row.theirs.as_ref())),
+            or_null("shape", DIMS, "its shape in the first file", |row| shape(row.ours.as_ref())),
+            or_null("other_shape", DIMS, "in the second", |row| shape(row.theirs.as_ref())),
+            or_null("elements", Is::Whole, "how many values were compared", |row| of(row, |d| json!(d.elements))),
+            or_null("changed", Is::Whole, "how many are further apart than is tolerated", |row| {
+                of(row, |d| json!(d.changed))
+            }),
+            or_null("max_abs", Is::Real, "the largest difference", |row| of(row, |d| json::real(d.max_abs))),
+            or_null("max_rel", Is::Real, "the largest one over the second file's value", |row| {
+                of(row, |d| json::real(d.max_rel))
+            }),
+            or_null("rms", Is::Real, "the root of the mean square of the finite ones", |row| {
+                of(row, |d| json::real(d.rms()))
+            }),
+            or_null("furthest", DIMS, "the index of the value that is furthest apart", |row| {
+                let at = distance(row).and_then(|d| d.worst).zip(row.ours.as_ref());
+                json!(at.and_then(|(worst, ours)| ours.shape.index(worst.element as usize).ok()))
+            }),
+            sometimes("message", Is::Text, "why it was not compared", |row| match &row.change {
+                Change::Unread(why) => json!(why),
+                _ => Value::Null,
+            }),
+        ]
+    }
+}
+
+fn dtype(tensor: Option<&Tensor>) -> Value {
+    json!(tensor.and_then(|tensor| tensor.dtype).map(DType::name))
+}
+
+fn shape(tensor: Option<&Tensor>) -> Value {
+    json!(tensor.map(|tensor| tensor.shape.dims()))
+}

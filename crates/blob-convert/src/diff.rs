@@ -1,0 +1,300 @@
+//! What is different between two files, whatever their formats: tensors that only one has, that have another name, shape,
+//! dtype, or values further apart than is tolerated.
+//!
+//! `pairing` says which belong together; `diff/values` measures. Other than `verify`, this tells how far, not only whether.
+
+mod values;
+
+use std::collections::HashMap;
+
+use blake3::Hash;
+use blob_core::{DType, Shape};
+use blob_io::{Checkpoint, Entry, Error, Kind};
+
+use crate::hash::PIECE;
+use crate::pairing::{Met, Side, walk};
+use crate::watch::{Watch, Watched};
+use values::Run;
+pub use values::{Distance, Tolerance, Worst};
+
+/// What is told of a tensor.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Row {
+    /// As the first file has it.
+    pub ours: Option<Tensor>,
+    /// As the second file has it.
+    pub theirs: Option<Tensor>,
+    /// What became of it.
+    pub change: Change,
+}
+
+/// A tensor of one of the files.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Tensor {
+    /// Its name in its file.
+    pub name: String,
+    /// `None` for a place without an array.
+    pub dtype: Option<DType>,
+    /// Its shape; of a sparse array that is compared with a dense one, the whole one's.
+    pub shape: Shape,
+}
+
+/// How a tensor of one file relates to that of the other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Equal, within the tolerance.
+    Equal(Distance),
+    /// Equal values under another name.
+    Renamed,
+    /// Only the first file has it.
+    Removed,
+    /// Only the second file has it.
+    Added,
+    /// Values further apart than is tolerated.
+    Values(Distance),
+    /// Another dtype, which no tolerance allows; the values are compared as numbers.
+    DType(Distance),
+    /// Another shape; the values are not compared.
+    Shape,
+    /// It cannot be compared, and why.
+    Unread(String),
+}
+
+/// How many tensors there are of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// Equal, among them the renamed ones.
+    pub equal: u64,
+    /// Equal under another name.
+    pub renamed: u64,
+    /// Of other values, another dtype or shape.
+    pub changed: u64,
+    /// Only in the first file.
+    pub removed: u64,
+    /// Only in the second file.
+    pub added: u64,
+    /// Not compared.
+    pub unread: u64,
+}
+
+impl Tally {
+    /// Whether the files hold the same, by what could be read.
+    #[must_use]
+    pub fn is_same(&self) -> bool {
+        self.changed + self.removed + self.added + self.renamed + self.unread == 0
+    }
+}
+
+/// Compares two files, and tells each tensor as it is compared: in the order of the first file, then those that only the first
+/// has, then those that only the second has.
+///
+/// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a new one
+/// has 20. A tensor without a partner is compared with those of the other file by its content; one that is equal bit for bit
+/// is a renamed one. `note` gets what is worth saying of the pairing. Memory stays at two pieces, and a few words for each
+/// tensor without a partner.
+///
+/// # Errors
+/// A file that breaks off; what reading returns, but for one broken tensor; [`Error::Interrupted`] where `watch` says so.
+pub fn diff(
+    ours: &Checkpoint,
+    theirs: &Checkpoint,
+    tolerance: Tolerance,
+    watch: &dyn Watch,
+    note: &mut dyn FnMut(String),
+    tell: &mut dyn FnMut(Row) -> Result<(), Error>,
+) -> Result<Tally, Error> {
+    ours.whole()?;
+    theirs.whole()?;
+    let mut compare = Compare { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
+    let mut tally = Tally::default();
+    let mut alone: [Vec<&Entry>; 2] = Default::default();
+    let mut tell = |row: Row| {
+        tally.count(&row.change);
+        tell(row)
+    };
+    walk(ours, theirs, &mut |met| {
+        match met {
+            Met::Note(text) => note(text),
+            Met::Alone { entry, .. } if entry.kind() == Kind::None => {}
+            Met::Alone { entry, missing_from } => {
+                alone[usize::from(std::ptr::eq(missing_from, ours))].push(entry);
+            }
+            Met::Both(a, b) => tell(compare.row(&a, &b)?)?,
+        }
+        Ok(())
+    })?;
+    let [removed, added] = alone;
+    let mut partners = renamed(ours, &removed, theirs, &added, watch)?;
+    let mut is_taken = vec![false; added.len()];
+    for (index, entry) in removed.into_iter().enumerate() {
+        let tensor = Some(Tensor::of(&Side::stored(ours, entry)));
+        let partner = partners.remove(&index);
+        let theirs = partner.map(|other| {
+            is_taken[other] = true;
+            Tensor::of(&Side::stored(theirs, added[other]))
+        });
+        let change = if theirs.is_some() { Change::Renamed } else { Change::Removed };
+        tell(Row { ours: tensor, theirs, change })?;
+    }
+    for (entry, _) in added.into_iter().zip(is_taken).filter(|(_, is_taken)| !is_taken) {
+        tell(Row { ours: None, theirs: Some(Tensor::of(&Side::stored(theirs, entry))), change: Change::Added })?;
+    }
+    Ok(tally)
+}
+
+impl Tally {
+    fn count(&mut self, change: &Change) {
+        match change {
+            Change::Equal(_) => self.equal += 1,
+            Change::Renamed => (self.equal, self.renamed) = (self.equal + 1, self.renamed + 1),
+            Change::Removed => self.removed += 1,
+            Change::Added => self.added += 1,
+            Change::Values(_) | Change::DType(_) | Change::Shape => self.changed += 1,
+            Change::Unread(_) => self.unread += 1,
+        }
+    }
+}
+
+impl Tensor {
+    fn of(side: &Side<'_>) -> Self {
+        Self { name: side.name().to_owned(), dtype: side.entry.dtype(), shape: side.shape().clone() }
+    }
+}
+
+/// What a comparison of values needs.
+struct Compare<'a> {
+    tolerance: Tolerance,
+    watch: &'a dyn Watch,
+    pieces: [Vec<u8>; 2],
+}
+
+impl Compare<'_> {
+    fn row(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Row, Error> {
+        let change = match self.change(a, b) {
+            Err(Error::Malformed { file, fault, .. }) => Change::Unread(format!("broken in {file}: {fault}")),
+            change => change?,
+        };
+        Ok(Row { ours: Some(Tensor::of(a)), theirs: Some(Tensor::of(b)), change })
+    }
+
+    fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Change, Error> {
+        for side in [a, b] {
+            if let Some(fault) = side.entry.fault() {
+                return Ok(Change::Unread(format!("broken in {}: {fault}", side.file.name())));
+            }
+            if let Some(dtype) = side.entry.foreign_dtype() {
+                return Ok(Change::Unread(format!("of dtype {dtype} in {}, which is not compared", side.file.name())));
+            }
+        }
+        let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
+            let both = a.entry.dtype() == b.entry.dtype();
+            return Ok(if both { Change::Equal(Distance::default()) } else { Change::Shape });
+        };
+        let is_exact = self.tolerance == Tolerance::Exact;
+        if !(a.shape() == b.shape() || !is_exact && squeezed(a.shape()).eq(squeezed(b.shape()))) {
+            return Ok(Change::Shape);
+        }
+        let distance = self.distance([a, b], [left, right])?;
+        Ok(match distance.changed {
+            0 if left == right || !is_exact && self.tolerance != Tolerance::NONE => Change::Equal(distance),
+            0 => Change::DType(distance),
+            _ => Change::Values(distance),
+        })
+    }
+
+    fn distance(&mut self, sides: [&Side<'_>; 2], dtypes: [DType; 2]) -> Result<Distance, Error> {
+        let [mut a, mut b] = [sides[0].reader(self.watch)?, sides[1].reader(self.watch)?];
+        // Pieces of as many elements, however wide they are.
+        let widest = dtypes[0].size().max(dtypes[1].size());
+        let elements = PIECE / widest;
+        let [left, right] = &mut self.pieces;
+        let mut distance = Distance::default();
+        loop {
+            let n = fill(&mut a, &mut left[..elements * dtypes[0].size()])?;
+            let m = fill(&mut b, &mut right[..elements * dtypes[1].size()])?;
+            if n == 0 || m == 0 {
+                return Ok(distance);
+            }
+            let ours = Run { dtype: dtypes[0], bytes: &left[..n] };
+            distance.add(self.tolerance, ours, Run { dtype: dtypes[1], bytes: &right[..m] });
+        }
+    }
+}
+
+/// Reads until the piece is full or the array ends.
+fn fill(reader: &mut Watched<'_>, piece: &mut [u8]) -> Result<usize, Error> {
+    let mut done = 0;
+    while done < piece.len() {
+        match reader.pull(&mut piece[done..])? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Ok(done)
+}
+
+/// The extents other than one.
+fn squeezed(shape: &Shape) -> impl Iterator<Item = &usize> {
+    shape.dims().iter().filter(|extent| **extent != 1)
+}
+
+/// Which tensors of one list have the content of which of the other, each at most once.
+///
+/// Only tensors are read of which the other list has one of the same dtype and shape.
+fn renamed(
+    ours: &Checkpoint,
+    removed: &[&Entry],
+    theirs: &Checkpoint,
+    added: &[&Entry],
+    watch: &dyn Watch,
+) -> Result<HashMap<usize, usize>, Error> {
+    type Key = (DType, Vec<usize>);
+    let key = |entry: &Entry| -> Option<Key> {
+        let is_whole = entry.sparse().is_none() && entry.fault().is_none() && entry.byte_len() > 0;
+        Some((entry.dtype().filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
+    };
+    let mut alike: HashMap<Key, Vec<usize>> = HashMap::new();
+    for (index, entry) in added.iter().enumerate() {
+        if let Some(key) = key(entry) {
+            alike.entry(key).or_default().push(index);
+        }
+    }
+    let (mut by_content, mut found) = (HashMap::<Hash, Vec<usize>>::new(), HashMap::new());
+    for (index, entry) in removed.iter().enumerate() {
+        let Some(key) = key(entry) else { continue };
+        // The first of a kind reads all that may be its partners, once.
+        for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
+            if let Some(hash) = content(theirs, added[other], watch)? {
+                by_content.entry(hash).or_default().push(other);
+            }
+        }
+        if !by_content.is_empty()
+            && let Some(hash) = content(ours, entry, watch)?
+            && let Some(others) = by_content.get_mut(&hash)
+            && !others.is_empty()
+        {
+            found.insert(index, others.remove(0));
+        }
+    }
+    Ok(found)
+}
+
+/// The digest of an array's dtype and bytes; `None` where they are broken.
+fn content(file: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(entry.dtype().map_or("", DType::name).as_bytes());
+    let read = Watched::open(file, entry, watch).and_then(|reader| {
+        reader.each(PIECE, |bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })
+    });
+    match read {
+        Ok(()) => Ok(Some(hasher.finalize())),
+        Err(Error::Malformed { .. }) => Ok(None),
+        Err(e) => Err(e),
+    }
+}

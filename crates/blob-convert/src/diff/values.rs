@@ -1,0 +1,264 @@
+//! How far the elements of two arrays are from each other. Pure: bytes in, figures out.
+
+use blob_core::DType;
+use half::{bf16, f16};
+
+/// How far two elements may be from each other and still be equal.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Tolerance {
+    /// Not at all: the same bits. Shapes must be the same, too.
+    Exact,
+    /// `|a - b| <= absolute + relative * |b|`, as `numpy.isclose` has it, where `b` is the second file's. NaN is equal to
+    /// NaN, -0 to 0, an infinity to itself only.
+    Close {
+        /// `rtol` of NumPy.
+        relative: f64,
+        /// `atol` of NumPy.
+        absolute: f64,
+    },
+    /// At most as many steps from one float to the next of their dtype, of two dtypes that with the fewer digits. Whole
+    /// numbers are a step from the next one.
+    Ulp(u64),
+}
+
+impl Tolerance {
+    /// Values that are equal as numbers.
+    pub const NONE: Self = Self::Close { relative: 0.0, absolute: 0.0 };
+}
+
+/// What the elements of two arrays of one shape have between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Distance {
+    /// How many there are.
+    pub elements: u64,
+    /// How many are further apart than is tolerated.
+    pub changed: u64,
+    /// The largest `|a - b|`; infinite where only one is NaN.
+    pub max_abs: f64,
+    /// The largest `|a - b| / |b|` of the elements whose `b` is not 0.
+    pub max_rel: f64,
+    /// The element that is furthest apart.
+    pub worst: Option<Worst>,
+    squares: f64,
+}
+
+/// An element, and what the two files have there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Worst {
+    /// Its row-major index.
+    pub element: u64,
+    /// The first file's value.
+    pub ours: f64,
+    /// The second file's.
+    pub theirs: f64,
+}
+
+/// A run of elements.
+#[derive(Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) dtype: DType,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Distance {
+    /// The root of the mean square of the finite differences.
+    #[must_use]
+    pub fn rms(&self) -> f64 {
+        if self.elements == 0 { 0.0 } else { (self.squares / self.elements as f64).sqrt() }
+    }
+
+    /// Adds two runs of as many elements.
+    pub(super) fn add(&mut self, tolerance: Tolerance, ours: Run<'_>, theirs: Run<'_>) {
+        let elements = ours.bytes.len() / ours.dtype.size();
+        debug_assert_eq!(elements, theirs.bytes.len() / theirs.dtype.size(), "runs of one length");
+        let begin = self.elements;
+        self.elements += elements as u64;
+        // Bits that are equal are values that are equal, NaN too.
+        if ours.dtype == theirs.dtype && ours.bytes == theirs.bytes {
+            return;
+        }
+        let is_exact = tolerance == Tolerance::Exact && ours.dtype == theirs.dtype;
+        let step = coarser(ours.dtype, theirs.dtype);
+        let width = [ours.dtype.size(), theirs.dtype.size()];
+        let pairs = ours.bytes.chunks_exact(width[0]).zip(theirs.bytes.chunks_exact(width[1]));
+        for (element, (a, b)) in (begin..).zip(pairs) {
+            if ours.dtype == theirs.dtype && a == b {
+                continue;
+            }
+            let (a, b) = (Value::read(ours.dtype, a), Value::read(theirs.dtype, b));
+            let within = !is_exact
+                && match tolerance {
+                    Tolerance::Exact => a.float.to_bits() == b.float.to_bits() && a.apart(b) == 0.0,
+                    Tolerance::Close { relative, absolute } => a.is_close(b, relative, absolute),
+                    Tolerance::Ulp(most) => a.steps(b, step) <= u128::from(most),
+                };
+            self.meet(element, a, b, within);
+        }
+    }
+
+    fn meet(&mut self, element: u64, a: Value, b: Value, within: bool) {
+        let apart = a.apart(b);
+        self.changed += u64::from(!within);
+        if apart > self.max_abs || self.worst.is_none() && !within {
+            self.max_abs = self.max_abs.max(apart);
+            self.worst = Some(Worst { element, ours: a.float, theirs: b.float });
+        }
+        if b.float != 0.0 && apart > 0.0 {
+            self.max_rel = self.max_rel.max(if apart.is_finite() { apart / b.float.abs() } else { apart });
+        }
+        if apart.is_finite() {
+            self.squares += apart * apart;
+        }
+    }
+}
+
+/// An element as a number.
+#[derive(Clone, Copy)]
+struct Value {
+    float: f64,
+    /// Of the dtypes of whole numbers: exact beyond 2^53, too.
+    whole: Option<i128>,
+}
+
+impl Value {
+    fn read(dtype: DType, bytes: &[u8]) -> Self {
+        macro_rules! le {
+            ($type:ty) => {
+                <$type>::from_le_bytes(bytes.try_into().expect("an element's bytes"))
+            };
+        }
+        let float = |float: f64| Self { float, whole: None };
+        let whole = |whole: i128| Self { float: whole as f64, whole: Some(whole) };
+        match dtype {
+            DType::F16 => float(f16::from_bits(le!(u16)).to_f64()),
+            DType::BF16 => float(bf16::from_bits(le!(u16)).to_f64()),
+            DType::F32 => float(le!(f32).into()),
+            DType::F64 => float(le!(f64)),
+            DType::I8 => whole(le!(i8).into()),
+            DType::I16 => whole(le!(i16).into()),
+            DType::I32 => whole(le!(i32).into()),
+            DType::I64 => whole(le!(i64).into()),
+            DType::U16 => whole(le!(u16).into()),
+            DType::U32 => whole(le!(u32).into()),
+            DType::U64 => whole(le!(u64).into()),
+            // A bool's byte is a number here: which one is wrong, `verify` says.
+            _ => whole(bytes[0].into()),
+        }
+    }
+
+    /// `|a - b|`.
+    fn apart(self, other: Self) -> f64 {
+        if let (Some(a), Some(b)) = (self.whole, other.whole) {
+            return (a - b).unsigned_abs() as f64;
+        }
+        let (a, b) = (self.float, other.float);
+        if a == b || a.is_nan() && b.is_nan() {
+            0.0
+        } else if a.is_nan() || b.is_nan() {
+            f64::INFINITY
+        } else {
+            (a - b).abs()
+        }
+    }
+
+    fn is_close(self, other: Self, relative: f64, absolute: f64) -> bool {
+        let apart = self.apart(other);
+        let is_finite = self.float.is_finite() && other.float.is_finite();
+        apart == 0.0 || is_finite && apart <= absolute + relative * other.float.abs()
+    }
+
+    /// How many steps of a dtype lie between two values.
+    fn steps(self, other: Self, dtype: DType) -> u128 {
+        if let (Some(a), Some(b)) = (self.whole, other.whole) {
+            return (a - b).unsigned_abs();
+        }
+        if self.float.is_nan() || other.float.is_nan() {
+            return if self.apart(other) == 0.0 { 0 } else { u128::MAX };
+        }
+        (place(dtype, self.float) - place(dtype, other.float)).unsigned_abs()
+    }
+}
+
+/// Which of the dtype's values a number rounds to, counted from 0, which both zeros are.
+fn place(dtype: DType, value: f64) -> i128 {
+    let magnitude = value.abs();
+    let bits = match dtype {
+        DType::F16 => f16::from_f64(magnitude).to_bits().into(),
+        DType::BF16 => bf16::from_f64(magnitude).to_bits().into(),
+        DType::F32 => (magnitude as f32).to_bits().into(),
+        _ => i128::from(magnitude.to_bits()),
+    };
+    if value.is_sign_negative() { -bits } else { bits }
+}
+
+/// The float dtype of two that has the fewer digits; f64 where neither is one of floats.
+fn coarser(a: DType, b: DType) -> DType {
+    let order = [DType::BF16, DType::F16, DType::F32];
+    order.into_iter().find(|dtype| [a, b].contains(dtype)).unwrap_or(DType::F64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn distance(tolerance: Tolerance, a: &[f32], b: &[f32]) -> Distance {
+        let (a, b) = (floats(a), floats(b));
+        let mut distance = Distance::default();
+        distance.add(tolerance, Run { dtype: DType::F32, bytes: &a }, Run { dtype: DType::F32, bytes: &b });
+        distance
+    }
+
+    #[test]
+    fn tolerances_are_those_of_numpy() {
+        let close = |relative, absolute| Tolerance::Close { relative, absolute };
+        let (a, b) = ([1.0, 2.0, -3.0, 0.0], [1.0, 2.5, -3.0, -0.0]);
+        let found = distance(Tolerance::NONE, &a, &b);
+        assert_eq!((found.elements, found.changed, found.max_abs, found.max_rel), (4, 1, 0.5, 0.2));
+        assert_eq!(found.worst, Some(Worst { element: 1, ours: 2.0, theirs: 2.5 }));
+        assert_eq!(found.rms(), 0.25);
+        assert_eq!(distance(Tolerance::Exact, &a, &b).changed, 2, "-0 has other bits");
+        // 0.5 = 0.2 * |2.5|: the second file's value is the measure.
+        assert_eq!(distance(close(0.2, 0.0), &a, &b).changed, 0);
+        assert_eq!(distance(close(0.2, 0.0), &b, &a).changed, 1);
+        assert_eq!(distance(close(0.0, 0.5), &b, &a).changed, 0);
+        let (nan, inf) = (f32::NAN, f32::INFINITY);
+        let odd = distance(close(1.0, 1e30), &[nan, nan, inf, inf, -inf], &[nan, 1.0, inf, 1.0, inf]);
+        assert_eq!((odd.changed, odd.max_abs, odd.rms()), (3, f64::INFINITY, 0.0));
+    }
+
+    #[test]
+    fn steps_are_counted_over_zero_and_in_the_coarser_dtype() {
+        let next = f32::from_bits(1.0f32.to_bits() + 3);
+        assert_eq!(distance(Tolerance::Ulp(3), &[1.0], &[next]).changed, 0);
+        assert_eq!(distance(Tolerance::Ulp(2), &[1.0], &[next]).changed, 1);
+        let tiny = f32::from_bits(1);
+        assert_eq!(distance(Tolerance::Ulp(2), &[tiny], &[-tiny]).changed, 0);
+        assert_eq!(distance(Tolerance::Ulp(1), &[tiny], &[-tiny]).changed, 1);
+        let (third, half) = (floats(&[1.0 / 3.0]), f16::from_f32(1.0 / 3.0).to_le_bytes());
+        let mut mixed = Distance::default();
+        let (a, b) = (Run { dtype: DType::F32, bytes: &third }, Run { dtype: DType::F16, bytes: &half });
+        mixed.add(Tolerance::Ulp(0), a, b);
+        assert_eq!(mixed.changed, 0, "rounded to f16 they are one");
+        mixed.add(Tolerance::NONE, a, b);
+        assert_eq!((mixed.elements, mixed.changed), (2, 1));
+    }
+
+    #[test]
+    fn whole_numbers_beyond_floats_differ_by_one() {
+        let (a, b) = (i64::MAX.to_le_bytes(), (i64::MAX - 1).to_le_bytes());
+        let mut found = Distance::default();
+        found.add(Tolerance::NONE, Run { dtype: DType::I64, bytes: &a }, Run { dtype: DType::I64, bytes: &b });
+        assert_eq!((found.changed, found.max_abs), (1, 1.0));
+        let mut other = Distance::default();
+        let (a, b) = (u64::MAX.to_le_bytes(), (-1i64).to_le_bytes());
+        other.add(Tolerance::Ulp(1 << 60), Run { dtype: DType::U64, bytes: &a }, Run { dtype: DType::I64, bytes: &b });
+        assert_eq!((other.changed, other.max_abs), (1, 2f64.powi(64)));
+    }
+}

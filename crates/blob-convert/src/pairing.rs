@@ -1,0 +1,196 @@
+//! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and where a
+//! file stores no names, those in one place.
+//!
+//! From headers alone. What becomes of a pair, `verify` and `diff` know.
+
+use blob_core::Shape;
+use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
+
+use crate::watch::{Watch, Watched};
+
+/// What the walk over two files meets.
+pub(crate) enum Met<'a> {
+    /// How tensors are paired, where not by their names.
+    Note(String),
+    /// A tensor without a partner in the other file.
+    Alone { entry: &'a Entry, missing_from: &'a Checkpoint },
+    /// Two that belong together: of the first file, and of the second.
+    Both(Side<'a>, Side<'a>),
+}
+
+/// Walks over two files: the tensors without a partner come first, those of the second file before those of the first.
+pub(crate) fn walk<'a>(
+    ours: &'a Checkpoint,
+    theirs: &'a Checkpoint,
+    take: &mut dyn FnMut(Met<'a>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let both = |a, b| Met::Both(Side::stored(ours, a), Side::stored(theirs, b));
+    if let ([a], [b]) = (ours.entries(), theirs.entries())
+        && a.name() != b.name()
+        && a.dtype().is_some()
+    {
+        take(Met::Note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name())))?;
+        return take(both(a, b));
+    }
+    let (here, there) = (Names::of(ours), Names::of(theirs));
+    if let Some(unnamed) = [ours, theirs].into_iter().find(|file| is_unnamed(file))
+        && ours.format() != theirs.format()
+        && arrays(ours).count() == arrays(theirs).count()
+        && arrays(ours).any(|entry| there.get(entry.name()).is_none_or(|other| other.kind() == Kind::None))
+    {
+        take(Met::Note(format!("the tensors of {} have no names; compared in their order", unnamed.name())))?;
+        return pairs(ours, theirs).into_iter().try_for_each(|(a, b)| take(both(a, b)));
+    }
+    alone(&there, &here, take)?;
+    alone(&here, &there, take)?;
+    for entry in ours.entries() {
+        if let Some(other) = there.get(entry.name()) {
+            take(both(entry, other))?;
+        } else if let Some(other) = there.dense_for(entry) {
+            take(Met::Both(Side::dense(ours, entry), Side::stored(theirs, other)))?;
+        }
+    }
+    for entry in theirs.entries() {
+        if let (None, Some(other)) = (here.get(entry.name()), here.dense_for(entry)) {
+            take(Met::Both(Side::stored(ours, other), Side::dense(theirs, entry)))?;
+        }
+    }
+    Ok(())
+}
+
+/// One tensor of one of the files.
+#[derive(Clone, Copy)]
+pub(crate) struct Side<'a> {
+    pub(crate) file: &'a Checkpoint,
+    pub(crate) entry: &'a Entry,
+    /// The whole sparse array that the entry is a part of, where it is compared as a dense one.
+    pub(crate) dense: Option<&'a Sparse>,
+}
+
+impl<'a> Side<'a> {
+    pub(crate) fn stored(file: &'a Checkpoint, entry: &'a Entry) -> Self {
+        Self { file, entry, dense: None }
+    }
+
+    pub(crate) fn dense(file: &'a Checkpoint, entry: &'a Entry) -> Self {
+        Self { file, entry, dense: entry.sparse() }
+    }
+
+    pub(crate) fn shape(&self) -> &'a Shape {
+        self.dense.map_or(self.entry.shape(), |sparse| &sparse.shape)
+    }
+
+    pub(crate) fn name(&self) -> &'a str {
+        self.dense.map_or(self.entry.name(), |sparse| &sparse.name)
+    }
+
+    /// Its bytes, row-major.
+    pub(crate) fn reader<'r>(&self, watch: &'r dyn Watch) -> Result<Watched<'r>, Error>
+    where
+        'a: 'r,
+    {
+        let reader = match self.dense {
+            Some(_) => self.file.dense_reader(self.entry),
+            None => self.file.reader(self.entry),
+        };
+        Ok(Watched::new(reader?, watch))
+    }
+}
+
+/// A file's tensors, sorted by name. Indices take 4 bytes a tensor; a map would take 32.
+struct Names<'a> {
+    file: &'a Checkpoint,
+    by_name: Vec<u32>,
+    /// The values of each sparse array, sorted by the name of the whole array.
+    sparse: Vec<u32>,
+}
+
+impl<'a> Names<'a> {
+    fn of(file: &'a Checkpoint) -> Self {
+        let entries = file.entries();
+        let whole = |i: &u32| entries[*i as usize].sparse().map(|s| &*s.name);
+        let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
+        by_name.sort_unstable_by_key(|i| entries[*i as usize].name());
+        let is_values = |i: &u32| entries[*i as usize].kind() == Kind::Values;
+        let mut sparse: Vec<u32> = (0..entries.len() as u32).filter(is_values).collect();
+        sparse.sort_unstable_by_key(whole);
+        Self { file, by_name, sparse }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Entry> {
+        let entry = |i: u32| &self.file.entries()[i as usize];
+        let found = self.by_name.binary_search_by(|i| entry(*i).name().cmp(name));
+        Some(entry(self.by_name[found.ok()?]))
+    }
+
+    /// The values of the sparse array of this name.
+    fn sparse(&self, name: &str) -> Option<&'a Entry> {
+        let entry = |i: u32| &self.file.entries()[i as usize];
+        let whole = |i: &u32| entry(*i).sparse().map(|s| &*s.name);
+        let found = self.sparse.binary_search_by_key(&Some(name), whole);
+        Some(entry(self.sparse[found.ok()?]))
+    }
+
+    /// The dense tensor that stands for the sparse array whose values these are.
+    fn dense_for(&self, values: &Entry) -> Option<&'a Entry> {
+        match values.kind() {
+            Kind::Values => self.dense_of(values),
+            _ => None,
+        }
+    }
+
+    /// The dense tensor that has the name of the sparse array which `part` is a part of.
+    fn dense_of(&self, part: &Entry) -> Option<&'a Entry> {
+        let dense = self.get(&part.sparse()?.name)?;
+        dense.sparse().is_none().then_some(dense)
+    }
+}
+
+/// Hands over the tensors of one file that have no partner in the other.
+fn alone<'a>(
+    of: &Names<'a>,
+    other: &Names<'a>,
+    take: &mut dyn FnMut(Met<'a>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for entry in of.file.entries() {
+        if other.get(entry.name()).is_some() || other.dense_of(entry).is_some() {
+            continue;
+        }
+        // A dense tensor is compared with the sparse array of its name, unless the parts have partners of their own.
+        let parts = other.sparse(entry.name());
+        if entry.sparse().is_none() && parts.is_some_and(|part| of.get(part.name()).is_none()) {
+            continue;
+        }
+        take(Met::Alone { entry, missing_from: other.file })?;
+    }
+    Ok(())
+}
+
+/// The tensors of a file, without the places that have none.
+fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
+    file.entries().iter().filter(|entry| entry.kind() != Kind::None)
+}
+
+/// The tensors of two files in their order. Where both store sparse arrays, parts of one kind make a pair: each format has
+/// its own order of them.
+fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
+    let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
+    if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {
+        let whole = |entry: &Entry| entry.sparse().map(|sparse| sparse.name.clone());
+        for entries in &mut both {
+            let groups = entries.chunk_by_mut(|a, b| a.sparse().is_some() && whole(a) == whole(b));
+            groups.for_each(|parts| parts.sort_by_key(|part| part.kind().name()));
+        }
+    }
+    let [ours, theirs] = both;
+    ours.into_iter().zip(theirs).collect()
+}
+
+/// Whether the file stores no names, so that its tensors are called by their positions: `@0`, `@0.diff`, `@1#indices`.
+fn is_unnamed(file: &Checkpoint) -> bool {
+    let is_position = |entry: &Entry| {
+        let name = entry.name().strip_prefix('@');
+        name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))
+    };
+    !file.entries().is_empty() && file.entries().iter().all(is_position)
+}

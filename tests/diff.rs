@@ -1,0 +1,199 @@
+//! `blob diff`: its figures against NumPy's, tensors under other names, shapes, dtypes; what it prints and how it exits.
+
+use std::process::Command;
+
+use blob_core::{AnyBlob, Blob, DType, Shape};
+use blob_io::{Format, IfExists, Writer};
+use serde_json::{Value, json};
+
+use crate::numpy::python;
+use crate::support::{blob, report};
+
+/// Pairs of arrays, and what NumPy finds between them: changed elements, the largest differences, the root mean square.
+const SCRIPT: &str = "
+import json, sys, numpy
+folder, seeds = sys.argv[1], int(sys.argv[2])
+for seed in range(seeds):
+    r = numpy.random.default_rng(seed)
+    rtol, atol = [(0.0, 0.0), (1e-3, 0.0), (0.0, 1e-2), (1e-4, 1e-3)][seed % 4]
+    one, two, found = {}, {}, {}
+    for i, dtype in enumerate(['f4', 'f8', 'f2', 'i4', 'u1', 'i8']):
+        shape = tuple(int(n) for n in r.integers(0, 7, r.integers(1, 4)))
+        a = (r.standard_normal(shape) * 20).astype(dtype)
+        b = a.copy()
+        some = r.random(shape) < 0.3
+        if dtype[0] == 'f':
+            b[some] = (b[some].astype('f8') * (1 + r.choice([1e-5, 1e-3, -1e-2, 0.5], some.sum()))).astype(dtype)
+            odd = r.random(shape) < 0.05
+            a[odd] = r.choice([numpy.nan, numpy.inf, -numpy.inf, 0.0, -0.0], odd.sum()).astype(dtype)
+            odd = r.random(shape) < 0.05
+            b[odd] = r.choice([numpy.nan, numpy.inf, -numpy.inf, 0.0, -0.0], odd.sum()).astype(dtype)
+        else:
+            b[some] = (b[some].astype('i8') ^ r.integers(0, 100, some.sum())).astype(dtype)
+        x, y = a.astype('f8'), b.astype('f8')
+        with numpy.errstate(all='ignore'):
+            close = numpy.isclose(x, y, rtol=rtol, atol=atol, equal_nan=True)
+            apart = numpy.where((x == y) | (numpy.isnan(x) & numpy.isnan(y)), 0.0, numpy.abs(x - y))
+            apart = numpy.where(numpy.isnan(apart), numpy.inf, apart)
+            relative = numpy.where((y != 0) & (apart > 0), numpy.where(numpy.isinf(apart), apart, apart / numpy.abs(y)), 0.0)
+            finite = numpy.where(numpy.isinf(apart), 0.0, apart)
+        name = f't{i}'
+        one[name], two[name] = a, b
+        found[name] = [int((~close).sum()), str(float(apart.max(initial=0.0))), str(float(relative.max(initial=0.0))),
+                       str(float(numpy.sqrt((finite ** 2).mean())) if a.size else 0.0)]
+    numpy.savez(f'{folder}/{seed}a.npz', **one)
+    numpy.savez(f'{folder}/{seed}b.npz', **two)
+    print(json.dumps([seed, rtol, atol, found]))
+";
+
+fn real(value: &Value) -> f64 {
+    match value {
+        Value::String(text) => text.parse().expect("a number"),
+        value => value.as_f64().expect("a number"),
+    }
+}
+
+#[test]
+fn the_figures_are_those_of_numpy() {
+    const PAIRS: usize = 60;
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("UTF-8");
+    let run = Command::new(&python).args(["-c", SCRIPT, path, &PAIRS.to_string()]).output().expect("python runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let (mut compared, mut differ) = (0, 0);
+    for line in String::from_utf8(run.stdout).expect("UTF-8").lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let (seed, rtol, atol) = (&line[0], line[1].to_string(), line[2].to_string());
+        let (a, b) = (format!("{path}/{seed}a.npz"), format!("{path}/{seed}b.npz"));
+        let ran = blob(&["diff", &a, &b, "--json", "--all", "--rtol", &rtol, "--atol", &atol]);
+        let found = &ran.json()[0];
+        let expected = line[3].as_object().expect("an object");
+        let changed = expected.values().filter(|one| one[0] != 0).count();
+        assert_eq!(
+            (found["changed"].as_u64(), ran.code),
+            (Some(changed as u64), Some(i32::from(changed > 0))),
+            "{ran:?}"
+        );
+        for row in found["tensors"].as_array().expect("a list") {
+            let name = row["name"].as_str().expect("a name");
+            let wanted = &expected[name];
+            assert_eq!(row["changed"], wanted[0], "{seed}: {row} {wanted}");
+            for (key, wanted) in [("max_abs", &wanted[1]), ("max_rel", &wanted[2]), ("rms", &wanted[3])] {
+                let (ours, theirs) = (real(&row[key]), real(wanted));
+                let near = ours == theirs || (ours - theirs).abs() <= 1e-12 * theirs.abs();
+                assert!(near, "{seed}: {name} {key}: {ours}, NumPy {theirs}");
+            }
+            (compared, differ) = (compared + 1, differ + usize::from(wanted[0] != 0));
+        }
+    }
+    assert!(compared == PAIRS * 6 && differ > 50, "{compared}, {differ}");
+    report(&format!("diff: {compared} arrays as numpy.isclose has them, {differ} of them different"));
+}
+
+/// A tensor of these values.
+fn tensor(dims: &[usize], values: Vec<f32>) -> AnyBlob {
+    let shape = Shape::new(dims).expect("fits");
+    AnyBlob::from(Blob::from_vec(shape, values).expect("as many values"))
+}
+
+fn write(folder: &tempfile::TempDir, name: &str, tensors: &[(&str, &AnyBlob)]) -> String {
+    let path = folder.path().join(name);
+    let format = Format::from_extension(name.rsplit_once('.').expect("an extension").1).expect("a format");
+    let writer = tensors.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, *tensor));
+    writer.write(&path, IfExists::Refuse).expect("written");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn each_kind_of_change_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = |n: usize, from: f32| (0..n).map(|i| from + i as f32).collect::<Vec<_>>();
+    let (same, moved) = (tensor(&[2, 3], count(6, 0.0)), tensor(&[5], count(5, 100.0)));
+    let (gone, new) = (tensor(&[4], count(4, 7.0)), tensor(&[4], count(4, 8.0)));
+    let (flat, legacy) = (tensor(&[20], count(20, 0.0)), tensor(&[1, 1, 1, 20], count(20, 0.0)));
+    let other = tensor(&[3, 2], count(6, 0.0));
+    let mut values = count(6, 0.0);
+    values[4] += 0.25;
+    let edited = tensor(&[2, 3], values);
+    let wide = AnyBlob::from_vec(
+        Shape::new([5]).expect("fits"),
+        DType::F64,
+        count(5, 100.0).iter().flat_map(|v| f64::from(*v).to_le_bytes()).collect(),
+    );
+    let wide = wide.expect("as many bytes");
+    let a = [
+        ("same", &same),
+        ("old", &moved),
+        ("gone", &gone),
+        ("flat", &flat),
+        ("shape", &same),
+        ("edited", &same),
+        ("wide", &moved),
+    ];
+    let b = [
+        ("same", &same),
+        ("now", &moved),
+        ("new", &new),
+        ("flat", &legacy),
+        ("shape", &other),
+        ("edited", &edited),
+        ("wide", &wide),
+    ];
+    let (a, b) = (write(&folder, "a.params", &a), write(&folder, "b.safetensors", &b));
+    let ran = blob(&["diff", &a, &b]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split('\t').collect()).collect();
+    let shown: Vec<(&str, &str, &str)> = lines.iter().map(|l| (l[0], l[1], l[2])).collect();
+    let expected = [
+        ("~", "shape", "-"),
+        ("~", "edited", "-"),
+        ("~", "wide", "-"),
+        (">", "old", "now"),
+        ("-", "gone", "-"),
+        ("+", "new", "-"),
+    ];
+    assert_eq!(shown, expected, "{ran:?}");
+    assert_eq!(
+        lines[1][3..],
+        ["1", "6", "2.5e-1", "5.8823529411764705e-2", &format!("{:e}", (0.0625f64 / 6.0).sqrt())]
+    );
+    let table = blob(&["diff", &a, &b, "--table", "--wide", "--ascii"]);
+    assert!(table.out.contains("[1,1] 4.000 -> 4.250"), "{}", table.out);
+    assert!(table.out.ends_with("3 changed, 1 added, 1 removed, 3 equal (1 renamed)\n"), "{}", table.out);
+    // A tolerance lets dtypes pass, too; --exact does not let the ones of a shape.
+    let changed = |flags: &[&str]| {
+        let ran = blob(&[&["diff", &a, &b, "--json"], flags].concat());
+        let rows = ran.json()[0]["tensors"].as_array().expect("a list").clone();
+        let names = rows
+            .iter()
+            .filter(|row| !["renamed", "added", "removed"].contains(&row["change"].as_str().expect("a word")));
+        names.map(|row| (row["name"].clone(), row["change"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&["--atol", "0.25"]), [(json!("shape"), json!("shape"))]);
+    assert_eq!(changed(&["--ulp", "0"]), [(json!("shape"), json!("shape")), (json!("edited"), json!("values"))]);
+    let exact: Vec<Value> = changed(&["--exact"]).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(exact, ["flat", "shape", "edited", "wide"]);
+}
+
+#[test]
+fn files_of_two_formats_are_the_same_and_what_cannot_be_read_is_trouble() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.safetensors");
+    let out = out.to_str().expect("UTF-8");
+    let from = "caffe/net/f32_v2_diff.caffemodel";
+    assert_eq!(blob(&["convert", from, "-o", out]).code, Some(0));
+    let ran = blob(&["diff", from, out, "--exact"]);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+    let ran = blob(&["diff", from, out, "--json"]);
+    assert_eq!((&ran.json()[0]["equal"], &ran.json()[0]["tensors"]), (&json!(24), &json!([])), "{ran:?}");
+    let missing = blob(&["diff", from, "nosuch.npz"]);
+    assert!(missing.code == Some(2) && missing.err.contains("nosuch.npz: cannot open"), "{missing:?}");
+    let cut = folder.path().join("cut.caffemodel");
+    let bytes = std::fs::read(crate::support::data(from)).expect("readable");
+    std::fs::write(&cut, &bytes[..bytes.len() - 40]).expect("written");
+    let cut = blob(&["diff", from, cut.to_str().expect("UTF-8")]);
+    assert_eq!(cut.code, Some(2), "{cut:?}");
+    assert_eq!(blob(&["diff", from, out, "--rtol", "-1"]).code, Some(2));
+    assert_eq!(blob(&["diff", from, out, "--rtol", "1", "--ulp", "1"]).code, Some(2));
+}
