@@ -62,6 +62,7 @@ mod safetensors_header;
 mod salvage;
 mod scarce;
 mod schemas;
+mod shards;
 mod snapshots;
 mod support;
 mod synced;

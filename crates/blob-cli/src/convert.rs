@@ -35,6 +35,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     }
     source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
+    source::keep_shards(&checkpoint, &args.output)?;
     let base = match &args.into {
         Some(path) => {
             source::keep(path, &args.output, if_exists(args.force))?;

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     }
     source::keep(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
+    source::keep_shards(&checkpoint, &args.output)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, entry.byte_len());
     // A broken or empty entry is told before the output is touched.

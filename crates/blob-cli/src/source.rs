@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use blob_io::IfExists;
+use blob_io::{Checkpoint, IfExists};
 
 use crate::failure::Failure;
 
@@ -36,4 +36,20 @@ pub(crate) fn keep(input: &Path, output: &Path, if_exists: IfExists) -> Result<(
         return Err(Failure::new(format!("{to} lies in {from}, which is read; name a file outside it")));
     }
     Ok(())
+}
+
+/// Refuses an output that is one of the shards that are read.
+pub(crate) fn keep_shards(checkpoint: &Checkpoint, output: &Path) -> Result<(), Failure> {
+    let index = Path::new(checkpoint.name());
+    let is_read = |shard: &String| same_file::is_same_file(index.with_file_name(shard), output).unwrap_or(false);
+    match checkpoint.shards().iter().find(|shard| is_read(shard)) {
+        None => Ok(()),
+        Some(shard) => {
+            let message = format!(
+                "{}: this is {shard}, which is read, and a source is never replaced by its copy",
+                output.display()
+            );
+            Err(Failure::new(message).help("name a file in another folder"))
+        }
+    }
 }

@@ -52,6 +52,7 @@ pub struct Checkpoint {
     /// The file that `input` was unpacked from, or is a member of.
     packed: Option<Packed>,
     home: Home,
+    shards: Vec<String>,
     /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
     broken: Option<Box<Fault>>,
 }

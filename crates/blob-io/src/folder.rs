@@ -56,12 +56,12 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
             return Err(Error::Io { file: name.to_owned(), action: format!("open its {RECEIPT}"), source });
         }
     };
-    let mut folder = Folder { root: path.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() };
+    let mut folder = Folder::new(path);
     let limits = table.limits().clone();
     let mut most = MOST_TEXT;
     let listed = listing::files(&receipt, &limits, &mut |listed, at| {
         most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
-        folder.add(&listed, at, table)
+        folder.list(&listed, at, table)
     });
     match listed {
         Ok(true) => {}
@@ -101,17 +101,36 @@ fn without(name: &str, what: &str) -> Error {
 }
 
 impl Folder {
+    /// A folder whose files come with [`Folder::add`].
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The paths of the files within the folder.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|part| &*part.path)
+    }
+
+    /// Adds a file of `len` bytes, at least one, behind the others.
+    pub(crate) fn add(&mut self, path: &str, len: u64) {
+        self.files.push(Part { path: path.into(), begin: self.len });
+        self.len += len;
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.files.len()
     }
 
     /// Adds a file and lists its array; what is wrong with the file is the array's fault.
-    fn add(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
+    fn list(&mut self, listed: &Listed, at: u64, table: &mut NameTable) -> Result<(), ReadError> {
         let position = table.next_position(at)?;
         let entry = match self.describe(listed, position) {
             Ok((entry, len)) => {
-                self.files.push(Part { path: listed.file.as_str().into(), begin: self.len });
-                self.len += len;
+                self.add(&listed.file, len);
                 entry
             }
             Err(fault) => faulty(position, 0, Kind::Data, fault),
@@ -143,6 +162,11 @@ impl Folder {
         Ok((entry, len))
     }
 
+    /// Where a file ends in the whole.
+    fn end(&self, index: usize) -> u64 {
+        self.files.get(index + 1).map_or(self.len, |next| next.begin)
+    }
+
     fn file(&self, index: usize) -> io::Result<Arc<FileSource>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = open.iter().position(|(i, _)| *i == index) {
@@ -152,6 +176,9 @@ impl Folder {
             return Ok(file);
         }
         let file = open_within(&self.root, &self.files[index].path).and_then(FileSource::new)?;
+        if file.len() != self.end(index) - self.files[index].begin {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "is of another length than when it was listed"));
+        }
         let file = Arc::new(file);
         if open.len() == MOST_OPEN {
             open.remove(0);
@@ -174,7 +201,7 @@ impl Source for Folder {
             // Every file has bytes: its npy header.
             let index = self.files.partition_point(|part| part.begin <= offset) - 1;
             let part = &self.files[index];
-            let end = self.files.get(index + 1).map_or(self.len, |next| next.begin);
+            let end = self.end(index);
             let (now, rest) = buf.split_at_mut(buf.len().min((end - offset) as usize));
             let read = self.file(index).and_then(|file| file.read_at(offset - part.begin, now));
             read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", part.path)))?;
@@ -186,7 +213,7 @@ impl Source for Folder {
 }
 
 /// Opens a file of a folder, without following links in it.
-fn open_within(root: &Path, path: &str) -> io::Result<File> {
+pub(crate) fn open_within(root: &Path, path: &str) -> io::Result<File> {
     let mut whole = root.to_owned();
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {

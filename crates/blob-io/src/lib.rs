@@ -40,6 +40,7 @@ mod output;
 mod parts;
 mod payload;
 mod safetensors;
+mod shards;
 mod sniff;
 mod spec;
 mod splice;

@@ -7,10 +7,12 @@ use std::path::Path;
 use super::{Checkpoint, Home, Lookup, Packed};
 use crate::archive::{Archive, Member};
 use crate::error::{Error, Fault, Reason};
+use crate::filenames::RECEIPT;
 use crate::folder;
 use crate::format::Format;
 use crate::limits::Limits;
 use crate::names::{NameTable, name_from_bytes};
+use crate::shards;
 use crate::sniff;
 use crate::warning::Warning;
 use crate::wire::gunzip;
@@ -65,7 +67,8 @@ impl OpenOptions {
 
     /// Opens a file, or a folder of npy files that a conversion wrote: its receipt says which tensor lies in which. A pipe
     /// or another file without positions is a stream. A path that goes on behind an archive names its member:
-    /// `model.tar.gz/net-0000.params`.
+    /// `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a folder with
+    /// exactly one, is opened as one file: the shards beside it, each after the other.
     ///
     /// # Errors
     /// As [`Checkpoint::open`].
@@ -91,6 +94,10 @@ impl OpenOptions {
             return self.open_stream(name, file);
         }
         let source = Box::new(FileSource::new(file).map_err(refuse)?);
+        let is_index = shards::is_index(path) && self.from.is_none_or(|from| from == Format::Safetensors);
+        if is_index && let Some(opened) = self.open_shards(path, &source)? {
+            return Ok(opened);
+        }
         let mut opened = self.open_source(name, source)?;
         if opened.member().is_none() {
             opened.home = Home::of_file(path);
@@ -98,9 +105,31 @@ impl OpenOptions {
         Ok(opened)
     }
 
-    /// Opens a folder of npy files that a conversion wrote.
+    /// Opens the shards of an index; `None` for other JSON.
+    fn open_shards(&self, path: &Path, index: &FileSource) -> Result<Option<Checkpoint>, Error> {
+        let name = path.display().to_string();
+        let mut table = NameTable::new(&self.limits);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let Some(shards) = shards::open(index, folder, &name, &mut table)? else {
+            return Ok(None);
+        };
+        let files: Vec<String> = shards.files().map(str::to_owned).collect();
+        let plural = if files.len() == 1 { "" } else { "s" };
+        let kind = (Format::Safetensors, format!("{} shard{plural}", files.len()));
+        let opened = self.opened(&name, kind, (Input::new(Box::new(shards)), None), table);
+        Ok(Some(Checkpoint { home: Home::of_file(path), shards: files, ..opened }))
+    }
+
+    /// Opens a folder of npy files that a conversion wrote, or the shards of its one index.
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
-        if let Some(other) = self.from.filter(|from| *from != Format::Npy) {
+        let holds = |format| self.from.is_none_or(|from| from == format);
+        if holds(Format::Safetensors)
+            && !path.join(RECEIPT).exists()
+            && let Some(index) = shards::only_index(path)
+        {
+            return self.open(index);
+        }
+        if let Some(other) = self.from.filter(|_| !holds(Format::Npy)) {
             let message = format!("is a folder, and holds npy files, not {}", other.name());
             return Err(Error::Request { file: name, message });
         }
@@ -266,6 +295,7 @@ impl OpenOptions {
             input,
             packed,
             home: Home::Nowhere,
+            shards: Vec::new(),
             broken: None,
         }
     }

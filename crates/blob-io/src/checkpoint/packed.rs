@@ -32,6 +32,13 @@ impl Checkpoint {
         self.packed.as_ref()?.member.as_deref()
     }
 
+    /// The names of the files beside the index that the tensors lie in, where the file is an index of shards; their bytes, each
+    /// file after the other, are what offsets count.
+    #[must_use]
+    pub fn shards(&self) -> &[String] {
+        &self.shards
+    }
+
     /// The size in bytes of what is read: the file, what a gzip file unpacks to, the member of an archive.
     #[must_use]
     pub fn file_len(&self) -> u64 {

@@ -76,7 +76,7 @@ fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, ReadError
 }
 
 /// Whether a path has only parts that are names, on every system.
-fn stays_within(path: &str) -> bool {
+pub(crate) fn stays_within(path: &str) -> bool {
     let plain = |part: &str| !matches!(part, "" | "." | "..");
     path.split('/').all(plain) && !path.contains(['\\', ':', '\0'])
 }

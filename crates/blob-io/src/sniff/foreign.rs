@@ -187,6 +187,12 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
             Some("the weights lie in the .params file beside it"),
         ));
     }
+    if lower.starts_with(b"{") && has(b"\"weight_map\"") {
+        return Some((
+            "an index of shards: which tensor lies in which file",
+            Some("open it by its path, with the shards beside it"),
+        ));
+    }
     if lower.starts_with(b"{") || lower.starts_with(b"[") {
         return Some(("a JSON file, not weights", None));
     }

@@ -1,0 +1,147 @@
+//! Safetensors shards with an index, as Hugging Face writes large models: read as one file.
+//!
+//! The files are those beside the index that it names, each after the other; no other file is opened, wherever names and
+//! links lead.
+
+mod index;
+
+use std::path::Path;
+
+use crate::entry::{Entry, Kind, Payload, Runs, Segment};
+use crate::error::{Error, Fault, FaultKind, ReadError};
+use crate::folder::{Folder, open_within};
+use crate::format::Format;
+use crate::names::{NameTable, faulty};
+use crate::sniff;
+use crate::wire::source::{FileSource, Input, Source};
+use index::Index;
+
+/// What the names of indices end with.
+const INDEX: &str = ".index.json";
+const SAFETENSORS_INDEX: &str = ".safetensors.index.json";
+
+/// Whether a file is called as an index is.
+pub(crate) fn is_index(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(INDEX.as_bytes()))
+}
+
+/// The index in a folder, where there is exactly one.
+pub(crate) fn only_index(folder: &Path) -> Option<std::path::PathBuf> {
+    let listing = folder.read_dir().ok()?.filter_map(Result::ok);
+    let mut found = listing
+        .filter(|file| file.file_name().as_encoded_bytes().ends_with(SAFETENSORS_INDEX.as_bytes()))
+        .map(|file| file.path());
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+/// Lists the tensors of all shards of an index, which lies in `folder`; `None` for other JSON.
+pub(crate) fn open(
+    source: &dyn Source,
+    folder: &Path,
+    name: &str,
+    table: &mut NameTable,
+) -> Result<Option<Folder>, Error> {
+    let own = |stop: ReadError| stop.into_error(name);
+    let Some(mut index) = index::index(source, table.limits()).map_err(own)? else {
+        return Ok(None);
+    };
+    table.metadata = std::mem::take(&mut index.metadata);
+    let mut shards = Folder::new(folder);
+    let mut total = 0;
+    for number in 0..index.files.len() {
+        total += shard(number as u32, &mut index, &mut shards, table).map_err(|e| match e {
+            Failed::Shard(error) => error,
+            Failed::Index(stop) => own(stop),
+        })?;
+    }
+    missing(&index, table).map_err(own)?;
+    if let Some(said) = index.total.filter(|said| *said != total) {
+        table.warn(None, format!("the index says that the tensors have {said} bytes; they have {total}"));
+    }
+    Ok(Some(shards))
+}
+
+/// Which file an error is about.
+enum Failed {
+    Shard(Error),
+    Index(ReadError),
+}
+
+impl From<ReadError> for Failed {
+    fn from(stop: ReadError) -> Self {
+        Self::Index(stop)
+    }
+}
+
+/// Lists the tensors of one shard; returns their bytes.
+fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTable) -> Result<u64, Failed> {
+    let file = index.files[number as usize].clone();
+    let path = shards.root().join(&file).display().to_string();
+    let source = open_within(shards.root(), &file).and_then(FileSource::new).map_err(|source| {
+        let action = "open it, a shard that the index names".to_owned();
+        Failed::Shard(Error::Io { file: path.clone(), action, source })
+    })?;
+    let input = Input::new(Box::new(source));
+    let mut listed = NameTable::new(table.limits());
+    let read = sniff::read(&input, &file, None, &mut listed);
+    let (format, _) = read.map_err(|stop| Failed::Shard(stop.into_error(&path)))?;
+    if format != Format::Safetensors {
+        let message = format!("is {}, and no shard of safetensors", format.title());
+        return Err(Failed::Shard(Error::Request { file: path, message }));
+    }
+    notes(&mut listed, table);
+    let (begin, mut total) = (shards.len(), 0);
+    shards.add(&file, input.len());
+    for mut entry in listed.into_entries() {
+        let name = std::mem::take(&mut entry.name);
+        match index.map.get_mut(&name) {
+            Some(place) if place.file == number => place.found = true,
+            Some(_) => {
+                table.warn(None, "a shard holds tensors that lie in another file by the index; they are left out");
+                continue;
+            }
+            None => table.warn(None, "a shard holds tensors that the index does not name"),
+        }
+        total += entry.byte_len();
+        shift(&mut entry, begin, table.next_position(0)?);
+        table.push(entry, &name, 0)?;
+    }
+    Ok(total)
+}
+
+/// Takes over what is odd about a shard, and what it says of itself: the same in each, as a rule.
+fn notes(listed: &mut NameTable, table: &mut NameTable) {
+    for warning in listed.warnings.drain(..) {
+        table.warn(None, warning.text);
+    }
+    listed.faults.drain(..).for_each(|fault| table.fault(fault));
+    // As much as one file may have; a million shards may repeat it.
+    let taken: usize = table.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+    for pair in listed.metadata.drain(..) {
+        if taken < 4 << 20 && !table.metadata.iter().any(|(key, _)| *key == pair.0) {
+            table.metadata.push(pair);
+        }
+    }
+}
+
+/// Puts an entry's bytes where they lie in the whole.
+fn shift(entry: &mut Entry, begin: u64, position: u32) {
+    entry.position = position;
+    if let Payload::Runs(Runs::One(run)) = &entry.payload {
+        entry.payload = Payload::Runs(Runs::One(Segment { offset: begin + run.offset, ..*run }));
+    }
+}
+
+/// Lists the tensors that the index names and no shard has, each with its fault.
+fn missing(index: &Index, table: &mut NameTable) -> Result<(), ReadError> {
+    let mut missing: Vec<_> = index.map.iter().filter(|(_, place)| !place.found).collect();
+    missing.sort_unstable_by_key(|(_, place)| place.at);
+    for (name, place) in missing {
+        let position = table.next_position(place.at)?;
+        let fault =
+            Fault::new(place.at, FaultKind::words("a tensor in the shard that the index names", "none of this name"));
+        table.push(faulty(position, 0, Kind::Data, fault), name, place.at)?;
+    }
+    Ok(())
+}

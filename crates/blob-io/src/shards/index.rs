@@ -1,0 +1,133 @@
+//! The index of safetensors shards: which tensor lies in which file, as Hugging Face writes it.
+//!
+//! Read token by token, because an index is not to be trusted. Opens no file that it names.
+
+use std::collections::HashMap;
+
+use crate::error::{FaultKind, ReadError, check_limit};
+use crate::folder::listing::stays_within;
+use crate::limits::{Limit, Limits};
+use crate::wire::cursor::Cursor;
+use crate::wire::literal::Literal;
+use crate::wire::source::{Source, read};
+
+/// How deep a value that is passed over may nest.
+const MOST_NESTED: u32 = 126;
+/// How many bytes of texts are kept; a receipt takes some hundred bytes a tensor.
+const MOST_METADATA: u64 = 4 << 20;
+/// The longest file name of today's systems.
+const LONGEST_FILE: u64 = 255;
+
+/// What an index says.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// The bytes of all tensors, where it says them.
+    pub(super) total: Option<u64>,
+    pub(super) metadata: Vec<(String, String)>,
+    /// Each file once, sorted by name.
+    pub(super) files: Vec<String>,
+    /// Which file each tensor lies in, and where the index says so.
+    pub(super) map: HashMap<Box<str>, Place>,
+}
+
+/// Where a tensor is said to lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) file: u32,
+    pub(super) at: u64,
+    pub(super) found: bool,
+}
+
+/// Reads an index; `None` for other JSON.
+pub(super) fn index(source: &dyn Source, limits: &Limits) -> Result<Option<Index>, ReadError> {
+    let mut cursor = Cursor::new(source);
+    let (mut index, mut found) = (Index::default(), false);
+    let mut text = Literal::new(&mut cursor, source.len());
+    text.members(|text| {
+        let key = text.key()?;
+        match key.as_str() {
+            "metadata" if text.peek()? == Some(b'{') => metadata(text, source, &mut index),
+            "weight_map" if found => Err(twice(text.pos(), &key)),
+            "weight_map" => {
+                found = true;
+                weights(text, limits, &mut index)
+            }
+            _ => text.skip_json(MOST_NESTED),
+        }
+    })?;
+    index.sort();
+    Ok(found.then_some(index))
+}
+
+fn metadata(text: &mut Literal<'_, '_>, source: &dyn Source, index: &mut Index) -> Result<(), ReadError> {
+    let mut left = MOST_METADATA;
+    text.members(|text| {
+        let key = text.key()?;
+        let at = text.pos();
+        if text.peek()? != Some(b'"') {
+            text.skip_json(MOST_NESTED)?;
+            let len = text.pos() - at;
+            if key == "total_size" && len < 32 {
+                let mut number = vec![0; len as usize];
+                read(source, at, &mut number)?;
+                index.total = String::from_utf8_lossy(&number).parse().ok();
+            }
+            return Ok(());
+        }
+        // What a pair costs beside its texts: a million empty ones are bounded too.
+        let taken = key.len() as u64 + 48;
+        if let Some(value) = text.json_string_up_to(left.saturating_sub(taken))?
+            && left >= taken
+        {
+            left -= taken + value.len() as u64;
+            index.metadata.push((key, value));
+        }
+        Ok(())
+    })
+}
+
+fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Result<(), ReadError> {
+    let mut numbers: HashMap<String, u32> = HashMap::new();
+    let mut bytes = 0;
+    text.members(|text| {
+        text.blank()?;
+        let at = text.pos();
+        let name = text.json_string(limits.max_name, "a tensor's name")?;
+        text.expect(b':', "a colon")?;
+        text.blank()?;
+        let place = text.pos();
+        let file = text.json_string(LONGEST_FILE, "a file's name")?;
+        if file.contains('/') || !stays_within(&file) {
+            let found = format!("{file:?}");
+            return Err(ReadError::fault(place, FaultKind::words("the name of a file beside the index", found)));
+        }
+        let next = numbers.len() as u32;
+        let file = *numbers.entry(file).or_insert_with_key(|file| {
+            index.files.push(file.clone());
+            next
+        });
+        let count = index.map.len() as u64 + 1;
+        check_limit(at, Limit::Arrays, "the number of arrays", count, limits.max_arrays)?;
+        bytes += name.len() as u64;
+        check_limit(at, Limit::Fixed, "the bytes of all names", bytes, limits.names_for(count))?;
+        let is_new = index.map.insert(name.clone().into(), Place { file, at, found: false }).is_none();
+        if is_new { Ok(()) } else { Err(twice(at, &name)) }
+    })
+}
+
+impl Index {
+    /// Puts the files into the order of their names: that of the shards.
+    fn sort(&mut self) {
+        let mut order: Vec<u32> = (0..self.files.len() as u32).collect();
+        order.sort_by_key(|file| &self.files[*file as usize]);
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, file)| places[*file as usize] = place as u32);
+        self.map.values_mut().for_each(|place| place.file = places[place.file as usize]);
+        self.files.sort();
+    }
+}
+
+fn twice(at: u64, key: &str) -> ReadError {
+    let key: String = key.chars().take(64).collect();
+    ReadError::fault(at, FaultKind::words("each key once", format!("{key:?} again")))
+}
