@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use blob_convert::{Options, Silent, Target, plan};
-use blob_core::{DType, Shape};
+use blob_core::{AnyBlob, DType, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::{Checkpoint, Error, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
 
 use crate::convert::{folders, readable};
 use crate::support::archive::{Zip, npy};
-use crate::support::{data, files, real, report};
+use crate::support::{blob, data, files, real, report};
 
 /// The bytes of a file that a conversion writes.
 fn written(source: &Checkpoint, options: &Options) -> Result<Vec<u8>, Error> {
@@ -92,7 +92,7 @@ fn arrays_of_every_format_are_read_back_from_a_list() {
             Ok(bytes) => bytes,
             Err(e) => {
                 let scalars = source.entries().iter().any(|entry| entry.shape().num_axes() == 0);
-                assert!(scalars && e.to_string().contains("without axes"), "{}: {e}", path.display());
+                assert!(scalars && e.to_string().contains("has no axes"), "{}: {e}", path.display());
                 refused += 1;
                 written(&source, &Options::new(Format::MxnetList).dense(true).params_version(Version::V3))
                     .unwrap_or_else(|e| panic!("{e}"))
@@ -122,14 +122,70 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
     let list = || Options::new(Format::MxnetList);
     for version in [Version::V0, Version::V1, Version::V3] {
         let error = refusal("mxnet-1.9.1/sparse_zero_nnz.nd", list().params_version(version));
-        assert!(error.contains("only a record of V2 holds a sparse array"), "{error}");
+        assert!(error.contains("is sparse, which a record of V2 alone holds"), "{error}");
     }
     let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().params_version(Version::V2));
-    assert!(error.contains("only a record of V3 (np-shape) holds an array without axes"), "{error}");
+    assert!(error.contains("has no axes, which a record of V3 (np-shape) alone holds"), "{error}");
     let error = refusal("mxnet-0.11.0/none_first.nd", list().params_version(Version::V2));
-    assert!(error.contains("holds the lack of an array"), "{error}");
+    assert!(error.contains("is the lack of an array"), "{error}");
     let error = refusal("mxnet-1.9.1/many_1000.nd", Options::new(Format::MxnetRecord));
     assert!(error.contains("holds one array, not 1000"), "{error}");
+}
+
+/// All that does not fit is said in one error that names the file, of many the first twenty; nothing is written.
+#[test]
+fn misfits_are_listed_whole() {
+    let spec =
+        |i: usize, dims: &[usize], dtype| (format!("w{i}"), AnyBlob::new(Shape::new(dims).expect("fits"), dtype));
+    let folder = tempfile::tempdir().expect("a folder");
+    for (to, dims, dtype, why) in [
+        (Format::MxnetList, &[][..], DType::F32, "has no axes, which a record of V3 (np-shape) alone holds"),
+        (Format::NeomlArray, &[2, 3], DType::F64, "is f64, and NeoML's blobs are of f32 or i32"),
+    ] {
+        for (count, more) in [(2, String::new()), (57, "; and 37 more".to_owned())] {
+            let mut tensors: Vec<_> = (0..count).map(|i| spec(i, dims, dtype)).collect();
+            tensors.push(spec(count, &[1], DType::F32));
+            let tensors: Vec<_> = tensors.into_iter().map(|(name, blob)| (name, blob.expect("a blob"))).collect();
+            let all =
+                |format| tensors.iter().fold(Writer::new(format), |writer, (name, blob)| writer.tensor(name, blob));
+            let (path, out) = (folder.path().join("x.safetensors"), folder.path().join("x.out"));
+            all(Format::Safetensors).write(&path, IfExists::Replace).expect("written");
+            let each: Vec<String> = (0..count.min(20)).map(|i| format!("\"w{i}\" {why}")).collect();
+            let wanted = format!(": as {}: does not fit: {}{more}", to.name().replace("-array", ""), each.join("; "));
+            let source = Checkpoint::open(&path).expect("opens");
+            let error = written(&source, &Options::new(to)).expect_err("refused").to_string();
+            assert_eq!(error, format!("{}{wanted}", path.display()));
+            let error = all(to).write(&out, IfExists::Refuse).expect_err("refused").to_string();
+            assert_eq!(error, format!("{}{wanted}", out.display()));
+            assert!(!out.exists());
+        }
+    }
+}
+
+/// The tool says what to ask for instead, by what does not fit.
+#[test]
+fn a_refusal_names_the_option_that_helps() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("x.params").to_str().expect("UTF-8").to_owned();
+    for (path, version, help) in [
+        ("scalars_zero_npshape.nd", "2", "--params-version 3 writes"),
+        ("sparse_zero_nnz.nd", "1", "--params-version 2 writes"),
+    ] {
+        let ran =
+            blob(&["convert", &format!("mxnet/golden/mxnet-1.9.1/{path}"), "-o", &out, "--params-version", version]);
+        assert!(ran.code == Some(2) && ran.err.contains(&format!("help: {help}")), "{ran:?}");
+    }
+    let vector = |dtype| AnyBlob::new(Shape::new([2]).expect("fits"), dtype).expect("a blob");
+    let (data, diff) = (vector(DType::F32), vector(DType::F64));
+    let path = folder.path().join("x.safetensors");
+    let writer = Writer::new(Format::Safetensors).tensor("ip/0", &data).tensor("ip/0.diff", &diff);
+    writer.write(&path, IfExists::Refuse).expect("written");
+    let (from, out) = (path.to_str().expect("UTF-8"), folder.path().join("x.caffemodel"));
+    let ran = blob(&["convert", from, "-o", out.to_str().expect("UTF-8")]);
+    assert!(ran.code == Some(2) && ran.err.contains("help: --diff drop leaves the diffs out"), "{ran:?}");
+    let ran = blob(&["convert", from, "-o", out.to_str().expect("UTF-8"), "--diff", "drop"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(Checkpoint::open(&out).expect("opens").names().eq(["ip/0"]));
 }
 
 #[test]
@@ -142,20 +198,23 @@ fn a_list_that_does_not_fit_its_tensors_is_refused() {
     list.push("a", 0);
     assert!(Layout::mxnet(&one, &list).is_ok());
     list.push("b", 0);
-    assert_eq!(refusal(&one, &list), "params: array \"b\": tensor 0 is in the list twice");
+    assert_eq!(refusal(&one, &list), "params: does not fit: \"b\" is tensor 0, which is in the list twice");
     let mut list = List::new(Version::V2);
     list.push("a\0b", 0);
-    assert_eq!(refusal(&one, &list), "params: array \"a\\0b\": MXNet cuts a name at its NUL");
+    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\\0b\" has a NUL in its name, where MXNet cuts it");
     let mut list = List::new(Version::V2);
     list.push("a", 1);
-    assert_eq!(refusal(&one, &list), "params: array \"a\": there is no tensor 1");
+    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\" is tensor 1, which there is not");
     let mut list = List::new(Version::V2);
     list.push_sparse("s", SparseKind::Csr, Shape::new([2, 2]).expect("a shape"), &[0]);
-    assert_eq!(refusal(&one, &list), "params: array \"s\": a csr array has 3 parts, not 1");
+    assert_eq!(refusal(&one, &list), "params: does not fit: \"s\" is a csr array, which has 3 parts, not 1");
     let mut list = List::new(Version::V0);
     list.push("v", 0);
     let vast = [spec(DType::U8, &[1 << 32, 0])];
-    assert_eq!(refusal(&vast, &list), "params: array \"v\": a record of V0 holds no extent of 4294967296");
+    assert_eq!(
+        refusal(&vast, &list),
+        "params: does not fit: \"v\" has an extent of 4294967296, and a record of V0 holds 32 bits"
+    );
 }
 
 /// Their parts stand in another order in a zip.
@@ -207,7 +266,7 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
     assert_eq!(back.names().collect::<Vec<_>>(), ["s#values", "s#indptr", "s#indices"]);
     let source = crate::support::open("s.npz", &zip_of_csr(3, &[])).expect("opens");
     let error = written(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
-    assert!(error.contains("array \"s\": the parts of a csr array") && error.contains("do not fit"), "{error}");
+    assert!(error.contains("\"s\" has parts that do not fit a csr array"), "{error}");
     let shape = |dims: &[usize]| Shape::new(dims).expect("a shape");
     let parts = |dims: [&[usize]; 2]| {
         let dtypes = [DType::F32, DType::I64];

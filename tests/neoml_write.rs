@@ -116,15 +116,15 @@ fn a_short_shape_is_aligned_as_create_tensor_does() {
 fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
     let spec = |dtype, dims: &[usize]| TensorSpec::new("w", dtype, Shape::new(dims).expect("fits"));
     for (spec, problem) in [
-        (spec(DType::F64, &[2]), "no f64 in this format, whose blobs are of f32 or i32"),
-        (spec(DType::F32, &[1; 8]), "8 axes; a NeoML blob has seven"),
+        (spec(DType::F64, &[2]), "is f64, and NeoML's blobs are of f32 or i32"),
+        (spec(DType::F32, &[1; 8]), "has 8 axes, and a NeoML blob seven"),
         // NeoML writes the first as 45 bytes, and reads neither.
-        (spec(DType::F32, &[1 << 30]), "4294967296 bytes; NeoML reads no blob over 2147483647"),
-        (spec(DType::F32, &[1 << 29]), "2147483648 bytes; NeoML reads no blob over 2147483647"),
-        (spec(DType::F32, &[0, 1 << 31]), "an extent of 2147483648; NeoML's go up to 2147483647"),
+        (spec(DType::F32, &[1 << 30]), "has 4294967296 bytes; NeoML reads no blob over 2147483647"),
+        (spec(DType::F32, &[1 << 29]), "has 2147483648 bytes; NeoML reads no blob over 2147483647"),
+        (spec(DType::F32, &[0, 1 << 31]), "has an extent of 2147483648; NeoML's go up to 2147483647"),
     ] {
         let error = Layout::neoml(&[spec], &Archive::blob()).expect_err("refused");
-        assert_eq!(error.to_string(), format!("neoml: tensor \"w\": {problem}"));
+        assert_eq!(error.to_string(), format!("neoml: does not fit: \"w\" {problem}"));
     }
     let error = Layout::neoml(&[], &Archive::blob()).expect_err("refused").to_string();
     assert_eq!(error, "neoml: the archive holds 1 blobs, not 0");
@@ -179,7 +179,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     let pickle = open("blob.pickle", &bytes("py/blob.pickle")).expect("opens");
     assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
     let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();
-    assert_eq!(error, "neoml: tensor \"w\": a pickle counts its bytes, and holds a blob of the same shape only");
+    assert_eq!(error, "neoml: does not fit: \"w\" is of another shape, and a pickle counts its bytes");
 }
 
 /// A net with other weights of one layer, as NeoML would have stored it: `into` for the tool, from a file of any format.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason};
+use blob_io::{Entry, Error, Existing, Fault, Limit, Output, Reason, Remedy};
 use serde_json::json;
 
 use crate::json::{Field, Fields, Is, field, or_null};
@@ -205,6 +205,12 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
         Error::NotTensors { reason: Reason::Directory, .. } => {
             Some("blob reads the folders that `blob convert -o DIR/` wrote; name the files of another one")
         }
+        Error::Misfit { remedy: Some(remedy), .. } => match remedy {
+            Remedy::Version3 => Some("--params-version 3 writes records that hold arrays without axes"),
+            Remedy::Version2 => Some("--params-version 2 writes records that hold sparse arrays; --dense expands them"),
+            Remedy::NoDiffs => Some("--diff drop leaves the diffs out"),
+            _ => None,
+        },
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),
     }
 }

@@ -210,7 +210,7 @@ fn planned_for<'a>(
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
             continue;
         }
-        if !options.diffs && entry.kind() == Kind::Diff {
+        if !options.diffs && is_diff(checkpoint, entry) {
             left_out.push((entry.name().to_owned(), "a diff".to_owned()));
             continue;
         }
@@ -246,12 +246,20 @@ fn planned_for<'a>(
         (Base::None, true) => caffe::new(checkpoint, options, &tensors),
         _ => layout(checkpoint, options, &tensors, &receipt, path),
     };
+    let mut layout = || layout().map_err(|e| e.about(checkpoint.name()));
     let output = match *target {
         Target::File { path, if_exists } => Destination::File { path, if_exists, layout: layout()? },
         Target::Stdout => Destination::Stdout { layout: layout()? },
         Target::Folder { path, if_exists } => Destination::Folder { path, if_exists, files },
     };
     Ok(Plan { checkpoint, base, to, tensors, left_out, notes: Vec::new(), receipt, output })
+}
+
+/// Whether it is the diff of another array: by its name in a format that has no diffs.
+fn is_diff(checkpoint: &Checkpoint, entry: &Entry) -> bool {
+    let has_data = |data| checkpoint.entry(data).is_some();
+    let is_named = || !checkpoint.format().is_caffe() && entry.name().strip_suffix(".diff").is_some_and(has_data);
+    entry.kind() == Kind::Diff || is_named()
 }
 
 fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: &mut HashSet<String>) -> Planned {

@@ -8,6 +8,7 @@ mod reason;
 use std::fmt;
 use std::io;
 
+use crate::format::Format;
 use crate::limits::Limit;
 
 pub use fault::Fault;
@@ -85,6 +86,15 @@ pub enum Error {
         /// What was asked and why it cannot be done.
         message: String,
     },
+    /// Tensors that the output's format, or the form that was asked for, cannot hold. Nothing was written.
+    Misfit {
+        /// The file concerned.
+        file: String,
+        /// Which tensors and why, the first twenty of them.
+        message: String,
+        /// What would hold the first one that another choice holds, where there is one.
+        remedy: Option<Remedy>,
+    },
     /// The target exists, and only [`IfExists::Replace`](crate::IfExists::Replace) writes over it.
     Exists {
         /// The target, as it was named.
@@ -96,6 +106,18 @@ pub enum Error {
     Interrupted,
     /// A blob could not be made: shape, dtype or memory.
     Blob(blob_core::Error),
+}
+
+/// What may be asked for instead, where tensors do not fit into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Remedy {
+    /// MXNet records of V3, which hold arrays without axes.
+    Version3,
+    /// MXNet records of V2, which hold sparse arrays.
+    Version2,
+    /// To leave diffs out.
+    NoDiffs,
 }
 
 /// What exists at the target of a file to be written.
@@ -120,7 +142,7 @@ impl Error {
             Self::NotTensors { reason, .. } => *reason,
             Self::Unsupported { .. } => Reason::Unsupported,
             Self::Memory { .. } => Reason::Memory,
-            Self::Request { .. } | Self::Exists { .. } => Reason::Request,
+            Self::Request { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
             Self::Interrupted => Reason::Interrupted,
             Self::Blob(error) => Reason::of_blob(error),
         }
@@ -137,6 +159,7 @@ impl Error {
             | Self::Unsupported { file, .. }
             | Self::Memory { file, .. }
             | Self::Request { file, .. }
+            | Self::Misfit { file, .. }
             | Self::Exists { path: file, .. } => Some(file),
             Self::Interrupted | Self::Blob(_) => None,
         }
@@ -184,6 +207,19 @@ impl Error {
         }
     }
 
+    /// The refusal of a [`Layout`](crate::Layout), which knows the name of its format alone, as one about a file; other errors
+    /// stay as they are.
+    #[must_use]
+    pub fn about(mut self, name: &str) -> Self {
+        if let Self::Request { file, message } | Self::Misfit { file, message, .. } = &mut self
+            && file.parse::<Format>().is_ok()
+        {
+            *message = format!("as {file}: {message}");
+            name.clone_into(file);
+        }
+        self
+    }
+
     /// What is wrong with a file's bytes.
     pub(crate) fn of_fault(file: &str, mut fault: Fault, intact: Option<usize>) -> Self {
         let (file, subject) = (file.to_owned(), fault.subject.take().map(|subject| *subject));
@@ -208,9 +244,10 @@ impl fmt::Display for Error {
                 write!(f, "{fault}")
             }
             Self::NotTensors { file, what, .. } => write!(f, "{file} is {what}"),
-            Self::Unsupported { file, message } | Self::Memory { file, message } | Self::Request { file, message } => {
-                write!(f, "{file}: {message}")
-            }
+            Self::Unsupported { file, message }
+            | Self::Memory { file, message }
+            | Self::Request { file, message }
+            | Self::Misfit { file, message, .. } => write!(f, "{file}: {message}"),
             Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
             Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
             Self::Interrupted => write!(f, "interrupted"),

@@ -51,7 +51,7 @@ mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
-pub use error::{Error, Existing, Fault, Reason};
+pub use error::{Error, Existing, Fault, Reason, Remedy};
 pub use filenames::file_names;
 pub use format::{Format, UnknownFormat};
 pub use layout::Layout;

@@ -4,7 +4,7 @@
 
 use blob_core::{DType, Shape};
 
-use crate::error::Error;
+use crate::error::{Error, Remedy};
 
 /// A tensor to be written to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,54 @@ pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
 /// The refusal of a layout; it names the format, because no file has a name yet.
 pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
     Error::Request { file: format.to_owned(), message: message.into() }
+}
+
+/// How many tensors that do not fit are named.
+pub(crate) const NAMED: usize = 20;
+
+/// What does not fit into a file, each as a name and why; all of it is told in one error, before anything is written.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    /// The first ones.
+    named: Vec<String>,
+    count: usize,
+    remedy: Option<Remedy>,
+}
+
+impl Problems {
+    pub(crate) fn add(&mut self, name: &str, problem: impl AsRef<str>) {
+        self.count += 1;
+        if self.named.len() < NAMED {
+            self.named.push(format!("{name:?} {}", problem.as_ref()));
+        }
+    }
+
+    /// As [`add`](Self::add), with what could be asked for instead.
+    pub(crate) fn add_with(&mut self, name: &str, problem: impl AsRef<str>, remedy: Option<Remedy>) {
+        self.remedy = self.remedy.or(remedy);
+        self.add(name, problem);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// An error with the list, unless it is empty.
+    pub(crate) fn refused(&self, format: &str) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let more = match self.count - self.named.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let message = format!("does not fit: {}{more}", self.named.join("; "));
+        Err(Error::Misfit { file: format.to_owned(), message, remedy: self.remedy })
+    }
 }
 
 /// Refuses a repeated name.

@@ -70,7 +70,7 @@ impl<'a> Writer<'a> {
         let specs =
             self.tensors.iter().map(|(name, tensor)| Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?)));
         let specs: Vec<TensorSpec> = specs.collect::<Result<_, Error>>()?;
-        let layout = self.layout(path, &file, &specs)?;
+        let layout = self.layout(path, &file, &specs).map_err(|e| e.about(&file))?;
         let mut output = Output::create(path, if_exists)?;
         let bytes_of = |i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
             let (name, tensor) = &self.tensors[i];

@@ -4,15 +4,13 @@
 
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::types::v1_number;
-use crate::error::Error;
+use crate::error::{Error, Remedy};
 use crate::format::Format;
 use crate::parts::{self, Part, Placed, varint};
-use crate::spec::{TensorSpec, refuse};
+use crate::spec::{Problems, TensorSpec};
 
 /// No Caffe reads a longer message: protobuf counts its bytes in an `int`.
 pub(crate) const MOST_BYTES: u64 = i32::MAX as u64;
-/// How many tensors that do not fit are named.
-pub(crate) const NAMED: usize = 20;
 
 /// A Caffe message that is to be written, without its values.
 ///
@@ -163,7 +161,7 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message) -> Result<Placed, Er
     }
     let parts = match &message.body {
         Body::Datum { tensor, label } => datum(specs, *tensor, *label, &mut problems),
-        _ if !problems.0.is_empty() => Vec::new(),
+        _ if !problems.is_empty() => Vec::new(),
         Body::Blob(blob) => one(specs, *blob, message.form),
         Body::Vector(blobs) => fields(specs, blobs, 1, message.form),
         Body::Solver { iter, learned_net, current_step, history } => {
@@ -186,27 +184,6 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message) -> Result<Placed, Er
     parts::place(format, &parts, specs, MOST_BYTES)
 }
 
-/// What does not fit, each as a name and why.
-#[derive(Debug, Default)]
-pub(crate) struct Problems(Vec<String>);
-
-impl Problems {
-    pub(crate) fn add(&mut self, name: &str, problem: impl AsRef<str>) {
-        self.0.push(format!("{name:?} {}", problem.as_ref()));
-    }
-
-    /// An error with the list, unless it is empty.
-    pub(crate) fn refused(&self, format: &str) -> Result<(), Error> {
-        let more = self.0.len().saturating_sub(NAMED);
-        let named = self.0[..self.0.len() - more].join("; ");
-        match (self.0.len(), more) {
-            (0, _) => Ok(()),
-            (_, 0) => Err(refuse(format, format!("does not fit: {named}"))),
-            _ => Err(refuse(format, format!("does not fit: {named}; and {more} more"))),
-        }
-    }
-}
-
 fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) {
     let mut both = [Some(pair.data), pair.diff].into_iter().flatten();
     if let Some(missing) = both.find(|tensor| *tensor >= specs.len()) {
@@ -219,7 +196,8 @@ fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) 
     let diff = pair.diff.map(|diff| &specs[diff]);
     if let Some(diff) = diff.filter(|diff| (diff.dtype, &diff.shape) != (spec.dtype, &spec.shape)) {
         let (dtype, shape) = (spec.dtype, &spec.shape);
-        problems.add(&diff.name, format!("is not of its data's dtype and shape, {dtype} and {shape}"));
+        let problem = format!("is not of its data's dtype and shape, {dtype} and {shape}");
+        problems.add_with(&diff.name, problem, Some(Remedy::NoDiffs));
     }
 }
 
@@ -263,10 +241,10 @@ pub(crate) fn new_layer(
     form: Form,
     problems: &mut Problems,
 ) -> Option<Part> {
-    let before = problems.0.len();
+    let before = problems.len();
     blobs.iter().for_each(|blob| check(specs, *blob, form, problems));
     let layer = Layer { name: name.to_owned(), layer_type: None, blobs: blobs.to_vec() };
-    (problems.0.len() == before).then(|| net_layer(specs, &layer, form, problems))
+    (problems.len() == before).then(|| net_layer(specs, &layer, form, problems))
 }
 
 fn datum(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<Part> {

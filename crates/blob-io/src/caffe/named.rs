@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::caffe::message::{Message, NAMED};
+use crate::caffe::message::Message;
 use crate::error::Error;
 use crate::format::Format;
-use crate::spec;
+use crate::spec::{self, NAMED};
 
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a solver's history

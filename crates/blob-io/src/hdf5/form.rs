@@ -9,10 +9,9 @@ use std::path::Path;
 
 use blob_core::DType;
 
-use crate::caffe::message::Problems;
 use crate::caffe::named;
 use crate::error::Error;
-use crate::spec::{TensorSpec, refuse};
+use crate::spec::{Problems, TensorSpec, refuse};
 
 /// What errors call the format.
 pub(super) const FORMAT: &str = "hdf5";

@@ -6,12 +6,12 @@
 use blob_core::Shape;
 
 use crate::entry::SparseKind;
-use crate::error::Error;
+use crate::error::{Error, Remedy};
 use crate::mxnet::flags;
 use crate::mxnet::list::{Array, List, Stored};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
-use crate::spec::{TensorSpec, refuse, total, unique};
+use crate::spec::{Problems, TensorSpec, refuse, total, unique};
 
 /// What errors call a list, and a bare record.
 const FORMATS: [&str; 2] = ["params", "mxnet-record"];
@@ -36,17 +36,25 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>
             file.head.extend(word.to_le_bytes());
         }
     }
+    let mut problems = Problems::default();
     for (index, array) in list.arrays.iter().enumerate() {
         let key = list.keys.as_ref().map(|keys| &keys[index]);
-        let named = |problem: String| {
+        let is_cut = !list.has_found_keys && key.is_some_and(|key| key.contains(&0));
+        let cut = is_cut.then(|| "has a NUL in its name, where MXNet cuts it".to_owned());
+        for problem in cut.into_iter().chain(file.array(array).err()) {
             let name = key.map_or_else(|| format!("@{index}"), |key| String::from_utf8_lossy(key).into_owned());
-            refuse(format, format!("array {name:?}: {problem}"))
-        };
-        if !list.has_found_keys && key.is_some_and(|key| key.contains(&0)) {
-            return Err(named("MXNet cuts a name at its NUL".to_owned()));
+            let remedy = match &array.stored {
+                Stored::Dense(tensor) if array.version < Version::V3 => {
+                    let has_axes = specs.get(*tensor).is_none_or(|spec| spec.shape.num_axes() > 0);
+                    (!has_axes).then_some(Remedy::Version3)
+                }
+                Stored::Sparse { .. } if array.version != Version::V2 => Some(Remedy::Version2),
+                _ => None,
+            };
+            problems.add_with(&name, problem, remedy);
         }
-        file.array(array).map_err(named)?;
     }
+    problems.refused(format)?;
     if !list.is_bare {
         let keys = list.keys.as_deref().unwrap_or_default();
         file.head.extend((keys.len() as u64).to_le_bytes());
@@ -64,11 +72,11 @@ fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&
     let (wanted, count) = match (kind, dense, &lengths[..]) {
         (SparseKind::RowSparse, [_, inner @ ..], &[count]) => ([&[count], inner].concat(), [count].to_vec()),
         (SparseKind::Csr, &[rows, _], &[_, count]) => (vec![count], vec![rows + 1, count]),
-        _ => return Err(format!("no {} array has the shape {dense:?}", kind.name())),
+        _ => return Err(format!("is a {} array, and none has the shape {dense:?}", kind.name())),
     };
     if indexes.iter().any(|spec| spec.shape.num_axes() != 1) || lengths != count || values != wanted {
         return Err(format!(
-            "the parts of a {} array of {dense:?} with index arrays of {lengths:?} do not fit: values of {values:?}",
+            "has parts that do not fit a {} array of {dense:?} with index arrays of {lengths:?}: values of {values:?}",
             kind.name()
         ));
     }
@@ -93,7 +101,7 @@ impl<'a> File<'a> {
         match &array.stored {
             Stored::None(dims) => {
                 if !array.is_found && array.version > Version::V1 {
-                    return Err("no record of V2 or V3 holds the lack of an array; V0 and V1 do".to_owned());
+                    return Err("is the lack of an array, which records of V0 and V1 hold, not of V2 or V3".to_owned());
                 }
                 self.begin(array.version, None);
                 // In V0 and V1 it is the lack of axes that says so.
@@ -103,7 +111,7 @@ impl<'a> File<'a> {
                 let spec = self.spec(*tensor)?;
                 let shape = &spec.shape;
                 if !array.is_found && array.version < Version::V3 && shape.num_axes() == 0 {
-                    return Err("only a record of V3 (np-shape) holds an array without axes".to_owned());
+                    return Err("has no axes, which a record of V3 (np-shape) alone holds".to_owned());
                 }
                 self.begin(array.version, None);
                 self.shape(array.version, shape)?;
@@ -124,11 +132,11 @@ impl<'a> File<'a> {
         parts: &[usize],
     ) -> Result<(), String> {
         if array.version != Version::V2 {
-            return Err("only a record of V2 holds a sparse array".to_owned());
+            return Err("is sparse, which a record of V2 alone holds".to_owned());
         }
         let (&[values, ref indexes @ ..], true) = (parts, parts.len() == kind.parts().len()) else {
             let (wanted, found) = (kind.parts().len(), parts.len());
-            return Err(format!("a {} array has {wanted} parts, not {found}", kind.name()));
+            return Err(format!("is a {} array, which has {wanted} parts, not {found}", kind.name()));
         };
         let stored = self.spec(values)?;
         let indexes = indexes.iter().map(|&index| self.spec(index)).collect::<Result<Vec<_>, _>>()?;
@@ -177,7 +185,9 @@ impl<'a> File<'a> {
         for &extent in dims {
             match (version, u32::try_from(extent)) {
                 (Version::V0, Ok(extent)) => self.head.extend(extent.to_le_bytes()),
-                (Version::V0, Err(_)) => return Err(format!("a record of V0 holds no extent of {extent}")),
+                (Version::V0, Err(_)) => {
+                    return Err(format!("has an extent of {extent}, and a record of V0 holds 32 bits"));
+                }
                 _ => self.head.extend(extent.to_le_bytes()),
             }
         }
@@ -190,14 +200,14 @@ impl<'a> File<'a> {
     }
 
     fn flag(&mut self, spec: &TensorSpec) -> Result<(), String> {
-        let flag = flags::flag(spec.dtype).ok_or_else(|| format!("no {} in this format", spec.dtype))?;
+        let flag = flags::flag(spec.dtype).ok_or_else(|| format!("is {}, which MXNet does not have", spec.dtype))?;
         self.head.extend(flag.to_le_bytes());
         Ok(())
     }
 
     /// Leaves room for a tensor's bytes.
     fn values(&mut self, tensor: usize) -> Result<(), String> {
-        let too_long = |_| "the file would be over 2^63 bytes".to_owned();
+        let too_long = |_| "brings the file over 2^63 bytes".to_owned();
         let head = std::mem::take(&mut self.head);
         let offset = total(self.format, self.at, head.len() as u64).map_err(too_long)?;
         if !head.is_empty() {
@@ -207,12 +217,12 @@ impl<'a> File<'a> {
         self.at = total(self.format, offset, len).map_err(too_long)?;
         match self.offsets[tensor].replace(offset) {
             None => Ok(()),
-            Some(_) => Err(format!("tensor {tensor} is in the list twice")),
+            Some(_) => Err(format!("is tensor {tensor}, which is in the list twice")),
         }
     }
 
     fn spec(&self, tensor: usize) -> Result<&'a TensorSpec, String> {
-        self.specs.get(tensor).ok_or_else(|| format!("there is no tensor {tensor}"))
+        self.specs.get(tensor).ok_or_else(|| format!("is tensor {tensor}, which there is not"))
     }
 
     fn finish(mut self) -> Result<(Frame, Vec<u64>, u64), Error> {

@@ -9,7 +9,7 @@ use crate::neoml::archive::{Archive, Found, Part};
 use crate::neoml::record::{self, HEAD, LONG};
 use crate::parts::Copied;
 use crate::parts::Placed;
-use crate::spec::{TensorSpec, refuse, total};
+use crate::spec::{Problems, TensorSpec, refuse, total};
 
 /// What errors call the format.
 const FORMAT: &str = "neoml";
@@ -23,6 +23,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     let (mut frame, mut copies) = (Vec::new(), Vec::new());
     let (mut at, mut bytes) = (0, Vec::new());
     let mut offsets = vec![0; specs.len()];
+    let mut problems = Problems::default();
     for part in &archive.parts {
         match part {
             Part::Bytes(found) => bytes.extend(found),
@@ -35,11 +36,13 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
             }
             Part::Blob { version, pack, tensor, found } => {
                 let spec = &specs[*tensor];
-                let new = head(spec, *version, *pack).map_err(|problem| named(spec, &problem))?;
-                if archive.is_fixed && found.is_some_and(|found| found.head != new) {
-                    return Err(named(spec, "a pickle counts its bytes, and holds a blob of the same shape only"));
+                match head(spec, *version, *pack) {
+                    Ok(new) if archive.is_fixed && found.is_some_and(|found| found.head != new) => {
+                        problems.add(&spec.name, "is of another shape, and a pickle counts its bytes");
+                    }
+                    Ok(new) => bytes.extend(new),
+                    Err(problem) => problems.add(&spec.name, problem),
                 }
-                bytes.extend(new);
                 let offset = total(FORMAT, at, bytes.len() as u64)?;
                 frame.push((at, std::mem::take(&mut bytes)));
                 offsets[*tensor] = offset;
@@ -47,15 +50,12 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
             }
         }
     }
+    problems.refused(FORMAT)?;
     let len = total(FORMAT, at, bytes.len() as u64)?;
     if !bytes.is_empty() {
         frame.push((at, bytes));
     }
     Ok(Placed { frame, copies, offsets, len })
-}
-
-fn named(spec: &TensorSpec, problem: &str) -> Error {
-    refuse(FORMAT, format!("tensor {:?}: {problem}", spec.name))
 }
 
 /// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.
@@ -65,20 +65,20 @@ pub(crate) fn dims(shape: &Shape) -> Result<Dims7, blob_core::Error> {
 
 /// What stands before a blob's cells.
 fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String> {
-    let tag = record::tag(spec.dtype)
-        .ok_or_else(|| format!("no {} in this format, whose blobs are of f32 or i32", spec.dtype))?;
+    let tag =
+        record::tag(spec.dtype).ok_or_else(|| format!("is {}, and NeoML's blobs are of f32 or i32", spec.dtype))?;
     let dims = dims(&spec.shape).map_err(|_| {
         let axes = spec.shape.num_axes();
-        format!("{axes} axes; a NeoML blob has seven")
+        format!("has {axes} axes, and a NeoML blob seven")
     })?;
     // NeoML counts bytes in an `int`, and writes a blob of 4 GiB as its head alone.
     if i32::try_from(spec.byte_len()).is_err() {
-        return Err(format!("{} bytes; NeoML reads no blob over {}", spec.byte_len(), i32::MAX));
+        return Err(format!("has {} bytes; NeoML reads no blob over {}", spec.byte_len(), i32::MAX));
     }
     let mut words = vec![version, tag, pack];
     for dim in dims.dims() {
         // Where another extent is 0, this one may be any.
-        words.push(i32::try_from(*dim).map_err(|_| format!("an extent of {dim}; NeoML's go up to {}", i32::MAX))?);
+        words.push(i32::try_from(*dim).map_err(|_| format!("has an extent of {dim}; NeoML's go up to {}", i32::MAX))?);
     }
     words.push(spec.shape.count() as i32);
     let mut head = [LONG; HEAD];

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use super::{Change, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
-use crate::caffe::message::{self, MOST_BYTES, Problems};
+use crate::caffe::message::{self, MOST_BYTES};
 use crate::caffe::protobuf::Span;
 use crate::caffe::tree::Field;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
 use crate::parts::{self, Part, Placed};
-use crate::spec::TensorSpec;
+use crate::spec::{Problems, TensorSpec};
 
 /// What stands in the place of a range of the file.
 type Edit = (Span, Vec<Part>);
