@@ -106,13 +106,23 @@ fn what_h5py_writes_is_read_whatever_the_index_of_the_chunks() {
         let foreign = |name: &str| file.entry(name).expect("listed").foreign_dtype().map(str::to_owned);
         assert_eq!(foreign("kinds/text").as_deref(), Some("string"));
         assert_eq!(foreign("kinds/complex").as_deref(), Some("compound"));
-        for name in ["chunks/lzf", "kinds/unwritten"] {
-            let fault = file.entry(name).and_then(Entry::fault).unwrap_or_else(|| panic!("{name} has no fault"));
-            assert_eq!(fault.reason(), Reason::Unsupported, "{fault}");
-        }
+        let fault = file.entry("chunks/lzf").and_then(Entry::fault).expect("a fault");
+        assert_eq!(fault.reason(), Reason::Unsupported, "{fault}");
+        assert_eq!(values(&file, "kinds/unwritten"), [0.0; 4]);
         // Each group once, though `loop` leads to `kinds` and `kinds/up` to the root.
         assert_eq!(values(&file, "hard"), [2.5]);
         assert_eq!(file.entries().len(), 8 + 13 + 12 + 2, "{:?}", file.names().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_was_never_written_is_fill_values() {
+    for name in ["unwritten-earliest", "unwritten-latest"] {
+        let file = Checkpoint::open(data(&format!("hdf5/{name}.h5"))).expect("opens");
+        assert_eq!(values(&file, "seven"), [7.0; 12], "{name}");
+        assert_eq!(values(&file, "scalar"), [-2.5], "{name}");
+        assert_eq!(values(&file, "zeros"), [0.0; 3], "{name}");
+        assert_eq!(values(&file, "swapped"), [258.0; 2], "{name}");
     }
 }
 

@@ -46,3 +46,8 @@ for ver,name in [(('earliest','v108'),'tiny/attributes-earliest.h5'),(('latest',
         f.create_dataset('a',data=ramp('<f4',3,2))
         f.attrs['text']='two \u00fc words'; f.attrs['fixed']=np.bytes_(b'of seven'); f.attrs['number']=3
         f.attrs['texts']=['a','b']; f.attrs['empty']=''; f.attrs['last']='last'
+# Never written: all of them are fill values.
+for ver,name in [(('earliest','v108'),'unwritten-earliest.h5'),(('latest','latest'),'unwritten-latest.h5')]:
+    with h5py.File(name,'w',libver=ver) as f:
+        f.create_dataset('seven',(3,4),'<i4',fillvalue=7); f.create_dataset('scalar',(),'<f4',fillvalue=-2.5)
+        f.create_dataset('zeros',(3,),'<f8'); f.create_dataset('swapped',(2,),'>i2',fillvalue=258)

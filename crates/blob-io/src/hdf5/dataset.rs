@@ -14,7 +14,7 @@ use hdf5_reader::object_header::ObjectHeader;
 use super::chunks::{self, Stored};
 use super::datatype::{Element, element};
 use super::structure::Structure;
-use crate::entry::{Entry, Payload, Runs, Segment};
+use crate::entry::{Chunked, Entry, Payload, Runs, Segment};
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limits;
 
@@ -117,8 +117,11 @@ fn payload(
         return Ok(Payload::Runs(Runs::None));
     }
     match header.layout {
+        // Never written: all of it are fill values, as the chunks are that are not stored.
         DataLayout::Contiguous { address, .. } if structure.is_undefined(*address) => {
-            unsupported("a dataset that was never written")
+            let dims: Box<[u64]> = header.space.dims.iter().map(|dim| (*dim).max(1)).collect();
+            let (chunks, filters, fill) = (Box::default(), Box::default(), fill(header, width));
+            Ok(Payload::Chunked(Box::new(Chunked { dims, size: count * width, chunks, filters, fill })))
         }
         DataLayout::Contiguous { address, size } => {
             let (offset, needed) = (structure.begin().saturating_add(*address), count * width);
@@ -148,11 +151,18 @@ fn payload(
                 filters: header.filters,
             };
             let mut chunked = chunks::find(structure, &stored, limits)?;
-            if let Some(fill) = header.fill.and_then(|fill| fill.value.as_deref()).filter(|v| v.len() as u64 == width) {
-                chunked.fill[..fill.len()].copy_from_slice(fill);
-            }
+            chunked.fill = fill(header, width);
             Ok(Payload::Chunked(Box::new(chunked)))
         }
         DataLayout::Compact { .. } => unsupported("values within the header (a compact dataset)"),
     }
+}
+
+/// The bytes of an element that is not stored: zeros, where the header does not say.
+fn fill(header: &Header<'_>, width: u64) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    if let Some(fill) = header.fill.and_then(|fill| fill.value.as_deref()).filter(|value| value.len() as u64 == width) {
+        bytes[..fill.len()].copy_from_slice(fill);
+    }
+    bytes
 }

@@ -37,6 +37,10 @@ impl<'a> Chunks<'a> {
         limits: &Limits,
     ) -> Result<Self, Fault> {
         let mut steps = chunked.dims.to_vec();
+        if dims.is_empty() {
+            // One value, never written: a chunk has axes.
+            (dims, steps) = (vec![1], vec![1]);
+        }
         while dims.len() > 1 && dims.last() == steps.last() {
             let last = dims.pop().unwrap_or(1);
             steps.pop();
