@@ -65,6 +65,7 @@ mod schemas;
 mod shards;
 mod snapshots;
 mod support;
+mod symbol;
 mod synced;
 mod synced_blobs;
 mod there_and_back;

@@ -255,6 +255,9 @@ pub(crate) struct Verify {
     /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
+    /// Compare with MXNet's symbol file of the net: what is missing, what is extra, shapes, dtypes
+    #[arg(long, value_name = "JSON")]
+    pub(crate) symbol: Option<PathBuf>,
     /// Print every finding, not only the first 20 of a file
     #[arg(long)]
     pub(crate) all: bool,

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
+use blob_io::mxnet::Symbol;
 use blob_io::{Checkpoint, Entry, Error, Reason};
 
 use crate::args::{Global, Verify};
@@ -32,10 +33,12 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
         Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
         None => None,
     };
+    let symbol = args.symbol.as_ref().map(Symbol::open).transpose()?;
+    let others = Others { file: other, symbol };
     let mut out = context.terminal.out();
     let mut tally = Tally::default();
     for path in &args.files {
-        tally.add(check(path, args, other.as_ref(), context, &mut out)?);
+        tally.add(check(path, args, &others, context, &mut out)?);
         out.flush()?;
     }
     if args.files.len() > 1 && !context.global.json {
@@ -43,6 +46,12 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
         out.flush()?;
     }
     Ok(tally.status())
+}
+
+/// What the files are compared with.
+struct Others {
+    file: Option<Checkpoint>,
+    symbol: Option<Symbol>,
 }
 
 /// How the files fared.
@@ -83,13 +92,7 @@ impl Tally {
 ///
 /// # Errors
 /// Only what ends the command: a signal, or standard output. A file that cannot be read is reported as trouble.
-fn check(
-    path: &Path,
-    args: &Verify,
-    other: Option<&Checkpoint>,
-    context: &Context,
-    out: &mut Out,
-) -> Result<Status, Failure> {
+fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let checkpoint = match open(path, &context.global) {
         Ok(checkpoint) => checkpoint,
         Err(e) if says_no(&e) => return broken(path, &e, args, context, out),
@@ -106,7 +109,7 @@ fn check(
     let bytes = Some(checkpoint.file_len());
     let mut report = Report::new(checkpoint.name().to_owned(), bytes, args, context, out);
     report.describe(&checkpoint);
-    match checks(&checkpoint, args, other, context, &mut report) {
+    match checks(&checkpoint, args, others, context, &mut report) {
         Ok(()) => {
             let status = if report.is_ok() { Status::Yes } else { Status::No };
             report.finish(None)?;
@@ -128,11 +131,11 @@ fn check(
 fn checks(
     checkpoint: &Checkpoint,
     args: &Verify,
-    other: Option<&Checkpoint>,
+    others: &Others,
     context: &Context,
     report: &mut Report<'_>,
 ) -> Result<(), Error> {
-    let progress = Progress::begin(&context.terminal, work(checkpoint, args, other));
+    let progress = Progress::begin(&context.terminal, work(checkpoint, args, others.file.as_ref()));
     verify::arrays(checkpoint, &progress, &mut |remark| report.remark(remark))?;
     for fault in checkpoint.faults() {
         report.finding(Line::of_fault(fault));
@@ -164,7 +167,14 @@ fn checks(
             false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
         }
     }
-    if let Some(other) = other {
+    if let Some(symbol) = &others.symbol {
+        let before = report.count();
+        let held = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
+        if report.count() == before {
+            report.held(format!("{} as in {}", units::plural(held, "variable"), symbol.name()));
+        }
+    }
+    if let Some(other) = &others.file {
         let before = report.count();
         let mut tell = |remark| report.remark(remark);
         let equal = verify::against(checkpoint, other, &progress, &mut tell)?;

@@ -4,6 +4,7 @@
 
 mod against;
 mod receipt;
+mod symbol;
 
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
@@ -14,6 +15,7 @@ use crate::watch::{Watch, Watched};
 pub use against::against;
 pub(crate) use receipt::contradicted;
 pub use receipt::receipt;
+pub use symbol::symbol;
 
 /// What a check tells about a file, one at a time: a hostile file can cause a million of them, so they are not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,7 @@ pub const FINDINGS: &[(&str, &str)] = &[
     ("not-finite", "NaN or Inf among the values"),
     ("not-bool", "a byte of a bool tensor is neither 0 nor 1"),
     ("absent", "the tensor is missing from one of the two files"),
+    ("kind", "the tensor is an auxiliary state in one of the two files, and none in the other"),
     ("shape", "the tensor has another shape in the other file"),
     ("dtype", "the tensor has another dtype in the other file"),
     ("differs", "the tensor has another value in the other file"),

@@ -1,13 +1,17 @@
-//! MXNet's files of arrays: lists (`mx.nd.save`), bare records (what pickles hold), and sparse arrays made dense.
+//! MXNet's files of arrays: lists (`mx.nd.save`), bare records (what pickles hold), and sparse arrays made dense; the
+//! variables of its symbol files.
 //!
 //! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against its wheels.
-//! Leaves `symbol.json` out, and the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
+//! Leaves out the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
 
 mod flags;
 mod list;
+mod operator;
 pub(crate) mod read;
 pub(crate) mod record;
+mod symbol;
 pub(crate) mod write;
 
 pub use list::List;
 pub use record::Version;
+pub use symbol::{Symbol, Variable};

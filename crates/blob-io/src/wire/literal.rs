@@ -79,6 +79,20 @@ impl<'c, 's> Literal<'c, 's> {
         }
     }
 
+    /// `[`, items with commas between them, `]`.
+    pub(crate) fn items(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), ReadError>) -> Result<(), ReadError> {
+        self.expect(b'[', "a JSON list")?;
+        if self.take(b']')? {
+            return Ok(());
+        }
+        loop {
+            item(self)?;
+            if !self.take(b',')? {
+                return self.expect(b']', "a comma or a closing bracket");
+            }
+        }
+    }
+
     /// A member's key and the colon after it; a key of over 64 bytes, longer than any that we know, is read as empty.
     pub(crate) fn key(&mut self) -> Result<String, ReadError> {
         self.blank()?;
