@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: the tool as it is released, with completions for the shells and its man pages, in `target/dist`.
-//! It is one static program where the standard library of musl's target is installed, else the host's, and its last line
-//! says which libraries it needs. It relies on `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. It packs and
-//! uploads nothing.
+//! It is one static program where the standard library of musl's target is installed, with the host's beside it, because a
+//! static one loads no CUDA driver; else the host's alone. It says which libraries each needs. It relies on
+//! `blob completions SHELL`, `blob man -o FOLDER` and `readelf`. It packs and uploads nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,9 +36,17 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         "musl's program is not static: {needed:?}"
     );
     println!("dist: {}, {} completions, {pages} man pages in {}", name(), COMPLETIONS.len(), dist.display());
-    println!("dist: {}", links(&needed, musl.as_deref().filter(|_| !has_musl)));
+    println!("dist: {}: {}", name(), links(&needed, musl.as_deref().filter(|_| !has_musl)));
+    if has_musl {
+        let loads_drivers = dist.join(LOADS_DRIVERS);
+        std::fs::copy(build(None)?, &loads_drivers).context("cannot copy the host's program")?;
+        println!("dist: {LOADS_DRIVERS}, which loads a CUDA driver: {}", links(&self::needed(&loads_drivers), None));
+    }
     Ok(())
 }
+
+/// The host's own program, where the other one is static.
+const LOADS_DRIVERS: &str = "blob-glibc";
 
 fn name() -> String {
     format!("blob{}", std::env::consts::EXE_SUFFIX)

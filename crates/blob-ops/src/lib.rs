@@ -51,7 +51,8 @@
 //! **Devices.** With the feature `cuda`, an operation works where the fewest bytes of its inputs are missing, on the host
 //! or on a GPU; of equals where its output is; else on the host. What is missing is brought there and stays valid where it
 //! was; an output is written there and nothing of it is moved. [`on`] and [`on_host`] say where instead. Only [`stats`]
-//! has no kernels: it runs on the host. The bits are the same at every place.
+//! has no kernels: it runs on the host. The bits are the same at every place. `BLOB_OPS_LAUNCH=WORDS,PARTS` cuts work into
+//! smaller launches, for tests.
 #![deny(unsafe_code)] // except in `cuda.rs`, `cpu/x86.rs`, `cpu/x86/moves.rs`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;

@@ -32,6 +32,12 @@
 //! does an allocation that finds no room, before it is tried once more. Between GPUs bytes are copied directly; no GPU is
 //! given access to another's memory.
 //!
+//! # Building
+//!
+//! No toolkit is needed, but cudarc's build script asks an installed nvcc for its version, and fails where that is newer than
+//! it knows. An application turns on the feature `cuda-newest`, which asks nothing; a library leaves the choice to it, because
+//! versions exclude each other. The environment variable `CUDARC_CUDA_VERSION=13040` does the same for one build.
+//!
 //! # Other users of the GPU
 //!
 //! The GPU's primary context is used, as the CUDA runtime and everything built on it do. It is made current on the calling
