@@ -196,6 +196,42 @@ fn the_tool_writes_into_a_model() {
     assert!(!Path::new(&path("y.caffemodel")).exists());
 }
 
+/// The tensors that go into a net may come from any format.
+#[test]
+fn a_net_takes_tensors_of_every_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (model, blobs, out) = ("caffe/net/f32_v2.caffemodel", net("f32_v2.caffemodel"), path("out.caffemodel"));
+    // Other values in one layer.
+    let place = blobs.entry("conv2/0").and_then(|entry| entry.offset()).expect("a place") as usize;
+    let wanted = crate::support::changed(&read(data(model)), place, &[1, 2, 3, 4]);
+    fs::write(path("new.caffemodel"), &wanted).expect("written");
+    let from = ["new.caffemodel", "x.safetensors", "x.npz", "x/", "x.params"];
+    for to in &from[1..] {
+        let ran = blob(&["convert", &path("new.caffemodel"), "-o", &path(to)]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+    }
+    for from in from {
+        let ran = blob(&["convert", &path(from), "--into", model, "-o", &out, "--force"]);
+        assert!(ran.code == Some(0) && read(&out) == wanted, "{from}: {ran:?}");
+    }
+    let ran = blob(&["convert", "caffe/net/f32.caffemodel.h5", "--into", model, "-o", &out, "--force"]);
+    assert!(ran.code == Some(0) && read(&out) == read(data(model)), "{ran:?}");
+    // An npy has no name of its own, and neither has a BlobProto's blob.
+    let (mean, one) = ("caffe/blobproto/nv_raw_f16.binaryproto", path("x.npy"));
+    let ran = blob(&["convert", mean, "-o", &one]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = blob(&["convert", &one, "--into", mean, "-o", &path("x.binaryproto")]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let back = Checkpoint::open(path("x.binaryproto")).expect("opens");
+    assert!(
+        back.view(&back.entries()[0]).expect("views")
+            == Checkpoint::open(&one)
+                .map(|one| one.view(&one.entries()[0]).expect("views").into_owned())
+                .expect("opens")
+    );
+}
+
 /// A source that another process changes is noticed at the latest when all is read.
 #[test]
 fn a_source_that_changes_is_noticed() {
@@ -224,6 +260,39 @@ fn a_source_that_changes_is_noticed() {
     }
 }
 
+/// The same of the file that arrays go into, of theirs, and of one that goes back by its receipt.
+#[test]
+fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [model, carrier, out] = ["m.caffemodel", "x.safetensors", "out"].map(|name| folder.path().join(name));
+    let net = net("f32_v2.caffemodel");
+    let bytes = written(&net, None, &Options::new(Format::Safetensors)).expect("held");
+    for (changed, into, cut) in [
+        (&carrier, false, true),
+        (&carrier, false, false),
+        (&carrier, true, true),
+        (&carrier, true, false),
+        (&model, true, true),
+        (&model, true, false),
+    ] {
+        fs::write(&model, read(data("caffe/net/f32_v2.caffemodel"))).expect("written");
+        fs::write(&carrier, &bytes).expect("written");
+        let (source, base) = (Checkpoint::open(&carrier).expect("opens"), Checkpoint::open(&model).expect("opens"));
+        let target = Target::File { path: &out, if_exists: IfExists::Refuse };
+        let options = Options::new(Format::CaffeModel);
+        let plan = if into { plan_into(&source, &base, &options, &target) } else { plan(&source, &options, &target) };
+        let plan = plan.expect("planned");
+        assert_eq!(plan.notes(), [""; 0]);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let len = if cut { 1 } else { read(changed).len() };
+        fs::write(changed, vec![0; len]).expect("written");
+        let error = plan.run(&Silent).expect_err("changed").to_string();
+        assert!(error.contains("was changed while") || error.contains("became shorter"), "{error}");
+        assert!(error.contains(&*changed.to_string_lossy()), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2, "nothing is left");
+    }
+}
+
 /// What the tool leaves when it is killed, or the disk is full, or its target cannot be written: what was there.
 #[cfg(unix)]
 #[test]
@@ -237,34 +306,46 @@ fn nothing_is_lost_when_the_work_breaks_off() {
     let layout = blob_io::Layout::caffe(std::slice::from_ref(&spec), &message).expect("held");
     let big = crate::caffe_write::assembled(&layout, &[&vec![1; 24_000_000]], &[]);
     fs::write(&model, &big).expect("written");
-    fs::write(&out, "old").expect("written");
+    let carrier = path("x.safetensors");
+    assert_eq!(blob(&["convert", &model, "-o", &carrier]).code, Some(0));
+    // A copy, a splice, and the way back by the receipt.
+    for args in [&[&*model][..], &[&carrier, "--into", &model], &[&carrier]] {
+        let args: Vec<&str> = [&["convert", "--force", "-o", &out], args].concat();
+        broken_off(&args, Path::new(&out), &big);
+    }
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).expect("listed").map(|entry| entry.expect("listed").file_name()).collect();
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(read(&model) == big);
+    let missing = blob(&["convert", &model, "-o", "/proc/none/x.caffemodel"]);
+    assert_eq!(missing.code, Some(2), "{missing:?}");
+}
+
+/// Runs a conversion to `out` that is killed at several moments, and one on a disk that gets full.
+fn broken_off(args: &[&str], out: &Path, big: &[u8]) {
+    fs::write(out, "old").expect("written");
     let mut killed = 0;
     for step in 0..12 {
-        let mut child = command(&["convert", &model, "-o", &out, "--force"]).spawn().expect("starts");
+        let mut child = command(args).spawn().expect("starts");
         std::thread::sleep(std::time::Duration::from_millis(step * 4));
         child.kill().expect("killed");
         let status = child.wait().expect("ends");
-        let found = read(&out);
+        let found = read(out);
         if status.success() {
             assert!(found == big);
-            fs::write(&out, "old").expect("written");
+            fs::write(out, "old").expect("written");
         } else {
             assert!(found == b"old" || found == big, "{} bytes", found.len());
             killed += 1;
         }
     }
     assert!(killed > 0);
-    fs::write(&out, "old").expect("written");
+    fs::write(out, "old").expect("written");
     let mut limited = std::process::Command::new("sh");
     limited.args(["-c", "ulimit -f 1000; trap '' XFSZ; exec \"$0\" \"$@\""]).arg(crate::support::tool());
-    limited.args(["convert", &model, "-o", &out, "--force"]);
+    limited.args(args);
     let full = ran(limited, b"");
-    assert_eq!((full.code, read(&out)), (Some(2), b"old".to_vec()), "{full:?}");
-    let left: Vec<_> =
-        fs::read_dir(folder.path()).expect("listed").map(|entry| entry.expect("listed").file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
-    let missing = blob(&["convert", &model, "-o", "/proc/none/x.caffemodel"]);
-    assert_eq!(missing.code, Some(2), "{missing:?}");
+    assert_eq!((full.code, read(out)), (Some(2), b"old".to_vec()), "{full:?}");
 }
 
 #[test]

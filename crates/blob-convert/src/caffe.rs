@@ -10,6 +10,8 @@ use crate::planned::{How, Planned};
 
 /// How many tensors that have no place are named.
 const NAMED: usize = 20;
+/// How a solver state's metadata call its iteration.
+const ITER: &str = "iter";
 
 /// A new file of the tensors alone.
 pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<Layout, Error> {
@@ -17,9 +19,12 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned
     let mut metadata = checkpoint.metadata().to_vec();
     match (checkpoint.format(), options.to) {
         (from, to) if from == to => {}
-        // A solver state of HDF5 says the same of itself as one of protobuf, beside attributes.
-        (Format::Hdf5, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
+        // A solver state of HDF5 says the same of itself as one of protobuf, beside attributes; metadata may say it too.
+        (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
+    }
+    if lacks_iter(checkpoint, options.to) {
+        metadata.push((ITER.to_owned(), "0".to_owned()));
     }
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
@@ -29,6 +34,11 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned
         return Err(refuse(checkpoint, message));
     }
     Ok(layout)
+}
+
+/// Whether a solver state would lack its iteration, and so look like a net: Caffe always writes it.
+pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
+    to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
 /// The file `base` with the tensors in the places of its own. Those that stay as they are get no slot.

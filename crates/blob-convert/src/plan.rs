@@ -155,6 +155,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
             None => Base::None,
         }
     };
+    if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
+        notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
+    }
     Ok(Plan { notes, ..planned_for(checkpoint, base, options, target)? })
 }
 
@@ -214,7 +217,7 @@ fn planned_for<'a>(
             left_out.push((entry.name().to_owned(), "a diff".to_owned()));
             continue;
         }
-        tensors.push(planned(index, entry, dtype, options, &mut taken));
+        tensors.push(planned(index, entry, dtype, (options, is_folder), &mut taken));
     }
     let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let stored = match to {
@@ -262,7 +265,14 @@ fn is_diff(checkpoint: &Checkpoint, entry: &Entry) -> bool {
     entry.kind() == Kind::Diff || is_named()
 }
 
-fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: &mut HashSet<String>) -> Planned {
+fn planned(
+    index: usize,
+    entry: &Entry,
+    dtype: DType,
+    (options, is_folder): (&Options, bool),
+    taken: &mut HashSet<String>,
+) -> Planned {
+    use Format::{BlobProto, Datum, MxnetRecord, NeomlArray, NeomlBlob, Npy};
     let (mut name, shape, how) = match entry.sparse() {
         Some(sparse) if options.dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
         _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
@@ -281,18 +291,20 @@ fn planned(index: usize, entry: &Entry, dtype: DType, options: &Options, taken: 
         How::Stream => changes.push("unpacked to row-major little-endian".into()),
         How::Dense => changes.push("expanded from sparse to dense".into()),
     }
-    let keeps_bf16 = dtype == DType::BF16 && matches!(options.to, Format::Npy | Format::Npz);
+    let keeps_bf16 = dtype == DType::BF16 && matches!(options.to, Npy | Format::Npz);
     if keeps_bf16 {
         changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
     }
-    if matches!(options.to, Format::NeomlBlob | Format::NeomlArray) {
+    if matches!(options.to, NeomlBlob | NeomlArray) {
         let axes = shape.num_axes();
         if axes < BlobDim::ALL.len() {
             changes.push(format!("stored as seven axes, with ones behind its {axes}").into());
         }
-        if name != format!("@{}", entry.position()) {
-            changes.push("stored without its name".into());
-        }
+    }
+    // A folder's files have the tensors' names, and are planned as npy.
+    let nameless = matches!(options.to, BlobProto | Datum | MxnetRecord | NeomlBlob | NeomlArray | Npy) && !is_folder;
+    if nameless && name.strip_suffix(".diff").unwrap_or(&name) != format!("@{}", entry.position()) {
+        changes.push("stored without its name".into());
     }
     Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, slot: None, changes, keeps_bf16 }
 }
