@@ -310,6 +310,27 @@ fn a_row_of_chunks_stays_within_what_may_be_allocated() {
 }
 
 #[test]
+fn a_band_of_chunks_is_held_at_a_time() {
+    let open = |most| {
+        let options = blob_io::OpenOptions::new().limits(blob_io::Limits::default().max_alloc(most));
+        options.open(data("hdf5/earliest.h5")).expect("opens")
+    };
+    // 180 bytes in nine chunks of 32: a band of three takes 96.
+    let file = open(96);
+    assert_eq!(values(&file, "chunks/plain"), ramp(file.entry("chunks/plain").expect("listed")));
+    for (most, name, said) in [
+        (95, "chunks/plain", "the bytes of a row of chunks: expected at most 95, found 96"),
+        // 144 bytes, of which two chunks of 24 are stored.
+        (47, "chunks/holes", "bytes to inflate or reorder: expected at most 47, found 96"),
+        (15, "kinds/unwritten", "bytes to inflate or reorder: expected at most 15, found 16"),
+    ] {
+        let file = open(most);
+        let error = file.load(file.entry(name).expect("listed")).expect_err(name).to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
 fn headers_of_a_hostile_file_are_not_kept() {
     // Each of the headers has 8,000 empty messages: a list of them takes much more memory than they do.
     let mut file = File::new();

@@ -177,6 +177,51 @@ fn the_tool_writes_caffes_form_where_the_file_is_called_so() {
 }
 
 #[test]
+fn other_values_go_into_an_hdf5_file_that_is_there() {
+    let golden = std::fs::read(data("caffe/net/f32_diff.caffemodel.h5")).expect("readable");
+    let base = open("base.h5", &golden).expect("opens");
+    let tensor = |name: &str, dtype: DType, dims: &[usize]| {
+        let len = dims.iter().product::<usize>() * dtype.size();
+        Tensor::new(name, dtype, dims, &(0..len).map(|i| i as u8).collect::<Vec<_>>())
+    };
+    let into = |tensors: &[Tensor], base: &Checkpoint| {
+        let source = open("x", &written_by(Format::Safetensors, tensors, &[])).expect("opens");
+        written(&source, Some(base), &Options::new(Format::Hdf5))
+    };
+    let new = [tensor("ip/1", DType::F32, &[7]), tensor("conv1/0.diff", DType::F32, &[4, 3, 3, 3])];
+    let mut wanted = golden.clone();
+    for tensor in &new {
+        let at = base.entry(&tensor.name).and_then(|entry| entry.offset()).expect("a place") as usize;
+        wanted[at..at + tensor.bytes.len()].copy_from_slice(&tensor.bytes);
+    }
+    assert!(into(&new, &base).expect("fits") == wanted);
+    let refused = |tensor: Tensor, base: &Checkpoint| into(&[tensor], base).expect_err("refused").to_string();
+    for (new, said) in [
+        (tensor("ip/9", DType::F32, &[7]), "\"ip/9\" is not there"),
+        (tensor("ip/1", DType::F32, &[8]), "\"ip/1\" is 7 there, not 8"),
+        (tensor("ip/1", DType::F64, &[7]), "\"ip/1\" is f32 there"),
+    ] {
+        assert!(refused(new.clone(), &base).contains(said), "{}", refused(new, &base));
+    }
+    let packed = Checkpoint::open(data("hdf5/tiny/earliest.h5")).expect("opens");
+    let said = refused(tensor("g/c", DType::F32, &[3, 2]), &packed);
+    assert!(said.contains("\"g/c\" is in chunks or big-endian there"), "{said}");
+    let ours = open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5)).expect("fits")).expect("opens");
+    assert!(refused(tensor("ip/1", DType::F32, &[7]), &ours).contains("has a receipt"));
+}
+
+#[test]
+fn a_net_comes_back_from_hdf5_as_it_was() {
+    for name in ["f32_v2_diff.caffemodel", "v1.caffemodel", "f64.caffemodel.h5"] {
+        let golden = std::fs::read(data("caffe/net").join(name)).expect("readable");
+        let source = open(name, &golden).expect("opens");
+        let carrier = if source.format() == Format::Hdf5 { Format::Safetensors } else { Format::Hdf5 };
+        let carrier = open("x", &written(&source, None, &Options::new(carrier)).expect("fits")).expect("opens");
+        assert!(converted(&carrier, name, source.format()).expect("fits") == golden, "{name}");
+    }
+}
+
+#[test]
 fn texts_of_the_root_are_metadata() {
     for name in ["attributes-earliest", "attributes-latest"] {
         let file = Checkpoint::open(data(&format!("hdf5/tiny/{name}.h5"))).expect("opens");

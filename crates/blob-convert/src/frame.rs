@@ -82,7 +82,9 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
     let is_mxnet = matches!(format, Format::MxnetList | Format::MxnetRecord);
-    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single) {
+    // HDF5 of others; ours has a receipt, which would stand within the other.
+    let hdf5 = format == Format::Hdf5 && own(checkpoint).is_none();
+    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single || hdf5) {
         return Ok(Err("files of the source's format are written anew"));
     }
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {

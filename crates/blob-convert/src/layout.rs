@@ -1,9 +1,7 @@
 //! The layout of an output, by its format; what a source of the same format says of its records or archive is kept.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
-use blob_io::hdf5::Form;
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Error, Format, Kind, Layout, TensorSpec};
@@ -16,13 +14,11 @@ pub(crate) fn is_mxnet(format: Format) -> bool {
     matches!(format, Format::MxnetList | Format::MxnetRecord)
 }
 
-/// `path` is the output's, where it has one.
 pub(crate) fn layout(
     checkpoint: &Checkpoint,
     options: &Options,
     tensors: &[Planned],
     receipt: &Receipt,
-    path: Option<&Path>,
 ) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match options.to {
@@ -30,7 +26,6 @@ pub(crate) fn layout(
         Format::MxnetRecord => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_bare()),
         Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
         Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
-        Format::Hdf5 => hdf5(checkpoint, &specs, receipt, path),
         Format::Npy => match &specs[..] {
             [one] => Layout::npy(one),
             _ => Err(refuse(
@@ -60,25 +55,6 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
         tensor.changes.clear();
     }
     Layout::refilled(base.file_len(), &places)
-}
-
-/// Caffe's form where the output is called so, or where the source is a net or a solver's state of Caffe's.
-fn hdf5(
-    checkpoint: &Checkpoint,
-    specs: &[TensorSpec],
-    receipt: &Receipt,
-    path: Option<&Path>,
-) -> Result<Layout, Error> {
-    let source = match (checkpoint.format(), checkpoint.dialect()) {
-        (Format::CaffeModel, _) | (Format::Hdf5, "Caffe weights") => Form::Weights,
-        (Format::SolverState, _) | (Format::Hdf5, "Caffe solver state") => Form::SolverState,
-        _ => Form::Datasets,
-    };
-    let form = path.and_then(Form::of_name).unwrap_or(source);
-    let mut metadata = vec![receipt.placeholder()];
-    let counters = checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
-    metadata.extend(counters.cloned());
-    Layout::hdf5(specs, form, &metadata)
 }
 
 /// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.

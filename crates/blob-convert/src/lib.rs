@@ -28,6 +28,7 @@ mod copies;
 pub mod diff;
 mod frame;
 mod hash;
+mod hdf5;
 mod layout;
 mod neoml;
 mod options;

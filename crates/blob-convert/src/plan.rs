@@ -9,6 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSp
 
 use crate::caffe;
 use crate::frame;
+use crate::hdf5;
 use crate::layout::{is_mxnet, layout, refilled};
 use crate::neoml;
 use crate::options::{Options, refuse};
@@ -35,6 +36,16 @@ pub enum Target<'a> {
         /// What happens to an existing folder; only one that holds just what an earlier conversion wrote is replaced.
         if_exists: IfExists,
     },
+}
+
+impl<'a> Target<'a> {
+    /// The file, where it is one.
+    fn file(&self) -> Option<&'a Path> {
+        match *self {
+            Self::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
 }
 
 /// What a conversion will do: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries it out.
@@ -121,7 +132,7 @@ impl Plan<'_> {
     pub fn has_receipt(&self) -> bool {
         match self.output {
             Destination::Folder { .. } => true,
-            _ => matches!(self.to, Format::Safetensors | Format::Npz | Format::Hdf5),
+            _ => is_with_receipt(&self.base, self.to),
         }
     }
 
@@ -161,8 +172,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     Ok(Plan { notes, ..planned_for(checkpoint, base, options, target)? })
 }
 
-/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's, of
-/// which every other byte is kept. The options' format is that of `base`.
+/// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's,
+/// or of HDF5, of which every other byte is kept. The options' format is that of `base`.
 ///
 /// # Errors
 /// As [`plan`]; [`Error::Request`] with the list of the tensors that have no place in `base`.
@@ -234,20 +245,18 @@ fn planned_for<'a>(
         true => stored.into_iter().map(|path| path + ".npy").collect(),
         false => Vec::new(),
     };
-    let has_receipt = is_folder || matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5);
+    let has_receipt = is_folder || is_with_receipt(&base, to);
     let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
-    let path = match *target {
-        Target::File { path, .. } => Some(path),
-        _ => None,
-    };
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Frame(base), _) => refilled(base, &mut tensors),
+        (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
         (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
         (Base::None, true) => caffe::new(checkpoint, options, &tensors),
-        _ => layout(checkpoint, options, &tensors, &receipt, path),
+        _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file()),
+        _ => layout(checkpoint, options, &tensors, &receipt),
     };
     let mut layout = || layout().map_err(|e| e.about(checkpoint.name()));
     let output = match *target {
@@ -256,6 +265,11 @@ fn planned_for<'a>(
         Target::Folder { path, if_exists } => Destination::Folder { path, if_exists, files },
     };
     Ok(Plan { checkpoint, base, to, tensors, left_out, notes: Vec::new(), receipt, output })
+}
+
+/// Whether a file has a receipt; one that is an existing file with other values is as that one is.
+fn is_with_receipt(base: &Base<'_>, to: Format) -> bool {
+    matches!(base, Base::None) && matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5)
 }
 
 /// Whether it is the diff of another array: by its name in a format that has no diffs.

@@ -125,7 +125,9 @@ impl<'a> Elements<'a> {
             }
             None => match &entry.payload {
                 Payload::Chunked(chunked) if left > 0 => {
-                    check_alloc(entry, limits)?;
+                    // Bytes that are stored are no more than the file's, though chunks may share them.
+                    let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
+                    check_more(entry, left.saturating_sub(stored.min(source.len())), limits)?;
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
                     Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
                 }
@@ -252,8 +254,13 @@ fn gather(
 }
 
 fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), Fault> {
+    check_more(entry, entry.byte_len(), limits)
+}
+
+/// Errors where an array has too many bytes that are made of fewer.
+fn check_more(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Fault> {
     let at = entry.offset().unwrap_or(0);
-    check_limit(at, Limit::Alloc, "bytes to inflate or reorder", entry.byte_len(), limits.max_alloc)
+    check_limit(at, Limit::Alloc, "bytes to inflate or reorder", bytes, limits.max_alloc)
 }
 
 fn width(entry: &Entry) -> usize {

@@ -1,0 +1,64 @@
+//! HDF5 files as outputs: new ones of tensors alone, and existing ones whose datasets get other values in their places.
+
+use std::path::Path;
+
+use blob_io::hdf5::Form;
+use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
+
+use crate::caffe::placed;
+use crate::layout::refilled;
+use crate::options::refuse;
+use crate::planned::Planned;
+use crate::receipt::{Receipt, own};
+
+/// A new file: in Caffe's form where the output is called so, or where the source is a net or a solver's state of Caffe's.
+pub(crate) fn new(
+    checkpoint: &Checkpoint,
+    tensors: &[Planned],
+    receipt: &Receipt,
+    path: Option<&Path>,
+) -> Result<Layout, Error> {
+    let source = match (checkpoint.format(), checkpoint.dialect()) {
+        (Format::CaffeModel, _) | (Format::Hdf5, "Caffe weights") => Form::Weights,
+        (Format::SolverState, _) | (Format::Hdf5, "Caffe solver state") => Form::SolverState,
+        _ => Form::Datasets,
+    };
+    let form = path.and_then(Form::of_name).unwrap_or(source);
+    let mut metadata = vec![receipt.placeholder()];
+    let counters = checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
+    metadata.extend(counters.cloned());
+    let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+    Layout::hdf5(&specs, form, &metadata)
+}
+
+/// The file `base` with the tensors in the places of its own; all else stays.
+pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
+    base.whole()?;
+    if own(base).is_some() {
+        let message =
+            "has a receipt, which would say of other values that they were written; convert the tensors to a new file";
+        return Err(refuse(base, message.to_owned()));
+    }
+    placed(checkpoint, base, tensors, |_, tensor, entry| Ok(entry.shape() == &tensor.spec.shape))?;
+    let odd = |tensor: &Planned| {
+        let entry = base.entry(&tensor.spec.name)?;
+        let name = &tensor.spec.name;
+        match entry.dtype() {
+            Some(dtype) if dtype == tensor.spec.dtype && is_one_run(entry) => None,
+            Some(dtype) if dtype == tensor.spec.dtype => Some(format!("{name:?} is in chunks or big-endian there")),
+            other => {
+                Some(format!("{name:?} is {} there", other.map_or("no array".to_owned(), |dtype| dtype.to_string())))
+            }
+        }
+    };
+    let odd: Vec<String> = tensors.iter().filter_map(odd).collect();
+    if !odd.is_empty() {
+        return Err(refuse(checkpoint, format!("does not fit into {}: {}", base.name(), odd.join("; "))));
+    }
+    refilled(base, tensors)
+}
+
+/// Whether its bytes are a tensor's own, as they are written: in one run, or none at all.
+fn is_one_run(entry: &Entry) -> bool {
+    entry.is_plain() && entry.segments().len() <= 1
+}
