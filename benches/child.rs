@@ -54,13 +54,18 @@ fn scan(file: &Path) -> f64 {
     seconds
 }
 
-/// The first array as a NeoML file of its own, beside this one.
+/// All arrays as a file of the same format, beside this one; of a NeoML net, as an array of blobs.
 fn store(file: &Path) -> f64 {
     let checkpoint = Checkpoint::open(file).expect("opens");
-    let blob = checkpoint.load(&checkpoint.entries()[0]).expect("loads");
+    let blobs: Vec<_> = checkpoint.entries().iter().map(|entry| checkpoint.load(entry).expect("loads")).collect();
+    let format = match checkpoint.format() {
+        Format::NeomlNet => Format::NeomlArray,
+        format => format,
+    };
     let out = file.with_extension("stored");
     let start = Instant::now();
-    let writer = Writer::new(Format::NeomlBlob).tensor("@0", &blob);
+    let named = checkpoint.names().zip(&blobs);
+    let writer = named.fold(Writer::new(format), |writer, (name, blob)| writer.tensor(name, blob));
     writer.write(&out, IfExists::Refuse).expect("written");
     let seconds = start.elapsed().as_secs_f64();
     std::fs::remove_file(&out).expect("removable");

@@ -11,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use blob_io::{Checkpoint, Format, IfExists, Writer};
 use table::{Row, median};
 use wait4::Wait4;
 
-/// Pairs of measurements; medians are of these.
-const ROUNDS: usize = 11;
+/// Pairs of measurements, of which the medians are taken: 11, or what `BLOB_BENCH_ROUNDS` says.
+fn rounds() -> usize {
+    let said = std::env::var("BLOB_BENCH_ROUNDS").ok();
+    said.map_or(11, |text| text.parse().expect("BLOB_BENCH_ROUNDS is a number"))
+}
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -36,16 +40,19 @@ fn main() {
     let blob = build_tool();
     let rows = [
         ls(&blob, &vgg16),
-        convert(&blob, &vgg16, &dir, "safetensors", 0.8),
-        convert(&blob, &vgg16, &dir, "npz", 0.8),
-        vec![load(&vgg16)],
+        convert(&blob, &vgg16, &dir, "safetensors"),
+        convert(&blob, &vgg16, &dir, "npz"),
+        there_and_back(&blob, &vgg16, &dir),
+        splice(&blob, &vgg16, &dir, "fc8/0"),
+        vec![load(&vgg16), store(&vgg16, "553 MB of blobs stored as a .caffemodel")],
         stats(&vgg16),
     ];
     std::fs::remove_file(&vgg16).expect("removable");
     let params = dir.join("gigabyte.params");
     made::params(&params).expect("the parameters can be written");
     let rows = rows.into_iter().flatten().chain(views(&params));
-    let rows: Vec<Row> = rows.chain(neoml(&dir)).collect();
+    let rows = rows.chain([store(&params, "1 GB of blobs stored as .params")]);
+    let rows: Vec<Row> = rows.chain(neoml(&blob, &dir)).collect();
     drop(guard);
     table::print(&rows);
 }
@@ -85,7 +92,7 @@ fn process(command: &mut Command) -> (f64, f64) {
 }
 
 fn ls(blob: &Path, file: &Path) -> Vec<Row> {
-    let runs: Vec<(f64, f64)> = (0..ROUNDS).map(|_| process(Command::new(blob).arg("ls").arg(file))).collect();
+    let runs: Vec<(f64, f64)> = (0..rounds()).map(|_| process(Command::new(blob).arg("ls").arg(file))).collect();
     let ms = median(runs.iter().map(|r| r.0 * 1e3));
     let mib = runs.iter().map(|r| r.1).fold(0.0, f64::max);
     vec![
@@ -94,12 +101,38 @@ fn ls(blob: &Path, file: &Path) -> Vec<Row> {
     ]
 }
 
-/// Speed as a part of `cp`'s, the two in turn into the same folder.
-fn convert(blob: &Path, file: &Path, dir: &Path, to: &str, bar: f64) -> Vec<Row> {
-    let (ours, copy) = (dir.join(format!("out.{to}")), dir.join("copy"));
-    let run = || {
-        let ran = process(Command::new(blob).arg("convert").arg(file).arg("-o").arg(&ours));
-        std::fs::remove_file(&ours).expect("removable");
+fn convert(blob: &Path, file: &Path, dir: &Path, to: &str) -> Vec<Row> {
+    let out = dir.join(format!("out.{to}"));
+    against_cp(&format!("convert 553 MB to {to}"), Command::new(blob).arg("convert").arg(file), &out, file, dir)
+}
+
+/// The way back by the receipt of a safetensors file.
+fn there_and_back(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
+    let (there, back) = (dir.join("there.safetensors"), dir.join("back.caffemodel"));
+    process(Command::new(blob).arg("convert").arg(file).arg("-o").arg(&there));
+    let rows = against_cp("back from safetensors", Command::new(blob).arg("convert").arg(&there), &back, file, dir);
+    std::fs::remove_file(&there).expect("removable");
+    rows
+}
+
+/// One array put into a model.
+fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
+    let (part, out) = (dir.join("part.safetensors"), dir.join("out.spliced"));
+    let model = Checkpoint::open(file).expect("opens");
+    let tensor = model.tensor(model.entry(array).expect("an array")).expect("a tensor");
+    let writer = Writer::new(Format::Safetensors).tensor(array, &tensor);
+    writer.write(&part, IfExists::Replace).expect("written");
+    let name = format!("{array} put into a {}", model.format().title());
+    against_cp(&name, Command::new(blob).arg("convert").arg(&part).arg("--into").arg(file), &out, file, dir)
+}
+
+/// Speed as a part of `cp`'s of a file, the two in turn into the same folder; the command is still to get its output.
+fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &Path) -> Vec<Row> {
+    let copy = dir.join("copy");
+    command.arg("-o").arg(out);
+    let mut run = || {
+        let ran = process(command);
+        std::fs::remove_file(out).expect("removable");
         ran
     };
     let cp = || {
@@ -109,12 +142,11 @@ fn convert(blob: &Path, file: &Path, dir: &Path, to: &str, bar: f64) -> Vec<Row>
     };
     run();
     cp();
-    let pairs: Vec<((f64, f64), f64)> = (0..ROUNDS).map(|_| (run(), cp().0)).collect();
+    let pairs: Vec<((f64, f64), f64)> = (0..rounds()).map(|_| (run(), cp().0)).collect();
     let speed = median(pairs.iter().map(|(ours, cp)| cp / ours.0));
     let mib = pairs.iter().map(|(ours, _)| ours.1).fold(0.0, f64::max);
-    let name = format!("convert 553 MB to {to}");
     vec![
-        Row::at_least(&format!("{name}, speed / cp"), speed, "", bar),
+        Row::at_least(&format!("{name}, speed / cp"), speed, "", 0.8),
         Row::at_most(&format!("{name}, peak memory"), mib, "MiB", 64.0),
     ]
 }
@@ -130,12 +162,17 @@ fn ratio(file: &Path, ours: &str, base: &str) -> f64 {
     };
     run(ours);
     run(base);
-    median((0..ROUNDS).map(|_| run(ours) / run(base)))
+    median((0..rounds()).map(|_| run(ours) / run(base)))
 }
 
 fn load(file: &Path) -> Row {
     let ratio = ratio(file, "load", "read-fresh");
     Row::at_most("load 553 MB into blobs / read() into a fresh buffer", ratio, "", 1.3)
+}
+
+/// The same blobs written to a file of the same format.
+fn store(file: &Path, name: &str) -> Row {
+    Row::at_most(&format!("{name} / write()"), ratio(file, "store", "write"), "", 1.2)
 }
 
 fn views(params: &Path) -> Vec<Row> {
@@ -152,20 +189,23 @@ fn views(params: &Path) -> Vec<Row> {
     ]
 }
 
-fn neoml(dir: &Path) -> Vec<Row> {
-    let (blob, net) = (dir.join("blob.neoml"), dir.join("net.cnnarch"));
-    made::neoml_blob(&blob).expect("the blob can be written");
+fn neoml(blob: &Path, dir: &Path) -> Vec<Row> {
+    let (one, net) = (dir.join("blob.neoml"), dir.join("net.cnnarch"));
+    made::neoml_blob(&one).expect("the blob can be written");
     made::neoml_net(&net).expect("the net can be written");
-    vec![
-        Row::at_most(
-            "268 MB NeoML blob loaded / read() into a fresh buffer",
-            ratio(&blob, "load", "read-fresh"),
-            "",
-            1.5,
-        ),
-        Row::at_most("268 MB NeoML blob stored / write()", ratio(&blob, "store", "write"), "", 1.5),
+    let loaded = |file: &Path, name: &str| {
+        let name = format!("{name} loaded / read() into a fresh buffer");
+        Row::at_most(&name, ratio(file, "load", "read-fresh"), "", 1.3)
+    };
+    let mut rows = vec![
+        loaded(&one, "268 MB NeoML blob"),
+        loaded(&net, "500 MB NeoML net"),
+        store(&one, "268 MB NeoML blob stored"),
+        store(&net, "500 MB of blobs stored as a NeoML array"),
         Row::at_most("scan of a 500 MB NeoML net / chunked read()", ratio(&net, "scan", "read-chunks"), "", 1.2),
-    ]
+    ];
+    rows.extend(splice(blob, &net, dir, "fc0/0"));
+    rows
 }
 
 fn stats(file: &Path) -> Vec<Row> {
