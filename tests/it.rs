@@ -63,6 +63,7 @@ mod salvage;
 mod scarce;
 mod schemas;
 mod shards;
+mod shards_write;
 mod snapshots;
 mod support;
 mod symbol;

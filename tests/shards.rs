@@ -1,4 +1,4 @@
-//! Shards with an index are read as one file, and written as Hugging Face writes them (`data/shards/make.py`).
+//! Shards with an index are read as one file (`data/shards/make.py`), and an index is not to be trusted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::alloc::peak;
 use crate::support::archive::safetensors;
 use crate::support::{blob, changed, data};
 
-const INDEX: &str = "model.safetensors.index.json";
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
 /// A folder with the shards of Hugging Face in it.
-fn copied() -> TempDir {
+pub(crate) fn copied() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for file in fs::read_dir(data("shards")).expect("listed") {
         let file = file.expect("listed").path();
@@ -35,7 +35,7 @@ fn mended(folder: &Path, from: &str, to: &str) -> PathBuf {
 }
 
 /// `i * 7 % 251`, as `make.py` has it, in the bytes of each element.
-fn ramp(file: &Checkpoint, name: &str) -> Vec<u8> {
+pub(crate) fn ramp(file: &Checkpoint, name: &str) -> Vec<u8> {
     let entry = file.entry(name).expect(name);
     let values = (0..entry.shape().count()).map(|i| i * 7 % 251);
     match entry.dtype().expect("a dtype").name() {

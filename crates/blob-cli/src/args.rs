@@ -307,6 +307,10 @@ pub(crate) struct Convert {
     /// What becomes of the diffs of Caffe's blobs
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub(crate) diff: Diffs,
+    /// Write safetensors in shards of at most so many bytes of tensors, where one is not enough, with an index beside them:
+    /// OUT.index.json, which every command reads
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    pub(crate) shard_size: Option<u64>,
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::odd;
-use crate::json::{self, FILE, Field, Fields, Is, NAME, Says, TEXTS, field, shapes, sometimes};
+use crate::json::{self, FILE, Field, Fields, Is, NAME, Says, TEXTS, field, or_null, shapes, sometimes};
 use crate::open::open;
 use crate::output::progress::Progress;
 use crate::output::{Out, Terminal};
@@ -86,6 +86,9 @@ fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
         }
         options = options.params_version(version);
+    }
+    if let Some(bytes) = args.shard_size {
+        options = options.shard_size(bytes);
     }
     if !args.form.is_empty() {
         if !to.is_caffe() {
@@ -203,6 +206,12 @@ impl Fields for Facts<'_> {
         vec![
             field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
             field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
+            or_null(
+                "index",
+                Is::Text,
+                "the index that opens the output, with --shard-size where it is in shards",
+                |f| json!(f.plan.index().map(|(index, _)| index.to_string_lossy())),
+            ),
             field("from", Is::Text, "the format that was read", |f| json!(f.checkpoint.format().name())),
             field("to", Is::Text, "the format that was written", |f| json!(f.plan.to().name())),
             field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
@@ -261,18 +270,20 @@ impl Render for Facts<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         let tensors = units::plural(self.plan.tensors().len() as u64, "tensor");
+        let shards = self.plan.index().map_or(String::new(), |(_, count)| format!(" in {count} shards"));
         let Some((done, seconds)) = self.done else {
             self.table(terminal, out)?;
             // The table comes before the message on standard error.
             out.flush()?;
-            let (to, output) = (self.plan.to().name(), self.args.output.to_string_lossy());
+            let (to, output) = (self.plan.to().name(), opened_by(self.args, self.plan).to_string_lossy());
             let bytes = units::bytes(self.plan.output_len());
-            terminal.note(format!("would write {tensors}, {bytes} as {to}, to {}", terminal.name(&output)));
+            terminal.note(format!("would write {tensors}{shards}, {bytes} as {to}, to {}", terminal.name(&output)));
             return Ok(());
         };
         let (mark, arrow) = terminal.marks();
         let (bytes_in, bytes_out) = (units::bytes(done.bytes_in), units::bytes(done.bytes_out));
-        terminal.note(format!("{mark} {tensors}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
+        terminal
+            .note(format!("{mark} {tensors}{shards}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
         Ok(())
     }
 }
@@ -297,12 +308,18 @@ impl Facts<'_> {
     }
 }
 
+/// What opens the output: the file itself, or the index of its shards.
+fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
+    plan.index().map_or(&args.output, |(index, _)| index)
+}
+
 /// Prints the command that proves the conversion, where both files can be read again.
 fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &Checkpoint, context: &Context) {
+    let output = opened_by(args, plan);
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     // What was put in or left out, or is stored otherwise, is no other file bit for bit.
     let differs = args.into.is_some() || args.double || args.diff == Diffs::Drop || !args.form.is_empty();
-    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(&args.output)) {
+    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
         return;
     }
     // What hides its format, as a bare MXNet record of V0 does: `--from` names the output's; `--against` has none.
@@ -312,10 +329,10 @@ fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &C
         return;
     }
     let from = match plan.to() {
-        to @ Format::MxnetRecord if hides(&args.output, to) => format!(" --from {}", to.name()),
+        to @ Format::MxnetRecord if hides(output, to) => format!(" --from {}", to.name()),
         _ => String::new(),
     };
-    let (output, input) = (quoted(&args.output), quoted(&args.input));
+    let (output, input) = (quoted(output), quoted(&args.input));
     context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}"));
 }
 

@@ -37,6 +37,7 @@ mod pass;
 mod plan;
 mod planned;
 mod receipt;
+mod shards;
 mod sink;
 pub mod stats;
 mod target;

@@ -15,6 +15,7 @@ pub struct Options {
     pub(crate) double: bool,
     pub(crate) diffs: bool,
     pub(crate) anew: bool,
+    pub(crate) shard_size: Option<u64>,
 }
 
 impl Options {
@@ -30,6 +31,7 @@ impl Options {
             double: false,
             diffs: true,
             anew: false,
+            shard_size: None,
         }
     }
 
@@ -85,9 +87,18 @@ impl Options {
         self
     }
 
+    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of them:
+    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor has a
+    /// shard of its own. The receipt stands in the index.
+    #[must_use]
+    pub fn shard_size(mut self, bytes: u64) -> Self {
+        self.shard_size = Some(bytes);
+        self
+    }
+
     /// Whether the output may be the file that the source's receipt tells of.
     pub(crate) fn keeps_frame(&self) -> bool {
-        self.keeps_blobs() && !self.anew && !self.dense && self.params_version.is_none()
+        self.keeps_blobs() && !self.anew && !self.dense && self.params_version.is_none() && self.shard_size.is_none()
     }
 
     /// Whether a Caffe file is written as it is into one of the same message.

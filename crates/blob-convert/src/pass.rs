@@ -18,6 +18,7 @@ use crate::hash::{self, Digests, PIECE, Streams};
 use crate::options::refuse;
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
+use crate::shards::Shards;
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
@@ -63,6 +64,7 @@ impl Plan<'_> {
                 let output = Output::create(path, *if_exists)?;
                 if output.is_positioned() { job.file(layout, output)? } else { job.pipe(layout, output)? }
             }
+            Destination::Shards { if_exists, shards } => job.shards(shards, *if_exists)?,
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors);
@@ -109,6 +111,14 @@ impl Job<'_> {
         file.finish()?;
         folder.finish()?;
         Ok((digests, written + receipt.len() as u64))
+    }
+
+    fn shards(self, shards: &Shards, if_exists: IfExists) -> Result<(Digests, u64), Error> {
+        let outputs = shards.begin(self.checkpoint, if_exists)?;
+        let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()))?;
+        self.unchanged()?;
+        let written = shards.finish(outputs, &self.plan.tensors, self.plan.receipt.finished(&digests))?;
+        Ok((digests, written))
     }
 
     /// Writes from beginning to end; a pass before it computes the digests and checksums.

@@ -15,6 +15,7 @@ use crate::neoml;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
 use crate::receipt::Receipt;
+use crate::shards::{self, Shards};
 
 /// Where the output goes.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +92,10 @@ pub(crate) enum Destination<'a> {
     Stdout {
         layout: Layout,
     },
+    Shards {
+        if_exists: IfExists,
+        shards: Shards,
+    },
     /// `files` has the path of each tensor's file.
     Folder {
         path: &'a Path,
@@ -124,6 +129,16 @@ impl Plan<'_> {
         match &self.output {
             Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
             Destination::Folder { .. } => self.tensors.iter().map(|tensor| tensor.spec.byte_len()).sum(),
+            Destination::Shards { shards, .. } => shards.len(),
+        }
+    }
+
+    /// The index that opens the output, where it is in shards, and how many they are.
+    #[must_use]
+    pub fn index(&self) -> Option<(&Path, usize)> {
+        match &self.output {
+            Destination::Shards { shards, .. } => Some((&shards.index, shards.files.len())),
+            _ => None,
         }
     }
 
@@ -241,14 +256,13 @@ fn planned_for<'a>(
             tensor.changes.push(format!("stored as {stored:?}").into());
         }
     }
-    let files: Vec<String> = match is_folder {
-        true => stored.into_iter().map(|path| path + ".npy").collect(),
-        false => Vec::new(),
-    };
+    let stored = stored.into_iter().filter(|_| is_folder);
+    let files: Vec<String> = stored.map(|path| path + ".npy").collect();
     let has_receipt = is_folder || is_with_receipt(&base, to);
     let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
+    let in_shards = shards::planned(checkpoint, options, target.file(), &tensors)?;
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Frame(base), _) => refilled(base, &mut tensors),
         (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
@@ -259,10 +273,11 @@ fn planned_for<'a>(
         _ => layout(checkpoint, options, &tensors, &receipt),
     };
     let mut layout = || layout().map_err(|e| e.about(checkpoint.name()));
-    let output = match *target {
-        Target::File { path, if_exists } => Destination::File { path, if_exists, layout: layout()? },
-        Target::Stdout => Destination::Stdout { layout: layout()? },
-        Target::Folder { path, if_exists } => Destination::Folder { path, if_exists, files },
+    let output = match (*target, in_shards) {
+        (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
+        (Target::File { path, if_exists }, None) => Destination::File { path, if_exists, layout: layout()? },
+        (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
+        (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
     Ok(Plan { checkpoint, base, to, tensors, left_out, notes: Vec::new(), receipt, output })
 }

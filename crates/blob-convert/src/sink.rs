@@ -1,4 +1,4 @@
-//! Where a tensor's bytes go: to its place in one file, or to a file of its own in a folder.
+//! Where a tensor's bytes go: to its place in one file or one of several shards, or to a file of its own in a folder.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use blob_io::{Error, Layout, Output, OutputDir, TensorSpec};
 
 use crate::planned::Planned;
+use crate::shards::Shards;
 
 /// Takes tensors' bytes, from several threads.
 pub(crate) struct Sink<'a> {
@@ -15,11 +16,8 @@ pub(crate) struct Sink<'a> {
 }
 
 enum To<'a> {
-    File {
-        output: &'a Output,
-        /// By the tensors of the plan.
-        offsets: Vec<u64>,
-    },
+    /// The file that each tensor of the plan lies in, and where.
+    Files(Vec<(&'a Output, u64)>),
     /// Only the checksums are wanted.
     Nowhere,
     /// A tensor's bytes must come in their order.
@@ -49,8 +47,13 @@ pub(crate) struct Folder<'a> {
 impl<'a> Sink<'a> {
     pub(crate) fn file(output: &'a Output, layout: &'a Layout, tensors: &[Planned]) -> Self {
         let offset = |tensor: &Planned| tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
-        let offsets = tensors.iter().map(offset).collect();
-        Self { to: To::File { output, offsets }, parts: layout.wants_crc().then(Mutex::default) }
+        let places = tensors.iter().map(|tensor| (output, offset(tensor))).collect();
+        Self { to: To::Files(places), parts: layout.wants_crc().then(Mutex::default) }
+    }
+
+    pub(crate) fn shards(outputs: &'a [Output], shards: &Shards, tensors: usize) -> Self {
+        let places = (0..tensors).map(|tensor| shards.place(tensor));
+        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at)).collect()), parts: None }
     }
 
     pub(crate) fn nowhere(layout: &Layout) -> Self {
@@ -75,7 +78,10 @@ impl<'a> Sink<'a> {
             lock(parts).push(part);
         }
         match &self.to {
-            To::File { output, offsets } => output.write_all_at(offsets[tensor] + at, bytes),
+            To::Files(places) => {
+                let (output, begin) = places[tensor];
+                output.write_all_at(begin + at, bytes)
+            }
             To::Nowhere => Ok(()),
             To::Folder(folder) => lock(folder).put(tensor, bytes),
         }

@@ -21,6 +21,7 @@ impl Plan<'_> {
         match &self.output {
             Destination::Stdout { .. } => Ok(()),
             Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
+            Destination::Shards { if_exists, shards } => shards.check(self.checkpoint, *if_exists),
             Destination::Folder { path, if_exists, .. } => unchanged(path, &OutputDir::check(path, *if_exists)?, watch),
         }
     }

@@ -1,0 +1,245 @@
+//! A safetensors file in shards: which tensor goes into which, and the index that says so, as huggingface_hub's
+//! `save_torch_state_dict` has it.
+//!
+//! The receipt stands in the index, with what else is said of the whole; each shard says that it is PyTorch's, as theirs do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Output, TensorSpec};
+use serde_json::{Value, json};
+
+use crate::options::{Options, refuse};
+use crate::planned::Planned;
+
+/// All are open at once, and systems allow a thousand.
+const MOST_SHARDS: usize = 500;
+
+/// What stands in each shard: transformers refuses files without it.
+const METADATA: [(&str, &str); 1] = [("format", "pt")];
+
+/// Several files and the index of them.
+#[derive(Debug)]
+pub(crate) struct Shards {
+    pub(crate) files: Vec<Shard>,
+    pub(crate) index: PathBuf,
+    /// Which of the files each tensor of the plan lies in, and which of its tensors it is.
+    places: Vec<(usize, usize)>,
+    /// The bytes of all tensors.
+    total: u64,
+}
+
+/// One of the files.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) path: PathBuf,
+    pub(crate) layout: Layout,
+}
+
+/// The shards of these tensors in place of the file `path`; `None` where they are not wanted, or one holds all.
+pub(crate) fn planned(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    path: Option<&Path>,
+    tensors: &[Planned],
+) -> Result<Option<Shards>, Error> {
+    match (options.shard_size, path) {
+        (None, _) => Ok(None),
+        (Some(_), _) if options.to != Format::Safetensors => {
+            let format = options.to.name();
+            Err(refuse(checkpoint, format!("cannot be written as shards of {format}: they are of safetensors")))
+        }
+        (Some(most), Some(path)) => shards(path, most, tensors).map_err(|e| e.about(checkpoint.name())),
+        (Some(_), None) => Err(refuse(checkpoint, "can be written as shards to files only".to_owned())),
+    }
+}
+
+fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>, Error> {
+    let sizes: Vec<u64> = tensors.iter().map(|tensor| tensor.spec.byte_len()).collect();
+    let split = split(&sizes, most);
+    let count = split.len();
+    if count <= 1 {
+        return Ok(None);
+    }
+    if count > MOST_SHARDS {
+        let message = format!("would be {count} shards; at most {MOST_SHARDS} are written");
+        return Err(Error::Request { file: path.display().to_string(), message });
+    }
+    let mut shards = Shards {
+        files: Vec::new(),
+        index: named(path, ".index.json"),
+        places: vec![(0, 0); sizes.len()],
+        total: sizes.iter().sum(),
+    };
+    for (number, of) in split.into_iter().enumerate() {
+        let specs: Vec<TensorSpec> = of.iter().map(|tensor| tensors[*tensor].spec.clone()).collect();
+        of.iter().enumerate().for_each(|(slot, tensor)| shards.places[*tensor] = (number, slot));
+        let layout = Layout::safetensors(&specs, &metadata())?;
+        let stem = path.file_stem().unwrap_or_default();
+        let mut name = stem.to_owned();
+        name.push(format!("-{:05}-of-{count:05}", number + 1));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        shards.files.push(Shard { path: path.with_file_name(name), layout });
+    }
+    Ok(Some(shards))
+}
+
+/// Which tensors of these sizes go into each shard, in its order: one after the other until `most` bytes are reached; a
+/// larger tensor gets a shard of its own, before the one that is being filled.
+fn split(sizes: &[u64], most: u64) -> Vec<Vec<usize>> {
+    let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);
+    for (tensor, size) in sizes.iter().enumerate() {
+        if *size > most {
+            shards.push(vec![tensor]);
+            continue;
+        }
+        if filled + size > most {
+            shards.push(std::mem::take(&mut current));
+            filled = 0;
+        }
+        current.push(tensor);
+        filled += size;
+    }
+    if !current.is_empty() {
+        shards.push(current);
+    }
+    shards
+}
+
+fn metadata() -> Vec<(String, String)> {
+    METADATA.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn named(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(end);
+    path.with_file_name(name)
+}
+
+impl Shards {
+    /// The bytes of all files but the index.
+    pub(crate) fn len(&self) -> u64 {
+        self.files.iter().map(|shard| shard.layout.len()).sum()
+    }
+
+    /// Which of the files a tensor of the plan lies in, and where.
+    pub(crate) fn place(&self, tensor: usize) -> (usize, u64) {
+        let (file, slot) = self.places[tensor];
+        (file, self.files[file].layout.offsets()[slot])
+    }
+
+    /// All files, the index last.
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|shard| &*shard.path).chain([&*self.index])
+    }
+
+    /// Checks that every file can be made, and removes what is made for that.
+    pub(crate) fn check(&self, source: &Checkpoint, if_exists: IfExists) -> Result<(), Error> {
+        self.keep(source)?;
+        self.paths().try_for_each(|path| Output::check(path, if_exists))
+    }
+
+    /// Begins all files, the index last.
+    pub(crate) fn begin(&self, source: &Checkpoint, if_exists: IfExists) -> Result<Vec<Output>, Error> {
+        self.keep(source)?;
+        let begun = self.paths().map(|path| {
+            let output = Output::create(path, if_exists)?;
+            match output.is_positioned() {
+                true => Ok(output),
+                false => Err(refused(path, "is a pipe or a device, and no place for a shard".to_owned())),
+            }
+        });
+        let mut outputs: Vec<Output> = begun.collect::<Result<_, Error>>()?;
+        for (output, shard) in outputs.iter_mut().zip(&self.files) {
+            output.set_len(shard.layout.len())?;
+        }
+        Ok(outputs)
+    }
+
+    /// Writes the headers, and gives all files their names: the index last, so that what it names is there.
+    pub(crate) fn finish(
+        &self,
+        mut outputs: Vec<Output>,
+        tensors: &[Planned],
+        receipt: (String, String),
+    ) -> Result<u64, Error> {
+        for (output, shard) in outputs.iter().zip(&self.files) {
+            for (offset, bytes) in shard.layout.frame(&metadata(), &[])? {
+                output.write_all_at(offset, &bytes)?;
+            }
+        }
+        let text = self.text(tensors, receipt);
+        if let Some(index) = outputs.last_mut() {
+            index.write_all(text.as_bytes())?;
+        }
+        outputs.into_iter().try_for_each(Output::finish)?;
+        Ok(self.len() + text.len() as u64)
+    }
+
+    /// The index, as Python's `json.dumps(…, indent=2, sort_keys=True)` has it.
+    fn text(&self, tensors: &[Planned], (key, receipt): (String, String)) -> String {
+        let file = |(number, _): &(usize, usize)| {
+            let name = self.files[*number].path.file_name().unwrap_or_default();
+            json!(name.to_string_lossy())
+        };
+        let names = tensors.iter().map(|tensor| &*tensor.spec.name);
+        let map: BTreeMap<&str, Value> = names.zip(self.places.iter().map(file)).collect();
+        let about = BTreeMap::from([(&*key, json!(receipt)), ("total_size", json!(self.total))]);
+        let index = BTreeMap::from([("metadata", json!(about)), ("weight_map", json!(map))]);
+        ascii(&format!("{:#}\n", json!(index)))
+    }
+
+    /// Errors where a file would replace one that is read.
+    fn keep(&self, source: &Checkpoint) -> Result<(), Error> {
+        let file = Path::new(source.file());
+        let shards = source.shards().iter().map(|shard| file.with_file_name(shard));
+        let read: Vec<PathBuf> =
+            shards.chain([file.to_owned()]).filter_map(|path| fs::canonicalize(path).ok()).collect();
+        match self.paths().find(|path| fs::canonicalize(path).is_ok_and(|path| read.contains(&path))) {
+            None => Ok(()),
+            Some(path) => Err(refused(path, "is read, and a source is never replaced by its copy".to_owned())),
+        }
+    }
+}
+
+/// JSON with every character that is not of ASCII escaped.
+fn ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '\n' | ' '..='~' => out.push(c),
+            _ => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out += &format!("\\u{unit:04x}")),
+        }
+    }
+    out
+}
+
+fn refused(path: &Path, message: String) -> Error {
+    Error::Request { file: path.display().to_string(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_split_as_huggingface_hub_splits_them() {
+        let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/shards/plans.json");
+        let plans = fs::read_to_string(plans).expect("the data are there");
+        for line in plans.lines() {
+            let plan: Value = serde_json::from_str(line).expect("JSON");
+            let sizes: Vec<u64> = plan["sizes"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
+            assert_eq!(json!(split(&sizes, plan["most"].as_u64().expect("a number"))), plan["shards"], "{plan}");
+        }
+        assert_eq!(plans.lines().count(), 100);
+    }
+
+    #[test]
+    fn json_is_escaped_as_python_escapes_it() {
+        assert_eq!(ascii("\"größe/層\u{7F}😀\""), "\"gr\\u00f6\\u00dfe/\\u5c64\\u007f\\ud83d\\ude00\"");
+    }
+}

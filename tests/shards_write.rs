@@ -1,0 +1,181 @@
+//! Safetensors are written in shards as Hugging Face writes them (`data/shards/make.py`), and nothing is lost by that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_io::{Checkpoint, Error, Format, IfExists};
+
+use crate::shards::{INDEX, copied, ramp};
+use crate::support::archive::safetensors;
+use crate::support::{blob, data};
+
+/// The golden shards converted to shards of 120 bytes: the index.
+fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
+    let source = Checkpoint::open(data("shards").join(INDEX))?;
+    let path = folder.join("model.safetensors");
+    let target = Target::File { path: &path, if_exists };
+    let options = Options::new(Format::Safetensors).shard_size(120);
+    let plan = plan(&source, &options, &target)?;
+    let (index, count) = plan.index().expect("shards");
+    assert_eq!((index, count), (&*folder.join(INDEX), 3));
+    plan.check(&Silent)?;
+    let done = plan.run(&Silent)?;
+    assert_eq!(done.bytes_out, bytes_of(folder).values().map(|bytes| bytes.len() as u64).sum::<u64>());
+    Ok(index.to_owned())
+}
+
+/// Every file of a folder.
+fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = fs::read_dir(folder).expect("listed").map(|file| file.expect("listed").path());
+    let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
+    files.map(|path| (name(&path), fs::read(&path).expect("readable"))).collect()
+}
+
+/// An index without its receipt, as `json.dumps(…, indent=2, sort_keys=True)` writes it.
+fn without_receipt(index: &[u8]) -> String {
+    let text = String::from_utf8(index.to_vec()).expect("text");
+    assert!(text.is_ascii());
+    text.lines()
+        .filter(|line| !line.contains("blob.receipt") && !line.contains("\"note\""))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+#[test]
+fn shards_are_written_as_hugging_face_writes_them_and_prove_their_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = written(folder.path(), IfExists::Refuse).expect("written");
+    let ours = bytes_of(folder.path());
+    let golden = bytes_of(copied().path());
+    assert!(ours.keys().eq(golden.keys()), "{:?}", ours.keys());
+    // Theirs come in the order of make.py, ours in that of their files: the map of a tensor of each size is the same.
+    let theirs = without_receipt(&golden[INDEX]);
+    let written = without_receipt(&ours[INDEX]);
+    assert_eq!(written.lines().count(), theirs.lines().count());
+    assert!(written.contains("\"total_size\": 329") && written.contains("\"gr\\u00f6\\u00dfe/\\u5c64\""), "{written}");
+    for (name, bytes) in ours.iter().filter(|(name, _)| *name != INDEX) {
+        let (_, header) = safetensors::SafeTensors::read_metadata(bytes).expect("the safetensors crate reads it");
+        assert_eq!(header.metadata().as_ref().and_then(|m| m.get("format")).map(String::as_str), Some("pt"), "{name}");
+        assert!(header.tensors().values().map(|info| info.data_offsets.1).max() <= Some(200), "{name}");
+    }
+    let back = Checkpoint::open(&index).expect("opens");
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    assert!(back.names().collect::<BTreeSet<_>>() == source.names().collect());
+    for entry in back.entries() {
+        assert_eq!(*back.view(entry).expect("readable"), ramp(&back, entry.name()));
+    }
+    let mut findings = Vec::new();
+    let right = verify::receipt(&back, &Silent, &mut |finding| findings.push(finding)).expect("readable");
+    assert_eq!((right, findings.len()), (Some(6), 0), "{findings:?}");
+    verify::against(&back, &source, &Silent, &mut |remark| panic!("{remark:?}")).expect("compared");
+}
+
+#[test]
+fn one_shard_is_the_plain_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let mut written = Vec::new();
+    for (name, size) in [("a", Some(329)), ("b", None)] {
+        let path = folder.path().join(format!("{name}.safetensors"));
+        let options = Options::new(Format::Safetensors);
+        let options = size.map_or(options.clone(), |size| options.shard_size(size));
+        let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+        let plan = plan(&source, &options, &target).expect("planned");
+        assert!(plan.index().is_none());
+        plan.run(&Silent).expect("written");
+        written.push(fs::read(&path).expect("readable"));
+    }
+    assert_eq!(written[0], written[1]);
+    assert_eq!(bytes_of(folder.path()).len(), 2);
+}
+
+#[test]
+fn nothing_is_lost_where_shards_are_written() {
+    // Any file that exists, and nothing is begun.
+    for name in ["model-00002-of-00003.safetensors", INDEX] {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join(name), "mine").expect("written");
+        let error = written(folder.path(), IfExists::Refuse).expect_err("exists");
+        assert!(matches!(&error, Error::Exists { path, .. } if path.ends_with(name)), "{error}");
+        assert_eq!(bytes_of(folder.path()), BTreeMap::from([(name.to_owned(), b"mine".to_vec())]));
+    }
+    // With force, what is ours to write and nothing else.
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["model-00002-of-00003.safetensors", "model-00001-of-00009.safetensors", "model.safetensors"] {
+        fs::write(folder.path().join(name), "mine").expect("written");
+    }
+    let plain = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let path = folder.path().join("model.safetensors");
+    let options = Options::new(Format::Safetensors).shard_size(120);
+    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    plan(&plain, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
+    let after = bytes_of(folder.path());
+    assert_eq!(after.len(), 6, "{:?}", after.keys());
+    assert!(after["model-00001-of-00009.safetensors"] == b"mine" && after["model.safetensors"] == b"mine");
+    assert!(after["model-00002-of-00003.safetensors"] != b"mine");
+    // A source is never replaced, whatever its shards are called.
+    let copy = copied();
+    let source = Checkpoint::open(copy.path().join(INDEX)).expect("opens");
+    let path = copy.path().join("model.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let before = bytes_of(copy.path());
+    let planned = plan(&source, &options, &target).expect("planned");
+    for error in [planned.check(&Silent).expect_err("a source"), planned.run(&Silent).expect_err("a source")] {
+        assert!(error.to_string().contains("is read, and a source is never replaced by its copy"), "{error}");
+    }
+    assert_eq!(bytes_of(copy.path()), before);
+}
+
+#[test]
+fn what_is_no_file_of_safetensors_is_not_written_in_shards() {
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let refused = |format: Format, target: &Target<'_>, size: u64| {
+        let options = Options::new(format).shard_size(size);
+        plan(&source, &options, target).expect_err("refused").to_string()
+    };
+    let path = Path::new("/nowhere/x");
+    let target = Target::File { path, if_exists: IfExists::Refuse };
+    assert!(refused(Format::Npz, &target, 1).contains("cannot be written as shards of npz"));
+    assert!(refused(Format::Safetensors, &Target::Stdout, 1).contains("can be written as shards to files only"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let many: Vec<String> =
+        (0..501).map(|i| format!(r#""{i}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{}]}}"#, i + 1)).collect();
+    let path = folder.path().join("many.safetensors");
+    fs::write(&path, safetensors(&format!("{{{}}}", many.join(",")), &[0; 501])).expect("written");
+    let source = Checkpoint::open(&path).expect("opens");
+    let error = plan(&source, &Options::new(Format::Safetensors).shard_size(1), &target).expect_err("too many");
+    assert!(error.to_string().contains("would be 501 shards; at most 500 are written"), "{error}");
+}
+
+#[test]
+fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
+    let folder = copied();
+    let source = Checkpoint::open(folder.path().join(INDEX)).expect("opens");
+    let out = tempfile::tempdir().expect("a folder");
+    let path = out.path().join("model.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let options = Options::new(Format::Safetensors).shard_size(120);
+    let planned = plan(&source, &options, &target).expect("planned");
+    fs::write(folder.path().join("model-00003-of-00003.safetensors"), "cut").expect("written");
+    planned.run(&Silent).expect_err("a source that was cut");
+    assert!(bytes_of(out.path()).is_empty(), "{:?}", bytes_of(out.path()).keys());
+}
+
+#[test]
+fn the_tool_writes_shards_and_says_how_to_prove_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = data("shards").join(INDEX).display().to_string();
+    let out = folder.path().join("model.safetensors").display().to_string();
+    let dry = blob(&["convert", &source, "-o", &out, "--shard-size", "120", "-n"]);
+    assert!(dry.err.contains("would write 6 tensors in 3 shards") && dry.err.contains(".index.json"), "{dry:?}");
+    let done = blob(&["convert", &source, "-o", &out, "--shard-size", "120"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let proof = format!("blob verify {out}.index.json --against {source}");
+    assert!(done.err.contains("6 tensors in 3 shards") && done.err.contains(&proof), "{done:?}");
+    let verified = blob(&["verify", &format!("{out}.index.json"), "--against", &source]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let line = &blob(&["convert", "--json", "--force", &source, "-o", &out, "--shard-size", "120"]).json()[0];
+    assert_eq!(line["index"], format!("{out}.index.json"));
+}
