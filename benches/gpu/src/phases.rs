@@ -88,7 +88,8 @@ pub(crate) fn record(file: &str, is_tiny: bool) -> Result<bool> {
     found.about(&format!("all of it took {:.0} s", begin.elapsed().as_secs_f64()));
     let title = format!("Operations on a GPU: {}", crate::date());
     std::fs::write(file, found.markdown(&title, sizes.bytes, label)).with_context(|| format!("cannot write {file}"))?;
-    eprintln!("blob-gpu: {file} is for benches/record");
+    let is_kept = if label.is_none() { "is for benches/record" } else { "is no record" };
+    eprintln!("blob-gpu: {file} {is_kept}");
     Ok(!found.has_failed())
 }
 

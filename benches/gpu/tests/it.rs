@@ -8,7 +8,7 @@ use std::process::Command;
 
 use fake_cuda::control;
 
-/// The page that the program writes, and whether it ended well.
+/// The page that the program writes, which is no record, and whether it ended well.
 fn page(prepare: impl FnOnce(&mut Command, &Path)) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let [file, packed, script] = ["page.md", "blob-gpu", "gpu.py"].map(|name| folder.path().join(name));
@@ -20,6 +20,7 @@ fn page(prepare: impl FnOnce(&mut Command, &Path)) -> (bool, String) {
     prepare(&mut program, folder.path());
     let output = program.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.ends_with("is no record\n"), "{said}");
     (output.status.success(), std::fs::read_to_string(&file).unwrap_or_else(|_| panic!("no page; {said}")))
 }
 
