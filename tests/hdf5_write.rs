@@ -112,7 +112,7 @@ fn a_solver_state_goes_to_hdf5_and_back() {
 fn what_hdf5_cannot_hold_is_refused_with_all_names() {
     let tensor = |name: &str, dtype| Tensor::new(name, dtype, &[1], &[0; 4][..dtype.size()]);
     let floats = |names: &[&str]| names.iter().map(|name| tensor(name, DType::F32)).collect::<Vec<_>>();
-    let many: Vec<String> = (0..2049).map(|i| i.to_string()).collect();
+    let many: Vec<String> = (0..3100).map(|i| i.to_string()).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let deep = ["x"; 33].join("/");
     let plain = "is not called <layer>/<index>";
@@ -125,7 +125,7 @@ fn what_hdf5_cannot_hold_is_refused_with_all_names() {
             vec!["\"\" ", "\"/a\" ", "\"a//b\" ", "\"./c\" ", "\"d\\0\" "],
         ),
         ("x.h5", floats(&[&deep]), vec!["has more than 32 parts"]),
-        ("x.h5", floats(&many), vec!["\"2048\" is in a group of more than 2048 names"]),
+        ("x.h5", floats(&many), vec!["\"/\" is a group of 3100 names, which take over 640 KiB"]),
         ("x.h5", floats(&["data/conv1/0"]), vec!["would be read as Caffe's weights"]),
         ("x.h5", floats(&["iter", "history/x"]), vec!["\"iter\" beside history would be read as"]),
         (
@@ -208,6 +208,25 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
     assert!(said.contains("\"g/c\" is in chunks or big-endian there"), "{said}");
     let ours = open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5)).expect("fits")).expect("opens");
     assert!(refused(tensor("ip/1", DType::F32, &[7]), &ours).contains("has a receipt"));
+}
+
+#[test]
+fn what_is_too_large_for_the_reader_is_refused() {
+    let written = |count: usize, name: usize, axes: usize| {
+        let tensor = |i| Tensor::new(&format!("{i:0name$}"), DType::U8, &vec![1; axes], &[7]);
+        let all: Vec<Tensor> = (0..count).map(tensor).collect();
+        let writer = all.iter().fold(blob_io::Writer::new(Format::Hdf5), |w, t| w.tensor(&t.name, t));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("x.h5");
+        writer.write(&path, IfExists::Refuse)?;
+        Ok::<_, Error>(Checkpoint::open(&path).expect("what is written is read").entries().len())
+    };
+    // The largest groups that are written: of short names, of many axes, of long names.
+    for (count, name, axes) in [(3091, 4, 0), (1400, 4, 32), (542, 1000, 0)] {
+        assert_eq!(written(count, name, axes).expect("fits"), count);
+        assert!(written(count + 1, name, axes).expect_err("too large").to_string().contains("over 640 KiB"));
+    }
+    assert!(written(65_537, 4, 0).expect_err("too many").to_string().contains("65537 groups and datasets"));
 }
 
 #[test]

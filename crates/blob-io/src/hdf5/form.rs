@@ -15,9 +15,12 @@ use crate::spec::{Problems, TensorSpec, refuse};
 
 /// What errors call the format.
 pub(super) const FORMAT: &str = "hdf5";
-/// Deeper groups and larger ones are refused: this crate's own reader would refuse them too.
+/// Deeper groups, larger ones and more of them are refused: this crate's own reader would refuse them too.
 const MOST_NESTED: usize = 32;
-const MOST_LINKS: usize = 2048;
+const MOST_OBJECTS: usize = 1 << 16;
+const MOST_NAMES: usize = 8 << 20;
+/// What the names and headers in one group may take: the reader allows 768 KiB.
+const MOST_OF_GROUP: usize = 640 << 10;
 /// What Caffe stores of a solver beside its history.
 const COUNTERS: [&str; 2] = ["iter", "current_step"];
 const LEARNED_NET: &str = "learned_net";
@@ -95,6 +98,14 @@ pub(super) fn tree(
         Form::Weights => layers(&mut root),
         Form::SolverState => whole(&root, specs, &mut problems),
     }
+    let (objects, names) = sizes("", &root, specs, &mut problems);
+    if objects > MOST_OBJECTS || names > MOST_NAMES {
+        let most = format!("{MOST_OBJECTS} groups and datasets with names of {MOST_NAMES} bytes");
+        return Err(refuse(
+            FORMAT,
+            format!("{objects} groups and datasets have names of {names} bytes; the most is {most}"),
+        ));
+    }
     problems.refused(FORMAT)?;
     Ok(root)
 }
@@ -161,25 +172,45 @@ fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Res
     };
     let mut group = root;
     for name in groups {
-        let len = group.len();
-        let inner = match group.entry(name.clone()) {
-            Entry::Vacant(_) if len >= MOST_LINKS => return Err("is in a group of more than 2048 names"),
-            place => place.or_insert_with(|| Node::Group(BTreeMap::new())),
-        };
+        let inner = group.entry(name.clone()).or_insert_with(|| Node::Group(BTreeMap::new()));
         let Node::Group(inner) = inner else {
             return Err("lies in what is another tensor");
         };
         group = inner;
     }
-    let len = group.len();
     match group.entry(last.clone()) {
-        Entry::Vacant(_) if len >= MOST_LINKS => Err("is in a group of more than 2048 names"),
         Entry::Vacant(place) => {
             place.insert(node);
             Ok(())
         }
         Entry::Occupied(_) => Err("has the name of a group or of another tensor"),
     }
+}
+
+/// How many groups and datasets there are, and the bytes of their names, as the reader counts them.
+fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) -> (usize, usize) {
+    let (mut objects, mut names, mut bytes) = (group.len(), 0, 0);
+    for (name, node) in group {
+        let axes = match node {
+            Node::Tensor(tensor) => specs[*tensor].shape.num_axes(),
+            _ => 0,
+        };
+        // An entry of 40 bytes, the name's end and padding, a header of at most 152 and its extents.
+        bytes += 208 + name.len() + 8 * axes;
+        names += name.len();
+        if let Node::Group(inner) = node {
+            names += 2 * path.len() + name.len();
+            let (inner_objects, inner_names) = sizes(&format!("{path}/{name}"), inner, specs, problems);
+            (objects, names) = (objects + inner_objects, names + inner_names);
+        }
+    }
+    if bytes > MOST_OF_GROUP {
+        problems.add(
+            if path.is_empty() { "/" } else { path },
+            format!("is a group of {} names, which take over 640 KiB", group.len()),
+        );
+    }
+    (objects, names)
 }
 
 /// A layer that has diffs alone has a group for its data too, as Caffe writes it: all of them are another layer's.
