@@ -25,6 +25,20 @@ pub fn target(format: Option<&str>, bytes: &[u8]) {
     }
 }
 
+/// Reads the bytes as an archive, and a member that the golden ones have as if it lay there alone.
+pub fn archive(bytes: &[u8]) {
+    target(None, bytes);
+    let options = OpenOptions::new().limits(limits());
+    for member in ["net-0000.params", "model_algo-1-0000.params", "symbol.json"] {
+        let named = options.clone().member(member).open_source("input", Box::new(Bytes::new(bytes.to_vec())));
+        if let Ok(checkpoint) = named {
+            assert_eq!((checkpoint.member(), checkpoint.file()), (Some(member), "input"));
+            read(&checkpoint);
+            let _ = checkpoint.beside("symbol.json");
+        }
+    }
+}
+
 /// Every way to an array's bytes agrees with every other.
 fn read(checkpoint: &Checkpoint) {
     for entry in checkpoint.entries() {
