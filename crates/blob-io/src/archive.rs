@@ -1,14 +1,14 @@
 //! Files within a tar or zip archive: which of them hold tensors, and the bytes of one.
 //!
-//! A stored member is a range of the archive, a deflated one is unpacked into a spool. An archive within an archive is left
-//! alone, and an npz is a format of its own.
+//! A stored member is a range of the archive, a deflated one is unpacked into a spool; the CRC-32 that a zip has of either is
+//! compared when it is opened. An archive within an archive is left alone, and an npz is a format of its own.
 
 use crate::entry::Checksum;
 use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit};
 use crate::format::Format;
 use crate::limits::{Limit, Limits};
 use crate::names::name_from_bytes;
-use crate::npz::archive::{Archive as Zip, Content};
+use crate::npz::archive::Archive as Zip;
 use crate::npz::{index, zip};
 use crate::payload::member::{self, PIECE};
 use crate::sniff;
@@ -46,11 +46,10 @@ pub(crate) struct Member {
 /// Where a member's bytes lie.
 #[derive(Clone, Debug)]
 enum Place {
-    Stored {
-        at: u64,
-        len: u64,
-    },
-    Deflated(Checksum),
+    /// Of a tar.
+    Stored { at: u64, len: u64 },
+    /// Of a zip, which has their CRC-32: stored or deflated.
+    Zipped(Checksum),
     /// They cannot be read.
     Broken(Fault),
 }
@@ -112,17 +111,23 @@ impl Archive {
         match &member.place {
             Place::Stored { at, len } => Ok(self.input.window(*at, *len)),
             Place::Broken(fault) => Err(own(fault.clone().into())),
-            Place::Deflated(checksum) => {
+            Place::Zipped(checksum) => {
+                let is_deflated = checksum.packed.is_some();
                 let mut content = member::Content::open(&self.input, checksum);
                 let mut piece = Vec::new();
+                // A stored member is read for its checksum alone: its format need not have one.
                 loop {
                     match content.step(&mut piece).map_err(own)? {
                         0 => break,
-                        n => spool.push(&piece[..n])?,
+                        n if is_deflated => spool.push(&piece[..n])?,
+                        _ => {}
                     }
                 }
                 content.finish().map_err(own)?;
-                Ok(Input::new(spool.finish()?))
+                match is_deflated {
+                    true => Ok(Input::new(spool.finish()?)),
+                    false => Ok(self.input.window(checksum.offset, checksum.size)),
+                }
             }
         }
     }
@@ -131,13 +136,13 @@ impl Archive {
     pub(crate) fn bytes(&self, member: &Member, limit: u64) -> Result<Vec<u8>, ReadError> {
         let (at, len) = match &member.place {
             Place::Stored { at, len } => (*at, *len),
-            Place::Deflated(checksum) => (checksum.offset, checksum.size),
+            Place::Zipped(checksum) => (checksum.offset, checksum.size),
             Place::Broken(fault) => return Err(fault.clone().into()),
         };
         check_limit(at, Limit::Fixed, "the file's length", len, limit)?;
         let mut bytes = Vec::new();
         match &member.place {
-            Place::Deflated(checksum) => {
+            Place::Zipped(checksum) => {
                 let mut content = member::Content::open(&self.input, checksum);
                 while (bytes.len() as u64) < len {
                     let wanted = (bytes.len() as u64 + PIECE as u64).min(len) as usize;
@@ -193,8 +198,7 @@ impl Archive {
                 continue;
             }
             let place = match zip.content(&member) {
-                Ok(Content::Stored(at)) => Place::Stored { at, len: member.size },
-                Ok(content) => Place::Deflated(content.checksum(&member)),
+                Ok(content) => Place::Zipped(content.checksum(&member)),
                 Err(ReadError::Fault(fault)) => Place::Broken(fault),
                 Err(stop) => return Err(stop),
             };
@@ -269,7 +273,8 @@ impl Choice {
         let name = gunzip::inner_name(&member.name);
         let window = match &member.place {
             Place::Stored { at, len } => Some(archive.input.window(*at, *len)),
-            Place::Deflated(_) | Place::Broken(_) => None,
+            Place::Zipped(Checksum { offset, packed: None, size, .. }) => Some(archive.input.window(*offset, *size)),
+            Place::Zipped(_) | Place::Broken(_) => None,
         };
         if let Some(plain) = window.as_ref().filter(|window| !gunzip::begins_as_gzip(*window)) {
             return sniff::format(plain, name).is_some();
@@ -280,7 +285,7 @@ impl Choice {
         self.left = left;
         let mut begin = Vec::new();
         let begun = match (&member.place, &window) {
-            (Place::Deflated(checksum), _) => {
+            (Place::Zipped(checksum), None) => {
                 member::Content::open(&archive.input, checksum).extend(&mut begin, BEGINNING)
             }
             (_, Some(window)) => gunzip::beginning(window, BEGINNING, &mut begin),

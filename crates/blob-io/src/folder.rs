@@ -1,7 +1,7 @@
 //! A folder that a conversion wrote, read as one file: its receipt says which tensor lies in which npy file.
 //!
 //! The files are read as if they were one, each after the other; a file is opened when its bytes are needed, and only a
-//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead.
+//! few stay open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead; shards may be links.
 
 pub(crate) mod listing;
 
@@ -36,6 +36,8 @@ pub(crate) struct Folder {
     root: PathBuf,
     files: Vec<Part>,
     len: u64,
+    /// Whether a file may be a link, which leads anywhere.
+    has_links: bool,
     /// The files that were read last, each by its index.
     open: Mutex<Vec<(usize, Arc<FileSource>)>>,
 }
@@ -103,7 +105,25 @@ fn without(name: &str, what: &str) -> Error {
 impl Folder {
     /// A folder whose files come with [`Folder::add`].
     pub(crate) fn new(root: &Path) -> Self {
-        Self { root: root.to_owned(), files: Vec::new(), len: 0, open: Mutex::default() }
+        Self { root: root.to_owned(), files: Vec::new(), len: 0, has_links: false, open: Mutex::default() }
+    }
+
+    /// A folder in which links are followed, as those are that Hugging Face's cache consists of. Its files have plain names.
+    pub(crate) fn with_links(root: &Path) -> Self {
+        Self { has_links: true, ..Self::new(root) }
+    }
+
+    /// Opens a file of the folder.
+    pub(crate) fn open(&self, path: &str) -> io::Result<FileSource> {
+        if !self.has_links {
+            return open_within(&self.root, path).and_then(FileSource::new);
+        }
+        let whole = self.root.join(path);
+        // A pipe would be waited for.
+        if !fs::metadata(&whole)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no ordinary file"));
+        }
+        File::open(whole).and_then(FileSource::new)
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -144,7 +164,7 @@ impl Folder {
             let found = format!("{}: {e}", listed.file);
             Fault::new(0, FaultKind::words("a file that the receipt lists", found))
         };
-        let source = open_within(&self.root, &listed.file).and_then(FileSource::new);
+        let source = self.open(&listed.file);
         let source = source.map_err(unread)?;
         let len = source.len();
         let mut cursor = Cursor::new(&source);
@@ -175,7 +195,7 @@ impl Folder {
             open.push(found);
             return Ok(file);
         }
-        let file = open_within(&self.root, &self.files[index].path).and_then(FileSource::new)?;
+        let file = self.open(&self.files[index].path)?;
         if file.len() != self.end(index) - self.files[index].begin {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "is of another length than when it was listed"));
         }
@@ -213,7 +233,7 @@ impl Source for Folder {
 }
 
 /// Opens a file of a folder, without following links in it.
-pub(crate) fn open_within(root: &Path, path: &str) -> io::Result<File> {
+fn open_within(root: &Path, path: &str) -> io::Result<File> {
     let mut whole = root.to_owned();
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {

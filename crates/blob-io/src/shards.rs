@@ -1,7 +1,7 @@
 //! Safetensors shards with an index, as Hugging Face writes large models: read as one file.
 //!
-//! The files are those beside the index that it names, each after the other; no other file is opened, wherever names and
-//! links lead.
+//! The files are those beside the index that it names, each after the other; no name leads elsewhere, but links are followed:
+//! a cache of Hugging Face's consists of them.
 
 mod index;
 
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError};
-use crate::folder::{Folder, open_within};
+use crate::folder::Folder;
 use crate::format::Format;
 use crate::names::{NameTable, faulty};
 use crate::sniff;
-use crate::wire::source::{FileSource, Input, Source};
+use crate::wire::source::{Input, Source};
 use index::Index;
 
 /// What the names of indices end with.
@@ -47,7 +47,7 @@ pub(crate) fn open(
         return Ok(None);
     };
     table.metadata = std::mem::take(&mut index.metadata);
-    let mut shards = Folder::new(folder);
+    let mut shards = Folder::with_links(folder);
     let mut total = 0;
     for number in 0..index.files.len() {
         total += shard(number as u32, &mut index, &mut shards, table).map_err(|e| match e {
@@ -78,7 +78,7 @@ impl From<ReadError> for Failed {
 fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTable) -> Result<u64, Failed> {
     let file = index.files[number as usize].clone();
     let path = shards.root().join(&file).display().to_string();
-    let source = open_within(shards.root(), &file).and_then(FileSource::new).map_err(|source| {
+    let source = shards.open(&file).map_err(|source| {
         let action = "open it, a shard that the index names".to_owned();
         Failed::Shard(Error::Io { file: path.clone(), action, source })
     })?;
