@@ -25,8 +25,8 @@ fn info_in_json_is_a_line_a_file() {
     // How much is read may change.
     let before = |line: &str| line.rsplit_once(",\"bytes_read\":").unwrap().0.to_owned() + "\n";
     expect![[r#"
-        {"schema":"blob.info/1","file":"caffe/net/v1.caffemodel","format":"caffemodel","dialect":"V1 layers","file_bytes":1679,"gzip_bytes":null,"tensors":4,"parameters":371,"tensor_bytes":1484,"dtypes":{"f32":4},"layers":3,"diffs":0,"sparse":0,"none":0,"broken":0,"largest":{"bytes":1008,"dtype":"f32","name":"ip/0","shape":[1,1,7,36]},"metadata":{"name":"golden_v1"},"warnings":[],"warning_count":0,"errors":[]
-        {"schema":"blob.info/1","file":"caffe/misc/u8.datum","format":"datum","dialect":"","file_bytes":22,"gzip_bytes":null,"tensors":1,"parameters":12,"tensor_bytes":12,"dtypes":{"u8":1},"layers":1,"diffs":0,"sparse":0,"none":0,"broken":0,"largest":{"bytes":12,"dtype":"u8","name":"@0","shape":[3,2,2]},"metadata":{"label":"5"},"warnings":[],"warning_count":0,"errors":[]
+        {"schema":"blob.info/1","file":"caffe/net/v1.caffemodel","member":null,"format":"caffemodel","dialect":"V1 layers","file_bytes":1679,"gzip_bytes":null,"tensors":4,"parameters":371,"tensor_bytes":1484,"dtypes":{"f32":4},"layers":3,"diffs":0,"sparse":0,"none":0,"broken":0,"largest":{"bytes":1008,"dtype":"f32","name":"ip/0","shape":[1,1,7,36]},"metadata":{"name":"golden_v1"},"warnings":[],"warning_count":0,"errors":[]
+        {"schema":"blob.info/1","file":"caffe/misc/u8.datum","member":null,"format":"datum","dialect":"","file_bytes":22,"gzip_bytes":null,"tensors":1,"parameters":12,"tensor_bytes":12,"dtypes":{"u8":1},"layers":1,"diffs":0,"sparse":0,"none":0,"broken":0,"largest":{"bytes":12,"dtype":"u8","name":"@0","shape":[3,2,2]},"metadata":{"label":"5"},"warnings":[],"warning_count":0,"errors":[]
     "#]].assert_eq(&info.out.lines().map(before).collect::<String>());
     let both = info.json();
     assert_eq!((&both[0]["tensors"], &both[0]["parameters"]), (&4.into(), &371.into()));
