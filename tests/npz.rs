@@ -176,7 +176,7 @@ fn what_is_no_npz_is_called_by_its_name() {
             &[("archive/data.pkl", &b"x"[..]), ("archive/data/0", b"x")][..],
             "a PyTorch checkpoint (a zip around a Python pickle), which blob never reads",
         ),
-        (&[("readme.md", b"x")], "a zip archive without npy files in it"),
+        (&[("readme.md", b"x")], "a zip archive without a tensor file in it"),
     ] {
         let refused = open("x.npz", &theirs(CompressionMethod::Stored, members)).unwrap_err();
         assert_eq!(refused.to_string(), format!("x.npz is {expected}"));
