@@ -130,6 +130,76 @@ fn nothing_is_lost_where_shards_are_written() {
     assert_eq!(bytes_of(copy.path()), before);
 }
 
+/// Through a link a shard would go where another one goes, or over a file that is not of the output.
+#[cfg(unix)]
+#[test]
+fn links_pipes_and_devices_are_no_places_for_shards() {
+    use std::os::unix::fs::symlink;
+    let other = "model-00002-of-00003.safetensors";
+    for (name, to) in [("model-00001-of-00003.safetensors", other), (other, "mine"), (INDEX, "mine"), (other, "none")] {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("mine"), "mine").expect("written");
+        symlink(to, folder.path().join(name)).expect("linked");
+        let error = written(folder.path(), IfExists::Replace).expect_err("a link").to_string();
+        assert!(error.contains(name) && error.contains("is a link, and no place for a shard"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).expect("listed").count(), 2);
+        assert_eq!(fs::read(folder.path().join("mine")).expect("readable"), b"mine");
+    }
+    for name in [other, INDEX] {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(std::process::Command::new("mkfifo").arg(folder.path().join(name)).status().expect("ran").success());
+        // Opened, it would wait for a reader.
+        let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+        let target = Target::File { path: &folder.path().join("model.safetensors"), if_exists: IfExists::Replace };
+        let planned = plan(&source, &Options::new(Format::Safetensors).shard_size(120), &target).expect("planned");
+        for error in [planned.check(&Silent).expect_err("a pipe"), planned.run(&Silent).expect_err("a pipe")] {
+            assert!(error.to_string().contains("is a pipe or a device"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn old_files_of_the_same_name_are_told_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = written(folder.path(), IfExists::Refuse).expect("written");
+    for name in ["model-00001-of-0009.safetensors", "models-00001-of-00009.safetensors", "other.safetensors"] {
+        fs::write(folder.path().join(name), "mine").expect("written");
+    }
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let path = folder.path().join("model.safetensors");
+    let planned = |size: u64, if_exists| {
+        plan(&source, &Options::new(Format::Safetensors).shard_size(size), &Target::File { path: &path, if_exists })
+    };
+    let notes = |size: u64| planned(size, IfExists::Replace).expect("planned").notes().to_vec();
+    // In one file: the old index would lead to the old tensors.
+    let error = planned(1000, IfExists::Refuse).expect_err("an index");
+    assert!(matches!(&error, Error::Exists { path, .. } if Path::new(path) == index), "{error}");
+    let shard = |number: u32| format!("\"model-0000{number}-of-00003.safetensors\"");
+    let stay = "old files of the same name stay beside the new output: ";
+    assert_eq!(notes(1000), [format!("{stay}{}, {}, {} and 1 more", shard(1), shard(2), shard(3))]);
+    // In as many shards: all are replaced. In others: the old ones stay, and so does the one file.
+    assert_eq!(notes(120), [""; 0]);
+    fs::write(&path, "mine").expect("written");
+    assert_eq!(notes(120), [format!("{stay}\"model.safetensors\"")]);
+    assert_eq!(notes(200), [format!("{stay}{}, {}, {} and 1 more", shard(1), shard(2), shard(3))]);
+}
+
+#[test]
+fn what_an_index_cannot_name_is_refused() {
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let refused = |path: &Path, size: u64| {
+        let target = Target::File { path, if_exists: IfExists::Refuse };
+        plan(&source, &Options::new(Format::Safetensors).shard_size(size), &target).expect_err("refused").to_string()
+    };
+    assert!(refused(Path::new("x.safetensors"), 0).contains("cannot be written as shards of no bytes"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(b"m\xFF.safetensors"));
+        assert!(refused(path, 120).contains("is a name that is not UTF-8"));
+    }
+}
+
 #[test]
 fn what_is_no_file_of_safetensors_is_not_written_in_shards() {
     let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");

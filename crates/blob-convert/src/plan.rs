@@ -40,10 +40,10 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The file, where it is one.
-    fn file(&self) -> Option<&'a Path> {
+    /// The file, where it is one, and what happens to an existing one.
+    fn file(&self) -> Option<(&'a Path, IfExists)> {
         match *self {
-            Self::File { path, .. } => Some(path),
+            Self::File { path, if_exists } => Some((path, if_exists)),
             _ => None,
         }
     }
@@ -158,7 +158,7 @@ impl Plan<'_> {
     }
 }
 
-/// Decides what a conversion of `checkpoint` to `target` will do. Nothing is read or written.
+/// Decides what a conversion of `checkpoint` to `target` will do. Reads no tensor and writes nothing.
 ///
 /// # Errors
 /// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
@@ -184,7 +184,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
         notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
     }
-    Ok(Plan { notes, ..planned_for(checkpoint, base, options, target)? })
+    let mut plan = planned_for(checkpoint, base, options, target)?;
+    plan.notes.splice(0..0, notes);
+    Ok(plan)
 }
 
 /// Decides how the tensors of `checkpoint` replace those of the same names and shapes in the file `base` of Caffe's or NeoML's,
@@ -262,14 +264,15 @@ fn planned_for<'a>(
     let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
     let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
-    let in_shards = shards::planned(checkpoint, options, target.file(), &tensors)?;
+    let mut notes = Vec::new();
+    let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Frame(base), _) => refilled(base, &mut tensors),
         (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
         (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
         (Base::None, true) => caffe::new(checkpoint, options, &tensors),
-        _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file()),
+        _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file().map(|(path, _)| path)),
         _ => layout(checkpoint, options, &tensors, &receipt),
     };
     let mut layout = || layout().map_err(|e| e.about(checkpoint.name()));
@@ -279,7 +282,7 @@ fn planned_for<'a>(
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
-    Ok(Plan { checkpoint, base, to, tensors, left_out, notes: Vec::new(), receipt, output })
+    Ok(Plan { checkpoint, base, to, tensors, left_out, notes, receipt, output })
 }
 
 /// Whether a file has a receipt; one that is an existing file with other values is as that one is.

@@ -4,10 +4,11 @@
 //! The receipt stands in the index, with what else is said of the whole; each shard says that it is PyTorch's, as theirs do.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Output, TensorSpec};
+use blob_io::{Checkpoint, Error, Existing, Format, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
 use crate::options::{Options, refuse};
@@ -15,6 +16,9 @@ use crate::planned::Planned;
 
 /// All are open at once, and systems allow a thousand.
 const MOST_SHARDS: usize = 500;
+
+/// How many old files are named.
+const NAMED: usize = 3;
 
 /// What stands in each shard: transformers refuses files without it.
 const METADATA: [(&str, &str); 1] = [("format", "pt")];
@@ -37,20 +41,32 @@ pub(crate) struct Shard {
     pub(crate) layout: Layout,
 }
 
-/// The shards of these tensors in place of the file `path`; `None` where they are not wanted, or one holds all.
+/// The shards of these tensors in place of the file that is the target; `None` where they are not wanted, or one holds all.
+/// Files of an earlier output that stay beside the new ones are told in `notes`.
 pub(crate) fn planned(
     checkpoint: &Checkpoint,
     options: &Options,
-    path: Option<&Path>,
+    target: Option<(&Path, IfExists)>,
     tensors: &[Planned],
+    notes: &mut Vec<String>,
 ) -> Result<Option<Shards>, Error> {
-    match (options.shard_size, path) {
+    match (options.shard_size, target) {
         (None, _) => Ok(None),
         (Some(_), _) if options.to != Format::Safetensors => {
             let format = options.to.name();
             Err(refuse(checkpoint, format!("cannot be written as shards of {format}: they are of safetensors")))
         }
-        (Some(most), Some(path)) => shards(path, most, tensors).map_err(|e| e.about(checkpoint.name())),
+        (Some(0), _) => Err(refuse(checkpoint, "cannot be written as shards of no bytes".to_owned())),
+        (Some(most), Some((path, if_exists))) => {
+            let shards = shards(path, most, tensors).map_err(|e| e.about(checkpoint.name()))?;
+            let index = named(path, ".index.json");
+            // The index of an earlier output would still lead to that one's shards.
+            if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {
+                return Err(Error::Exists { path: index.display().to_string(), target: Existing::File });
+            }
+            notes.extend(staying(path, shards.as_ref()));
+            Ok(shards)
+        }
         (Some(_), None) => Err(refuse(checkpoint, "can be written as shards to files only".to_owned())),
     }
 }
@@ -64,7 +80,11 @@ fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>,
     }
     if count > MOST_SHARDS {
         let message = format!("would be {count} shards; at most {MOST_SHARDS} are written");
-        return Err(Error::Request { file: path.display().to_string(), message });
+        return Err(refused(path, message));
+    }
+    if path.file_name().and_then(OsStr::to_str).is_none() {
+        let message = "is a name that is not UTF-8, and the index of shards cannot hold it".to_owned();
+        return Err(refused(path, message));
     }
     let mut shards = Shards {
         files: Vec::new(),
@@ -114,6 +134,41 @@ fn metadata() -> Vec<(String, String)> {
     METADATA.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
+/// Which files in the target's folder look like an earlier output of the same name and are not replaced: its shards, its
+/// index, or the one file that it was.
+fn staying(path: &Path, shards: Option<&Shards>) -> Option<String> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_new = |name: &OsStr| match shards {
+        Some(shards) => shards.paths().any(|path| path.file_name() == Some(name)),
+        None => path.file_name() == Some(name),
+    };
+    let listing = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let mut old: Vec<OsString> = listing.filter(|name| is_of(path, name) && !is_new(name)).collect();
+    old.sort_unstable();
+    let names: Vec<String> = old.iter().take(NAMED).map(|name| format!("{:?}", name.to_string_lossy())).collect();
+    let more = match old.len().checked_sub(names.len())? {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!old.is_empty())
+        .then(|| format!("old files of the same name stay beside the new output: {}{more}", names.join(", ")))
+}
+
+/// Whether a file is called as the output `path` is, as one file, as one of its shards or as their index.
+fn is_of(path: &Path, name: &OsStr) -> bool {
+    if path.file_name() == Some(name) || named(path, ".index.json").file_name() == Some(name) {
+        return true;
+    }
+    let (Some(stem), Some(name)) = (path.file_stem().and_then(OsStr::to_str), Path::new(name).to_str()) else {
+        return false;
+    };
+    let extension = path.extension().map_or(String::new(), |extension| format!(".{}", extension.display()));
+    let number = name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(&extension));
+    let numbers = number.and_then(|rest| rest.strip_prefix('-')).and_then(|rest| rest.split_once("-of-"));
+    let is_number = |text: &str| text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
+    numbers.is_some_and(|(number, count)| is_number(number) && is_number(count))
+}
+
 fn named(path: &Path, end: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(end);
@@ -146,13 +201,7 @@ impl Shards {
     /// Begins all files, the index last.
     pub(crate) fn begin(&self, source: &Checkpoint, if_exists: IfExists) -> Result<Vec<Output>, Error> {
         self.keep(source)?;
-        let begun = self.paths().map(|path| {
-            let output = Output::create(path, if_exists)?;
-            match output.is_positioned() {
-                true => Ok(output),
-                false => Err(refused(path, "is a pipe or a device, and no place for a shard".to_owned())),
-            }
-        });
+        let begun = self.paths().map(|path| Output::create(path, if_exists));
         let mut outputs: Vec<Output> = begun.collect::<Result<_, Error>>()?;
         for (output, shard) in outputs.iter_mut().zip(&self.files) {
             output.set_len(shard.layout.len())?;
@@ -193,16 +242,27 @@ impl Shards {
         ascii(&format!("{:#}\n", json!(index)))
     }
 
-    /// Errors where a file would replace one that is read.
+    /// Errors where a file would replace one that is read, or is none that can be replaced.
     fn keep(&self, source: &Checkpoint) -> Result<(), Error> {
         let file = Path::new(source.file());
         let shards = source.shards().iter().map(|shard| file.with_file_name(shard));
         let read: Vec<PathBuf> =
             shards.chain([file.to_owned()]).filter_map(|path| fs::canonicalize(path).ok()).collect();
-        match self.paths().find(|path| fs::canonicalize(path).is_ok_and(|path| read.contains(&path))) {
-            None => Ok(()),
-            Some(path) => Err(refused(path, "is read, and a source is never replaced by its copy".to_owned())),
+        for path in self.paths() {
+            if fs::canonicalize(path).is_ok_and(|path| read.contains(&path)) {
+                return Err(refused(path, "is read, and a source is never replaced by its copy".to_owned()));
+            }
+            let Ok(found) = fs::symlink_metadata(path).map(|meta| meta.file_type()) else { continue };
+            // It may lead to another of the shards, or to any file at all.
+            if found.is_symlink() {
+                return Err(refused(path, "is a link, and no place for a shard or an index".to_owned()));
+            }
+            // Opening a pipe would wait for its reader.
+            if !found.is_file() && !found.is_dir() {
+                return Err(refused(path, "is a pipe or a device, and no place for a shard or an index".to_owned()));
+            }
         }
+        Ok(())
     }
 }
 
