@@ -1,7 +1,7 @@
 """The cases of `blob-gpu` in torch, CuPy and cuTENSOR, as far as they are installed; `blob-gpu` runs it.
 
-In, on standard input: bytes, rounds and batch; then a case a line: name, operation, dtype, extents, what the operation needs.
-Out: `time CASE WHO SECONDS` and `about absent: ...`, with tabs between. Nothing that is missing ends the script.
+In, on standard input: bytes, rounds, batch and seconds to warm up; then a case a line: name, operation, dtype, extents, what the operation needs.
+Out: `time CASE WHO SECONDS LEAST MOST` and `about absent: ...`, with tabs between. Nothing that is missing ends the script.
 """
 
 import ctypes
@@ -34,16 +34,23 @@ class Case:
         return DTYPES[self.dtype]
 
 
-def seconds(run, wait, rounds, batch):
-    """The median over rounds of one run, waited for after each batch; the first round warms up."""
+def seconds(run, wait, rounds, batch, warm_up):
+    """The median, the least and the most over rounds of one run, waited for after each batch, once it has run for a while."""
+    begin = time.perf_counter()
+    while True:
+        for _ in range(batch):
+            run()
+        wait()
+        if time.perf_counter() - begin >= warm_up:
+            break
     times = []
-    for _ in range(rounds + 1):
+    for _ in range(rounds):
         begin = time.perf_counter()
         for _ in range(batch):
             run()
         wait()
         times.append((time.perf_counter() - begin) / batch)
-    return statistics.median(times[1:])
+    return statistics.median(times), min(times), max(times)
 
 
 class Torch:
@@ -89,9 +96,10 @@ class Torch:
             out = torch.empty(x.shape, dtype=getattr(torch, DTYPES[case.more]), device=x.device)
             return lambda: out.copy_(x)
         if case.op == "asum":
-            return lambda: torch.linalg.vector_norm(x, 1)
+            # As ours: the sum is in the host's hands.
+            return lambda: torch.linalg.vector_norm(x, 1).item()
         if case.op == "sumsq":
-            return lambda: torch.dot(x, x)
+            return lambda: torch.dot(x, x).item()
         y = x.clone()
         return {
             "add": lambda: y.add_(x),
@@ -137,13 +145,17 @@ class CuPy:
             out = cupy.empty(x.shape, dtype=getattr(cupy, DTYPES[case.more]))
             return lambda: cupy.copyto(out, x, casting="unsafe")
         if case.op == "asum":
-            return lambda: cupy.abs(x).sum()
+            # In one pass: `abs(x).sum()` would write a whole tensor.
+            magnitude = "fabsf(static_cast<float>(x))"
+            total = cupy.ReductionKernel("T x", "float32 y", magnitude, "a + b", "y = a", "0", "asum")
+            return lambda: total(x).item()
         if case.op == "sumsq":
-            return lambda: cupy.dot(x, x)
+            return lambda: cupy.dot(x, x).item()
         y = x.copy()
+        axpy = cupy.ElementwiseKernel("T x, T a", "T y", "y += x * a", "axpy")
         return {
             "add": lambda: cupy.add(y, x, out=y),
-            "axpy": lambda: cupy.add(y, x * dtype(0.5), out=y),
+            "axpy": lambda: axpy(x, dtype(0.5), y),
             "scale": lambda: cupy.multiply(y, dtype(0.999), out=y),
             "fill": lambda: y.fill(1),
         }[case.op]
@@ -227,7 +239,8 @@ class CuTensor:
 
 
 def main():
-    size, rounds, batch = (int(n) for n in sys.stdin.readline().split("\t"))
+    *numbers, warm_up = sys.stdin.readline().split("\t")
+    (size, rounds, batch), warm_up = (int(n) for n in numbers), float(warm_up)
     cases = [Case(line) for line in sys.stdin if line.strip()]
     for kind in (Torch, CuPy, CuTensor):
         try:
@@ -237,13 +250,13 @@ def main():
             continue
         say("about", f"{kind.who} {peer.version}")
         if kind is Torch:
-            say("time", "copy", "torch clone", seconds(peer.copy(size), peer.wait, rounds, batch))
+            say("time", "copy", "torch clone", *seconds(peer.copy(size), peer.wait, rounds, batch, warm_up))
         for case in cases:
             small = 20 if case.name == "add, 64 KiB" else 1
             try:
                 run = peer.run(case)
                 if run is not None:
-                    say("time", case.name, peer.who, seconds(run, peer.wait, rounds, small * batch))
+                    say("time", case.name, peer.who, *seconds(run, peer.wait, rounds, small * batch, warm_up))
                 run = None
                 peer.free()
             except Exception as error:

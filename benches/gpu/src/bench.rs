@@ -1,4 +1,4 @@
-//! Each case on the GPU: its result compared with the host's, then its time beside the driver's copy and our own, in turn.
+//! Each case on the GPU: its time beside the driver's copy and our own, in turn; and, apart from that, its result beside the host's.
 //! It prints a line for each time, which `report` reads; it judges nothing.
 
 use std::sync::Arc;
@@ -15,14 +15,32 @@ use crate::driver::Driver;
 use crate::report::{COPY, MEMSET, OURS, OWN_COPY};
 use crate::table::median;
 
-/// All rows, on the first GPU.
-pub(crate) fn rows(sizes: &Sizes) -> Result<()> {
+/// The times of all rows from one on, on the first GPU.
+pub(crate) fn rows(sizes: &Sizes, from: usize) -> Result<()> {
+    let gpu = Cuda::open(0)?;
+    let (queue, driver) = (gpu.queue()?, Driver::new(&gpu)?);
+    each(sizes, from, &gpu, |case| {
+        row(case, sizes, &queue, &driver).with_context(|| format!("{}: its time", case.name))
+    })
+}
+
+/// The results of all rows from one on, compared with the host's.
+pub(crate) fn bits(sizes: &Sizes, from: usize) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let queue = gpu.queue()?;
-    let driver = Driver::new(&*queue)?;
-    for case in cases::all(sizes.bytes) {
-        let done = row(&case, sizes, &queue, &driver);
-        println!("check\t{}: the host's bits\t{}", case.name, crate::words(done.map(|()| "the same".to_string())));
+    each(sizes, from, &gpu, |case| {
+        let what = format!("{}: the host's bits", case.name);
+        compare(case, &queue).with_context(|| what.clone())?;
+        println!("check\t{what}\tpassed\tthe same");
+        Ok(())
+    })
+}
+
+/// Each case until one fails. An error of a GPU may stay in its context, so a new process goes on behind the case that was named last.
+fn each(sizes: &Sizes, from: usize, gpu: &Cuda, work: impl Fn(&Case) -> Result<()>) -> Result<()> {
+    for (index, case) in cases::all(sizes.bytes).iter().enumerate().skip(from) {
+        println!("case\t{index}");
+        work(case)?;
         gpu.trim()?;
     }
     Ok(())
@@ -30,48 +48,76 @@ pub(crate) fn rows(sizes: &Sizes) -> Result<()> {
 
 fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> Result<()> {
     let mut tensors = Tensors::new(case)?;
-    compare(case, &mut tensors, queue)?;
-    let (from, to) = (queue.alloc(case.bytes())?, queue.alloc(case.bytes())?);
-    // The driver's stream is another one, and the blocks are there when ours has got to them.
-    queue.synchronize()?;
-    driver.upload(&tensors.x.data().bytes()?, &*from, false)?;
-    let is_fill = case.op == Op::Fill;
-    // The same bytes for all three.
-    let x = AnyBlob::from_parts(Shape::new(&case.dims[..])?, case.dtype, tensors.x.memory(Part::Data).clone(), None)?;
-    let mut copied = AnyBlob::new(tensors.x.shape().clone(), case.dtype)?;
-    let mut ours = || blob_ops::on(queue, || tensors.run(case.op)).map(drop);
-    let mut theirs = || if is_fill { driver.fill(&*to) } else { driver.copy(&*from, &*to) };
-    let mut own_copy = || Ok(blob_ops::on(queue, || blob_ops::convert_into(&x, &mut copied, Part::Data))?);
-    let (wait, wait_for_driver) = (|| Ok(queue.synchronize()?), || driver.wait());
-    let them = if is_fill { MEMSET } else { COPY };
-    let mut runs: Vec<Run<'_>> =
-        vec![(OURS, &mut ours, &wait), (them, &mut theirs, &wait_for_driver), (OWN_COPY, &mut own_copy, &wait)];
-    for (who, seconds) in in_turn(&mut runs, sizes.rounds, sizes.batch)? {
-        println!("time\t{}\t{who}\t{seconds:e}", case.name);
-    }
+    let (mut from, mut to) = (driver.buffer(case.bytes())?, driver.buffer(case.bytes())?);
+    // The same bytes for all three: what copies of zeros take says little.
+    driver.upload(&tensors.x.data().bytes()?, &mut from, false)?;
+    let x = same(&tensors.x)?;
+    let mut copied = AnyBlob::new(x.shape().clone(), case.dtype)?;
+    let mut ours = |batch| on(queue, batch, || tensors.run(case.op).map(drop));
+    let mut theirs = |batch| match case.op {
+        Op::Fill => driver.fill(&mut to, batch),
+        _ => driver.copy(&from, &mut to, batch),
+    };
+    let mut own_copy = |batch| on(queue, batch, || Ok(blob_ops::convert_into(&x, &mut copied, Part::Data)?));
+    let them = if case.op == Op::Fill { MEMSET } else { COPY };
+    let mut runs = [Run(OURS, &mut ours), Run(them, &mut theirs), Run(OWN_COPY, &mut own_copy)];
+    in_turn(&mut runs, sizes, sizes.batch)?.iter().for_each(|time| time.say(&case.name));
     Ok(())
 }
 
-/// Who, what is done, and how to wait for it.
-type Run<'a> = (&'static str, &'a mut dyn FnMut() -> Result<()>, &'a dyn Fn() -> Result<()>);
+/// Runs there as often as is said, and waits.
+fn on(queue: &Arc<dyn Queue>, batch: usize, mut once: impl FnMut() -> Result<()>) -> Result<()> {
+    (0..batch).try_for_each(|_| blob_ops::on(queue, &mut once))?;
+    Ok(queue.synchronize()?)
+}
 
-/// Seconds of one run each: the median over rounds in which all take turns, each `batch` times and then waited for.
-pub(crate) fn in_turn(runs: &mut [Run<'_>], rounds: usize, batch: usize) -> Result<Vec<(&'static str, f64)>> {
-    let mut seconds = vec![Vec::new(); runs.len()];
-    // The first round warms up.
-    for round in 0..=rounds {
-        for ((_, run, wait), seconds) in runs.iter_mut().zip(&mut seconds) {
-            let start = Instant::now();
-            for _ in 0..batch {
-                run()?;
-            }
-            wait()?;
-            if round > 0 {
-                seconds.push(start.elapsed().as_secs_f64() / batch as f64);
-            }
+/// Who, and what does it as often as is said and waits for all of it.
+pub(crate) struct Run<'a>(pub(crate) &'static str, pub(crate) &'a mut dyn FnMut(usize) -> Result<()>);
+
+/// Seconds of one run each, over the rounds.
+pub(crate) struct Time {
+    who: &'static str,
+    pub(crate) median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Time {
+    fn of(who: &'static str, seconds: &[f64]) -> Self {
+        let (least, most) =
+            seconds.iter().fold((f64::INFINITY, 0f64), |(least, most), s| (least.min(*s), most.max(*s)));
+        Self { who, median: median(seconds.iter().copied()), least, most }
+    }
+
+    fn say(&self, case: &str) {
+        println!("time\t{case}\t{}\t{:e}\t{:e}\t{:e}", self.who, self.median, self.least, self.most);
+    }
+
+    /// The rate of as many bytes, with the slowest and the fastest round's.
+    pub(crate) fn rate(&self, bytes: usize) -> String {
+        let [median, least, most] = [self.median, self.most, self.least].map(|seconds| bytes as f64 / seconds / 1e9);
+        format!("{median:.1} GB/s ({least:.1} to {most:.1})")
+    }
+}
+
+/// The times of rounds in which all take turns, each `batch` times and then waited for, once the clocks of the GPU are up.
+pub(crate) fn in_turn(runs: &mut [Run<'_>], sizes: &Sizes, batch: usize) -> Result<Vec<Time>> {
+    let begin = Instant::now();
+    loop {
+        runs.iter_mut().try_for_each(|Run(_, run)| run(batch))?;
+        if begin.elapsed() >= sizes.warm_up {
+            break;
         }
     }
-    Ok(runs.iter().zip(seconds).map(|((who, ..), seconds)| (*who, median(seconds.into_iter()))).collect())
+    let mut seconds = vec![Vec::new(); runs.len()];
+    for _ in 0..sizes.rounds {
+        for (Run(_, run), seconds) in runs.iter_mut().zip(&mut seconds) {
+            let start = Instant::now();
+            run(batch)?;
+            seconds.push(start.elapsed().as_secs_f64() / batch as f64);
+        }
+    }
+    Ok(runs.iter().zip(seconds).map(|(Run(who, _), seconds)| Time::of(who, &seconds)).collect())
 }
 
 /// The operands of a case. The whole of a merge, and what begins as a copy of `x`, is `out`.
@@ -83,8 +129,11 @@ struct Tensors {
 
 impl Tensors {
     fn new(case: &Case) -> Result<Self> {
-        let shape = Shape::new(&case.dims[..])?;
-        let x = noise(&shape, case.dtype)?;
+        Self::of(case, noise(&Shape::new(&case.dims[..])?, case.dtype)?)
+    }
+
+    fn of(case: &Case, x: AnyBlob) -> Result<Self> {
+        let shape = x.shape().clone();
         let empty = |shape: Shape, dtype| AnyBlob::new(shape, dtype).context("a tensor");
         let (mut parts, mut out) = (Vec::new(), empty(Shape::scalar(), DType::F32)?);
         match case.op {
@@ -138,9 +187,15 @@ impl Tensors {
     }
 }
 
+/// The tensor once more, over the same memory.
+fn same(x: &AnyBlob) -> Result<AnyBlob> {
+    Ok(AnyBlob::from_parts(x.shape().clone(), x.dtype(), x.memory(Part::Data).clone(), None)?)
+}
+
 /// Once here and once on the host, from the same bytes: every bit is the same.
-fn compare(case: &Case, tensors: &mut Tensors, queue: &Arc<dyn Queue>) -> Result<()> {
-    let mut host = Tensors::new(case)?;
+fn compare(case: &Case, queue: &Arc<dyn Queue>) -> Result<()> {
+    let mut tensors = Tensors::new(case)?;
+    let mut host = Tensors::of(case, same(&tensors.x)?)?;
     let wanted = blob_ops::on_host(|| host.run(case.op))?;
     let found = blob_ops::on(queue, || tensors.run(case.op))?;
     ensure!(found == wanted, "the sum is {found:x?} in bits, on the host {wanted:x?}");
@@ -154,8 +209,21 @@ fn compare(case: &Case, tensors: &mut Tensors, queue: &Arc<dyn Queue>) -> Result
     Ok(())
 }
 
-/// Bytes without a pattern; of floats, fractions that are finite.
+/// Bytes without a pattern, or long stretches of them over and over; of floats, fractions that are finite.
 fn noise(shape: &Shape, dtype: DType) -> Result<AnyBlob> {
+    /// No power of two, so that no stride of a tensor leads from an element to an equal one; whole elements of any dtype.
+    const STRETCH: usize = (1 << 24) - 24;
+    let len = shape.count() * dtype.size();
+    let mut bytes = stretch(len.min(STRETCH).next_multiple_of(8), dtype)?;
+    bytes.truncate(len);
+    bytes.reserve_exact(len - bytes.len());
+    while bytes.len() < len {
+        bytes.extend_from_within(..STRETCH.min(len - bytes.len()));
+    }
+    Ok(AnyBlob::from_vec(shape.clone(), dtype, bytes)?)
+}
+
+fn stretch(len: usize, dtype: DType) -> Result<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut word = || {
         state ^= state << 13;
@@ -163,22 +231,17 @@ fn noise(shape: &Shape, dtype: DType) -> Result<AnyBlob> {
         state ^= state << 17;
         state.to_ne_bytes()
     };
-    let bytes = |len: usize, word: &mut dyn FnMut() -> [u8; 8]| {
-        let mut bytes = Vec::with_capacity(len + 8);
-        while bytes.len() < len {
-            bytes.extend(word());
-        }
-        bytes.truncate(len);
-        bytes
-    };
+    let mut bytes = |len: usize| (0..len.div_ceil(8)).flat_map(|_| word()).take(len).collect::<Vec<u8>>();
     if !dtype.is_float() {
-        return Ok(AnyBlob::from_vec(shape.clone(), dtype, bytes(shape.count() * dtype.size(), &mut word))?);
+        return Ok(bytes(len));
     }
-    let small = AnyBlob::from_vec(shape.clone(), DType::I8, bytes(shape.count(), &mut word))?;
+    let count = len / dtype.size();
+    let small = AnyBlob::from_vec(Shape::new([count])?, DType::I8, bytes(count))?;
     blob_ops::on_host(|| {
         let mut floats = blob_ops::convert(&small, dtype)?;
         blob_ops::scale(&mut floats, 0.37, Part::Data)?;
-        Ok(floats)
+        let bytes = floats.data().bytes()?.to_vec();
+        Ok(bytes)
     })
 }
 
@@ -188,23 +251,32 @@ pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     let queue = gpu.queue()?;
     let case = cases::small();
     let mut tensors = Tensors::new(&case)?;
-    let mut run = || blob_ops::on(&queue, || tensors.run(case.op)).map(drop);
+    let mut run = || tensors.run(case.op).map(drop);
     // Fewer than what a driver queues before it makes the caller wait.
     let batch = 20 * sizes.batch;
+    let mut in_a_row = |batch| on(&queue, batch, &mut run);
+    let times = in_turn(&mut [Run(OURS, &mut in_a_row)], sizes, batch)?;
+    times.iter().for_each(|time| time.say(&case.name));
     let mut host = Vec::new();
-    for _ in 0..=sizes.rounds {
-        queue.synchronize()?;
+    for _ in 0..sizes.rounds {
         let start = Instant::now();
-        for _ in 0..batch {
-            run()?;
-        }
+        (0..batch).try_for_each(|_| blob_ops::on(&queue, &mut run))?;
         host.push(start.elapsed().as_secs_f64() / batch as f64);
+        queue.synchronize()?;
     }
-    println!("figure\thost time of {}, µs\t{:e}", case.name, 1e6 * median(host.into_iter().skip(1)));
-    let wait = || Ok(queue.synchronize()?);
-    let mut runs: Vec<Run<'_>> = vec![(OURS, &mut run, &wait)];
-    for (who, seconds) in in_turn(&mut runs, sizes.rounds, batch)? {
-        println!("time\t{}\t{who}\t{seconds:e}", case.name);
+    println!("figure\thost time of {}, µs\t{:e}", case.name, 1e6 * median(host.into_iter()));
+    Ok(())
+}
+
+/// Our own copy alone: before the peers and after them, it tells how far the GPU itself has changed meanwhile.
+pub(crate) fn copy(sizes: &Sizes, when: &str) -> Result<()> {
+    let gpu = Cuda::open(0)?;
+    let queue = gpu.queue()?;
+    let x = AnyBlob::from_vec(Shape::new([sizes.bytes])?, DType::U8, vec![1; sizes.bytes])?;
+    let mut copied = AnyBlob::new(x.shape().clone(), x.dtype())?;
+    let mut run = |batch| on(&queue, batch, || Ok(blob_ops::convert_into(&x, &mut copied, Part::Data)?));
+    for time in in_turn(&mut [Run(OWN_COPY, &mut run)], sizes, sizes.batch)? {
+        println!("about\tour own copy {when} the peers: {}", time.rate(2 * sizes.bytes));
     }
     Ok(())
 }

@@ -1,18 +1,23 @@
 //! The driver's own copies and fills, called by hand: what ours are compared with. The door to the library; it relies on a
 //! context that is current, which every call of a queue leaves behind.
+//!
+//! Each function waits for what it has enqueued, failed or not, so nothing that it was lent is used after it returns.
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use libloading::Library;
-use synced_mem::{Block, Queue};
+use synced_mem::cuda::Cuda;
+use synced_mem::{Block, Device, Queue};
 
 type Copy = unsafe extern "C" fn(u64, u64, usize) -> u32;
 type CopyAsync = unsafe extern "C" fn(u64, u64, usize, *mut c_void) -> u32;
 
 /// The driver, with a stream of its own in the context of one queue. The stream ends with the process.
 pub(crate) struct Driver {
+    queue: Arc<dyn Queue>,
     stream: *mut c_void,
     to_device: Copy,
     to_host: Copy,
@@ -21,11 +26,16 @@ pub(crate) struct Driver {
     on_device_async: CopyAsync,
     fill: unsafe extern "C" fn(u64, u32, usize, *mut c_void) -> u32,
     wait: unsafe extern "C" fn(*mut c_void) -> u32,
+    wait_for_all: unsafe extern "C" fn() -> u32,
 }
+
+/// Memory of the driver's GPU that nothing but a [`Driver`] uses.
+pub(crate) struct Buffer(Box<dyn Block>);
 
 impl Driver {
     /// Looked for under the names that the backend asks for, in the same order.
-    pub(crate) fn new(queue: &dyn Queue) -> Result<Self> {
+    pub(crate) fn new(gpu: &Arc<Cuda>) -> Result<Self> {
+        let queue = gpu.queue()?;
         queue.synchronize()?;
         let mut stream = ptr::null_mut();
         // SAFETY: each name is that of CUDA 12.0's driver API, with its signature; addresses are numbers of 64 bits there and
@@ -36,6 +46,7 @@ impl Driver {
             let create = library.get::<unsafe extern "C" fn(*mut *mut c_void, u32) -> u32>(b"cuStreamCreate\0")?;
             ensure!(create(&mut stream, 1) == 0, "cuStreamCreate");
             Ok(Self {
+                queue,
                 stream,
                 to_device: *library.get(b"cuMemcpyHtoD_v2\0")?,
                 to_host: *library.get(b"cuMemcpyDtoH_v2\0")?,
@@ -44,47 +55,77 @@ impl Driver {
                 on_device_async: *library.get(b"cuMemcpyDtoDAsync_v2\0")?,
                 fill: *library.get(b"cuMemsetD32Async\0")?,
                 wait: *library.get(b"cuStreamSynchronize\0")?,
+                wait_for_all: *library.get(b"cuCtxSynchronize\0")?,
             })
         }
     }
 
-    /// From the first block to the second, which are equally long.
-    pub(crate) fn copy(&self, from: &dyn Block, to: &dyn Block) -> Result<()> {
-        ensure!(from.len() == to.len(), "blocks of one length");
-        // SAFETY: both blocks live until the caller has waited, and nothing else uses them.
-        answer("cuMemcpyDtoDAsync", unsafe {
-            (self.on_device_async)(to.address(), from.address(), from.len(), self.stream)
+    /// Memory of the GPU, of no meaning at first.
+    pub(crate) fn buffer(&self, len: usize) -> Result<Buffer> {
+        let block = self.queue.alloc(len)?;
+        // The driver's stream is another one, and the block is there when ours has got to it.
+        self.queue.synchronize()?;
+        Ok(Buffer(block))
+    }
+
+    /// From the first to the second, which are equally long, several times.
+    pub(crate) fn copy(&self, from: &Buffer, to: &mut Buffer, times: usize) -> Result<()> {
+        let (from, to) = (&from.0, &to.0);
+        ensure!(from.len() == to.len(), "buffers of one length");
+        self.enqueue("cuMemcpyDtoDAsync", times, || {
+            // SAFETY: both are blocks of this context, as long as is said, and `enqueue` waits before they can go.
+            unsafe { (self.on_device_async)(to.address(), from.address(), from.len(), self.stream) }
         })
     }
 
-    pub(crate) fn fill(&self, block: &dyn Block) -> Result<()> {
-        // SAFETY: as above; whole words within the block.
-        answer("cuMemsetD32Async", unsafe { (self.fill)(block.address(), 1, block.len() / 4, self.stream) })
+    pub(crate) fn fill(&self, to: &mut Buffer, times: usize) -> Result<()> {
+        self.enqueue("cuMemsetD32Async", times, || {
+            // SAFETY: as above; whole words within the block.
+            unsafe { (self.fill)(to.0.address(), 1, to.0.len() / 4, self.stream) }
+        })
     }
 
-    /// Asynchronous where the bytes are pinned, which then must stay until `wait`.
-    pub(crate) fn upload(&self, from: &[u8], to: &dyn Block, is_pinned: bool) -> Result<()> {
-        ensure!(from.len() <= to.len(), "a block that has room");
-        let (to, len, from) = (to.address(), from.len(), from.as_ptr().expose_provenance() as u64);
-        // SAFETY: the slice has the bytes, the block the room; the caller waits before either goes.
-        answer("cuMemcpyHtoD", unsafe {
-            if is_pinned { (self.to_device_async)(to, from, len, self.stream) } else { (self.to_device)(to, from, len) }
-        })
+    /// The bytes are pinned where the caller says so: both are right then, and only one is what is to be measured.
+    pub(crate) fn upload(&self, from: &[u8], to: &mut Buffer, is_pinned: bool) -> Result<()> {
+        ensure!(from.len() <= to.0.len(), "a buffer that has room");
+        let (to, len, from) = (to.0.address(), from.len(), from.as_ptr().expose_provenance() as u64);
+        // SAFETY: the slice has the bytes, the block the room; `enqueue` waits before either goes.
+        let pinned = || unsafe { (self.to_device_async)(to, from, len, self.stream) };
+        // SAFETY: as above, and `at_once` waits.
+        let pageable = || unsafe { (self.to_device)(to, from, len) };
+        match is_pinned {
+            true => self.enqueue("cuMemcpyHtoDAsync", 1, pinned),
+            false => self.at_once("cuMemcpyHtoD", pageable),
+        }
     }
 
     /// The reverse.
-    pub(crate) fn download(&self, from: &dyn Block, to: &mut [u8], is_pinned: bool) -> Result<()> {
-        ensure!(to.len() <= from.len(), "a block that has the bytes");
-        let (from, len, to) = (from.address(), to.len(), to.as_mut_ptr().expose_provenance() as u64);
+    pub(crate) fn download(&self, from: &Buffer, to: &mut [u8], is_pinned: bool) -> Result<()> {
+        ensure!(to.len() <= from.0.len(), "a buffer that has the bytes");
+        let (from, len, to) = (from.0.address(), to.len(), to.as_mut_ptr().expose_provenance() as u64);
+        // SAFETY: as above; the slice is borrowed alone.
+        let pinned = || unsafe { (self.to_host_async)(to, from, len, self.stream) };
         // SAFETY: as above.
-        answer("cuMemcpyDtoH", unsafe {
-            if is_pinned { (self.to_host_async)(to, from, len, self.stream) } else { (self.to_host)(to, from, len) }
-        })
+        let pageable = || unsafe { (self.to_host)(to, from, len) };
+        match is_pinned {
+            true => self.enqueue("cuMemcpyDtoHAsync", 1, pinned),
+            false => self.at_once("cuMemcpyDtoH", pageable),
+        }
     }
 
-    pub(crate) fn wait(&self) -> Result<()> {
+    /// Calls as often as is said, and waits for the stream, whatever has failed: in a context that cannot be waited for nothing runs.
+    fn enqueue(&self, call: &str, times: usize, once: impl Fn() -> u32) -> Result<()> {
+        let enqueued = (0..times).try_for_each(|_| answer(call, once()));
         // SAFETY: the stream lives.
-        answer("cuStreamSynchronize", unsafe { (self.wait)(self.stream) })
+        let waited = answer("cuStreamSynchronize", unsafe { (self.wait)(self.stream) });
+        enqueued.and(waited)
+    }
+
+    /// A call that waits; an upload may return when the driver has its own copy of the bytes, which is not yet all that ours does.
+    fn at_once(&self, call: &str, once: impl Fn() -> u32) -> Result<()> {
+        let done = answer(call, once());
+        // SAFETY: a context is current.
+        done.and(answer("cuCtxSynchronize", unsafe { (self.wait_for_all)() }))
     }
 }
 

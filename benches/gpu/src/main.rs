@@ -7,6 +7,7 @@
 mod bench;
 mod cases;
 mod checks;
+mod child;
 mod driver;
 #[path = "../../../tests/cuda/operations.rs"]
 mod operations;
@@ -18,7 +19,7 @@ mod table;
 mod transfers;
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
@@ -27,14 +28,16 @@ pub(crate) struct Sizes {
     /// Of a tensor, at least.
     pub(crate) bytes: usize,
     pub(crate) rounds: usize,
+    /// How long all run before they are measured: a GPU that was idle runs slowly at first.
+    pub(crate) warm_up: Duration,
     /// Runs between two waits.
     pub(crate) batch: usize,
 }
 
-const FULL: Sizes = Sizes { bytes: 1 << 30, rounds: 7, batch: 10 };
+const FULL: Sizes = Sizes { bytes: 1 << 30, rounds: 7, warm_up: Duration::from_millis(300), batch: 10 };
 
 /// For a test of the program itself, on a driver that interprets.
-const TINY: Sizes = Sizes { bytes: 1 << 14, rounds: 1, batch: 1 };
+const TINY: Sizes = Sizes { bytes: 1 << 14, rounds: 1, warm_up: Duration::ZERO, batch: 1 };
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -56,7 +59,10 @@ fn main() -> ExitCode {
 /// Whether all checks have passed.
 fn run(words: &[&str], is_tiny: bool) -> Result<bool> {
     match *words {
-        ["--phase", name] => phases::run(name, if is_tiny { &TINY } else { &FULL }).map(|()| true),
+        ["--phase", name, ref from @ ..] if from.len() < 2 => {
+            let from = from.first().map_or(Ok(0), |from| from.parse())?;
+            phases::run(name, from, if is_tiny { &TINY } else { &FULL }).map(|()| true)
+        }
         [] => phases::record(&format!("{}-gpu.md", date()), is_tiny),
         [file] if !file.starts_with('-') => phases::record(file, is_tiny),
         _ => bail!("blob-gpu [--tiny] [FILE], and got {words:?}"),

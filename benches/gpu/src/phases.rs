@@ -1,33 +1,42 @@
 //! The phases, each a child process with a limit of time, and the page of all of them. It measures nothing itself.
 
-use std::fs::File;
-use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use synced_mem::cuda::list;
 
+use crate::child::{TOOK, said};
 use crate::report::Found;
 use crate::{FULL, Sizes, TINY, bench, cases, checks, table, transfers};
 
 /// All of them end before the tenth minute does.
 const LIMIT: Duration = Duration::from_secs(570);
 
-/// Each phase of this program, what it is about, and the most seconds that it may take. First uses come first: later ones find what
-/// the driver has compiled.
-const PHASES: [(&str, &str, u64); 6] = [
-    ("first", "the first use of each kernel file", 30),
-    ("second", "the same in a second process", 30),
+/// Each phase of this program, what it is about, and the most seconds that it may take.
+const PHASES: [(&str, &str, u64); 4] = [
     ("conformance", "the promises of a backend", 60),
     ("operations", "operations of small tensors", 90),
     ("transfers", "transfers", 60),
     ("calls", "the small operation", 30),
 ];
 
-/// The longest phase; what is left of the time is for the peers and the sanitizer.
-const ROWS: (&str, &str, u64) = ("rows", "the rows", 330);
+/// First uses come first, each in a process that nothing has been compiled for, and in a second one.
+const FIRST: [(&str, &str); 2] =
+    [("first", "the first use of each kernel file"), ("second", "the same in a second process")];
+
+/// How often, and the seconds after which it is not done again.
+const FIRST_USES: (usize, u64) = (5, 60);
+
+/// The phases that go through the cases: all times first, because the host's results take the longest.
+const ROWS: [(&str, &str); 2] = [("rows", "the rows"), ("bits", "the host's bits")];
+
+/// The most seconds that both may take, and what they leave to the peers and the sanitizer.
+const ROWS_LIMIT: (u64, u64) = (330, 180);
+
+/// What would make the driver compile anew, wait after each launch, or our kernels another choice.
+const SETTINGS: [&str; 4] = ["CUDA_CACHE_DISABLE", "CUDA_LAUNCH_BLOCKING", "CUDA_FORCE_PTX_JIT", "BLOB_OPS_LAUNCH"];
 
 /// What `cargo xtask gpu` was run at.
 const COMMIT: &str = match option_env!("BLOB_COMMIT") {
@@ -35,8 +44,8 @@ const COMMIT: &str = match option_env!("BLOB_COMMIT") {
     None => "not known",
 };
 
-/// One phase, in this process.
-pub(crate) fn run(name: &str, sizes: &Sizes) -> Result<()> {
+/// One phase, in this process; from a case on where it goes through them.
+pub(crate) fn run(name: &str, from: usize, sizes: &Sizes) -> Result<()> {
     match name {
         "list" => gpus(),
         "conformance" => checks::conformance(),
@@ -45,7 +54,10 @@ pub(crate) fn run(name: &str, sizes: &Sizes) -> Result<()> {
         "second" => checks::first_use("second process"),
         "transfers" => transfers::run(sizes),
         "calls" => bench::calls(sizes),
-        "rows" => bench::rows(sizes),
+        "rows" => bench::rows(sizes, from),
+        "bits" => bench::bits(sizes, from),
+        "before" => bench::copy(sizes, "before"),
+        "after" => bench::copy(sizes, "after"),
         _ => bail!("there is no phase {name:?}"),
     }
 }
@@ -61,110 +73,162 @@ fn gpus() -> Result<()> {
 
 /// Runs all phases and writes the page. Whether all checks have passed.
 pub(crate) fn record(file: &str, is_tiny: bool) -> Result<bool> {
-    let begin = Instant::now();
     let sizes = if is_tiny { TINY } else { FULL };
-    let mut found = Found::default();
-    found.about(&format!("command: `./blob-gpu`, commit {COMMIT}, tensors of {} bytes or more", sizes.bytes));
-    table::machine().iter().for_each(|line| found.about(line));
-    let found_one = match phase("list", Duration::from_secs(60), is_tiny, None) {
-        Ok(text) => {
-            found.read(&text);
-            true
-        }
+    let mut page = Page { file, begin: Instant::now(), sizes, is_tiny, found_one: true, found: Found::default() };
+    page.found.about(&format!("command: `./blob-gpu`, commit {COMMIT}, tensors of {} bytes or more", page.sizes.bytes));
+    table::machine().iter().for_each(|line| page.found.about(line));
+    match page.phase("list", 0, Duration::from_secs(60), None) {
+        Ok(text) => page.found.read(&text),
         Err(error) => {
-            found.about(&format!("not run: {error:#}"));
-            false
+            page.found.about(&format!("not run: {error:#}"));
+            page.found_one = false;
         }
-    };
-    if found_one {
-        on_a_gpu(&mut found, begin, &sizes, is_tiny)?;
     }
-    let label = match found_one {
-        false => Some("Not run: there is no GPU here."),
-        true if found.says("Fake CUDA") => Some("Not a GPU: a driver for tests, whose figures say nothing."),
-        true if is_tiny => Some("Not a record: the tensors are tiny."),
-        true => None,
-    };
-    found.about(&format!("all of it took {:.0} s", begin.elapsed().as_secs_f64()));
-    let title = format!("Operations on a GPU: {}", crate::date());
-    std::fs::write(file, found.markdown(&title, sizes.bytes, label)).with_context(|| format!("cannot write {file}"))?;
-    let is_kept = if label.is_none() { "is for benches/record" } else { "is no record" };
+    if page.found_one {
+        page.on_a_gpu()?;
+    }
+    page.found.about(&format!("all of it took {:.0} s", page.begin.elapsed().as_secs_f64()));
+    page.write(None)?;
+    let is_kept = if page.label().is_none() { "is for benches/record" } else { "is no record" };
     eprintln!("blob-gpu: {file} {is_kept}");
-    Ok(!found.has_failed())
+    Ok(!page.found.has_failed())
 }
 
-fn on_a_gpu(found: &mut Found, begin: Instant, sizes: &Sizes, is_tiny: bool) -> Result<()> {
-    // Where the driver keeps what it has compiled: nothing yet.
-    let cache = tempfile::tempdir()?;
-    for (name, about, seconds) in PHASES.into_iter().chain([ROWS]) {
-        let limit = Duration::from_secs(seconds).min(left(begin));
-        let done = phase(name, limit, is_tiny, Some(cache.path()));
-        let done = done.map(|text| found.read(&text)).map(|()| "ended".to_string());
-        if let Err(error) = done {
-            let words = crate::words(Err(error));
-            found.check(about, "failed", words.split_once('\t').map_or("", |(_, words)| words));
+/// The page while it grows. It is written before each phase, so what stops this program takes nothing that was found before.
+struct Page<'a> {
+    file: &'a str,
+    begin: Instant,
+    sizes: Sizes,
+    is_tiny: bool,
+    found_one: bool,
+    found: Found,
+}
+
+impl Page<'_> {
+    fn on_a_gpu(&mut self) -> Result<()> {
+        let cache = self.first_uses()?;
+        for (name, about, seconds) in PHASES {
+            self.one(name, about, Duration::from_secs(seconds), cache.path())?;
         }
+        let (most, others) = ROWS_LIMIT;
+        let limit = Duration::from_secs(most).min(self.left().saturating_sub(Duration::from_secs(others)));
+        let end = Instant::now() + limit;
+        for (name, about) in ROWS {
+            self.through_the_cases(name, about, end, cache.path())?;
+        }
+        self.one("before", "our own copy before the peers", Duration::from_secs(30), cache.path())?;
+        self.write(Some("peers"))?;
+        let limit = self.left().min(Duration::from_secs(150));
+        peers(&mut self.found, limit, &self.sizes)?;
+        self.one("after", "our own copy after the peers", Duration::from_secs(30), cache.path())?;
+        for tool in ["memcheck", "racecheck"] {
+            self.write(Some(tool))?;
+            let limit = self.left() / if tool == "memcheck" { 2 } else { 1 };
+            sanitizer(&mut self.found, tool, limit, self.is_tiny);
+        }
+        Ok(())
     }
-    peers(found, left(begin).min(Duration::from_secs(150)), sizes)?;
-    sanitizer(found, left(begin), is_tiny);
-    Ok(())
-}
 
-fn left(begin: Instant) -> Duration {
-    LIMIT.saturating_sub(begin.elapsed())
-}
-
-/// This very program once more, for one phase; gives what it printed.
-fn phase(name: &str, limit: Duration, is_tiny: bool, cache: Option<&Path>) -> Result<String> {
-    eprintln!("blob-gpu: {name}");
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(is_tiny.then_some("--tiny")).args(["--phase", name]);
-    if let Some(cache) = cache {
-        command.env("CUDA_CACHE_PATH", cache);
-    }
-    match said(&mut command, "", limit)? {
-        (text, None) => Ok(text),
-        (text, Some(why)) if text.is_empty() => bail!("{why}"),
-        // What it has measured stays.
-        (text, Some(why)) => Ok(format!("{text}\ncheck\t{name} came to its end\tfailed\t{why}\n")),
-    }
-}
-
-/// What a command prints, given this input, and why it ended badly where it did: killed when it takes too long.
-fn said(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
-    let file = |text: &str| -> Result<File> {
-        let mut file = tempfile::tempfile()?;
-        file.write_all(text.as_bytes())?;
-        file.rewind()?;
-        Ok(file)
-    };
-    let (input, output, errors) = (file(input)?, file("")?, file("")?);
-    command.stdin(Stdio::from(input)).stdout(output.try_clone()?).stderr(errors.try_clone()?);
-    let mut child = command.spawn()?;
-    let begin = Instant::now();
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break Some(status),
-            None if begin.elapsed() > limit => {
-                child.kill()?;
-                child.wait()?;
-                break None;
+    /// Gives the folder where the driver keeps what it has compiled the last time.
+    fn first_uses(&mut self) -> Result<tempfile::TempDir> {
+        let (times, seconds) = FIRST_USES;
+        let mut cache = tempfile::tempdir()?;
+        for time in 0..times.min(self.sizes.rounds) {
+            if time > 0 {
+                cache = tempfile::tempdir()?;
             }
-            None => std::thread::sleep(Duration::from_millis(20)),
+            for (name, about) in FIRST {
+                self.one(name, about, Duration::from_secs(30), cache.path())?;
+            }
+            if self.begin.elapsed() > Duration::from_secs(seconds) {
+                break;
+            }
         }
-    };
-    let text = |mut file: File| -> Result<String> {
-        file.rewind()?;
-        Ok(String::from_utf8_lossy(&std::io::read_to_string(file).map_or_else(|_| Vec::new(), String::into_bytes))
-            .into_owned())
-    };
-    let last = text(errors)?.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string);
-    let why = match status {
-        Some(status) if status.success() => None,
-        Some(status) => Some(last.map_or(status.to_string(), |last| last.trim_start_matches("blob-gpu: ").to_string())),
-        None => Some(format!("it took over {} s", limit.as_secs())),
-    };
-    Ok((text(output)?, why))
+        Ok(cache)
+    }
+
+    fn one(&mut self, name: &str, about: &str, limit: Duration, cache: &Path) -> Result<()> {
+        self.write(Some(name))?;
+        match self.phase(name, 0, limit.min(self.left()), Some(cache)) {
+            Ok(text) => self.found.read(&text),
+            Err(error) => self.failed(about, error),
+        }
+        Ok(())
+    }
+
+    /// Behind a case that fails a new process goes on: an error of a GPU stays in the context of the one that met it.
+    fn through_the_cases(&mut self, name: &str, about: &str, end: Instant, cache: &Path) -> Result<()> {
+        let (mut from, all) = (0, cases::all(self.sizes.bytes).len());
+        while from < all {
+            self.write(Some(name))?;
+            let limit = end.saturating_duration_since(Instant::now());
+            if limit.is_zero() {
+                self.found.check(about, "not run", &format!("of {} of {all} cases: the time was over", all - from));
+                break;
+            }
+            let text = match self.phase(name, from, limit, Some(cache)) {
+                Ok(text) => text,
+                Err(error) => {
+                    self.failed(about, error);
+                    break;
+                }
+            };
+            self.found.read(&text);
+            let last = text.lines().rev().find_map(|line| line.strip_prefix("case\t")?.parse::<usize>().ok());
+            let Some(last) = last.filter(|last| *last >= from) else { break };
+            from = last + 1;
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, about: &str, error: anyhow::Error) {
+        let words = crate::words(Err(error));
+        self.found.check(about, "failed", words.split_once('\t').map_or("", |(_, words)| words));
+    }
+
+    fn left(&self) -> Duration {
+        LIMIT.saturating_sub(self.begin.elapsed())
+    }
+
+    fn label(&self) -> Option<&'static str> {
+        match self.found_one {
+            false => Some("Not run: there is no GPU here."),
+            true if self.found.says("Fake CUDA") => Some("Not a GPU: a driver for tests, whose figures say nothing."),
+            true if self.is_tiny => Some("Not a record: the tensors are tiny."),
+            true => None,
+        }
+    }
+
+    /// As far as it has come; `under_way` is what has not ended yet.
+    fn write(&self, under_way: Option<&str>) -> Result<()> {
+        let open = under_way.map_or(String::new(), |name| format!(", not finished: stopped in `{name}`"));
+        let title = format!("Operations on a GPU: {}{open}", crate::date());
+        let text = self.found.markdown(&title, self.sizes.bytes, self.label());
+        std::fs::write(self.file, text).with_context(|| format!("cannot write {}", self.file))
+    }
+
+    /// This very program once more, for one phase; gives what it printed.
+    fn phase(&self, name: &str, from: usize, limit: Duration, cache: Option<&Path>) -> Result<String> {
+        eprintln!("blob-gpu: {name}");
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(self.is_tiny.then_some("--tiny")).args(["--phase", name]).arg(from.to_string());
+        if let Some(cache) = cache {
+            command.env("CUDA_CACHE_PATH", cache);
+        }
+        match said(unset(&mut command), "", limit)? {
+            (text, None) => Ok(text),
+            (text, Some(why)) if text.is_empty() => bail!("{why}"),
+            // What it has measured stays.
+            (text, Some(why)) => {
+                let result = if why.starts_with(TOOK) { "not run" } else { "failed" };
+                Ok(format!("{text}\ncheck\t{name} came to its end\t{result}\t{}\n", why.replace(['\t', '|'], " ")))
+            }
+        }
+    }
+}
+
+fn unset(command: &mut Command) -> &mut Command {
+    SETTINGS.iter().fold(command, |command, name| command.env_remove(name))
 }
 
 /// The same cases with what Python has.
@@ -172,9 +236,10 @@ fn peers(found: &mut Found, limit: Duration, sizes: &Sizes) -> Result<()> {
     eprintln!("blob-gpu: peers");
     let script = beside("gpu.py")?;
     let all = cases::all(sizes.bytes).into_iter().chain([cases::small()]);
-    let head = format!("{}\t{}\t{}\n", sizes.bytes, sizes.rounds, sizes.batch);
+    let warm_up = sizes.warm_up.as_secs_f64();
+    let head = format!("{}\t{}\t{}\t{warm_up}\n", sizes.bytes, sizes.rounds, sizes.batch);
     let input = all.fold(head, |text, case| text + &case.line() + "\n");
-    match said(Command::new("python3").arg(script), &input, limit) {
+    match said(unset(Command::new("python3").arg(script)), &input, limit) {
         Ok((text, why)) => {
             found.read(&text);
             why.iter().for_each(|why| found.about(&format!("absent: more of Python, because {why}")));
@@ -191,27 +256,48 @@ fn beside(name: &str) -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(name))
 }
 
-/// The operations under the toolkit's own checker of memory, and of races, where it is installed.
-fn sanitizer(found: &mut Found, limit: Duration, is_tiny: bool) {
+/// The operations under the toolkit's own checker of memory, or of races, where it is installed.
+fn sanitizer(found: &mut Found, tool: &str, limit: Duration, is_tiny: bool) {
     const NAMES: [&str; 2] = ["compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer"];
-    for tool in ["memcheck", "racecheck"] {
-        eprintln!("blob-gpu: {tool}");
-        let run = |name: &str| {
-            let mut command = Command::new(name);
-            command.args(["--tool", tool, "--error-exitcode", "9"]).arg(std::env::current_exe().ok()?);
-            said(command.args(is_tiny.then_some("--tiny")).args(["--phase", "operations"]), "", limit / 2).ok()
-        };
-        let name = format!("compute-sanitizer, {tool}");
-        match NAMES.into_iter().find_map(run) {
-            None => found.check(&name, "not run", "absent: compute-sanitizer is not installed"),
-            Some((_, Some(why))) if why.starts_with("it took") => {
-                found.check(&name, "not run", &format!("to its end: {why}"))
-            }
-            Some((text, why)) => {
-                let summary = text.lines().rfind(|line| line.contains("ERROR SUMMARY")).unwrap_or_default();
-                let words = [summary.trim_start_matches('='), &why.clone().unwrap_or_default()].join(" ");
-                found.check(&name, if why.is_none() { "passed" } else { "failed" }, words.trim());
-            }
-        }
+    eprintln!("blob-gpu: {tool}");
+    let run = |name: &str| {
+        let mut command = Command::new(name);
+        command.args(["--tool", tool, "--error-exitcode", "9"]).arg(std::env::current_exe().ok()?);
+        said(unset(command.args(is_tiny.then_some("--tiny")).args(["--phase", "operations"])), "", limit).ok()
+    };
+    let (result, words) = match NAMES.into_iter().find_map(run) {
+        None => ("not run", "absent: compute-sanitizer is not installed".to_string()),
+        Some((text, why)) => sanitized(&text, why.as_deref()),
+    };
+    found.check(&format!("compute-sanitizer, {tool}"), result, &words);
+}
+
+/// What became of it: what it printed, and why it ended badly where it did.
+fn sanitized(text: &str, why: Option<&str>) -> (&'static str, String) {
+    let line = |part: &str| text.lines().rfind(|line| line.contains(part)).map(|line| line.trim_matches(['=', ' ']));
+    match (why, line("Device not supported"), line(" SUMMARY: ")) {
+        (Some(why), ..) if why.starts_with(TOOK) => ("not run", format!("to its end: {why}")),
+        (_, Some(refused), _) => ("not run", refused.to_string()),
+        (None, _, Some(summary)) => ("passed", summary.to_string()),
+        (None, _, None) => ("failed", "it ended without a summary".to_string()),
+        (Some(why), _, summary) => ("failed", format!("{} {why}", summary.unwrap_or_default()).trim().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_sanitizer_says_is_told_apart() {
+        let of = |text: &str, why: Option<&str>| sanitized(text, why);
+        let memory = "check\ta\tpassed\n========= ERROR SUMMARY: 0 errors\n";
+        assert_eq!(of(memory, None), ("passed", "ERROR SUMMARY: 0 errors".to_string()));
+        let races = "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n";
+        assert_eq!(of(races, Some("exit status: 9")).0, "failed");
+        assert!(of(races, Some("exit status: 9")).1.starts_with("RACECHECK SUMMARY: 2 hazards"));
+        assert_eq!(of("========= Error: Device not supported.\n", Some("exit status: 1")).0, "not run");
+        assert_eq!(of(memory, Some("it took over 9 s")).0, "not run");
+        assert_eq!(of("", None).0, "failed");
     }
 }

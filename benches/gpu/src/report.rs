@@ -1,9 +1,12 @@
 //! What the phases print, gathered into one page: each row with its bar, its figure, and whether the bar is met. Pure.
 //!
-//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `time CASE WHO SECONDS`, `figure NAME VALUE UNIT
-//! BOUND BAR`. A figure that is not there is "not run", never left out.
+//! Lines of fields with tabs between: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME VALUE`, and `time CASE WHO
+//! SECONDS`, with the least and the most behind them. A figure that is not there is "not run", never left out.
 
-use crate::cases::{self, Against, Case};
+use blob_core::DType;
+
+use crate::cases::{self, Against, Case, Op};
+use crate::table::median;
 
 /// Who a time is of.
 pub(crate) const OURS: &str = "blob";
@@ -42,7 +45,8 @@ const NOT_RUN: &str = "not run";
 pub(crate) struct Found {
     about: Vec<String>,
     checks: Vec<[String; 3]>,
-    times: Vec<(String, String, f64)>,
+    /// Case, who, and the seconds: the median, and the least and the most where they were told.
+    times: Vec<(String, String, Vec<f64>)>,
     figures: Vec<(String, f64)>,
 }
 
@@ -54,8 +58,10 @@ impl Found {
             match fields[..] {
                 ["about", text] => self.about(text),
                 ["check", name, result, words] => self.check(name, result, words),
-                ["time", case, who, seconds] if seconds.parse::<f64>().is_ok() => {
-                    self.times.push((case.to_string(), who.to_string(), seconds.parse().unwrap_or(f64::NAN)));
+                ["case", _] => {}
+                ["time", case, who, ref seconds @ ..] if matches!(seconds.len(), 1 | 3) => {
+                    let seconds = seconds.iter().map(|seconds| seconds.parse().unwrap_or(f64::NAN)).collect();
+                    self.times.push((case.to_string(), who.to_string(), seconds));
                 }
                 ["figure", name, value] if value.parse::<f64>().is_ok() => {
                     self.figures.push((name.to_string(), value.parse().unwrap_or(f64::NAN)));
@@ -82,8 +88,28 @@ impl Found {
         self.checks.iter().any(|[_, result, _]| result == "failed")
     }
 
+    fn times(&self, case: &str, who: &str) -> Option<&[f64]> {
+        self.times.iter().find(|(each, by, _)| each == case && by == who).map(|(.., seconds)| &seconds[..])
+    }
+
     fn time(&self, case: &str, who: &str) -> Option<f64> {
-        self.times.iter().find(|(each, by, _)| each == case && by == who).map(|(.., seconds)| *seconds)
+        self.times(case, who)?.first().copied()
+    }
+
+    /// In µs, with the least and the most of the rounds.
+    fn micros(&self, case: &str, who: &str) -> Option<String> {
+        let micros: Vec<String> =
+            self.times(case, who)?.iter().map(|seconds| format!("{:.2}", seconds * 1e6)).collect();
+        Some(match &micros[..] {
+            [median, least, most] => format!("{median} ({least} to {most})"),
+            all => all.join(" "),
+        })
+    }
+
+    /// The median of all processes that have measured it, and how many they are.
+    fn figure(&self, name: &str) -> Option<(f64, usize)> {
+        let values: Vec<f64> = self.figures.iter().filter(|(each, _)| each == name).map(|(_, value)| *value).collect();
+        (!values.is_empty()).then(|| (median(values.iter().copied()), values.len()))
     }
 
     /// The whole page, for cases of `bytes`. `label` says why the figures are none of a GPU, and then nothing is judged.
@@ -108,11 +134,14 @@ impl Found {
         }
         line("\n| figure | bar | measured | |\n| --- | --: | --: | --- |");
         for (name, bound, bar) in FIGURES {
-            let value = self.figures.iter().find(|(each, _)| each == name).map(|(_, value)| *value);
-            let met = value.map(|value| if bound == "at most" { value <= bar } else { value >= bar });
+            let value = self.figure(name);
+            let met = value.map(|(value, _)| if bound == "at most" { value <= bar } else { value >= bar });
             let verdict = verdict(met, label.is_none());
             missed.extend((verdict == MARKS[0]).then(|| name.to_string()));
-            let value = value.map_or(NOT_RUN.to_string(), |value| format!("{value:.3}"));
+            let value = value.map_or(NOT_RUN.to_string(), |(value, processes)| match processes {
+                1 => format!("{value:.3}"),
+                _ => format!("{value:.3}, the median of {processes}"),
+            });
             line(&format!("| {name} | {bound} {bar} | {value} | {verdict} |"));
         }
         if !missed.is_empty() {
@@ -135,20 +164,30 @@ impl Found {
             case.bar.map_or(String::new(), |bar| bar.to_string()),
             if case.bar.is_some() { show(ratio) } else { String::new() },
             judged.to_string(),
-            show(ours.map(|seconds| seconds * 1e6)),
+            self.micros(&case.name, OURS).unwrap_or(NOT_RUN.to_string()),
             show(rate),
             if case.bar.is_some() { show(best) } else { String::new() },
         ];
-        let peer = |who: &str| self.time(&case.name, who);
-        cells.extend(PEERS.map(|(who, _)| peer(who).map_or(String::new(), |seconds| format!("{:.2}", seconds * 1e6))));
-        let behind =
-            PEERS.iter().filter(|(who, most)| ours.zip(peer(who)).is_some_and(|(ours, peer)| ours > most * peer));
-        let behind: Vec<&str> = behind.map(|(who, _)| *who).collect();
-        cells.push(match (is_judged, &behind[..]) {
-            (false, _) | (_, []) => String::new(),
-            (true, names) => format!("{} {}", MARKS[1], names.join(", ")),
-        });
+        cells.extend(PEERS.map(|(who, _)| self.micros(&case.name, who).unwrap_or_default()));
+        cells.push(if is_judged { self.beside_peers(case) } else { String::new() });
         cells
+    }
+
+    /// Which peers the case is ahead of, which it is behind, and which were not run.
+    fn beside_peers(&self, case: &Case) -> String {
+        let ours = self.time(&case.name, OURS);
+        let stand = |(who, most): (&str, f64)| match ours.zip(self.time(&case.name, who)) {
+            Some((ours, peer)) if ours > most * peer => MARKS[1],
+            Some(_) => "ahead",
+            _ => NOT_RUN,
+        };
+        let all: Vec<_> =
+            PEERS.into_iter().filter(|(who, _)| has_it(who, case)).map(|peer| (peer.0, stand(peer))).collect();
+        let of = |wanted: &str| {
+            let names: Vec<_> = all.iter().filter(|(_, stand)| *stand == wanted).map(|(who, _)| *who).collect();
+            (!names.is_empty()).then(|| format!("{wanted}: {}", names.join(", ")))
+        };
+        [MARKS[1], "ahead", NOT_RUN].into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
     }
 
     /// GB/s of what the case is held against: the fastest of those that move the same bytes.
@@ -172,6 +211,16 @@ impl Found {
 /// What a row that is not as it should be says.
 const MARKS: [&str; 2] = ["MISSED", "BEHIND"];
 
+/// Whether a peer has the operation: CuPy knows no bf16, and of cuTENSOR it is permutations of floats.
+fn has_it(who: &str, case: &Case) -> bool {
+    let is_bf16 = case.dtype == DType::BF16 || case.op == Op::Convert(DType::BF16);
+    match who {
+        CUPY => !is_bf16,
+        CUTENSOR => matches!(case.op, Op::Permute(_)) && case.dtype.is_float(),
+        _ => true,
+    }
+}
+
 fn verdict(met: Option<bool>, is_judged: bool) -> &'static str {
     match met {
         None => NOT_RUN,
@@ -182,8 +231,12 @@ fn verdict(met: Option<bool>, is_judged: bool) -> &'static str {
 }
 
 const LEGEND: &str = "Ratio: of the bytes read and written in a second to those of the fastest copy of the same bytes in this run (the driver's,
-our own kernel, torch's `clone`); of fill to the driver's memset; of sums, the bytes read to the fastest that moves any. Medians of
-rounds in which all take turns, waited for after each batch. Peers in µs; BEHIND names those that took less, cuTENSOR by over 3 %.";
+our own kernel, torch's `clone`); of fill to the driver's memset; of sums, the bytes read to the rate of that copy, as nothing here only
+reads, or of torch's own sum where that is faster. Times in µs: the median of rounds (the least to the most), waited for after each
+batch. We, the driver and our own copy take turns; the peers run after us in a process of their own, and our own copy is measured just
+before and after them: how far the two differ is what a difference to a peer has to exceed. A sum is in the host's hands when its time
+ends, ours and the peers': to the kernel's time come a transfer of 8 bytes for each 4096 elements and the host's joining of these.
+Last cell: `BEHIND` names the peers that took less, cuTENSOR by over 3 %.";
 
 const HEAD: &str = "| case | bar | ratio | | µs | GB/s | against GB/s | torch µs | CuPy µs | cuTENSOR µs | |
 | --- | --: | --: | --- | --: | --: | --: | --: | --: | --: | --- |";
@@ -249,10 +302,11 @@ mod tests {
             "time\ttranspose, 4 B\tblob\t1\ntime\ttranspose, 4 B\tdriver copy\t1\ntime\ttranspose, 4 B\tCuPy\t2\n";
         let cutensor = |seconds| page(&format!("{lines}time\ttranspose, 4 B\tcuTENSOR\t{seconds}\n"));
         let marks = |page: &str| row(page, "transpose, 4 B")[10].clone();
-        assert_eq!(marks(&cutensor(0.98)), "");
-        assert_eq!(marks(&cutensor(0.9)), "BEHIND cuTENSOR");
+        assert_eq!(marks(&cutensor(0.98)), "ahead: CuPy, cuTENSOR; not run: torch");
+        assert_eq!(marks(&cutensor(0.9)), "BEHIND: cuTENSOR; ahead: CuPy; not run: torch");
         let small = page("time\tadd, 64 KiB\tblob\t2e-6\ntime\tadd, 64 KiB\ttorch\t1e-6\n");
-        assert_eq!(row(&small, "add, 64 KiB")[10], "BEHIND torch");
+        assert_eq!(row(&small, "add, 64 KiB")[10], "BEHIND: torch; not run: CuPy");
+        assert!(small.contains("\n* add, 64 KiB: \n") && row(&small, "convert, f32 to bf16")[10] == "not run: torch");
     }
 
     #[test]
@@ -270,6 +324,11 @@ mod tests {
             page("figure\thost time of add, 64 KiB, µs\t6.5\nfigure\tH2D pinned, of the driver's own\t0.98\nwhat?\n");
         assert_eq!(row(&page, "host time of add, 64 KiB, µs")[1..], ["at most 6", "6.500", "MISSED"]);
         assert_eq!(row(&page, "H2D pinned, of the driver's own")[1..], ["at least 0.97", "0.980", "met"]);
+        let three = [900, 100, 200].map(|ms| format!("figure\tfirst use of sums, first process, ms\t{ms}\n"));
+        let three = self::page(&three.concat());
+        assert_eq!(row(&three, "first use of sums, first process, ms")[2..], ["200.000, the median of 3", "met"]);
+        let spread = self::page("time\tscale, f32\tblob\t2e-6\t1e-6\t4e-6\n");
+        assert_eq!(row(&spread, "scale, f32")[4], "2.00 (1.00 to 4.00)");
         assert!(page.contains("* said without being asked: what?"), "{page}");
         let mut found = Found::default();
         found.read("check\ta\tpassed\tb\n");

@@ -12,9 +12,11 @@ use crate::cpu::sums::Total;
 use crate::cuda::Kernels;
 use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS, memory_error};
-use crate::tree::Tree;
+use crate::threads;
+use crate::tree::{Join, Tree};
 use crate::work::{Bounds, Work};
 use blob_core::{AnyBlob, DType, Part};
+use bytemuck::AnyBitPattern;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -146,14 +148,10 @@ impl Bench {
         self.run(&self.work, &[from.arg(), to.arg_mut()], 1)?;
         drop(to);
         let bytes = sums.host(..).map_err(|error| self.error(error))?;
-        let mut tree = Tree::default();
-        for block in bytes.chunks_exact(each) {
-            tree.push(match dtype.is_float() {
-                true => Total::Float(bytemuck::pod_read_unaligned(block)),
-                false => whole(bytemuck::pod_read_unaligned(block)),
-            });
-        }
-        Ok(tree.total())
+        Ok(match dtype.is_float() {
+            true => join(&bytes, |block: f64| Total::Float(block)),
+            false => join(&bytes, whole),
+        })
     }
 
     fn map_token(&self, from: &DeviceRef<'_>, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
@@ -185,10 +183,44 @@ impl Bench {
     }
 }
 
+/// Sums that one thread joins. A power of two, so that what it joins is one subtree. A GiB of f32 has 16 times as many.
+const PIECE: usize = 4096;
+
+/// The sums of blocks, joined in the host's tree by several threads.
+fn join<B: AnyBitPattern>(bytes: &[u8], total: impl Fn(B) -> Total + Sync) -> Option<Total> {
+    let piece = |index: usize| {
+        let blocks = bytes.chunks_exact(size_of::<B>()).skip(index * PIECE).take(PIECE);
+        let mut tree = Tree::default();
+        blocks.for_each(|block| tree.push(total(bytemuck::pod_read_unaligned(block))));
+        tree.total()
+    };
+    threads::fold((bytes.len() / size_of::<B>()).div_ceil(PIECE), piece, Join::join).flatten()
+}
+
 /// The halves of a block's terms, each summed; all ones where a term is no u64, and so neither is any sum.
 fn whole([low, high]: [u64; 2]) -> Total {
     Total::Whole(match high {
         u64::MAX => u128::MAX,
         _ => u128::from(low) + (u128::from(high) << 32),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_join_the_sums_of_blocks_as_one_does() {
+        let bits = |total: Option<Total>| match total {
+            Some(Total::Float(sum)) => Some(sum.to_bits()),
+            _ => None,
+        };
+        for count in [0, 1, 2, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 5 * PIECE + 777] {
+            let sums: Vec<f64> = (0..count).map(|at| (at as f64 * 0.37).sin().exp2() / 3.0).collect();
+            let mut tree = Tree::default();
+            sums.iter().for_each(|sum| tree.push(Total::Float(*sum)));
+            let joined = join(bytemuck::cast_slice(&sums), |sum: f64| Total::Float(sum));
+            assert_eq!(bits(joined), bits(tree.total()), "{count}");
+        }
+    }
 }

@@ -28,7 +28,7 @@ impl Default for Setup {
 
 impl Setup {
     /// For a program that the driver is preloaded into and no session steers: the default, but for what the variable `FAKE_CUDA`
-    /// says: `devices=0`, `version=11080`, `init=34`.
+    /// says: `devices=0`, `version=11080`, `init=34`, `memory=1000000`.
     pub(crate) fn from_environment() -> Setup {
         let mut setup = Setup::default();
         let said = std::env::var("FAKE_CUDA").unwrap_or_default();
@@ -38,6 +38,7 @@ impl Setup {
                 "devices" => setup.devices = value,
                 "version" => setup.version = i32::try_from(value).unwrap_or(i32::MAX),
                 "init" => setup.init = value,
+                "memory" => setup.memory = value.into(),
                 other => panic!("FAKE_CUDA: {other:?} cannot be set"),
             }
         }

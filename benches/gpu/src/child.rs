@@ -1,0 +1,103 @@
+//! A child process with a limit of time: what it prints, and why it ended badly. It knows nothing of what the child does.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// How the reason begins where the time was over.
+pub(crate) const TOOK: &str = "it took over ";
+
+/// What a command prints, given this input, and why it ended badly where it did: killed, with its own children, when it takes
+/// too long.
+pub(crate) fn said(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
+    let file = |text: &str| -> Result<File> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(text.as_bytes())?;
+        file.rewind()?;
+        Ok(file)
+    };
+    let (input, output, errors) = (file(input)?, file("")?, file("")?);
+    command.stdin(Stdio::from(input)).stdout(output.try_clone()?).stderr(errors.try_clone()?);
+    let mut child = group::of_its_own(command).spawn()?;
+    let begin = Instant::now();
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break Some(status),
+            None if begin.elapsed() > limit => {
+                group::kill(&child);
+                end(&mut child)?;
+                break None;
+            }
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    let last = text(errors)?.lines().rfind(|line| !line.trim().is_empty()).map(str::to_string);
+    let why = match status {
+        Some(status) if status.success() => None,
+        Some(status) => Some(last.map_or(status.to_string(), |last| last.trim_start_matches("blob-gpu: ").to_string())),
+        None => Some(format!("{TOOK}{} s", limit.as_secs())),
+    };
+    Ok((text(output)?, why))
+}
+
+fn end(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+/// What is no UTF-8 takes nothing else with it: a process that is killed may end within a character.
+fn text(mut file: File) -> Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A sanitizer starts the program that it checks: both have to end.
+#[cfg(unix)]
+mod group {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    pub(super) fn of_its_own(command: &mut Command) -> &mut Command {
+        command.process_group(0)
+    }
+
+    /// As far as there is a shell; the child itself is ended in any case.
+    pub(super) fn kill(child: &Child) {
+        let _ = Command::new("sh").args(["-c", &format!("kill -KILL -{}", child.id())]).status();
+    }
+}
+
+#[cfg(not(unix))]
+mod group {
+    use std::process::{Child, Command};
+
+    pub(super) fn of_its_own(command: &mut Command) -> &mut Command {
+        command
+    }
+
+    pub(super) fn kill(_: &Child) {}
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_said_before_the_time_was_over_stays_and_no_process_does() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 60 & echo $!; printf 'a\\303'; wait"]);
+        let (text, why) = said(&mut shell, "", Duration::from_millis(300)).unwrap();
+        assert!(why.is_some_and(|why| why.starts_with(TOOK)));
+        let (id, rest) = text.split_once('\n').unwrap();
+        assert_eq!(rest, "a\u{FFFD}");
+        // Ended, or ended and not yet collected by what adopted it.
+        let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    }
+}
