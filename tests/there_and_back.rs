@@ -180,6 +180,11 @@ fn a_frame_that_lies_is_not_used() {
         receipt["frame"][key] = value;
         receipt
     };
+    let whole = |frame: Value| {
+        let mut receipt = honest.clone();
+        receipt["frame"] = frame;
+        receipt
+    };
     let hole = |i: usize, value: Value| {
         let mut holes = holes.clone();
         holes[i] = value;
@@ -191,6 +196,13 @@ fn a_frame_that_lies_is_not_used() {
         changed("bytes", json!(wanted.len() + 1)),
         changed("bytes", json!(u64::MAX)),
         changed("bytes", json!(0)),
+        changed("bytes", json!(-1)),
+        changed("bytes", json!(1.5)),
+        changed("bytes", json!("1")),
+        changed("bytes", json!([])),
+        changed("format", json!(5)),
+        whole(json!("text")),
+        whole(json!({})),
         changed("holes", json!([])),
         changed("holes", json!([[0, u64::MAX], [1, 1]])),
         changed("holes", json!([[0, wanted.len()]])),
@@ -209,6 +221,12 @@ fn a_frame_that_lies_is_not_used() {
         assert!(notes.len() == 1 && whys.iter().any(|why| notes[0].ends_with(why)), "{notes:?}: {lie}");
         assert_eq!(open("x.caffemodel", &found).expect("opens").entries().len(), 24);
     }
+    // No frame, or one of another format, is no reason for a word.
+    let mut other = changed("bytes", json!(-1));
+    other["frame"]["format"] = json!("npy");
+    for silent in [whole(Value::Null), other] {
+        assert_eq!(back(&with_receipt(&bytes, &silent, "", None), &folder).1, [""; 0]);
+    }
     // One whose holes are not the places of its tensors: six bytes of a tensor are kept, and the net's name is not.
     let mut odd = holes.clone();
     odd[0] = json!([at + 6, len - 6]);
@@ -221,6 +239,16 @@ fn a_frame_that_lies_is_not_used() {
     lie["frame"]["deflate"] = json!(deflated(&kept));
     let (_, notes) = back(&with_receipt(&bytes, &lie, "", None), &folder);
     assert_eq!(notes, ["the caffemodel is written anew, not as the receipt has it: it is damaged"]);
+}
+
+#[test]
+fn wider_values_do_not_contradict_the_receipt() {
+    let (_, bytes, folder) = lenet();
+    let carrier = open("x.safetensors", &bytes).expect("opens");
+    let options = Options::new(Format::Safetensors).double(true);
+    let target = Target::File { path: &folder.path().join("wide"), if_exists: IfExists::Refuse };
+    let done = plan(&carrier, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
+    assert_eq!(done.contradicted, [""; 0]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -68,6 +69,24 @@ pub(crate) struct Text {
 struct Framed {
     #[serde(default)]
     frame: Option<Text>,
+}
+
+/// Whether a receipt has a frame, of whatever kind.
+#[derive(Deserialize)]
+struct HasFrame {
+    #[serde(default)]
+    frame: Option<IgnoredAny>,
+}
+
+/// What a receipt says of a frame's format, where the rest cannot be read.
+#[derive(Deserialize)]
+struct OfFormat {
+    frame: FormatName,
+}
+
+#[derive(Deserialize)]
+struct FormatName {
+    format: String,
 }
 
 /// The frame of a file whose tensors go into the output as they are; or why the file has none.
@@ -127,7 +146,13 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
 /// The file that a frame in the receipt of `checkpoint` makes, to be filled with its tensors, or why they do not fit;
 /// `None` where the receipt has no frame of a file of this format.
 pub(crate) fn source(checkpoint: &Checkpoint, format: Format) -> Option<Result<Checkpoint, &'static str>> {
-    let text = own(checkpoint).and_then(read::<Framed>)?.frame.filter(|text| text.format == format.name())?;
+    let receipt = own(checkpoint)?;
+    let Some(framed) = read::<Framed>(receipt) else {
+        read::<HasFrame>(receipt)?.frame?;
+        let is_of_format = read::<OfFormat>(receipt).is_none_or(|of| of.frame.format == format.name());
+        return is_of_format.then_some(Err("it is damaged"));
+    };
+    let text = framed.frame.filter(|text| text.format == format.name())?;
     // The file's length is bounded by that of values that are there.
     let values = checkpoint.entries().iter().map(Entry::byte_len).fold(0, u64::saturating_add);
     if text.holes.iter().map(|(_, len)| *len).fold(0, u64::saturating_add) > values {
