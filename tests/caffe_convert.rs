@@ -134,7 +134,7 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("does not fit into") && error.contains("\"bn1/0\" is not there"), "{error}");
     let other = Checkpoint::open(data("other/two.safetensors")).expect("opens");
     let error = written(&source, Some(&other), &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
-    assert!(error.contains("only files of Caffe are changed in place"), "{error}");
+    assert!(error.contains("arrays are put into files of Caffe, NeoML and HDF5 only"), "{error}");
     let error = written(&other, None, &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
     assert!(error.contains("names that do not fit"), "{error}");
 }
@@ -187,6 +187,9 @@ fn the_tool_writes_into_a_model() {
         (&["convert", &tuned, "--into", &out, "-o", &out, "--force"][..], "never replaced"),
         (&["convert", &tuned, "--into", model, "-o", &path("dir/")], "a folder"),
         (&["convert", &tuned, "--into", model, "--to", "caffemodel", "-o", &out], "cannot be used with"),
+        (&["convert", &tuned, "--into", model, "--dense", "-o", &out], "cannot be used with"),
+        (&["convert", &tuned, "--into", model, "--anew", "-o", &out], "cannot be used with"),
+        (&["convert", &tuned, "--into", model, "-o", &path("y.safetensors")], "would be caffemodel"),
         (&["convert", &tuned, "--form", "v1", "-o", &path("x.npz")], "--form is of Caffe's files"),
         (&["convert", "other/two.safetensors", "--into", model, "-o", &path("y.caffemodel")], "does not fit into"),
     ] {

@@ -170,9 +170,13 @@ fn the_tool_writes_caffes_form_where_the_file_is_called_so() {
         let verify = blob(&["verify", out, "--against", golden]);
         assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
     }
+    // What a file of others holds beside its tensors is not in the new one, and that is said.
+    let anew = blob(&["convert", "caffe/net/f32.caffemodel.h5", "-o", &path("anew.h5")]);
+    assert!(anew.code == Some(0) && anew.err.replace('\n', " ").contains("the hdf5 is written anew"), "{anew:?}");
     // A net's HDF5 stays one, whatever it is called.
     let copy = path("copy.h5");
-    assert_eq!(blob(&["convert", &weights, "-o", &copy]).code, Some(0));
+    let done = blob(&["convert", &weights, "-o", &copy]);
+    assert!(done.code == Some(0) && !done.err.contains("anew"), "{done:?}");
     assert_eq!(blob(&["info", "--json", &copy]).json()[0]["dialect"], "Caffe weights");
 }
 

@@ -296,7 +296,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
     pub(crate) to: Option<Format>,
     /// Put the arrays into this file of Caffe, NeoML or HDF5, by their names; its every other byte stays. The result is OUT
-    #[arg(long, value_name = "MODEL", conflicts_with = "to")]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
     pub(crate) into: Option<PathBuf>,
     /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
     #[arg(long, value_name = "FORM", value_delimiter = ',')]

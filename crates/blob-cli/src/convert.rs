@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         None => None,
     };
     let to = match &base {
-        Some(base) => base.format(),
+        Some(base) => format_into(&args.output, base)?,
         None => format_of(args, &target, checkpoint.format())?,
     };
     let options = options(args, to)?;
@@ -153,6 +153,20 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
                     .help(format!("name a format with --to: {}; a folder's name ends with /", written()))
             })
         }
+    }
+}
+
+/// The format of the file that arrays are put into; an output whose extension promises another one is refused.
+fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
+    let format = base.format();
+    let extension = output.extension().and_then(|extension| extension.to_str());
+    match extension.and_then(Format::from_extension) {
+        Some(promised) if !extension.is_some_and(|extension| format.is_usual(extension)) => {
+            let (output, name) = (output.display(), base.name());
+            let message = format!("{output}: would be {}, as {name} is, not {}", format.name(), promised.name());
+            Err(Failure::new(message).help("--into changes values alone; convert the result to another format"))
+        }
+        _ => Ok(format),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::layout::{is_mxnet, layout, refilled};
 use crate::neoml;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
-use crate::receipt::Receipt;
+use crate::receipt::{Receipt, own};
 use crate::shards::{self, Shards};
 
 /// Where the output goes.
@@ -184,6 +184,14 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
         notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
     }
+    let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
+    let is_anew = is_hdf5 && base.file().is_none() && !matches!(target, Target::Folder { .. });
+    // Ours holds tensors and its receipt alone.
+    if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
+        notes.push(
+            "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
+        );
+    }
     let mut plan = planned_for(checkpoint, base, options, target)?;
     plan.notes.splice(0..0, notes);
     Ok(plan)
@@ -202,6 +210,11 @@ pub fn plan_into<'a>(
 ) -> Result<Plan<'a>, Error> {
     if let Target::Folder { path, .. } = target {
         return Err(refuse(base, format!("is one file, and {} a folder", path.display())));
+    }
+    let format = base.format();
+    if !(format.is_caffe() || format.is_neoml() || format == Format::Hdf5) {
+        let message = format!("is {}, and arrays are put into files of Caffe, NeoML and HDF5 only", format.title());
+        return Err(refuse(base, message));
     }
     let options = Options { to: base.format(), ..options.clone() };
     planned_for(checkpoint, Base::File(base), &options, target)
