@@ -54,7 +54,7 @@ fn alone(path: &str) -> Vec<String> {
 }
 
 /// A tar by the `tar` crate.
-fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+pub(crate) fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in members {
         let mut header = tar::Header::new_gnu();

@@ -177,6 +177,20 @@ fn each_kind_of_change_is_told() {
 }
 
 #[test]
+fn a_renamed_tensor_has_its_shape_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count: Vec<f32> = (0..12).map(|i| i as f32).collect();
+    let (wide, high) = (tensor(&[2, 6], count.clone()), tensor(&[3, 4], count.clone()));
+    let other = tensor(&[3, 4], vec![1.0; 12]);
+    let a = write(&folder, "a.safetensors", &[("other", &other), ("wide", &wide)]);
+    let b = write(&folder, "b.safetensors", &[("high", &high)]);
+    let ran = blob(&["diff", &a, &b, "--json"]);
+    let counts = ["renamed", "removed", "added"].map(|key| ran.json()[0][key].as_u64());
+    assert_eq!(counts, [Some(0), Some(2), Some(1)], "{ran:?}");
+    assert_eq!(blob(&["diff", "-", "-"]).code, Some(2));
+}
+
+#[test]
 fn files_of_two_formats_are_the_same_and_what_cannot_be_read_is_trouble() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("out.safetensors");

@@ -1,7 +1,11 @@
 //! Files of other kinds are named for what they are, and arrays of other dtypes are listed: neither is called broken.
 
-use blob_io::{Bytes, Checkpoint, Error, Format, Reason};
+use std::fs;
 
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, OpenOptions, Reason, Writer};
+
+use crate::archives::tarred;
 use crate::support::archive::{npy, safetensors, theirs};
 use crate::support::message::{floats, len, shape, var, varint};
 use crate::support::{changed, data, find, open};
@@ -207,4 +211,33 @@ fn a_label_tells_a_datum_whatever_its_name() {
     let checkpoint = open("x.binaryproto", &datum).expect("opens");
     assert_eq!(checkpoint.format(), Format::Datum);
     assert_eq!(checkpoint.entries()[0].shape().dims(), [1, 1, 2]);
+}
+
+#[test]
+fn values_that_look_like_the_mark_of_a_tar_are_values() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.params");
+    let zeros = AnyBlob::new(Shape::new([600]).expect("fits"), DType::U8).expect("a blob");
+    Writer::new(Format::MxnetList).tensor("w", &zeros).write(&path, IfExists::Refuse).expect("written");
+    let marked = changed(&fs::read(&path).expect("readable"), 257, b"ustar");
+    for options in [OpenOptions::new(), OpenOptions::new().from(Format::MxnetList)] {
+        let opened = options.open_source("x", Box::new(Bytes::new(marked.clone()))).expect("opens");
+        assert_eq!((opened.format(), opened.entries().len()), (Format::MxnetList, 1));
+    }
+}
+
+#[test]
+fn a_path_out_of_an_error_opens_its_member() {
+    let params = fs::read(data("mxnet/golden/mxnet-0.11.0/none_first.nd")).expect("readable");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.tar");
+    for odd in ["a//net.params", "./a/./net.params"] {
+        fs::write(&path, tarred([(odd, &params[..]), ("other.params", &params[..])])).expect("written");
+        let said = Checkpoint::open(&path).expect_err("two").to_string();
+        let (_, named) = said.rsplit_once("by its path: ").expect("a path");
+        assert_eq!(
+            Checkpoint::open(named).expect(odd).entries().len(),
+            open("x", &params).expect("opens").entries().len()
+        );
+    }
 }

@@ -6,6 +6,7 @@ use std::fs;
 
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
+use blob_io::{Format, IfExists, Writer};
 use serde_json::Value;
 
 use crate::alloc::peak;
@@ -135,6 +136,23 @@ fn what_does_not_fit_the_symbol_is_found() {
     assert_eq!(shape, [format!("shape {weight} has shape 8×3×3×3 here, 8×?×3×4 in the symbol")]);
     let dtype = findings(&text.replacen("\"__dtype__\": \"0\"", "\"__dtype__\": \"1\"", 2));
     assert!(dtype[0].starts_with("dtype ") && dtype[0].ends_with("f32 here, f64 in the symbol"), "{dtype:?}");
+    // A name of both kinds, and a place without an array.
+    let twice = folder.path().join("twice.params");
+    let net = blob_io::Checkpoint::open(data(&params)).expect("opens");
+    let net = net.entries().iter().map(|e| (e.name().to_owned(), net.tensor(e).expect("readable"))).collect::<Vec<_>>();
+    let extra = format!("aux:{}", weight.strip_prefix("arg:").expect("a prefix"));
+    let writer = net.iter().fold(Writer::new(Format::MxnetList), |writer, (name, tensor)| writer.tensor(name, tensor));
+    writer.tensor(&extra, &net[1].1).write(&twice, IfExists::Refuse).expect("written");
+    fs::write(&path, &text).expect("written");
+    let verify = blob(&["verify", twice.to_str().expect("text"), "--symbol", path.to_str().expect("text")]);
+    assert!(verify.code == Some(1) && verify.out.contains("is not the only array for"), "{verify:?}");
+    let none = "mxnet/golden/mxnet-0.11.0/none_first.nd";
+    let text_of_one = r#"{"nodes": [{"op": "null", "name": "@0", "inputs": []}, {"op": "null", "name": "data", "inputs": []},
+        {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2"}, "inputs": [[1, 0, 0], [0, 0, 0]]}],
+        "arg_nodes": [0, 1], "heads": [[2, 0, 0]]}"#;
+    fs::write(&path, text_of_one).expect("written");
+    let verify = blob(&["verify", none, "--symbol", path.to_str().expect("text")]);
+    assert!(verify.code == Some(1) && !verify.out.contains("1 variable as in"), "{verify:?}");
     // Gluon's names by structure are none of the symbol's.
     let other = format!("{golden}/mobilenet0_25.gluon.params");
     fs::write(&path, &text).expect("written");

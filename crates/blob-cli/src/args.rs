@@ -27,7 +27,7 @@ Examples:
   blob ls model.params 'fc*'                  its tensors, by name
   blob convert model.caffemodel -o model.safetensors";
 
-/// Open, check and convert the tensors of Caffe and MXNet files, with neither installed
+/// Open, check, compare and convert the tensor files of Caffe, MXNet and NeoML, with none of them installed
 #[derive(Debug, Parser)]
 #[command(
     name = "blob",

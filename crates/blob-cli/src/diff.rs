@@ -24,6 +24,9 @@ use crate::stats::number;
 use crate::units;
 
 pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
+    if [&args.file, &args.other].iter().all(|path| path.as_os_str() == "-") {
+        return Err(Failure::new("standard input can be one of the two files, not both"));
+    }
     let ours = open(&args.file, &context.global)?;
     // --from is about the first file; the format of the other one is detected.
     let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;

@@ -262,18 +262,18 @@ fn renamed(
             alike.entry(key).or_default().push(index);
         }
     }
-    let (mut by_content, mut found) = (HashMap::<Hash, Vec<usize>>::new(), HashMap::new());
+    let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
     for (index, entry) in removed.iter().enumerate() {
         let Some(key) = key(entry) else { continue };
         // The first of a kind reads all that may be its partners, once.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
             if let Some(hash) = content(theirs, added[other], watch)? {
-                by_content.entry(hash).or_default().push(other);
+                by_content.entry((key.clone(), hash)).or_default().push(other);
             }
         }
         if !by_content.is_empty()
             && let Some(hash) = content(ours, entry, watch)?
-            && let Some(others) = by_content.get_mut(&hash)
+            && let Some(others) = by_content.get_mut(&(key, hash))
             && !others.is_empty()
         {
             found.insert(index, others.remove(0));
@@ -282,10 +282,9 @@ fn renamed(
     Ok(found)
 }
 
-/// The digest of an array's dtype and bytes; `None` where they are broken.
+/// The digest of an array's bytes; `None` where they are broken.
 fn content(file: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update(entry.dtype().map_or("", DType::name).as_bytes());
     let read = Watched::open(file, entry, watch).and_then(|reader| {
         reader.each(PIECE, |bytes| {
             hasher.update(bytes);

@@ -36,7 +36,7 @@ pub(crate) struct Archive {
 /// A file of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Its path in the archive, without `./` in front; never used as a path.
+    /// Its path in the archive, as a path of the tool has it: without empty parts and `.`; never used as a path.
     pub(crate) name: String,
     /// Whether the archive lacks its end: another member, of this name too, may be lost.
     pub(crate) is_cut: bool,
@@ -69,7 +69,8 @@ impl Archive {
         let mut head = [0; 512];
         let len = input.len().min(head.len() as u64) as usize;
         input.read_at(0, &mut head[..len]).ok()?;
-        let is_tar = tar::is_tar(&head[..len]);
+        // Values may look like the mark of a tar, which lies at byte 257.
+        let is_tar = tar::is_tar(&head[..len]) && sniff::magic(&head[..len]).is_none();
         let is_archive = is_tar || head.starts_with(b"PK\x03\x04");
         is_archive.then(|| Self { input: input.clone(), is_tar, limits: limits.clone() })
     }
@@ -228,22 +229,20 @@ impl Archive {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let message = format!(
-            "holds {count} tensor files: {}{more}; choose one by its path: {name}/{}",
-            listed.join(", "),
-            shown(&first.name),
-        );
+        let path = match first.name.len() <= LONGEST_LISTED {
+            true => format!(": {name}/{}", first.name),
+            false => format!(", {name}/ before its name"),
+        };
+        let message = format!("holds {count} tensor files: {}{more}; choose one by its path{path}", listed.join(", "));
         Error::Request { file: name.to_owned(), message }
     }
 }
 
 impl Member {
     fn new(name: &[u8], place: Place) -> Self {
-        let mut name = name;
-        while let Some(rest) = name.strip_prefix(b"./") {
-            name = rest;
-        }
-        Self { name: name_from_bytes(name).into_owned(), is_cut: false, place }
+        let name = name_from_bytes(name);
+        let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        Self { name: parts.join("/"), is_cut: false, place }
     }
 
     /// Whether it is a tensor file by its name.
@@ -304,5 +303,8 @@ impl Choice {
 
 /// A name as an error shows it.
 fn shown(name: &str) -> String {
-    name.chars().take(LONGEST_LISTED).collect()
+    match name.char_indices().nth(LONGEST_LISTED) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
 }

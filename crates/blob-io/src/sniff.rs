@@ -113,7 +113,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
 }
 
 /// The formats that begin with a mark of their own.
-fn magic(head: &[u8]) -> Option<Format> {
+pub(crate) fn magic(head: &[u8]) -> Option<Format> {
     let word = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     // Four bytes of it are enough in a file that ends there: as protobuf they would be broken.

@@ -149,9 +149,18 @@ impl Value {
         }
     }
 
+    /// The number, if it is a whole one of less than 127 bits.
+    fn as_whole(self) -> Option<i128> {
+        let is_whole = self.float.fract() == 0.0 && self.float.abs() < 1e38;
+        self.whole.or_else(|| is_whole.then_some(self.float as i128))
+    }
+
     /// `|a - b|`.
     fn apart(self, other: Self) -> f64 {
-        if let (Some(a), Some(b)) = (self.whole, other.whole) {
+        // A float beside a whole number is compared as one where it is one: 2^53 + 1 is no f64.
+        if self.whole.or(other.whole).is_some()
+            && let (Some(a), Some(b)) = (self.as_whole(), other.as_whole())
+        {
             return (a - b).unsigned_abs() as f64;
         }
         let (a, b) = (self.float, other.float);
@@ -178,7 +187,10 @@ impl Value {
         if self.float.is_nan() || other.float.is_nan() {
             return if self.apart(other) == 0.0 { 0 } else { u128::MAX };
         }
-        (place(dtype, self.float) - place(dtype, other.float)).unsigned_abs()
+        let steps = (place(dtype, self.float) - place(dtype, other.float)).unsigned_abs();
+        let is_mixed = self.whole.is_some() != other.whole.is_some();
+        // They may round to one float.
+        if is_mixed && steps == 0 && self.apart(other) > 0.0 { 1 } else { steps }
     }
 }
 
@@ -256,6 +268,13 @@ mod tests {
         let mut found = Distance::default();
         found.add(Tolerance::NONE, Run { dtype: DType::I64, bytes: &a }, Run { dtype: DType::I64, bytes: &b });
         assert_eq!((found.changed, found.max_abs), (1, 1.0));
+        // 2^53 + 1 beside 2^53 in f64, to which it would round.
+        for tolerance in [Tolerance::NONE, Tolerance::Ulp(0), Tolerance::Exact] {
+            let (a, b) = (((1i64 << 53) + 1).to_le_bytes(), 2f64.powi(53).to_le_bytes());
+            let mut mixed = Distance::default();
+            mixed.add(tolerance, Run { dtype: DType::I64, bytes: &a }, Run { dtype: DType::F64, bytes: &b });
+            assert_eq!((mixed.changed, mixed.max_abs), (1, 1.0), "{tolerance:?}");
+        }
         let mut other = Distance::default();
         let (a, b) = (u64::MAX.to_le_bytes(), (-1i64).to_le_bytes());
         other.add(Tolerance::Ulp(1 << 60), Run { dtype: DType::U64, bytes: &a }, Run { dtype: DType::I64, bytes: &b });

@@ -17,9 +17,14 @@ const NAMED: usize = 20;
 pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Remark)) -> u64 {
     let mut arrays = HashMap::new();
     // A sparse array is one, called as its parts but for what they end with.
-    for entry in checkpoint.entries().iter().filter(|entry| entry.sparse().is_none() || entry.kind() == Kind::Values) {
+    for entry in checkpoint.entries() {
+        let is_array = entry.sparse().is_none() && entry.kind() != Kind::None || entry.kind() == Kind::Values;
         let name = whole_name(entry);
-        arrays.entry(bare(name).1).or_insert((name, entry));
+        if is_array && arrays.insert(bare(name).1, (name, entry)).is_some() {
+            let message =
+                format!("is not the only array for {:?} of the symbol; the last one is compared", bare(name).1);
+            tell(Remark::Finding(Finding::new(name, "absent", message)));
+        }
     }
     let (count, mut held) = (arrays.len(), 0);
     let mut inputs = Vec::new();
