@@ -172,8 +172,8 @@ fn old_files_of_the_same_name_are_told_or_refused() {
     };
     let notes = |size: u64| planned(size, IfExists::Replace).expect("planned").notes().to_vec();
     // In one file: the old index would lead to the old tensors.
-    let error = planned(1000, IfExists::Refuse).expect_err("an index");
-    assert!(matches!(&error, Error::Exists { path, .. } if Path::new(path) == index), "{error}");
+    let error = planned(1000, IfExists::Refuse).expect_err("an index").to_string();
+    assert!(error.starts_with(&format!("{}: is an index of shards", index.display())), "{error}");
     let shard = |number: u32| format!("\"model-0000{number}-of-00003.safetensors\"");
     let stay = "old files of the same name stay beside the new output: ";
     assert_eq!(notes(1000), [format!("{stay}{}, {}, {} and 1 more", shard(1), shard(2), shard(3))]);

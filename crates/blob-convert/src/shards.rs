@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Existing, Format, IfExists, Layout, Output, TensorSpec};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
 use crate::options::{Options, refuse};
@@ -62,7 +62,9 @@ pub(crate) fn planned(
             let index = named(path, ".index.json");
             // The index of an earlier output would still lead to that one's shards.
             if shards.is_none() && if_exists == IfExists::Refuse && index.exists() {
-                return Err(Error::Exists { path: index.display().to_string(), target: Existing::File });
+                let message =
+                    "is an index of shards, and would stay beside the new file; remove it, or name another file";
+                return Err(refused(&index, message.to_owned()));
             }
             notes.extend(staying(path, shards.as_ref()));
             Ok(shards)
