@@ -3,13 +3,13 @@
 
 use std::ffi::{CString, c_void};
 use std::ptr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction_attribute};
 
 use super::context::{Context, Limits};
 use super::failure::answer;
-use super::modules::{Found, Module, Refused, compile};
+use super::modules::{Found, Module, Refused, compile, find_or, lock};
 use super::queue::CudaQueue;
 use crate::device::Queue;
 use crate::device::token::Arg;
@@ -74,21 +74,14 @@ impl Program {
             return Ok(None);
         };
         let context = queue.context();
-        // Held while the program is loaded: another thread that wants it waits for it instead of compiling it too.
-        let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.find(self.ptx) {
-            Some(module) => module,
-            None => {
-                let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
-                let compiled = context.enter().map_err(Refused::from).and_then(|()| compile(&text));
-                let module = compiled.map_err(|refused| {
-                    context.note(refused.failure);
-                    queue.error("load", refused.into_error())
-                })?;
-                modules.add(self.ptx, module);
-                module
-            }
-        };
+        let module = find_or(&context.modules, self.ptx, || {
+            let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
+            let compiled = context.enter().map_err(Refused::from).and_then(|()| compile(&text));
+            compiled.map_err(|refused| {
+                context.note(refused.failure);
+                queue.error("load", refused.into_error())
+            })
+        })?;
         Ok(Some(Loaded { program: self, context: Arc::clone(context), module }))
     }
 }
@@ -100,7 +93,7 @@ impl Loaded {
     /// [`Error::Device`] where the program has none.
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
-        let mut modules = context.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut modules = lock(&context.modules);
         if let Some(found) = modules.kernel(program.ptx, entry) {
             return Ok(Kernel { context: Arc::clone(context), found });
         }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::ffi::{CStr, c_void};
 use std::fmt;
 use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys::{self, CUfunction, CUjit_option, CUmodule};
 
@@ -13,9 +14,13 @@ use super::failure::{Failure, answer};
 /// What was loaded, each with the text that it was compiled from.
 #[derive(Debug, Default)]
 pub(super) struct Modules {
-    programs: Vec<(&'static str, Module)>,
+    programs: Vec<(&'static str, Slot)>,
     kernels: Vec<(&'static str, &'static str, Found)>,
 }
+
+/// A module, once it is compiled. Locked meanwhile: who wants it waits for it instead of compiling it too.
+#[derive(Debug, Clone, Default)]
+struct Slot(Arc<Mutex<Option<Module>>>);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Module(pub(super) CUmodule);
@@ -39,13 +44,13 @@ unsafe impl Send for Found {}
 unsafe impl Sync for Found {}
 
 impl Modules {
-    /// The module of a text, if it was compiled before.
-    pub(super) fn find(&self, text: &'static str) -> Option<Module> {
-        self.programs.iter().find(|(known, _)| ptr::eq(*known, text)).map(|(_, module)| *module)
-    }
-
-    pub(super) fn add(&mut self, text: &'static str, module: Module) {
-        self.programs.push((text, module));
+    fn slot(&mut self, text: &'static str) -> Slot {
+        if let Some((_, slot)) = self.programs.iter().find(|(known, _)| ptr::eq(*known, text)) {
+            return slot.clone();
+        }
+        let slot = Slot::default();
+        self.programs.push((text, slot.clone()));
+        slot
     }
 
     /// A kernel of a text, if it was asked for before.
@@ -60,8 +65,28 @@ impl Modules {
     /// All of them, to be unloaded.
     pub(super) fn take(&mut self) -> impl Iterator<Item = CUmodule> + use<> {
         self.kernels.clear();
-        std::mem::take(&mut self.programs).into_iter().map(|(_, module)| module.0)
+        let slots = std::mem::take(&mut self.programs).into_iter();
+        slots.filter_map(|(_, slot)| Some((*lock(&slot.0))?.0))
     }
+}
+
+/// The module of a text, compiled the first time. Other programs are found, loaded and launched meanwhile.
+pub(super) fn find_or<E>(
+    modules: &Mutex<Modules>,
+    text: &'static str,
+    compile: impl FnOnce() -> Result<Module, E>,
+) -> Result<Module, E> {
+    let slot = lock(modules).slot(text);
+    let mut slot = lock(&slot.0);
+    if let Some(module) = *slot {
+        return Ok(module);
+    }
+    compile().inspect(|module| *slot = Some(*module))
+}
+
+/// What is behind it is whole between two statements, so a thread that has panicked leaves it so.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Compiles a text in the calling thread's context.
@@ -116,15 +141,51 @@ impl Error for Refused {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+
+    const COMPILED: Result<Module, ()> = Ok(Module(ptr::null_mut()));
 
     #[test]
     fn a_text_that_begins_another_is_another_program() {
         let text = "one, two";
-        let mut modules = Modules::default();
-        modules.add(text, Module(ptr::null_mut()));
-        assert!(modules.find(text).is_some() && modules.find(&text[..3]).is_none());
+        let modules = Mutex::new(Modules::default());
+        assert!(find_or(&modules, text, || COMPILED).is_ok());
+        assert!(find_or(&modules, text, || Err(())).is_ok() && find_or(&modules, &text[..3], || Err(())).is_err());
+        let mut modules = modules.into_inner().unwrap();
         modules.add_kernel(text, "k", Found { function: ptr::null_mut(), params: 0, threads: 1 });
         assert!(modules.kernel(text, "k").is_some() && modules.kernel(&text[..3], "k").is_none());
+        assert_eq!(modules.take().count(), 1, "the one that was compiled");
+    }
+
+    /// Every launch looks for its program: one that takes its time to be compiled must not hold the others up.
+    #[test]
+    fn another_program_is_found_while_one_is_compiled() {
+        let modules = &Mutex::new(Modules::default());
+        thread::scope(|scope| {
+            let (say, heard) = mpsc::channel();
+            let compiled = find_or(modules, "slow", || {
+                scope.spawn(move || find_or(modules, "other", || COMPILED).map(|_| say.send(())));
+                heard.recv_timeout(Duration::from_secs(5)).map_err(|_| ())?;
+                COMPILED
+            });
+            assert!(compiled.is_ok());
+        });
+    }
+
+    #[test]
+    fn threads_that_want_one_program_compile_it_once() {
+        let (modules, times) = (Mutex::new(Modules::default()), AtomicUsize::new(0));
+        let compile = || {
+            times.fetch_add(1, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(20));
+            COMPILED
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| find_or(&modules, "one", compile).unwrap()))));
+        assert_eq!(times.into_inner(), 1);
     }
 }
