@@ -15,7 +15,7 @@ use crate::json::{
     self, DIALECT, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, NAME, Says, TEXTS, field, or_null, shapes,
 };
 use crate::open::{name, open_to_list};
-use crate::output::width::{cut, wrap};
+use crate::output::width::{cut, width, wrap};
 use crate::output::{Out, Terminal};
 use crate::render::Render;
 use crate::units;
@@ -74,12 +74,10 @@ impl Render for Facts<'_> {
         if !self.is_first {
             writeln!(out)?;
         }
-        writeln!(
-            out,
-            "{}   {}",
-            terminal.strong(terminal.name(checkpoint.name())),
-            terminal.text(&kind_of(checkpoint))
-        )?;
+        let kind = kind_of(checkpoint);
+        let (name, kind) = (terminal.name(checkpoint.name()), terminal.text(&kind));
+        let fits = terminal.width.is_none_or(|most| width(&name) + "   ".len() + width(&kind) <= most);
+        writeln!(out, "{}{}{kind}", terminal.strong(&name), if fits { "   " } else { "\n  " })?;
         let mut line = |key: &str, value: String| fact(terminal, out, key, &value);
         for (key, value) in sizes(checkpoint) {
             line(key, value)?;
