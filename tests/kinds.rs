@@ -215,6 +215,10 @@ fn a_label_tells_a_datum_whatever_its_name() {
 
 #[test]
 fn values_that_look_like_the_mark_of_a_tar_are_values() {
+    // A BlobProto of 600 bytes of values.
+    let blob = changed(&[len(5, &[0; 600]), shape(&[150])].concat(), 257, b"ustar");
+    let opened = OpenOptions::new().from(Format::BlobProto).open_source("x", Box::new(Bytes::new(blob)));
+    assert_eq!(opened.expect("opens").entries().len(), 1);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.params");
     let zeros = AnyBlob::new(Shape::new([600]).expect("fits"), DType::U8).expect("a blob");

@@ -96,8 +96,15 @@ mod tests {
         assert!(why.is_some_and(|why| why.starts_with(TOOK)));
         let (id, rest) = text.split_once('\n').unwrap();
         assert_eq!(rest, "a\u{FFFD}");
-        // Ended, or ended and not yet collected by what adopted it.
-        let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        // Ended, or ended and not yet collected by what adopted it; the signal may take its time.
+        let is_alive = || {
+            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        let begin = Instant::now();
+        while is_alive() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "{id} goes on");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }

@@ -69,8 +69,7 @@ impl Archive {
         let mut head = [0; 512];
         let len = input.len().min(head.len() as u64) as usize;
         input.read_at(0, &mut head[..len]).ok()?;
-        // Values may look like the mark of a tar, which lies at byte 257.
-        let is_tar = tar::is_tar(&head[..len]) && sniff::magic(&head[..len]).is_none();
+        let is_tar = tar::is_tar(&head[..len]);
         let is_archive = is_tar || head.starts_with(b"PK\x03\x04");
         is_archive.then(|| Self { input: input.clone(), is_tar, limits: limits.clone() })
     }

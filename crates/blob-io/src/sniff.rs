@@ -93,7 +93,7 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
 /// Why a long stream is not a tensor file, if its beginning alone shows it: the rest need not be read, and may be endless.
 pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
-    if magic(head).is_some() || gunzip::is_gzip(head) || tar::is_tar(head) {
+    if magic(head).is_some() || gunzip::is_gzip(head) || tar::has_mark(head) {
         return None;
     }
     let extension = extension(name);
@@ -113,7 +113,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
 }
 
 /// The formats that begin with a mark of their own.
-pub(crate) fn magic(head: &[u8]) -> Option<Format> {
+fn magic(head: &[u8]) -> Option<Format> {
     let word = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     // Four bytes of it are enough in a file that ends there: as protobuf they would be broken.

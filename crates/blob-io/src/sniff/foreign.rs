@@ -78,7 +78,7 @@ pub(crate) fn name(head: &[u8], len: u64, extension: Option<&str>) -> Option<Rea
     if let Some((_, _, reason, what, help)) = mark {
         return Some(other(*reason, what, *help));
     }
-    if tar::is_tar(head) {
+    if tar::has_mark(head) {
         return Some(other(Reason::Archive, "a tar archive", UNPACK));
     }
     shaped(head, len, extension).or_else(|| textual(head, len))

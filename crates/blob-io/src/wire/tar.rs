@@ -33,10 +33,14 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// Whether bytes begin as a tar archive does: by its mark, or, as V7 had none, by the header's checksum.
+/// Whether bytes look like the beginning of a tar archive: by the mark, which values may have by chance, or by the checksum.
+pub(crate) fn has_mark(head: &[u8]) -> bool {
+    head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar")) || is_tar(head)
+}
+
+/// Whether bytes begin with a tar's header: by its checksum, as V7 has no mark.
 pub(crate) fn is_tar(head: &[u8]) -> bool {
-    head.get(257..).is_some_and(|mark| mark.starts_with(b"ustar"))
-        || head.first_chunk().is_some_and(|block| block[0] != 0 && has_checksum(block))
+    head.first_chunk().is_some_and(|block| block[0] != 0 && has_checksum(block))
 }
 
 /// The members from the cursor on.
