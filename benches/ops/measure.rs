@@ -121,7 +121,7 @@ pub(crate) fn memory() -> String {
     let probe = black_box(run::blob(&[PROBE], DType::U8));
     let got = huge_mib() - before;
     format!(
-        "{got} of {} MiB of a blob on huge pages, asked for from 4 MiB; memcpy's as the operations'",
+        "{got} of {} MiB of a blob on huge pages, asked for from 2 MiB; memcpy's as the operations'",
         probe.byte_len() >> 20
     )
 }
