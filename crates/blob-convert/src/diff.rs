@@ -13,6 +13,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind};
 
 use crate::hash::PIECE;
 use crate::pairing::{Met, Side, walk};
+use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
 pub use values::{Distance, Tolerance, Worst};
@@ -267,12 +268,12 @@ fn renamed(
         let Some(key) = key(entry) else { continue };
         // The first of a kind reads all that may be its partners, once.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
-            if let Some(hash) = content(theirs, added[other], watch)? {
+            if let Some(hash) = hash_of(theirs, added[other], watch)? {
                 by_content.entry((key.clone(), hash)).or_default().push(other);
             }
         }
         if !by_content.is_empty()
-            && let Some(hash) = content(ours, entry, watch)?
+            && let Some(hash) = hash_of(ours, entry, watch)?
             && let Some(others) = by_content.get_mut(&(key, hash))
             && !others.is_empty()
         {
@@ -280,20 +281,4 @@ fn renamed(
         }
     }
     Ok(found)
-}
-
-/// The digest of an array's bytes; `None` where they are broken.
-fn content(file: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
-    let mut hasher = blake3::Hasher::new();
-    let read = Watched::open(file, entry, watch).and_then(|reader| {
-        reader.each(PIECE, |bytes| {
-            hasher.update(bytes);
-            Ok(())
-        })
-    });
-    match read {
-        Ok(()) => Ok(Some(hasher.finalize())),
-        Err(Error::Malformed { .. }) => Ok(None),
-        Err(e) => Err(e),
-    }
 }

@@ -13,8 +13,8 @@ use crate::hash::PIECE;
 pub use crate::hash::sha256;
 use crate::watch::{Watch, Watched};
 pub use against::against;
-pub(crate) use receipt::contradicted;
 pub use receipt::receipt;
+pub(crate) use receipt::{contradicted, hash_of};
 pub use symbol::symbol;
 
 /// What a check tells about a file, one at a time: a hostile file can cause a million of them, so they are not kept.

@@ -174,7 +174,7 @@ fn all_together(
 }
 
 /// An array's digest; `None` where its bytes are broken.
-fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
+pub(crate) fn hash_of(checkpoint: &Checkpoint, entry: &Entry, watch: &dyn Watch) -> Result<Option<Hash>, Error> {
     let mut hasher = blake3::Hasher::new();
     let read = Watched::open(checkpoint, entry, watch).and_then(|reader| {
         reader.each(PIECE, |bytes| {
