@@ -87,6 +87,42 @@ fn a_download_waits_for_the_queue_before_it_takes_the_staging_chunks() {
     expect_no_leaks(&session);
 }
 
+/// Nothing runs on this GPU before it is waited for: an upload that needed the other queue's chunks would have to.
+#[test]
+fn an_upload_does_not_wait_for_another_queue() {
+    const LEN: usize = 8 << 20;
+    let (session, gpu, first) = gpu(seed(1));
+    let second = gpu.queue().unwrap();
+    let memories: Vec<SharedMem> = [1u8, 2].iter().map(|value| SharedMem::from(vec![*value; LEN])).collect();
+    for (memory, queue) in memories.iter().zip([&first, &second]) {
+        drop(memory.device_mut(queue, ..).unwrap());
+    }
+    assert_eq!(session.calls("cuMemHostAlloc"), 2, "a ring for each queue");
+    assert_eq!(session.calls("cuEventSynchronize") + session.calls("cuStreamSynchronize"), 0);
+    // The same queue's next upload uses its chunks again, and waits for them.
+    let more = SharedMem::from(vec![3u8; LEN]);
+    drop(more.device_mut(&first, ..).unwrap());
+    assert_eq!((session.calls("cuMemHostAlloc"), session.calls("cuEventSynchronize")), (2, 8));
+    for (memory, value) in memories.iter().chain([&more]).zip(1..) {
+        assert!(memory.host(..).unwrap().iter().all(|byte| *byte == value));
+    }
+    drop((memories, more, first, second, gpu));
+    expect_no_leaks(&session);
+}
+
+#[test]
+fn a_queue_for_each_request_pins_no_memory_without_end() {
+    let (session, gpu, _) = gpu(seed(2));
+    for value in 0..20 {
+        let memory = SharedMem::from(vec![value; 100]);
+        drop(memory.device_mut(&gpu.queue().unwrap(), ..).unwrap());
+        assert!(memory.host(..).unwrap().iter().all(|byte| *byte == value));
+    }
+    assert!(session.calls("cuMemHostAlloc") <= 4, "{}", session.calls("cuMemHostAlloc"));
+    drop(gpu);
+    expect_no_leaks(&session);
+}
+
 #[test]
 fn pinned_memory_comes_back_in_the_background() {
     let (session, gpu, queue) = gpu(seed(3));

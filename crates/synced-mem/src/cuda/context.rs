@@ -12,7 +12,7 @@ use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute, CUmemor
 use super::driver::{attribute, capability, device, memory_here, name, total_memory, wait_for_all};
 use super::failure::{Failure, answer};
 use super::modules::Modules;
-use super::ring::Ring;
+use super::ring::Rings;
 use crate::error::Error;
 use crate::ids::DeviceId;
 use crate::stats::Meter;
@@ -27,7 +27,7 @@ pub(super) struct Context {
     pub(super) total: usize,
     pub(super) limits: Limits,
     pub(super) meter: Meter,
-    pub(super) staging: Mutex<Option<Ring>>,
+    pub(super) staging: Mutex<Rings>,
     pub(super) modules: Mutex<Modules>,
     device: CUdevice,
     raw: CUcontext,
@@ -224,7 +224,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         let entered = self.enter_to_give_back();
         self.given_back(entered);
-        if let Some(ring) = self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+        for ring in self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all() {
             self.given_back(ring.give_back());
         }
         let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();

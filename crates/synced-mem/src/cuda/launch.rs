@@ -93,8 +93,9 @@ impl Loaded {
     /// [`Error::Device`] where the program has none.
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
-        let mut modules = lock(&context.modules);
-        if let Some(found) = modules.kernel(program.ptx, entry) {
+        // The driver is asked without the lock, because it may load the kernel then; who asks twice gets the same one.
+        let known = lock(&context.modules).kernel(program.ptx, entry);
+        if let Some(found) = known {
             return Ok(Kernel { context: Arc::clone(context), found });
         }
         let absent = || Error::device(context.id, "kernel", format!("no kernel `{entry}` in `{}`", program.name));
@@ -111,7 +112,7 @@ impl Loaded {
             answer("cuFuncGetAttribute", told)?;
             Ok(Found { function, params, threads: u32::try_from(threads).unwrap_or(0) })
         })?;
-        modules.add_kernel(program.ptx, entry, found);
+        lock(&context.modules).add_kernel(program.ptx, entry, found);
         Ok(Kernel { context: Arc::clone(context), found })
     }
 }

@@ -58,8 +58,11 @@ impl Modules {
         self.kernels.iter().find(|(known, name, _)| ptr::eq(*known, text) && *name == entry).map(|(_, _, found)| *found)
     }
 
+    /// Another thread may have added it meanwhile.
     pub(super) fn add_kernel(&mut self, text: &'static str, entry: &'static str, found: Found) {
-        self.kernels.push((text, entry, found));
+        if self.kernel(text, entry).is_none() {
+            self.kernels.push((text, entry, found));
+        }
     }
 
     /// All of them, to be unloaded.

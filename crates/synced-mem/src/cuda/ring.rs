@@ -13,7 +13,37 @@ pub(super) const CHUNK: usize = 1 << 20;
 /// Uploads run ahead of the device by this many chunks.
 pub(super) const CHUNKS: usize = 8;
 
-/// The chunks of one context, used in turn.
+/// With so many rings idle, one that another stream has used is taken instead of pinning more memory.
+const RINGS: usize = 4;
+
+/// The rings of one context that no transfer has at the moment, the one that was used last at the end; each with the stream
+/// that used it.
+#[derive(Default)]
+pub(super) struct Rings(Vec<(CUstream, Ring)>);
+
+// SAFETY: streams are compared and not used, and a ring may go to any thread.
+unsafe impl Send for Rings {}
+
+impl Rings {
+    /// A ring for a transfer on a stream: the stream's own, whose chunks come free in its order, or of many the one whose last
+    /// use was longest ago. `None` where one is to be made.
+    pub(super) fn take(&mut self, stream: CUstream) -> Option<Ring> {
+        let own = self.0.iter().rposition(|(user, _)| *user == stream);
+        let index = own.or((self.0.len() >= RINGS).then_some(0))?;
+        Some(self.0.remove(index).1)
+    }
+
+    pub(super) fn put(&mut self, ring: Ring, stream: CUstream) {
+        self.0.push((stream, ring));
+    }
+
+    /// All of them, to be given back.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Ring> + use<> {
+        std::mem::take(&mut self.0).into_iter().map(|(_, ring)| ring)
+    }
+}
+
+/// Chunks that one transfer at a time uses in turn.
 pub(super) struct Ring {
     start: NonNull<u8>,
     chunks: Vec<Chunk>,

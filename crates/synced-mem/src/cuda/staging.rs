@@ -11,14 +11,17 @@ use super::failure::Failure;
 use super::ring::{CHUNK, CHUNKS, Ring};
 use super::stream::Stream;
 
-/// Runs `work` with the ring of a stream's context, which is made at the first use.
+/// Runs `work` with a ring that is its own meanwhile: while it waits for the device, no other transfer waits for it.
 fn with_ring<R>(stream: &Stream, work: impl FnOnce(&mut Ring) -> Result<R, Failure>) -> Result<R, Failure> {
-    let context = stream.context();
-    let mut ring = context.staging.lock().unwrap_or_else(PoisonError::into_inner);
-    if ring.is_none() {
-        *ring = Some(Ring::new()?);
-    }
-    ring.as_mut().map_or_else(|| unreachable!("it has just been made"), work)
+    let rings = || stream.context().staging.lock().unwrap_or_else(PoisonError::into_inner);
+    let idle = rings().take(stream.raw());
+    let mut ring = match idle {
+        Some(ring) => ring,
+        None => Ring::new()?,
+    };
+    let result = work(&mut ring);
+    rings().put(ring, stream.raw());
+    result
 }
 
 /// The parts of `len` bytes that fit in a chunk: where each starts, and its length.
