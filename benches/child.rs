@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use blob_convert::Silent;
+use blob_convert::digest::{self, Algorithm};
 use blob_convert::stats::measure;
-use blob_io::{Bytes, Checkpoint, Format, IfExists, Kind, Mmap, Writer};
+use blob_io::{Bytes, Checkpoint, FileSource, Format, IfExists, Kind, Mmap, Writer};
 use synced_mem::SyncedMem;
 
 /// What a chunked read takes at a time.
@@ -32,6 +33,9 @@ pub(crate) fn main(args: &[String]) {
         "hist" => sum_up(&Checkpoint::open(file).expect("opens"), true),
         "stats-memory" => sum_up(&in_memory(file), false),
         "hist-memory" => sum_up(&in_memory(file), true),
+        "blake3" => blake3(file),
+        "hash" => hash(file),
+        "hash-content" => hash_content(file),
         other => panic!("no case {other}"),
     };
     println!("{seconds}");
@@ -114,6 +118,35 @@ fn read_chunks(file: &Path) -> f64 {
     let start = Instant::now();
     let mut file = File::open(file).expect("opens");
     while file.read(&mut buffer).expect("reads") > 0 {}
+    start.elapsed().as_secs_f64()
+}
+
+/// A chunked read with BLAKE3 of each chunk, on one thread, as a program would do it.
+fn blake3(file: &Path) -> f64 {
+    let (mut buffer, mut hasher) = (vec![1; CHUNK], blake3::Hasher::new());
+    let start = Instant::now();
+    let mut file = File::open(file).expect("opens");
+    loop {
+        match file.read(&mut buffer).expect("reads") {
+            0 => break,
+            n => drop(hasher.update(&buffer[..n])),
+        }
+    }
+    hasher.finalize();
+    start.elapsed().as_secs_f64()
+}
+
+fn hash(file: &Path) -> f64 {
+    let start = Instant::now();
+    let source = FileSource::open(file).expect("opens");
+    digest::file("file", &source, Algorithm::Blake3, &Silent).expect("hashes");
+    start.elapsed().as_secs_f64()
+}
+
+fn hash_content(file: &Path) -> f64 {
+    let start = Instant::now();
+    let checkpoint = Checkpoint::open(file).expect("opens");
+    digest::content(&checkpoint, Algorithm::Blake3, &Silent).expect("hashes");
     start.elapsed().as_secs_f64()
 }
 

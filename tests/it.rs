@@ -31,6 +31,7 @@ mod element;
 mod element_neoml;
 mod folder;
 mod gzip;
+mod hash;
 mod hdf5;
 mod hdf5_convert;
 mod hdf5_write;

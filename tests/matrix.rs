@@ -13,7 +13,7 @@ use crate::support::{data, report};
 /// Larger files add time, and no forms.
 const LARGEST: u64 = 32 << 10;
 
-fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
+pub(crate) fn goldens(folder: &Path, found: &mut Vec<PathBuf>) {
     let listing = std::fs::read_dir(folder).expect("a folder");
     let mut paths: Vec<PathBuf> = listing.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();

@@ -6,10 +6,12 @@ mod devices;
 mod diff;
 mod diffs;
 mod extract;
+mod hash;
 
 pub(crate) use diff::Diff;
 pub(crate) use diffs::Diffs;
 pub(crate) use extract::{Extract, ExtractFormat};
+pub(crate) use hash::Hash;
 
 use std::path::PathBuf;
 
@@ -103,6 +105,7 @@ pub(crate) enum Command {
     Stats(Stats),
     Verify(Verify),
     Diff(Diff),
+    Hash(Hash),
     Convert(Convert),
     Extract(Extract),
     /// List the formats: names, extensions, read, write, tested against what

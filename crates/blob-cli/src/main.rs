@@ -19,6 +19,7 @@ mod escape;
 mod extract;
 mod failure;
 mod formats;
+mod hash;
 mod help;
 mod info;
 mod json;
@@ -88,6 +89,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Stats(args) => stats::run(args, context),
         Command::Verify(args) => verify::run(args, context),
         Command::Diff(args) => diff::run(args, context),
+        Command::Hash(args) => hash::run(args, context),
         Command::Convert(args) => convert::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Formats => formats::run(context),

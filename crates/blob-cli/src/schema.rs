@@ -15,7 +15,7 @@ use crate::failure::{Failure, REASONS, Status};
 use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
-use crate::{context, convert, devices, diff, extract, formats, info, ls, show, stats, verify};
+use crate::{context, convert, devices, diff, extract, formats, hash, info, ls, show, stats, verify};
 
 /// The lines that one command prints.
 struct Schema {
@@ -29,7 +29,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 11] {
+fn all() -> [Schema; 12] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -38,6 +38,7 @@ fn all() -> [Schema; 11] {
         of::<stats::Sums<'_>>(),
         of::<verify::Verdict>(),
         of::<diff::Pair<'_>>(),
+        of::<hash::Line<'_>>(),
         of::<convert::Facts<'_>>(),
         of::<extract::Extracted<'_>>(),
         of::<formats::Formats>(),

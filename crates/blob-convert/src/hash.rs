@@ -223,8 +223,13 @@ pub(crate) fn stored(
 
 /// Reads bytes of a file.
 pub(crate) fn read(checkpoint: &Checkpoint, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
+    read_from(checkpoint.name(), source, at, buf)
+}
+
+/// Reads bytes of a source that errors call `name`.
+pub(crate) fn read_from(name: &str, source: &dyn Source, at: u64, buf: &mut [u8]) -> Result<(), Error> {
     source.read_at(at, buf).map_err(|e| Error::Io {
-        file: checkpoint.name().to_owned(),
+        file: name.to_owned(),
         action: format!("read {} bytes at byte {at}", buf.len()),
         source: e,
     })

@@ -26,6 +26,7 @@
 mod caffe;
 mod copies;
 pub mod diff;
+pub mod digest;
 mod frame;
 mod hash;
 mod hdf5;

@@ -1,0 +1,252 @@
+//! Digests that stand for a file, or for its tensors whatever format holds them: what `blob hash` prints.
+//!
+//! `docs/content-hash.md` defines the digest of the tensors. Each byte is read once; memory stays at a few pieces and 40 bytes a
+//! tensor.
+
+use std::io::{ErrorKind, Read};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Kind, Source};
+use sha2::Digest as _;
+
+use crate::hash::{PIECE, Streams, read_from};
+use crate::receipt::kept_bits;
+use crate::threads::{join, spawn};
+use crate::watch::{Watch, Watched};
+
+/// What stands before the records of the tensors, so that no other use of the hash function gives the same digest.
+const DOMAIN: &[u8] = b"blob.content/1\n";
+
+/// More threads than this find no more memory bandwidth to share.
+const MAX_THREADS: usize = 4;
+
+/// A hash function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// BLAKE3, 256 bits.
+    Blake3,
+    /// SHA-256.
+    Sha256,
+}
+
+impl Algorithm {
+    /// The name, in lower case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Blake3 => "blake3",
+            Self::Sha256 => "sha256",
+        }
+    }
+
+    fn hasher(self) -> Hasher {
+        match self {
+            Self::Blake3 => Hasher::Blake3(Box::new(blake3::Hasher::new())),
+            Self::Sha256 => Hasher::Sha256(sha2::Sha256::new()),
+        }
+    }
+}
+
+/// 256 bits, and what they stand for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hashed {
+    /// The digest in lower-case hexadecimal.
+    pub digest: String,
+    /// The bytes that it covers: a file's, or those of all tensors.
+    pub bytes: u64,
+    /// How many tensors it covers; `None` for a file.
+    pub tensors: Option<u64>,
+}
+
+enum Hasher {
+    Blake3(Box<blake3::Hasher>),
+    Sha256(sha2::Sha256),
+}
+
+impl Hasher {
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Blake3(hasher) => drop(hasher.update(bytes)),
+            Self::Sha256(hasher) => hasher.update(bytes),
+        }
+    }
+
+    /// A number as 8 bytes, little-endian.
+    fn number(&mut self, n: usize) {
+        self.update(&(n as u64).to_le_bytes());
+    }
+
+    /// A text with its length before it.
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.update(text.as_bytes());
+    }
+
+    fn finish(self) -> [u8; 32] {
+        match self {
+            Self::Blake3(hasher) => hasher.finalize().into(),
+            Self::Sha256(hasher) => hasher.finalize().into(),
+        }
+    }
+}
+
+/// The digest of a file's bytes; `name` is what errors call the file.
+///
+/// BLAKE3 is taken by several threads.
+///
+/// # Errors
+/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
+pub fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+    let bytes = source.len();
+    let digest = match algorithm {
+        Algorithm::Blake3 => in_pieces(name, source, watch)?,
+        Algorithm::Sha256 => {
+            let mut hasher = algorithm.hasher();
+            let mut buf = vec![0; bytes.min(PIECE as u64) as usize];
+            for at in (0..bytes).step_by(PIECE) {
+                let piece = &mut buf[..(bytes - at).min(PIECE as u64) as usize];
+                read_from(name, source, at, piece)?;
+                watch.step(piece.len() as u64)?;
+                hasher.update(piece);
+            }
+            hasher.finish()
+        }
+    };
+    Ok(Hashed { digest: hex(digest), bytes, tensors: None })
+}
+
+/// The digest of what a pipe or a device gives. `watch` stops it, and counts nothing: how much will come is not known.
+///
+/// # Errors
+/// As [`file`].
+pub fn stream(name: &str, mut from: impl Read, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+    let (mut hasher, mut bytes, mut buf) = (algorithm.hasher(), 0, vec![0; PIECE]);
+    loop {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        match from.read(&mut buf) {
+            Ok(0) => return Ok(Hashed { digest: hex(hasher.finish()), bytes, tensors: None }),
+            Ok(n) => {
+                hasher.update(&buf[..n]);
+                bytes += n as u64;
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(source) => return Err(Error::Io { file: name.to_owned(), action: "read".to_owned(), source }),
+        }
+    }
+}
+
+/// The digest of the tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
+///
+/// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt says is
+/// kept as the bits of a u16 counts as bf16.
+///
+/// # Errors
+/// Why an array cannot be read: nothing is left out; [`Error::Interrupted`] where `watch` says so.
+pub fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+    checkpoint.whole()?;
+    let mut entries = Vec::new();
+    for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
+        // Its error says why an array cannot be read.
+        checkpoint.array(entry)?;
+        entries.push(entry);
+    }
+    entries.sort_unstable_by_key(|entry| entry.name());
+    let digests = each(checkpoint, &entries, algorithm, watch)?;
+    let kept = kept_bits(checkpoint);
+    let (mut hasher, mut bytes) = (algorithm.hasher(), 0);
+    hasher.update(DOMAIN);
+    for (entry, digest) in entries.iter().zip(&digests) {
+        let dtype = match entry.dtype() {
+            Some(DType::U16) if kept.contains(entry.name()) => DType::BF16,
+            dtype => dtype.unwrap_or(DType::U8),
+        };
+        let shape = entry.shape().dims();
+        hasher.text(entry.name());
+        hasher.text(dtype.name());
+        hasher.number(shape.len());
+        shape.iter().for_each(|extent| hasher.number(*extent));
+        hasher.update(digest);
+        bytes += entry.byte_len();
+    }
+    Ok(Hashed { digest: hex(hasher.finish()), bytes, tensors: Some(entries.len() as u64) })
+}
+
+/// The digest of each array's bytes. Threads take the arrays in turn.
+fn each(
+    checkpoint: &Checkpoint,
+    entries: &[&Entry],
+    algorithm: Algorithm,
+    watch: &dyn Watch,
+) -> Result<Vec<[u8; 32]>, Error> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let share = || {
+        let mut mine = Vec::new();
+        while !failed.load(Ordering::Relaxed)
+            && let at = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(entry) = entries.get(at)
+        {
+            let mut hasher = algorithm.hasher();
+            Watched::open(checkpoint, entry, watch)?.each(PIECE, |bytes| {
+                hasher.update(bytes);
+                Ok(())
+            })?;
+            mine.push((at, hasher.finish()));
+        }
+        Ok(mine)
+    };
+    let mut digests = vec![[0; 32]; entries.len()];
+    for (at, digest) in shared(entries.len(), &failed, share)?.into_iter().flatten() {
+        digests[at] = digest;
+    }
+    Ok(digests)
+}
+
+/// BLAKE3 of a source. Threads take its pieces in turn.
+fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 32], Error> {
+    let len = source.len();
+    let hashed = Streams::new(vec![len]);
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let share = || {
+        let mut buf = vec![0; len.min(PIECE as u64) as usize];
+        while !failed.load(Ordering::Relaxed)
+            && let at = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE as u64)
+            && at < len
+        {
+            let piece = &mut buf[..(len - at).min(PIECE as u64) as usize];
+            read_from(name, source, at, piece)?;
+            hashed.put(0, at, piece);
+            watch.step(piece.len() as u64)?;
+        }
+        Ok(())
+    };
+    let pieces = usize::try_from(len.div_ceil(PIECE as u64)).unwrap_or(usize::MAX);
+    shared(pieces, &failed, share)?;
+    Ok(hashed.finish()[0].into())
+}
+
+/// Runs each thread's share of `items` items; the first error tells the other threads to stop.
+fn shared<T: Send>(
+    items: usize,
+    failed: &AtomicBool,
+    share: impl Fn() -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
+    let share = || share().inspect_err(|_| failed.store(true, Ordering::Relaxed));
+    let threads = thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)).min(items);
+    thread::scope(|scope| {
+        // Where no thread can be started, this one does all the work.
+        let others: Vec<_> = (1..threads).map_while(|_| spawn(scope, share)).collect();
+        let mut done = vec![share()];
+        done.extend(others.into_iter().map(join));
+        done.into_iter().collect()
+    })
+}
+
+fn hex(digest: [u8; 32]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
