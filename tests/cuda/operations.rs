@@ -231,22 +231,33 @@ pub(crate) fn checked_conversions_find_the_first(there: &There<'_>) {
 pub(crate) fn sums(there: &There<'_>) {
     for dtype in numbers() {
         for count in [1, 255, 4096, 5000, 8200] {
-            let mut summed = blob(dtype, &[count], 3);
-            if dtype.is_float() && count != 255 {
-                // Without NaN, so that the order of additions shows.
-                let values = AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::I8, noise(DType::I8, count, 4));
-                summed = blob_ops::convert(&values.unwrap(), dtype).unwrap();
-                blob_ops::scale(&mut summed, 0.37, Part::Data).unwrap();
-            }
-            let sum = |sum: Result<Scalar, blob_ops::Error>| match sum {
-                Ok(Scalar::F(sum)) => format!("{:x}", sum.to_bits()),
-                other => format!("{other:?}"),
-            };
-            let what = format!("{count} of {dtype:?}");
-            there.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
-            there.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
+            same_sums(there, dtype, count, count == 255);
         }
     }
+}
+
+/// So many that the device joins them too.
+pub(crate) fn sums_of_many_blocks(there: &There<'_>) {
+    for (dtype, has_nan) in [(DType::U8, false), (DType::I64, false), (DType::F32, false), (DType::F16, true)] {
+        same_sums(there, dtype, 259 * 4096 - 5, has_nan);
+    }
+}
+
+/// Of floats without NaN the order of additions shows.
+fn same_sums(there: &There<'_>, dtype: DType, count: usize, has_nan: bool) {
+    let mut summed = blob(dtype, &[count], 3);
+    if dtype.is_float() && !has_nan {
+        let values = AnyBlob::from_vec(Shape::new([count]).unwrap(), DType::I8, noise(DType::I8, count, 4));
+        summed = blob_ops::convert(&values.unwrap(), dtype).unwrap();
+        blob_ops::scale(&mut summed, 0.37, Part::Data).unwrap();
+    }
+    let sum = |sum: Result<Scalar, blob_ops::Error>| match sum {
+        Ok(Scalar::F(sum)) => format!("{:x}", sum.to_bits()),
+        other => format!("{other:?}"),
+    };
+    let what = format!("{count} of {dtype:?}");
+    there.same(&what, || sum(blob_ops::asum(&summed, Part::Data)));
+    there.same(&what, || sum(blob_ops::sumsq(&summed, Part::Data)));
 }
 
 /// Memory that begins some bytes past an aligned address of the device.

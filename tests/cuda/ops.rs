@@ -53,6 +53,15 @@ fn sums() {
     in_every_order(operations::sums);
 }
 
+/// In fewer orders: each takes a second.
+#[test]
+fn sums_of_many_blocks() {
+    let (session, gpu, queue) = gpu(seed(0));
+    operations::sums_of_many_blocks(&There::new(&queue, 2, &|seed| session.reseed(seed)));
+    drop((queue, gpu));
+    expect_no_leaks(&session);
+}
+
 #[test]
 fn operands_at_every_alignment() {
     in_every_order(operations::operands_at_every_alignment);

@@ -12,11 +12,10 @@ use crate::cpu::sums::Total;
 use crate::cuda::Kernels;
 use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS, memory_error};
-use crate::threads;
-use crate::tree::{Join, Tree};
+use crate::tree::Tree;
 use crate::work::{Bounds, Work};
 use blob_core::{AnyBlob, DType, Part};
-use bytemuck::AnyBitPattern;
+use launches::{joined, sum_len};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,17 +140,24 @@ impl Bench {
     /// The sum of all elements, the blocks joined as on the host; `None` of no elements.
     pub(crate) fn sum(&self, blob: &AnyBlob, part: Part) -> Result<Option<Total>, Error> {
         let dtype = blob.dtype();
-        let each = if dtype.is_float() { 8 } else { 16 };
-        let sums = SharedMem::new(blob.count().div_ceil(BLOCK) * each);
+        let (blocks, each) = (blob.count().div_ceil(BLOCK), sum_len(dtype));
+        let joined = joined(blocks);
+        let sums = SharedMem::new((blocks + joined.unwrap_or(0)) * each);
         let from = self.read(Argument::In, blob, part)?;
         let mut to = sums.device_overwrite(&self.queue, ..).map_err(|error| self.error(error))?;
         self.run(&self.work, &[from.arg(), to.arg_mut()], 1)?;
         drop(to);
-        let bytes = sums.host(..).map_err(|error| self.error(error))?;
-        Ok(match dtype.is_float() {
-            true => join(&bytes, |block: f64| Total::Float(block)),
-            false => join(&bytes, whole),
-        })
+        // Only the last results are fetched.
+        let start = if joined.is_some() { blocks * each } else { 0 };
+        let bytes = sums.host(start..).map_err(|error| self.error(error))?;
+        let mut tree = Tree::default();
+        for sum in bytes.chunks_exact(each) {
+            tree.push(match dtype.is_float() {
+                true => Total::Float(bytemuck::pod_read_unaligned(sum)),
+                false => whole(bytemuck::pod_read_unaligned(sum)),
+            });
+        }
+        Ok(tree.total())
     }
 
     fn map_token(&self, from: &DeviceRef<'_>, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
@@ -183,44 +189,10 @@ impl Bench {
     }
 }
 
-/// Sums that one thread joins. A power of two, so that what it joins is one subtree. A GiB of f32 has 16 times as many.
-const PIECE: usize = 4096;
-
-/// The sums of blocks, joined in the host's tree by several threads.
-fn join<B: AnyBitPattern>(bytes: &[u8], total: impl Fn(B) -> Total + Sync) -> Option<Total> {
-    let piece = |index: usize| {
-        let blocks = bytes.chunks_exact(size_of::<B>()).skip(index * PIECE).take(PIECE);
-        let mut tree = Tree::default();
-        blocks.for_each(|block| tree.push(total(bytemuck::pod_read_unaligned(block))));
-        tree.total()
-    };
-    threads::fold((bytes.len() / size_of::<B>()).div_ceil(PIECE), piece, Join::join).flatten()
-}
-
-/// The halves of a block's terms, each summed; all ones where a term is no u64, and so neither is any sum.
+/// The halves of the terms of blocks, each summed; all ones where a term is no u64, and so neither is any sum.
 fn whole([low, high]: [u64; 2]) -> Total {
     Total::Whole(match high {
         u64::MAX => u128::MAX,
         _ => u128::from(low) + (u128::from(high) << 32),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_join_the_sums_of_blocks_as_one_does() {
-        let bits = |total: Option<Total>| match total {
-            Some(Total::Float(sum)) => Some(sum.to_bits()),
-            _ => None,
-        };
-        for count in [0, 1, 2, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 5 * PIECE + 777] {
-            let sums: Vec<f64> = (0..count).map(|at| (at as f64 * 0.37).sin().exp2() / 3.0).collect();
-            let mut tree = Tree::default();
-            sums.iter().for_each(|sum| tree.push(Total::Float(*sum)));
-            let joined = join(bytemuck::cast_slice(&sums), |sum: f64| Total::Float(sum));
-            assert_eq!(bits(joined), bits(tree.total()), "{count}");
-        }
-    }
 }

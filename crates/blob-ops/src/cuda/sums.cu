@@ -1,8 +1,9 @@
-// The sums of magnitudes and of squares of blocks of 4096 elements; the host joins the blocks in its tree.
+// The sums of magnitudes and of squares of blocks of 4096 elements, and many of these joined in the host's tree.
 //
 //   floats:   for each lane i of 16 in each group g of 256: sum = 0.0; for each row of 16: sum += f(x[256 g + 16 row + i])
 //             for each lane: total = 0.0; for each group in order: total += sum; lanes are added 8, 4, 2, 1 apart
 //   integers: for each element: low += f(x) mod 2^32, high += f(x) / 2^32
+//   joined:   for each step of 1, 2, 4 .. 128: for each i that 2 step divides: sums[i] += sums[i + step]
 //
 // The floats' additions are those of cpu/sums.rs, in its order. Elements that are missing are zeros.
 
@@ -144,3 +145,64 @@ KERNEL sums_w8(PARAMS(Sums)) { integers<u8, i8>(p); }
 KERNEL sums_w16(PARAMS(Sums)) { integers<u16, i16>(p); }
 KERNEL sums_w32(PARAMS(Sums)) { integers<u32, i32>(p); }
 KERNEL sums_w64(PARAMS(Sums)) { integers<u64, i64>(p); }
+
+// Sums of blocks, one behind the other.
+struct Joins {
+    u64 from;
+    u64 to;        // one for each THREADS of them
+    u64 count;
+};
+
+// Neighbours are joined first, then pairs of them, and so on: what is missing at the end changes nothing, as no sum is -0.
+__device__ double joined(double sum, u32 lanes, int count) {
+    #pragma unroll
+    for (int step = 1; step < count; step *= 2) sum = __dadd_rn(sum, __shfl_down_sync(lanes, sum, step, count));
+    return sum;
+}
+
+KERNEL join_floats(PARAMS(Joins)) {
+    __shared__ double sums[THREADS / 32];
+    u64 index = u64(blockIdx.x) * THREADS + threadIdx.x;
+    double sum = index < p.count ? *at<const double>(p.from + index * 8) : 0.0;
+    sum = joined(sum, ~0u, 32);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= THREADS / 32) return;
+    sum = joined(sums[threadIdx.x], 0xFF, THREADS / 32);
+    if (threadIdx.x == 0) *at<double>(p.to + u64(blockIdx.x) * 8) = sum;
+}
+
+// In place of all ones: beyond the high halves of 256 blocks, and 256 of them fit.
+#define NO_SUM (1ull << 55)
+
+__device__ Halves joined(Halves sum, u32 lanes, int count) {
+    #pragma unroll
+    for (int step = count / 2; step > 0; step /= 2) {
+        sum.low += __shfl_down_sync(lanes, sum.low, step, count);
+        sum.high += __shfl_down_sync(lanes, sum.high, step, count);
+    }
+    return sum;
+}
+
+KERNEL join_integers(PARAMS(Joins)) {
+    __shared__ Halves sums[THREADS / 32];
+    u64 index = u64(blockIdx.x) * THREADS + threadIdx.x;
+    Halves sum = {0, 0};
+    if (index < p.count) {
+        sum.low = *at<const u64>(p.from + index * 16);
+        sum.high = *at<const u64>(p.from + index * 16 + 8);
+        if (sum.high == ~0ull) {
+            sum.low = 0;
+            sum.high = NO_SUM;
+        }
+    }
+    sum = joined(sum, ~0u, 32);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= THREADS / 32) return;
+    sum = joined(sums[threadIdx.x], 0xFF, THREADS / 32);
+    if (threadIdx.x > 0) return;
+    if (sum.high >= NO_SUM) sum.low = sum.high = ~0ull;
+    *at<u64>(p.to + u64(blockIdx.x) * 16) = sum.low;
+    *at<u64>(p.to + u64(blockIdx.x) * 16 + 8) = sum.high;
+}

@@ -8,6 +8,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use elements::{joined, sum_len};
 #[cfg(test)]
 pub(crate) use limits::LIMITS;
 pub(crate) use limits::Limits;

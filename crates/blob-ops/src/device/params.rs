@@ -29,6 +29,7 @@ pub(crate) enum Params {
     Convert(Convert),
     Check(Check),
     Sums(Sums),
+    Joins(Joins),
 }
 
 /// Rows of words; each part has a run of them.
@@ -145,6 +146,13 @@ pub(crate) struct Sums {
     pub(crate) is_signed: bool,
 }
 
+#[derive(Clone, Debug)]
+pub(crate) struct Joins {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    pub(crate) count: u64,
+}
+
 impl Axis {
     /// As wide as a launch counts; the plan was cut before, so that every extent fits.
     pub(crate) fn all(axes: &Strides) -> Vec<Axis> {
@@ -220,6 +228,7 @@ impl Params {
                 p.bytes.into(),
                 p.is_signed.into(),
             ]),
+            Params::Joins(p) => b.long([p.from, p.to, p.count]),
         }
         .0
     }

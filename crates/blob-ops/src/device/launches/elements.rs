@@ -5,7 +5,7 @@
 
 use super::{Limits, Span, blocks};
 use crate::cpu::lanes::{BLOCK, Bool, with_element};
-use crate::device::params::{Arithmetic, Check, Convert, Fill, Launch, Params, Sums};
+use crate::device::params::{Arithmetic, Check, Convert, Fill, Joins, Launch, Params, Sums, THREADS};
 use crate::work::{Bounds, Op};
 use blob_core::DType;
 use half::{bf16, f16};
@@ -139,7 +139,13 @@ pub(crate) fn sum_len(dtype: DType) -> usize {
     if dtype.is_float() { 8 } else { 16 }
 }
 
-/// The sums of the blocks of some elements, one behind the other.
+/// The sums of many blocks become as many as this: one for each [`THREADS`] of them, in the host's tree. Few are left as they
+/// are, `None`: a launch takes longer than the host's additions.
+pub(crate) fn joined(blocks: usize) -> Option<usize> {
+    (blocks > THREADS as usize).then(|| blocks.div_ceil(THREADS as usize))
+}
+
+/// The sums of the blocks of some elements, one behind the other; behind them these joined, where there are many.
 pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Limits) -> Vec<Launch> {
     let size = dtype.size();
     let kernel = match dtype {
@@ -167,7 +173,16 @@ pub(crate) fn sums(dtype: DType, square: bool, from: Span, to: Span, limits: Lim
         });
         Launch { kernel, blocks: count.div_ceil(BLOCK * each) as u32, params }
     };
-    in_launches(from.len / size, limits.words.next_multiple_of(2 * BLOCK), launch)
+    let count = from.len / size;
+    let mut all = in_launches(count, limits.words.next_multiple_of(2 * BLOCK), launch);
+    let blocks = count.div_ceil(BLOCK);
+    all.extend(joined(blocks).map(|results| {
+        let kernel = if dtype.is_float() { "join_floats" } else { "join_integers" };
+        let behind = to.address + (blocks * sum_len(dtype)) as u64;
+        let params = Params::Joins(Joins { from: to.address, to: behind, count: blocks as u64 });
+        Launch { kernel, blocks: results as u32, params }
+    }));
+    all
 }
 
 /// Launches for at most `most` elements each; their starts are multiples of that.

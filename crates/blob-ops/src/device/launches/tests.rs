@@ -354,9 +354,9 @@ fn check_groups(source: DType, span: impl Fn(u64) -> Span, count: usize) {
     }
     assert_eq!(done, count);
     let mut done = 0;
+    let each = if source.is_float() { 8 } else { 16 };
     for launch in launches(&Work::Sums { dtype: source, square: true }, &[span(1)], &[span(2)], SMALL) {
         let Params::Sums(p) = launch.params else { panic!("{launch:?}") };
-        let each = if source.is_float() { 8 } else { 16 };
         assert_eq!(p.to - span(2).address, (done as u64).div_ceil(4096) * each);
         done += p.count as usize;
     }

@@ -20,7 +20,7 @@ fn kernels_and_their_structs_are_those_of_the_ptx() {
         include_str!("../../../cuda/sums.ptx"),
     ];
     let kernels: Vec<(&str, usize)> = ptx.iter().flat_map(|text| in_ptx(text)).collect();
-    assert_eq!(kernels.len(), 50);
+    assert_eq!(kernels.len(), 52);
     let span = |at: u64, len| Span { address: at << 40, len };
     let mut all = Vec::new();
     for past in [0u64, 8, 4, 2, 1] {
@@ -45,7 +45,7 @@ fn kernels_and_their_structs_are_those_of_the_ptx() {
         all.extend(launches(&Work::Check { dtype, bounds }, &[from], &[to], LIMITS));
         if dtype != DType::Bool {
             all.extend(launches(&Work::Arithmetic { op: Op::Scale, dtype, alpha: 1 }, &[], &[to], LIMITS));
-            all.extend(launches(&Work::Sums { dtype, square: false }, &[from], &[to], LIMITS));
+            all.extend(launches(&Work::Sums { dtype, square: false }, &[span(1, 257 * 4096 * 8)], &[to], LIMITS));
         }
     }
     all.extend(launches(&Work::Fill { element: [0; 8], size: 1 }, &[], &[span(1, 64)], LIMITS));
@@ -55,5 +55,17 @@ fn kernels_and_their_structs_are_those_of_the_ptx() {
     }
     for (name, _) in kernels {
         assert!(all.iter().any(|launch| launch.kernel == name), "{name} is not launched");
+    }
+}
+
+/// Many are joined behind the last of them.
+#[test]
+fn sums_of_blocks_and_where_they_are_joined() {
+    for (dtype, each) in [(DType::F16, 8), (DType::I8, 16)] {
+        let from = Span { address: 1 << 40, len: (600 * 4096 - 1) * dtype.size() };
+        let to = Span { address: 2 << 40, len: 603 * each };
+        let all = launches(&Work::Sums { dtype, square: true }, &[from], &[to], LIMITS);
+        let [.., Launch { params: Params::Joins(p), blocks: 3, .. }] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((p.from, p.to, p.count), (to.address, to.address + 600 * each as u64, 600));
     }
 }
