@@ -11,6 +11,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Kind};
 use crate::caffe_splice::sources;
 use crate::convert::{folders, readable};
 use crate::support::{blob, blob_with, command, data, ran, real, report};
+use crate::transform::float;
 
 /// The bytes of a file that a conversion writes.
 pub(crate) fn written(source: &Checkpoint, base: Option<&Checkpoint>, options: &Options) -> Result<Vec<u8>, Error> {
@@ -59,7 +60,7 @@ fn every_file_of_caffe_is_written_again_as_it_was() {
 
 #[test]
 fn floats_become_doubles_as_caffe_would_write_them() {
-    let options = Options::new(Format::CaffeModel).double(true);
+    let options = Options::new(Format::CaffeModel).transform(float(DType::F64));
     for (from, diff) in [("f32_v2", true), ("f32_v2_diff", true), ("f32_v2_diff", false), ("v1", true)] {
         let source = net(&format!("{from}.caffemodel"));
         let bytes = written(&source, None, &options.clone().diffs(diff)).unwrap_or_else(|e| panic!("{e}"));
@@ -100,7 +101,7 @@ fn the_form_is_as_it_is_asked_for() {
     let raw = Options::new(Format::BlobProto).form(Form::new().raw(true));
     let half = Checkpoint::open(data("caffe/blobproto/nv_raw_f16.binaryproto")).expect("opens");
     assert!(written(&half, None, &raw).expect("held") == read(data("caffe/blobproto/nv_raw_f16.binaryproto")));
-    let double = Options::new(Format::BlobProto).double(true).form(Form::new());
+    let double = Options::new(Format::BlobProto).transform(float(DType::F64)).form(Form::new());
     let bytes = written(&half, None, &double).expect("held");
     assert_eq!(Checkpoint::from_bytes("x.binaryproto", bytes).expect("opens").entries()[0].dtype(), Some(DType::F64));
 }

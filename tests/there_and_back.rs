@@ -14,6 +14,7 @@ use crate::convert::{folders, named};
 use crate::neoml_write;
 use crate::support::message::len;
 use crate::support::{blob, command, data, files, open, report};
+use crate::transform::float;
 
 /// Converts to a file or, with a slash at the end, to a folder; returns what the plan notes.
 fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Result<Vec<String>, Error> {
@@ -158,9 +159,10 @@ fn other_tensors_are_written_anew_and_it_is_said() {
     }
     // On request, and where another form is asked for, nothing is said.
     let carrier = open("x.safetensors", &bytes).expect("opens");
-    for (name, options) in
-        [("anew", Options::new(Format::CaffeModel).anew(true)), ("wide", Options::new(Format::CaffeModel).double(true))]
-    {
+    for (name, options) in [
+        ("anew", Options::new(Format::CaffeModel).anew(true)),
+        ("wide", Options::new(Format::CaffeModel).transform(float(DType::F64))),
+    ] {
         let out = folder.path().join(name);
         assert_eq!(convert(&carrier, &options, &out).expect("converts"), [""; 0]);
         assert!(read(&out) != read(&path));
@@ -245,7 +247,7 @@ fn a_frame_that_lies_is_not_used() {
 fn wider_values_do_not_contradict_the_receipt() {
     let (_, bytes, folder) = lenet();
     let carrier = open("x.safetensors", &bytes).expect("opens");
-    let options = Options::new(Format::Safetensors).double(true);
+    let options = Options::new(Format::Safetensors).transform(float(DType::F64));
     let target = Target::File { path: &folder.path().join("wide"), if_exists: IfExists::Refuse };
     let done = plan(&carrier, &options, &target).and_then(|plan| plan.run(&Silent)).expect("written");
     assert_eq!(done.contradicted, [""; 0]);

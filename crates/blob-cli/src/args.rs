@@ -15,6 +15,7 @@ pub(crate) use hash::Hash;
 
 use std::path::PathBuf;
 
+use blob_core::DType;
 use blob_io::mxnet::Version;
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -304,9 +305,12 @@ pub(crate) struct Convert {
     /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     pub(crate) form: Vec<CaffeForm>,
-    /// Write floats of every width as f64, as Caffe's nets of doubles have them
+    /// Write floats of every width as f32, f16, bf16 or f64, each rounded once; integers and bools stay
+    #[arg(long, value_name = "DTYPE", value_parser = dtype())]
+    pub(crate) dtype: Option<DType>,
+    /// Write nothing where values would be lost, as those that become infinite as f16; without it, they are told
     #[arg(long)]
-    pub(crate) double: bool,
+    pub(crate) strict: bool,
     /// What becomes of the diffs of Caffe's blobs
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     pub(crate) diff: Diffs,
@@ -368,6 +372,13 @@ fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
     PossibleValuesParser::new(values).map(|name| name.parse().expect("clap has checked the name against the table"))
+}
+
+/// Reads the name of a dtype of floats.
+fn dtype() -> impl TypedValueParser<Value = DType> {
+    let floats = || DType::ALL.iter().filter(|dtype| dtype.is_float());
+    let named = move |name: String| *floats().find(|dtype| dtype.name() == name).expect("clap has checked it");
+    PossibleValuesParser::new(floats().map(|dtype| dtype.name())).map(named)
 }
 
 fn params_version() -> impl TypedValueParser<Value = Version> {

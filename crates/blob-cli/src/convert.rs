@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
+use blob_convert::transform::Dtype;
 use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
@@ -66,8 +67,9 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
-    let came_up: Vec<String> = done.contradicted.iter().map(|name| contradicts(&checkpoint, name)).collect();
-    warn(&came_up, "blob verify has them all", context);
+    let contradicted = done.contradicted.iter().map(|name| contradicts(&checkpoint, name));
+    let came_up: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
+    warn(&came_up, "--json prints them all", context);
     // With listing and planning, which take long for a million arrays.
     let seconds = begun.elapsed().as_secs_f64();
     context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up, done: Some((&done, seconds)) })?;
@@ -79,8 +81,11 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 
 /// How to convert; an option of another format than the output's is refused.
 fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
-    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256).double(args.double);
+    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256).strict(args.strict);
     options = options.diffs(args.diff == Diffs::Keep).anew(args.anew);
+    if let Some(dtype) = args.dtype.and_then(Dtype::new) {
+        options = options.transform(dtype);
+    }
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
@@ -332,7 +337,7 @@ fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &C
     let output = opened_by(args, plan);
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
     // What was put in or left out, or is stored otherwise, is no other file bit for bit.
-    let differs = args.into.is_some() || args.double || args.diff == Diffs::Drop || !args.form.is_empty();
+    let differs = args.into.is_some() || args.dtype.is_some() || args.diff == Diffs::Drop || !args.form.is_empty();
     if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
         return;
     }

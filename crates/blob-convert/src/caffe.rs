@@ -1,9 +1,11 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
+use std::collections::HashSet;
+
 use blob_io::Splice;
 use blob_io::caffe::Message;
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
@@ -53,17 +55,18 @@ pub(crate) fn spliced(
     if !is_itself {
         placed(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
     }
-    if is_itself && !options.diffs {
-        for diff in base.entries().iter().filter(|entry| entry.kind() == Kind::Diff) {
-            splice.remove(diff.name())?;
+    if is_itself {
+        let kept: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+        for entry in base.entries().iter().filter(|entry| !kept.contains(entry.name())) {
+            splice.remove(entry.name())?;
         }
     }
     let mut specs = Vec::new();
     for tensor in tensors {
         let entry = &checkpoint.entries()[tensor.entry];
-        let stays = is_itself && options.keeps_blobs();
+        let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
         // Values in pieces, or none at all, lie among other bytes that stay.
-        if stays && (tensor.how != How::Copy || entry.segments().len() != 1) {
+        if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
             (tensor.how, tensor.slot) = (How::Kept, None);
             tensor.changes.clear();
             continue;

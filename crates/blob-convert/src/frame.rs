@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::hash;
-use crate::planned::{How, Planned};
+use crate::planned::Planned;
 use crate::receipt::{KeptBits, kept_bits, own, read};
 
 /// A longer frame is left out: a receipt has 4 MiB, which our readers accept of metadata.
@@ -113,7 +113,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     for tensor in tensors {
         let entry = &checkpoint.entries()[tensor.entry];
         match hole(entry) {
-            Some(hole) if tensor.how == How::Copy => holes.extend(hole),
+            Some(hole) if tensor.is_copied() => holes.extend(hole),
             _ => return Ok(Err("values do not lie in one run of row-major bytes")),
         }
     }

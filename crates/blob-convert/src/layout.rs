@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Error, Format, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
-use crate::planned::{How, Planned};
+use crate::planned::Planned;
 use crate::receipt::Receipt;
 
 pub(crate) fn is_mxnet(format: Format) -> bool {
@@ -37,7 +37,7 @@ pub(crate) fn layout(
             )),
         },
         Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
-            Layout::neoml(&specs, &archive(checkpoint, options.to, &specs)?)
+            Layout::neoml(&specs, &archive(checkpoint, options, tensors, &specs)?)
         }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
@@ -57,20 +57,25 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
     Layout::refilled(base.file_len(), &places)
 }
 
+/// Whether the tensors are the source's arrays, all of them, under their names: what it says of each is of the output, too.
+fn is_all(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
+    let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
+    options.transforms.is_empty() || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name))
+}
+
 /// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
     let version = options.params_version;
-    if let Some(found) = checkpoint.mxnet_list()? {
+    if is_all(checkpoint, options, tensors)
+        && let Some(found) = checkpoint.mxnet_list()?
+    {
         let list = if options.dense { found.into_dense() } else { found };
         return Ok(match version {
             Some(version) => list.with_version(version),
             None => list,
         });
     }
-    let sparse = |tensor: &Planned| match tensor.how {
-        How::Dense => None,
-        _ => checkpoint.entries()[tensor.entry].sparse(),
-    };
+    let sparse = |tensor: &Planned| tensor.sparse(checkpoint);
     let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, tensor) in tensors.iter().enumerate() {
         if let Some(sparse) = sparse(tensor) {
@@ -101,8 +106,15 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
 }
 
 /// The archive around the tensors: the source's own, where it is of the format, or a new one.
-fn archive(checkpoint: &Checkpoint, to: Format, specs: &[TensorSpec]) -> Result<Archive, Error> {
+fn archive(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+    specs: &[TensorSpec],
+) -> Result<Archive, Error> {
+    let to = options.to;
     if checkpoint.format() == to
+        && is_all(checkpoint, options, tensors)
         && let Some(found) = checkpoint.neoml_archive()?
     {
         return Ok(found);

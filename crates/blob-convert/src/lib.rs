@@ -24,6 +24,9 @@
 #![forbid(unsafe_code)]
 
 mod caffe;
+mod cast;
+mod chain;
+mod chosen;
 mod copies;
 pub mod diff;
 pub mod digest;
@@ -31,6 +34,7 @@ mod frame;
 mod hash;
 mod hdf5;
 mod layout;
+mod moves;
 mod neoml;
 mod options;
 mod pairing;
@@ -43,6 +47,7 @@ mod sink;
 pub mod stats;
 mod target;
 mod threads;
+pub mod transform;
 pub mod verify;
 mod watch;
 

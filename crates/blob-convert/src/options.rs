@@ -1,8 +1,12 @@
 //! What a conversion is asked to do, and how it refuses.
 
+use std::sync::Arc;
+
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Format};
+
+use crate::transform::Transform;
 
 /// What to convert to, and how.
 #[derive(Clone, Debug)]
@@ -12,10 +16,11 @@ pub struct Options {
     pub(crate) sha256: bool,
     pub(crate) params_version: Option<Version>,
     pub(crate) form: Option<Form>,
-    pub(crate) double: bool,
     pub(crate) diffs: bool,
     pub(crate) anew: bool,
     pub(crate) shard_size: Option<u64>,
+    pub(crate) transforms: Vec<Arc<dyn Transform>>,
+    pub(crate) strict: bool,
 }
 
 impl Options {
@@ -28,10 +33,11 @@ impl Options {
             sha256: false,
             params_version: None,
             form: None,
-            double: false,
             diffs: true,
             anew: false,
             shard_size: None,
+            transforms: Vec::new(),
+            strict: false,
         }
     }
 
@@ -65,10 +71,17 @@ impl Options {
         self
     }
 
-    /// Writes floats of every width as f64, which changes no value.
+    /// Changes the tensors by this transform, after those that were named before.
     #[must_use]
-    pub fn double(mut self, double: bool) -> Self {
-        self.double = double;
+    pub fn transform(mut self, step: impl Transform + 'static) -> Self {
+        self.transforms.push(Arc::new(step));
+        self
+    }
+
+    /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 
@@ -98,12 +111,13 @@ impl Options {
 
     /// Whether the output may be the file that the source's receipt tells of.
     pub(crate) fn keeps_frame(&self) -> bool {
-        self.keeps_blobs() && !self.anew && !self.dense && self.params_version.is_none() && self.shard_size.is_none()
+        let is_plain = self.keeps_blobs() && self.params_version.is_none() && self.shard_size.is_none();
+        is_plain && !self.anew && !self.dense && self.transforms.is_empty()
     }
 
     /// Whether a Caffe file is written as it is into one of the same message.
     pub(crate) fn keeps_blobs(&self) -> bool {
-        self.form.is_none() && !self.double && self.diffs
+        self.form.is_none() && self.diffs
     }
 }
 

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Copied;
-use blob_io::{Checkpoint, Entry, Error, IfExists, Layout, Output};
+use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
 use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
+use crate::moves::Moves;
 use crate::options::refuse;
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
@@ -22,14 +22,15 @@ use crate::shards::Shards;
 use crate::sink::Sink;
 use crate::target;
 use crate::threads::{join, spawn};
+use crate::transform::{Amount, Found, Tally};
 use crate::verify::contradicted;
-use crate::watch::{Uncounted, Watch, Watched};
+use crate::watch::{Uncounted, Watch};
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
 
-/// Where runs are shorter than this on average, gathering them is faster than writing each on its own.
-const SCATTERED: u64 = 4096;
+/// How many tensors that lose values are named.
+const NAMED: usize = 20;
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct Summary {
     pub sha256: Option<String>,
     /// The source's tensors that are not what its own receipt says was written; an empty name for all of them together.
     pub contradicted: Vec<String>,
+    /// What came up while the transforms made their values: how many were lost, how far others changed.
+    pub found: Vec<Found>,
 }
 
 impl Plan<'_> {
@@ -55,21 +58,27 @@ impl Plan<'_> {
     /// reordered, inflated or expanded as a whole.
     ///
     /// # Errors
-    /// What reading and writing return; [`Error::Interrupted`] where `watch` says so.
+    /// What reading and writing return; values that are lost, with [`Options::strict`](crate::Options::strict);
+    /// [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
         let job = Job { checkpoint: self.checkpoint, plan: self, watch };
+        let tally = Tally::default();
         let (digests, bytes_out) = match &self.output {
-            Destination::Folder { path, if_exists, files } => job.folder(path, *if_exists, files)?,
+            Destination::Folder { path, if_exists, files } => job.folder(path, *if_exists, files, &tally)?,
             Destination::File { path, if_exists, layout } => {
                 let output = Output::create(path, *if_exists)?;
-                if output.is_positioned() { job.file(layout, output)? } else { job.pipe(layout, output)? }
+                if output.is_positioned() {
+                    job.file(layout, output, &tally)?
+                } else {
+                    job.pipe(layout, output, &tally)?
+                }
             }
-            Destination::Shards { if_exists, shards } => job.shards(shards, *if_exists)?,
-            Destination::Stdout { layout } => job.pipe(layout, Output::stdout())?,
+            Destination::Shards { if_exists, shards } => job.shards(shards, *if_exists, &tally)?,
+            Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors);
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
-        Ok(Summary { bytes_in, bytes_out, blake3, sha256, contradicted })
+        Ok(Summary { bytes_in, bytes_out, blake3, sha256, contradicted, found: tally.found() })
     }
 }
 
@@ -81,10 +90,10 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn file(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
+    fn file(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
         output.set_len(layout.len())?;
         let sink = Sink::file(&output, layout, &self.plan.tensors);
-        let digests = self.fill(&sink)?;
+        let digests = self.fill(&sink, tally)?;
         if let Some(base) = self.plan.base.file() {
             let uncounted = Uncounted(self.watch);
             copies::copy(base, layout.copies(), threads(), &uncounted, &|at, bytes| output.write_all_at(at, bytes))?;
@@ -99,11 +108,17 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    fn folder(self, path: &Path, if_exists: IfExists, files: &[String]) -> Result<(Digests, u64), Error> {
+    fn folder(
+        self,
+        path: &Path,
+        if_exists: IfExists,
+        files: &[String],
+        tally: &Tally,
+    ) -> Result<(Digests, u64), Error> {
         let folder = target::folder(path, if_exists, self.watch)?;
         let specs: Vec<_> = self.plan.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
-        let digests = self.fill(&sink)?;
+        let digests = self.fill(&sink, tally)?;
         let written = sink.complete_folder()?;
         let (key, receipt) = self.plan.receipt.finished(&digests);
         let mut file = folder.file(format!("{key}.json"))?;
@@ -113,18 +128,18 @@ impl Job<'_> {
         Ok((digests, written + receipt.len() as u64))
     }
 
-    fn shards(self, shards: &Shards, if_exists: IfExists) -> Result<(Digests, u64), Error> {
+    fn shards(self, shards: &Shards, if_exists: IfExists, tally: &Tally) -> Result<(Digests, u64), Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
-        let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()))?;
+        let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()), tally)?;
         self.unchanged()?;
         let written = shards.finish(outputs, &self.plan.tensors, self.plan.receipt.finished(&digests))?;
         Ok((digests, written))
     }
 
     /// Writes from beginning to end; a pass before it computes the digests and checksums.
-    fn pipe(self, layout: &Layout, mut output: Output) -> Result<(Digests, u64), Error> {
+    fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
         let sink = Sink::nowhere(layout);
-        let digests = self.fill(&sink)?;
+        let digests = self.fill(&sink, tally)?;
         let crcs = sink.into_crcs(self.plan.tensors.len());
         let receipt = self.plan.receipt.finished(&digests);
         let frame = layout.frame(&[receipt], &crcs)?.into_iter();
@@ -132,12 +147,14 @@ impl Job<'_> {
         pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
         let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i))));
+        // What comes up was counted by the pass before.
+        let unheard = Tally::default();
         // Of two at one place, the tensor has no bytes.
         pieces.sort_by_key(|(at, _)| *at);
         for (_, piece) in pieces {
             match piece {
                 Piece::Frame(bytes) => output.write_all(&bytes)?,
-                Piece::Tensor(tensor) => self.stream(tensor, |bytes| output.write_all(bytes))?,
+                Piece::Tensor(tensor) => self.stream(tensor, &unheard, |bytes| output.write_all(bytes))?,
                 Piece::Copied(copied) => {
                     let written = Mutex::new(&mut output);
                     let base = self.plan.base.file().unwrap_or(self.checkpoint);
@@ -153,49 +170,70 @@ impl Job<'_> {
     }
 
     /// Fills the sink: plain tensors while the pass goes over them, the others after it.
-    fn fill(self, sink: &Sink<'_>) -> Result<Digests, Error> {
-        let (moves, apart) = moves(self.plan);
-        let len = |tensor: &Planned| if tensor.how == How::Kept { 0 } else { tensor.spec.byte_len() };
+    fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
+        let (moves, apart) = Moves::of(self.plan);
+        let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
         let tensors = Streams::new(self.plan.tensors.iter().map(len).collect());
         let put = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { threads() } else { 1 };
-        let (blake3, sha256) = self.pass(threads, &|at, bytes| {
-            let end = at + bytes.len() as u64;
-            let first = moves.partition_point(|m| m.from + m.len <= at);
-            for step in moves[first..].iter().take_while(|m| m.from < end) {
-                let (a, b) = (step.from.max(at), (step.from + step.len).min(end));
-                put(step.tensor, step.to + (a - step.from), &bytes[(a - at) as usize..(b - at) as usize])?;
-            }
-            Ok(())
-        })?;
+        let (blake3, sha256) = self.pass(threads, &|at, bytes| moves.piece(at, bytes, tally, &put))?;
         for tensor in apart {
             let mut at = 0;
-            self.stream(tensor, |bytes| {
+            self.stream(tensor, tally, |bytes| {
                 put(tensor, at, bytes)?;
                 at += bytes.len() as u64;
                 Ok(())
             })?;
         }
+        if self.plan.strict {
+            self.unharmed(&tally.found())?;
+        }
         Ok(Digests { blake3, sha256, tensors: tensors.finish() })
     }
 
     /// One tensor's bytes in the output's order; the pass has counted them.
-    fn stream(self, tensor: usize, mut take: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    fn stream(
+        self,
+        tensor: usize,
+        tally: &Tally,
+        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let planned = &self.plan.tensors[tensor];
-        let entry = &self.checkpoint.entries()[planned.entry];
-        let reader = match planned.how {
-            How::Dense => self.checkpoint.dense_reader(entry),
-            How::Copy | How::Stream | How::Double | How::Kept => self.checkpoint.reader(entry),
-        };
-        let uncounted = Uncounted(self.watch);
-        let watched = Watched::new(reader?, &uncounted);
-        match planned.how {
-            How::Double => watched.each(PIECE, |bytes| take(&widened(self.checkpoint, entry, bytes)?)),
-            _ => watched.each(PIECE, take),
+        let watch = Uncounted(self.watch);
+        let mut values = planned.open(self.checkpoint, &watch, tally)?;
+        let mut left = planned.spec.byte_len();
+        let mut buf = vec![0; left.min(PIECE as u64) as usize];
+        loop {
+            watch.step(0)?;
+            let n = values.pull(&mut buf)?;
+            // A computation may be a user's own.
+            let Some(rest) = left.checked_sub(n as u64).filter(|rest| n > 0 || *rest == 0) else {
+                let message = format!("array {:?}: its values are not as many as were planned", planned.spec.name);
+                return Err(refuse(self.checkpoint, message));
+            };
+            if n == 0 {
+                return Ok(());
+            }
+            take(&buf[..n])?;
+            left = rest;
         }
+    }
+
+    /// Errors where values were lost.
+    fn unharmed(self, found: &[Found]) -> Result<(), Error> {
+        let lost: Vec<&Found> = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_))).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let named: Vec<String> = lost.iter().take(NAMED).map(ToString::to_string).collect();
+        let more = match lost.len() - named.len() {
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        Err(refuse(self.checkpoint, format!("would lose values: {}{more}", named.join("; "))))
     }
 
     /// Errors where a file that was read is another than when it was opened.
@@ -278,66 +316,4 @@ enum Piece {
 /// How many threads a file is written by.
 fn threads() -> usize {
     thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
-}
-
-/// Whole elements of an array as f64, little-endian as they are.
-fn widened(checkpoint: &Checkpoint, entry: &Entry, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let dtype = entry.dtype().unwrap_or(DType::F32);
-    let failed = |e: blob_core::Error| refuse(checkpoint, format!("array {:?}: {e}", entry.name()));
-    let shape = Shape::new([bytes.len() / dtype.size()]).map_err(failed)?;
-    let narrow = AnyBlob::from_vec(shape, dtype, bytes.to_vec()).map_err(failed)?;
-    let wide = blob_ops::convert(&narrow, DType::F64);
-    let wide = wide.map_err(|e| refuse(checkpoint, format!("array {:?}: {e}", entry.name())))?;
-    Ok(wide.data().bytes().map_err(failed)?.to_vec())
-}
-
-/// Bytes of the source that go to a place in a tensor as they are.
-#[derive(Debug)]
-struct Move {
-    from: u64,
-    len: u64,
-    tensor: usize,
-    to: u64,
-}
-
-/// The moves of plain tensors in the source's order, and the tensors that must be read on their own.
-fn moves(plan: &Plan<'_>) -> (Vec<Move>, Vec<usize>) {
-    let mut moves: Vec<Move> = Vec::new();
-    let mut apart = Vec::new();
-    for (tensor, planned) in plan.tensors.iter().enumerate().filter(|(_, planned)| planned.how != How::Kept) {
-        let entry = &plan.checkpoint.entries()[planned.entry];
-        // Checksums run along a tensor, so its runs must come in their order.
-        let ordered = entry.segments().is_sorted_by_key(|run| run.offset);
-        // Many small runs: a reader gathers them into larger pieces.
-        let runs = entry.segments().len() as u64;
-        let scattered = runs > 16 && planned.spec.byte_len() / runs < SCATTERED;
-        // The reader compares the checksum that the source has of the array.
-        let checked = entry.checked_len().is_some();
-        if planned.how != How::Copy || !ordered || scattered || checked {
-            apart.push(tensor);
-            continue;
-        }
-        let mut to = 0;
-        for run in entry.segments() {
-            let len = run.count * run.stride;
-            let from = run.offset;
-            moves.push(Move { from, len, tensor, to });
-            to += len;
-        }
-    }
-    moves.sort_by_key(|m| m.from);
-    // Arrays that share bytes: the pass finds one move for each byte, so they are read on their own.
-    let mut end = 0;
-    let mut shared = Vec::new();
-    for step in &moves {
-        if step.from < end {
-            shared.push(step.tensor);
-        }
-        end = end.max(step.from + step.len);
-    }
-    shared.sort_unstable();
-    shared.dedup();
-    moves.retain(|m| shared.binary_search(&m.tensor).is_err());
-    apart.extend(shared);
-    (moves, apart)
 }

@@ -1,19 +1,19 @@
 //! What a conversion will do, decided from headers alone: which tensors, under which names, with which changes.
 
-use std::collections::HashSet;
 use std::path::Path;
 
-use blob_core::{BlobDim, DType};
 use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
+use blob_io::{Checkpoint, Error, Format, IfExists, Layout, file_names, member_names};
 
 use crate::caffe;
+use crate::chain::Chained;
+use crate::chosen::chosen;
 use crate::frame;
 use crate::hdf5;
-use crate::layout::{is_mxnet, layout, refilled};
+use crate::layout::{layout, refilled};
 use crate::neoml;
 use crate::options::{Options, refuse};
-use crate::planned::{How, Planned};
+use crate::planned::Planned;
 use crate::receipt::{Receipt, own};
 use crate::shards::{self, Shards};
 
@@ -59,6 +59,8 @@ pub struct Plan<'a> {
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
     pub(crate) receipt: Receipt,
+    /// Whether lost values are an error.
+    pub(crate) strict: bool,
     pub(crate) output: Destination<'a>,
 }
 
@@ -163,12 +165,14 @@ impl Plan<'_> {
 /// # Errors
 /// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
+    let is_folder = matches!(target, Target::Folder { .. });
+    let chosen = chosen(checkpoint, options, is_folder)?;
     // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
-    let is_same = options.to.is_caffe() && options.to == checkpoint.format();
+    let is_same = options.to.is_caffe() && options.to == checkpoint.format() && chosen.keeps_names(checkpoint);
     let mut notes = Vec::new();
     let base = if is_same && !options.form.is_some_and(Form::is_v1) {
         Base::File(checkpoint)
-    } else if matches!(target, Target::Folder { .. }) || !options.keeps_frame() {
+    } else if is_folder || !options.keeps_frame() {
         Base::None
     } else {
         match frame::source(checkpoint, options.to) {
@@ -185,14 +189,14 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
         notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
     }
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
-    let is_anew = is_hdf5 && base.file().is_none() && !matches!(target, Target::Folder { .. });
+    let is_anew = is_hdf5 && base.file().is_none() && !is_folder;
     // Ours holds tensors and its receipt alone.
     if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
         notes.push(
             "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
         );
     }
-    let mut plan = planned_for(checkpoint, base, options, target)?;
+    let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
     plan.notes.splice(0..0, notes);
     Ok(plan)
 }
@@ -217,49 +221,21 @@ pub fn plan_into<'a>(
         return Err(refuse(base, message));
     }
     let options = Options { to: base.format(), ..options.clone() };
-    planned_for(checkpoint, Base::File(base), &options, target)
+    let chosen = chosen(checkpoint, &options, false)?;
+    planned_for(checkpoint, Base::File(base), chosen, &options, target)
 }
 
 fn planned_for<'a>(
     checkpoint: &'a Checkpoint,
     base: Base<'a>,
+    chosen: Chained,
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    checkpoint.whole()?;
+    let Chained { mut tensors, left_out, mut notes } = chosen;
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, ..options.clone() };
-    // An MXNet file has a record where an array is lacking, an array of NeoML blobs a flag.
-    let has_nulls = |format| is_mxnet(format) || format == Format::NeomlArray;
-    let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && is_mxnet(to) == is_mxnet(checkpoint.format());
-    let mut tensors = Vec::new();
-    let mut left_out = Vec::new();
-    let mut taken = HashSet::new();
-    for (index, entry) in checkpoint.entries().iter().enumerate() {
-        if let Some(fault) = entry.fault() {
-            return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
-        }
-        if entry.foreign_dtype().is_some() {
-            // `view` returns the error that names the dtype.
-            checkpoint.view(entry)?;
-        }
-        let Some(dtype) = entry.dtype() else {
-            if keeps_all {
-                continue;
-            }
-            left_out.push((entry.name().to_owned(), "none: a place without an array".to_owned()));
-            continue;
-        };
-        if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
-            continue;
-        }
-        if !options.diffs && is_diff(checkpoint, entry) {
-            left_out.push((entry.name().to_owned(), "a diff".to_owned()));
-            continue;
-        }
-        tensors.push(planned(index, entry, dtype, (options, is_folder), &mut taken));
-    }
     let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     let stored = match to {
         _ if is_folder => file_names(&names),
@@ -274,10 +250,13 @@ fn planned_for<'a>(
     let stored = stored.into_iter().filter(|_| is_folder);
     let files: Vec<String> = stored.map(|path| path + ".npy").collect();
     let has_receipt = is_folder || is_with_receipt(&base, to);
-    let frame = if has_receipt { frame::of(checkpoint, &tensors)? } else { Err("the output has no receipt") };
-    let receipt = Receipt::new(checkpoint, options.sha256, &tensors, &left_out, &files, frame)?;
+    let frame = match has_receipt {
+        false => Err("the output has no receipt"),
+        true if !options.transforms.is_empty() => Err("tensors were transformed"),
+        true => frame::of(checkpoint, &tensors)?,
+    };
+    let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
-    let mut notes = Vec::new();
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Frame(base), _) => refilled(base, &mut tensors),
@@ -295,61 +274,11 @@ fn planned_for<'a>(
         (Target::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Target::Folder { path, if_exists }, _) => Destination::Folder { path, if_exists, files },
     };
-    Ok(Plan { checkpoint, base, to, tensors, left_out, notes, receipt, output })
+    let strict = options.strict;
+    Ok(Plan { checkpoint, base, to, tensors, left_out, notes, receipt, strict, output })
 }
 
 /// Whether a file has a receipt; one that is an existing file with other values is as that one is.
 fn is_with_receipt(base: &Base<'_>, to: Format) -> bool {
     matches!(base, Base::None) && matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5)
-}
-
-/// Whether it is the diff of another array: by its name in a format that has no diffs.
-fn is_diff(checkpoint: &Checkpoint, entry: &Entry) -> bool {
-    let has_data = |data| checkpoint.entry(data).is_some();
-    let is_named = || !checkpoint.format().is_caffe() && entry.name().strip_suffix(".diff").is_some_and(has_data);
-    entry.kind() == Kind::Diff || is_named()
-}
-
-fn planned(
-    index: usize,
-    entry: &Entry,
-    dtype: DType,
-    (options, is_folder): (&Options, bool),
-    taken: &mut HashSet<String>,
-) -> Planned {
-    use Format::{BlobProto, Datum, MxnetRecord, NeomlArray, NeomlBlob, Npy};
-    let (mut name, shape, how) = match entry.sparse() {
-        Some(sparse) if options.dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
-        _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
-        _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
-    };
-    // Entries have unique names; only the name of a whole sparse array can be taken already.
-    while !taken.insert(name.clone()) {
-        name = format!("{name}@{}", entry.position());
-    }
-    let mut changes = Vec::new();
-    let is_widened = options.double && matches!(dtype, DType::F16 | DType::BF16 | DType::F32) && how != How::Dense;
-    let (how, dtype) = if is_widened { (How::Double, DType::F64) } else { (how, dtype) };
-    match how {
-        How::Copy | How::Kept => {}
-        How::Double => changes.push("written as f64".into()),
-        How::Stream => changes.push("unpacked to row-major little-endian".into()),
-        How::Dense => changes.push("expanded from sparse to dense".into()),
-    }
-    let keeps_bf16 = dtype == DType::BF16 && matches!(options.to, Npy | Format::Npz);
-    if keeps_bf16 {
-        changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
-    }
-    if matches!(options.to, NeomlBlob | NeomlArray) {
-        let axes = shape.num_axes();
-        if axes < BlobDim::ALL.len() {
-            changes.push(format!("stored as seven axes, with ones behind its {axes}").into());
-        }
-    }
-    // A folder's files have the tensors' names, and are planned as npy.
-    let nameless = matches!(options.to, BlobProto | Datum | MxnetRecord | NeomlBlob | NeomlArray | Npy) && !is_folder;
-    if nameless && name.strip_suffix(".diff").unwrap_or(&name) != format!("@{}", entry.position()) {
-        changes.push("stored without its name".into());
-    }
-    Planned { spec: TensorSpec::new(name, dtype, shape), entry: index, how, slot: None, changes, keeps_bf16 }
 }

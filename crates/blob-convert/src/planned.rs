@@ -1,9 +1,14 @@
-//! One tensor of the output: its name, type and shape, where its bytes come from and what changes on the way.
+//! One tensor of the output: its name, type and shape, where its values come from and what changes on the way.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::TensorSpec;
+use blob_io::{Checkpoint, Entry, Error, Sparse, TensorSpec};
+
+use crate::cast::Cast;
+use crate::transform::{Compute, Inputs, Stream, Tally};
+use crate::watch::{Watch, Watched};
 
 /// One tensor of the output.
 #[derive(Clone, Debug)]
@@ -11,9 +16,14 @@ use blob_io::TensorSpec;
 pub struct Planned {
     /// Its name, dtype and shape in the output.
     pub spec: TensorSpec,
-    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`](blob_io::Checkpoint::entries).
+    /// The source's entry that the data come from, as an index into [`Checkpoint::entries`](blob_io::Checkpoint::entries);
+    /// the first one, where they are computed of several.
     pub entry: usize,
     pub(crate) how: How,
+    /// The dtype of the values as they are read or computed.
+    pub(crate) read_as: DType,
+    /// The dtypes that they are rounded to on the way, one after the other.
+    pub(crate) casts: Vec<DType>,
     /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
     pub changes: Vec<Cow<'static, str>>,
     /// Which of the layout's tensors it is; none where its bytes are copied with those around them.
@@ -22,15 +32,8 @@ pub struct Planned {
     pub(crate) keeps_bf16: bool,
 }
 
-impl Planned {
-    /// The dtype that a reader of the output finds.
-    pub(crate) fn stored_dtype(&self) -> DType {
-        if self.keeps_bf16 { DType::U16 } else { self.spec.dtype }
-    }
-}
-
-/// Where a tensor's bytes come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a tensor's values come from.
+#[derive(Clone, Debug)]
 pub(crate) enum How {
     /// Copied from the source's segments while the pass goes over them.
     Copy,
@@ -38,8 +41,83 @@ pub(crate) enum How {
     Stream,
     /// A sparse array, expanded.
     Dense,
-    /// Read on their own, each value written as f64.
-    Double,
     /// Copied with the bytes around them.
     Kept,
+    /// Computed of others.
+    Computed(Arc<Computed>),
+}
+
+/// What a tensor is computed of, and how.
+#[derive(Debug)]
+pub(crate) struct Computed {
+    pub(crate) compute: Arc<dyn Compute>,
+    pub(crate) inputs: Vec<Planned>,
+}
+
+impl Planned {
+    /// A tensor whose bytes are copied.
+    pub(crate) fn new(spec: TensorSpec, entry: usize) -> Self {
+        let (read_as, casts, changes) = (spec.dtype, Vec::new(), Vec::new());
+        Self { spec, entry, how: How::Copy, read_as, casts, changes, slot: None, keeps_bf16: false }
+    }
+
+    /// The dtype that a reader of the output finds.
+    pub(crate) fn stored_dtype(&self) -> DType {
+        if self.keeps_bf16 { DType::U16 } else { self.spec.dtype }
+    }
+
+    /// Whether its bytes are those of its entry, as they are stored.
+    pub(crate) fn is_copied(&self) -> bool {
+        matches!(self.how, How::Copy) && self.casts.is_empty()
+    }
+
+    /// Whether its values are those of its entry.
+    pub(crate) fn is_as_read(&self) -> bool {
+        matches!(self.how, How::Copy | How::Stream) && self.casts.is_empty()
+    }
+
+    /// Whether it is its entry, with its values, name and shape.
+    pub(crate) fn is_entry(&self, entry: &Entry) -> bool {
+        self.is_as_read() && self.spec.name == entry.name() && self.spec.shape == *entry.shape()
+    }
+
+    /// The sparse array that it is a part of, also in the output.
+    pub(crate) fn sparse<'a>(&self, checkpoint: &'a Checkpoint) -> Option<&'a Sparse> {
+        match self.how {
+            How::Dense | How::Computed(_) => None,
+            _ => checkpoint.entries()[self.entry].sparse(),
+        }
+    }
+
+    /// The values of the output, from the first on.
+    pub(crate) fn open<'a>(
+        &'a self,
+        checkpoint: &'a Checkpoint,
+        watch: &'a dyn Watch,
+        tally: &'a Tally,
+    ) -> Result<Box<dyn Stream + 'a>, Error> {
+        let entry = &checkpoint.entries()[self.entry];
+        let read: Box<dyn Stream> = match &self.how {
+            How::Copy | How::Stream | How::Kept => Box::new(Watched::open(checkpoint, entry, watch)?),
+            How::Dense => Box::new(Watched::new(checkpoint.dense_reader(entry)?, watch)),
+            How::Computed(computed) => {
+                let inputs = &computed.inputs;
+                let open = Box::new(move |input: usize| inputs[input].open(checkpoint, watch, tally));
+                let specs = inputs.iter().map(|input| &input.spec).collect();
+                let most_bytes = checkpoint.limits().alloc();
+                let inputs = Inputs::new((checkpoint.name(), &self.spec), specs, open, most_bytes, tally);
+                computed.compute.open(inputs)?
+            }
+        };
+        let cast = |(read, from): (Box<dyn Stream + 'a>, DType), to: &DType| -> (Box<dyn Stream + 'a>, DType) {
+            (Box::new(Cast::new(read, (from, *to), &self.spec.name, tally)), *to)
+        };
+        Ok(self.casts.iter().fold((read, self.read_as), cast).0)
+    }
+}
+
+impl Stream for Watched<'_> {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        Self::pull(self, out)
+    }
 }

@@ -7,6 +7,7 @@ mod contents;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Error};
@@ -15,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
-use crate::planned::{How, Planned};
+use crate::options::Options;
+use crate::planned::Planned;
+use crate::transform::Transform;
 use contents::Contents;
 pub(crate) use contents::of_all;
 
@@ -45,7 +48,7 @@ pub(crate) struct Receipt {
 impl Receipt {
     pub(crate) fn new(
         checkpoint: &Checkpoint,
-        sha256: bool,
+        options: &Options,
         tensors: &[Planned],
         left_out: &[(String, String)],
         files: &[String],
@@ -87,6 +90,10 @@ impl Receipt {
             "history": history(checkpoint),
             "frame": frame.as_ref().ok(),
         });
+        if !options.transforms.is_empty() {
+            let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": step.settings()});
+            rest["transforms"] = options.transforms.iter().map(step).collect();
+        }
         let contents = Contents::new(tensors, files)?;
         let room = MOST_TEXT - if files.is_empty() { contents.len() } else { 0 };
         let mut source = Value::Object(source);
@@ -97,7 +104,7 @@ impl Receipt {
         if rest["frame"].is_null() {
             rest["frame_left_out"] = json!(frame.err().unwrap_or("there was no room for it"));
         }
-        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256 })
+        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256: options.sha256 })
     }
 
     /// Key and text with digests of the right width that are not the real ones.
@@ -304,9 +311,9 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
 fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     let mut last = None;
-    for tensor in tensors.iter().filter(|t| t.how != How::Dense) {
+    for tensor in tensors {
         let entry = &checkpoint.entries()[tensor.entry];
-        let Some(sparse) = entry.sparse() else {
+        let Some(sparse) = tensor.sparse(checkpoint) else {
             continue;
         };
         if last != Some(entry.position()) {

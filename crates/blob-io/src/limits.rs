@@ -60,6 +60,12 @@ impl Limits {
         self
     }
 
+    /// What [`Limits::max_alloc`] has set: the most bytes to produce from fewer stored ones.
+    #[must_use]
+    pub fn alloc(&self) -> u64 {
+        self.max_alloc
+    }
+
     /// How many bytes of names `arrays` arrays may have. A file can refer to one long layer name many times over
     /// with two bytes each, so the sum is bounded, not only each name.
     pub(crate) fn names_for(&self, arrays: u64) -> u64 {

@@ -64,7 +64,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
     let mut out = Argument::Out.of(CHECKED).create(blob.shape().dims(), dtype)?;
     for (part, source) in &sources {
         let mut target = place::overwrite(CHECKED, Argument::Out, &mut out, *part)?;
-        convert_bytes(blob.dtype(), source, dtype, &mut target);
+        elements(blob.dtype(), source, dtype, &mut target);
     }
     Ok(out)
 }
@@ -86,7 +86,7 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
     }
     let source = place::read(CONVERT, Argument::In, blob, part)?;
     let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
-    convert_bytes(from, &source, to, &mut target);
+    elements(from, &source, to, &mut target);
     Ok(())
 }
 
@@ -104,8 +104,17 @@ pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Re
     let source = place::read(CHECKED, Argument::In, blob, part)?;
     check_bytes(from, &source, to, part)?;
     let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;
-    convert_bytes(from, &source, to, &mut target);
+    elements(from, &source, to, &mut target);
     Ok(())
+}
+
+/// As [`convert`], bytes of native-endian elements: `target` holds as many of the other dtype then, and nothing else.
+///
+/// `source` holds whole elements at any alignment; a cut last element is not looked at.
+pub fn convert_bytes(from: DType, source: &[u8], to: DType, target: &mut Vec<u8>) {
+    let count = source.len() / from.size();
+    target.resize(count * to.size(), 0);
+    elements(from, &source[..count * from.size()], to, target);
 }
 
 const CONVERT: &str = "convert";
@@ -136,7 +145,7 @@ fn checked_on(queue: Arc<dyn Queue>, blob: &AnyBlob, out: &mut AnyBlob, parts: &
 }
 
 /// Whole elements to as many.
-fn convert_bytes(from: DType, source: &[u8], to: DType, target: &mut [u8]) {
+fn elements(from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     let piece = piece_count(source.len().max(target.len()), source.len() / from.size());
     let Exec { isa, store, .. } = Exec::of(target.len());
     threads::chunks(target, piece * to.size(), |index, target| {

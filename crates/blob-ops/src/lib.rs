@@ -23,7 +23,7 @@
 //! | reorder axes | [`transpose`], [`permute`], [`transpose_in_place`] |
 //! | compute in place | [`add`], [`axpy`], [`update`], [`scale`], [`fill`], [`clear`] |
 //! | sum and describe | [`asum`], [`sumsq`], [`stats`]; over bytes [`StatsAccumulator`], [`Histogram`], [`count_nonfinite`] |
-//! | change the dtype | [`convert`], [`convert_checked`] |
+//! | change the dtype | [`convert`], [`convert_checked`]; of bytes [`convert_bytes`] |
 //!
 //! **Threads.** Large work is shared among the threads of the current rayon pool: `pool.install(|| merge(..))` runs it on
 //! the caller's. Below 1 MiB it stays on the calling thread, and so does everything where the system starts no threads.
@@ -82,7 +82,7 @@ mod tree;
 mod work;
 
 pub use argument::{Argument, Mismatch};
-pub use convert::{convert, convert_checked, convert_checked_into, convert_into};
+pub use convert::{convert, convert_bytes, convert_checked, convert_checked_into, convert_into};
 pub use element::{add, add_flush_subnormals, axpy, scale, update};
 pub use error::Error;
 pub use fill::{clear, clear_object, fill, fill_object};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::{Finding, PIECE, is_broken};
-use crate::planned::{How, Planned};
+use crate::planned::Planned;
 use crate::receipt::{each, of_all, own, read};
 use crate::watch::{Watch, Watched};
 
@@ -202,8 +202,7 @@ pub(crate) fn contradicted(checkpoint: &Checkpoint, tensors: &[Planned], hashes:
     };
     let entry = |tensor: &Planned| checkpoint.entries()[tensor.entry].name();
     // The digests are of what was written: of an array that was changed on the way they say nothing.
-    let is_as_read = |tensor: &Planned| matches!(tensor.how, How::Copy | How::Stream);
-    let stored = tensors.iter().zip(hashes).filter(|(tensor, _)| is_as_read(tensor));
+    let stored = tensors.iter().zip(hashes).filter(|(tensor, _)| tensor.is_as_read());
     let found: BTreeMap<&str, &Hash> = stored.map(|(tensor, hash)| (entry(tensor), hash)).collect();
     let differs = |hash: &Hash, expected: &str| *hash.to_hex() != *expected;
     match (written.contents, written.contents_blake3) {

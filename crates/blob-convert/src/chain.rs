@@ -1,0 +1,124 @@
+//! The steps of a conversion, one after the other: what they make of the source's tensors together.
+//!
+//! Checks what a step returns, also one of a user's own: no tensor is lost in silence, and no name stands twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error};
+
+use crate::options::refuse;
+use crate::planned::{Computed, How, Planned};
+use crate::transform::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
+
+/// How many tensors are named in an error.
+const NAMED: usize = 200;
+
+/// What the steps make of tensors.
+#[derive(Debug)]
+pub(crate) struct Chained {
+    pub(crate) tensors: Vec<Planned>,
+    /// Name and reason.
+    pub(crate) left_out: Vec<(String, String)>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Chained {
+    /// Whether each tensor is called as the array that it comes from.
+    pub(crate) fn keeps_names(&self, checkpoint: &Checkpoint) -> bool {
+        self.tensors.iter().all(|tensor| tensor.spec.name == checkpoint.entries()[tensor.entry].name())
+    }
+}
+
+/// Plans the steps, each on what the ones before have made.
+pub(crate) fn chain(
+    checkpoint: &Checkpoint,
+    steps: &[Arc<dyn Transform>],
+    tensors: Vec<Planned>,
+) -> Result<Chained, Error> {
+    let mut chained = Chained { tensors, left_out: Vec::new(), notes: Vec::new() };
+    for step in steps {
+        let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
+        let outcome = step.plan(&specs, &Context::new(checkpoint)).map_err(|misfits| {
+            let misfit = |misfit: &Misfit| format!("{:?} {}", misfit.tensor, misfit.problem);
+            refused(checkpoint, &**step, misfits.iter().map(misfit).collect())
+        })?;
+        let problems = problems(&outcome, &specs);
+        if !problems.is_empty() {
+            return Err(refused(checkpoint, &**step, problems));
+        }
+        let Outcome { made, left_out, notes } = outcome;
+        let name = |place: usize| chained.tensors[place].spec.name.clone();
+        chained.left_out.extend(left_out.into_iter().map(|(place, reason)| (name(place), reason)));
+        chained.notes.extend(notes);
+        chained.tensors = made.into_iter().map(|made| taken(made, &chained.tensors)).collect();
+    }
+    Ok(chained)
+}
+
+fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
+    Spec { tensor: tensor.spec.clone(), entry: &checkpoint.entries()[tensor.entry] }
+}
+
+/// What a step makes of the tensors before.
+fn taken(made: Made, before: &[Planned]) -> Planned {
+    let first = &before[made.from[0]];
+    let mut changes = first.changes.clone();
+    changes.extend(made.changes);
+    let (how, read_as, casts) = match made.values {
+        Values::Same => {
+            let mut casts = first.casts.clone();
+            if made.tensor.dtype != first.spec.dtype {
+                casts.push(made.tensor.dtype);
+            }
+            (first.how.clone(), first.read_as, casts)
+        }
+        Values::Computed(compute) => {
+            let inputs = made.from.iter().map(|place| before[*place].clone()).collect();
+            (How::Computed(Arc::new(Computed { compute, inputs })), made.tensor.dtype, Vec::new())
+        }
+    };
+    Planned { how, read_as, casts, changes, ..Planned::new(made.tensor, first.entry) }
+}
+
+/// What is wrong with what a step returns.
+fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut used = vec![false; specs.len()];
+    let mut names: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for made in &outcome.made {
+        let name = &*made.tensor.name;
+        if made.from.is_empty() || made.from.iter().any(|place| *place >= specs.len()) {
+            problems.push(format!("{name:?} is made of no tensor that there is"));
+            continue;
+        }
+        made.from.iter().for_each(|place| used[*place] = true);
+        names.entry(name).or_default().push(made.from[0]);
+        let first = &specs[made.from[0]].tensor;
+        if matches!(made.values, Values::Same)
+            && (made.from.len() > 1 || made.tensor.shape.count() != first.shape.count())
+        {
+            problems.push(format!("{name:?} is {}, and is made of {}", made.tensor.shape, first.shape));
+        }
+    }
+    for (place, _) in &outcome.left_out {
+        used.get_mut(*place).into_iter().for_each(|used| *used = true);
+    }
+    let lost = specs.iter().zip(used).filter(|(_, used)| !used);
+    problems.extend(lost.map(|(spec, _)| format!("{:?} is lost", spec.tensor.name)));
+    for (name, of) in names.into_iter().filter(|(_, of)| of.len() > 1) {
+        let of: Vec<String> = of.into_iter().map(|place| format!("{:?}", specs[place].tensor.name)).collect();
+        problems.push(format!("{} would all be called {name:?}", of.join(", ")));
+    }
+    problems
+}
+
+/// A step that cannot be done, with the tensors that stand in its way.
+fn refused(checkpoint: &Checkpoint, step: &dyn Transform, mut problems: Vec<String>) -> Error {
+    let more = match problems.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    problems.truncate(NAMED);
+    refuse(checkpoint, format!("does not allow {}: {}{more}", step.name(), problems.join("; ")))
+}

@@ -1,0 +1,47 @@
+//! What a conversion may change about tensors: names, values, dtypes, shapes. One file a transform.
+//!
+//! A [`Transform`] decides from names, dtypes and shapes alone; a [`Compute`] then makes the values while the output is
+//! written, piece by piece. Both can be of a type of your own:
+//!
+//! ```
+//! use blob_convert::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
+//!
+//! /// Puts a word in front of every name.
+//! #[derive(Debug)]
+//! struct Prefix(&'static str);
+//!
+//! impl Transform for Prefix {
+//!     fn name(&self) -> &'static str {
+//!         "prefix"
+//!     }
+//!
+//!     fn settings(&self) -> serde_json::Value {
+//!         serde_json::json!({ "with": self.0 })
+//!     }
+//!
+//!     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+//!         let renamed = |(place, spec): (usize, &Spec<'_>)| {
+//!             Made::same(place, spec).renamed(format!("{}{}", self.0, spec.tensor.name))
+//!         };
+//!         Ok(tensors.iter().enumerate().map(renamed).collect())
+//!     }
+//! }
+//! # use blob_convert::{Options, Target, plan};
+//! # use blob_io::{Checkpoint, Format};
+//! # let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
+//! # let source = Checkpoint::from_bytes("two.binaryproto", &file[..])?;
+//! let options = Options::new(Format::Safetensors).transform(Prefix("net."));
+//! assert_eq!(plan(&source, &options, &Target::Stdout)?.tensors()[0].spec.name, "net.@0");
+//! # Ok::<(), blob_io::Error>(())
+//! ```
+
+mod dtype;
+mod step;
+mod tally;
+mod values;
+
+pub use dtype::Dtype;
+pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
+pub(crate) use tally::Tally;
+pub use tally::{Amount, Found};
+pub use values::{Compute, Inputs, Stream};

@@ -1,0 +1,136 @@
+//! Values on their way: the stream that they come in, and what a computation is given to make one.
+//!
+//! Relies on the caller for how inputs are opened; knows no transform.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use blob_core::DType;
+use blob_io::{Error, TensorSpec};
+
+use super::tally::Tally;
+
+/// Values of a tensor, row-major and little-endian, that come piece by piece.
+pub trait Stream {
+    /// Fills `out`, whose length is whole elements, from its beginning, and returns how many bytes that are; fewer than `out`
+    /// holds only at the end.
+    ///
+    /// # Errors
+    /// What reading and computing return.
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error>;
+}
+
+impl<F: FnMut(&mut [u8]) -> Result<usize, Error>> Stream for F {
+    fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        self(out)
+    }
+}
+
+/// Makes the values of a tensor.
+pub trait Compute: fmt::Debug + Send + Sync {
+    /// Begins the values from the first on. It is called each time that they are read, and they are the same each time.
+    ///
+    /// # Errors
+    /// What reading returns; values that do not allow it.
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error>;
+}
+
+/// Opens one of the inputs.
+type Open<'a> = Box<dyn Fn(usize) -> Result<Box<dyn Stream + 'a>, Error> + 'a>;
+
+/// The tensors that another one is computed of, in the order of [`Made::from`](super::Made::from).
+pub struct Inputs<'a> {
+    file: &'a str,
+    tensor: &'a TensorSpec,
+    specs: Vec<&'a TensorSpec>,
+    open: Open<'a>,
+    most_bytes: u64,
+    tally: &'a Tally,
+}
+
+impl<'a> Inputs<'a> {
+    /// `file` is what errors call the source, `tensor` the one that is made, `most_bytes` what may be held at once.
+    pub(crate) fn new(
+        (file, tensor): (&'a str, &'a TensorSpec),
+        specs: Vec<&'a TensorSpec>,
+        open: Open<'a>,
+        most_bytes: u64,
+        tally: &'a Tally,
+    ) -> Self {
+        Self { file, tensor, specs, open, most_bytes, tally }
+    }
+
+    /// The tensor that is made: its name, dtype and shape.
+    #[must_use]
+    pub fn made(&self) -> &'a TensorSpec {
+        self.tensor
+    }
+
+    /// The name, dtype and shape of an input.
+    #[must_use]
+    pub fn spec(&self, input: usize) -> &'a TensorSpec {
+        self.specs[input]
+    }
+
+    /// The values of an input, from the first on; any number of times.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::reader`](blob_io::Checkpoint::reader), and what the steps before return.
+    pub fn open(&self, input: usize) -> Result<Box<dyn Stream + 'a>, Error> {
+        (self.open)(input)
+    }
+
+    /// All values of an input at once, if they are no more than
+    /// [`Limits::max_alloc`](blob_io::Limits::max_alloc) allows.
+    ///
+    /// # Errors
+    /// As [`Inputs::open`]; a tensor that is too large.
+    pub fn whole(&self, input: usize) -> Result<Vec<u8>, Error> {
+        let spec = self.specs[input];
+        let len = spec.byte_len();
+        let refused = |why: String| Error::Memory {
+            file: self.file.to_owned(),
+            message: format!("{:?} must be held in memory as a whole, {len} bytes, {why}", spec.name),
+        };
+        if len > self.most_bytes {
+            return Err(refused(format!("and at most {} are allowed", self.most_bytes)));
+        }
+        let mut values = Vec::new();
+        values.try_reserve_exact(len as usize).map_err(|_| refused("which are not there".to_owned()))?;
+        values.resize(len as usize, 0);
+        let found = self.open(input)?.pull(&mut values)?;
+        values.truncate(found);
+        Ok(values)
+    }
+
+    /// All values of an input as f32, each rounded once.
+    ///
+    /// # Errors
+    /// As [`Inputs::whole`].
+    pub fn floats(&self, input: usize) -> Result<Vec<f32>, Error> {
+        let mut floats = Vec::new();
+        blob_ops::convert_bytes(self.specs[input].dtype, &self.whole(input)?, DType::F32, &mut floats);
+        Ok(floats.chunks_exact(4).map(|bytes| f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect())
+    }
+
+    /// Says that values of the tensor were lost, each of them once for each time that they are made.
+    pub fn lost(&self, count: u64, what: impl Into<Cow<'static, str>>) {
+        self.tally.lost(&self.tensor.name, count, what);
+    }
+
+    /// Says how far values of the tensor were changed; the largest number is told.
+    pub fn most(&self, value: f64, what: impl Into<Cow<'static, str>>) {
+        self.tally.most(&self.tensor.name, value, what);
+    }
+
+    /// An error that names the file and the tensor.
+    pub fn error(&self, message: impl fmt::Display) -> Error {
+        Error::Request { file: self.file.to_owned(), message: format!("array {:?}: {message}", self.tensor.name) }
+    }
+}
+
+impl fmt::Debug for Inputs<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inputs").field("tensor", &self.tensor).field("specs", &self.specs).finish_non_exhaustive()
+    }
+}

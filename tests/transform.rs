@@ -1,0 +1,263 @@
+//! Transforms: what NumPy makes of the same values, whatever way they come; refusals, counts, and a user's own.
+
+use std::path::Path;
+
+use blob_convert::transform::{
+    Amount, Compute, Context, Dtype, Inputs, Made, Misfit, Outcome, Spec, Stream, Transform,
+};
+use blob_convert::{Options, Silent, Summary, Target, plan};
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::{Checkpoint, Error, Format, IfExists, TensorSpec, Writer};
+use half::{bf16, f16};
+use serde_json::{Value, json};
+
+use crate::support::message::{len, var};
+use crate::support::{blob, data, open};
+
+/// Floats of every width as those of one.
+pub(crate) fn float(dtype: DType) -> Dtype {
+    Dtype::new(dtype).expect("a dtype of floats")
+}
+
+fn run(source: &Checkpoint, options: &Options, path: &Path) -> Result<Summary, Error> {
+    plan(source, options, &Target::File { path, if_exists: IfExists::Replace })?.run(&Silent)
+}
+
+/// A file of Caffe's whose one blob begins at an odd place.
+fn odd(values: &[f32]) -> Checkpoint {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let blob = [len(7, &var(1, values.len() as u64)), len(5, &bytes)].concat();
+    open("odd.binaryproto", &blob).expect("opens")
+}
+
+fn npz(tensors: &[(&str, DType, &[u8])], is_deflated: bool) -> Checkpoint {
+    let method = if is_deflated { zip::CompressionMethod::Deflated } else { zip::CompressionMethod::Stored };
+    let members: Vec<(String, Vec<u8>)> = tensors
+        .iter()
+        .map(|(name, dtype, bytes)| {
+            let descr =
+                if dtype.is_float() { format!("'<f{}'", dtype.size()) } else { format!("'<i{}'", dtype.size()) };
+            let shape = format!("({},)", bytes.len() / dtype.size());
+            (format!("{name}.npy"), crate::support::archive::npy(&descr, &shape, bytes))
+        })
+        .collect();
+    let members: Vec<(&str, &[u8])> = members.iter().map(|(name, npy)| (&**name, &**npy)).collect();
+    open("x.npz", &crate::support::archive::theirs(method, &members)).expect("opens")
+}
+
+fn bytes(file: &Checkpoint, name: &str) -> Vec<u8> {
+    file.view(file.entry(name).unwrap_or_else(|| panic!("no {name:?}"))).expect("views").into_owned()
+}
+
+/// Whether two arrays of floats have the same bits; of NaNs, whether both are.
+fn same(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
+    let width = dtype.size();
+    let is_nan = |bytes: &[u8]| blob_ops::count_nonfinite(dtype, bytes).nan == 1;
+    let pairs = || ours.chunks_exact(width).zip(theirs.chunks_exact(width));
+    ours.len() == theirs.len() && pairs().all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+}
+
+#[test]
+fn floats_are_rounded_as_numpy_rounds_them() {
+    let golden = Checkpoint::open(data("transform/dtype.npz")).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut pairs = 0;
+    for entry in golden.entries().iter().filter(|entry| entry.name().contains('.')) {
+        let (from, to) = entry.name().split_once('.').expect("two dtypes");
+        let (from, to): (DType, DType) = (from.parse().expect("a dtype"), to.parse().expect("a dtype"));
+        let (values, theirs) = (bytes(&golden, from.name()), bytes(&golden, entry.name()));
+        for is_deflated in [false, true] {
+            let source = npz(&[("a", from, &values)], is_deflated);
+            let path = folder.path().join("out.safetensors");
+            let done = run(&source, &Options::new(Format::Safetensors).transform(float(to)), &path).expect("written");
+            let ours = Checkpoint::open(&path).expect("opens");
+            assert_eq!(ours.entries()[0].dtype(), Some(to));
+            assert!(same(to, &bytes(&ours, "a"), &theirs), "{from} to {to}");
+            let infinite = |dtype, bytes: &[u8]| blob_ops::count_nonfinite(dtype, bytes).inf;
+            let lost = infinite(to, &theirs) - infinite(from, &values);
+            let found: Vec<Amount> = done.found.iter().map(|found| found.amount).collect();
+            assert_eq!(found, if lost > 0 { vec![Amount::Lost(lost)] } else { vec![] }, "{from} to {to}");
+            pairs += 1;
+        }
+    }
+    assert_eq!(pairs, 10);
+}
+
+/// The pass cuts a file into pieces of 1 MiB, and no element of this one begins where a piece does.
+#[test]
+fn elements_across_the_pieces_of_a_file_are_rounded_once() {
+    let values: Vec<f32> = (0..900_000_u32).map(|i| f32::from_bits(i.wrapping_mul(2_654_435_761))).collect();
+    let (source, folder) = (odd(&values), tempfile::tempdir().expect("a folder"));
+    assert_eq!(source.entries()[0].offset().expect("bytes") % 2, 1);
+    let (path, npy) = (folder.path().join("out.safetensors"), folder.path().join("out/"));
+    let half: Vec<u8> = values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect();
+    let options = Options::new(Format::Safetensors).transform(float(DType::F16));
+    let lost = run(&source, &options, &path).expect("written").found;
+    assert!(same(DType::F16, &bytes(&Checkpoint::open(&path).expect("opens"), "@0"), &half));
+    let infinite = |v: &&f32| v.is_finite() && f16::from_f32(**v).is_infinite();
+    assert_eq!(lost[0].amount, Amount::Lost(values.iter().filter(infinite).count() as u64));
+    // Two transforms one after the other: both round.
+    let twice = Options::new(Format::Npy).transform(float(DType::BF16)).transform(float(DType::F64));
+    let target = Target::Folder { path: &npy, if_exists: IfExists::Refuse };
+    plan(&source, &twice, &target).expect("a plan").run(&Silent).expect("written");
+    let wide: Vec<u8> = values.iter().flat_map(|v| f64::from(bf16::from_f32(*v)).to_le_bytes()).collect();
+    assert!(same(DType::F64, &bytes(&Checkpoint::open(&npy).expect("opens"), "@0"), &wide));
+}
+
+#[test]
+fn values_that_would_be_lost_are_told_or_refused() {
+    let source = odd(&[1.0, 65504.0, 65520.0, -1e9, f32::INFINITY]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let options = Options::new(Format::Safetensors).transform(float(DType::F16));
+    let said = "\"@0\": 2 values became infinite as f16";
+    assert_eq!(run(&source, &options, &path).expect("written").found[0].to_string(), said);
+    std::fs::remove_file(&path).expect("removable");
+    let refused = run(&source, &options.strict(true), &path).expect_err("values are lost").to_string();
+    assert_eq!(refused, format!("odd.binaryproto: would lose values: {said}"));
+    assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
+}
+
+#[test]
+fn what_is_no_float_stays_and_is_said() {
+    let source = npz(&[("n", DType::I32, &[1, 0, 0, 0]), ("x", DType::F32, &1.5f32.to_le_bytes())], false);
+    let options = Options::new(Format::Safetensors).transform(float(DType::F16));
+    let plan = plan(&source, &options, &Target::Stdout).expect("a plan");
+    assert_eq!(plan.notes(), ["1 tensor is no floats, and stays as it is"]);
+    let dtypes: Vec<DType> = plan.tensors().iter().map(|tensor| tensor.spec.dtype).collect();
+    assert_eq!(dtypes, [DType::I32, DType::F16]);
+    assert!(plan.tensors()[0].changes.is_empty());
+    assert_eq!(plan.tensors()[1].changes, ["written as f16"]);
+}
+
+#[test]
+fn the_tool_rounds_and_tells() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (source, out) = (path("x.safetensors"), path("x.npz"));
+    let values: Vec<u8> = [1.0f32, 1e9].iter().flat_map(|v| v.to_le_bytes()).collect();
+    let tensor = AnyBlob::from_vec(Shape::new([2]).expect("a shape"), DType::F32, values).expect("a blob");
+    Writer::new(Format::Safetensors).tensor("x", &tensor).write(&source, IfExists::Refuse).expect("written");
+    let ran = blob(&["convert", &source, "-o", &out, "--dtype", "f16", "--strict"]);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    assert!(ran.err.contains("would lose values: \"x\": 1 values became infinite as f16"), "{ran:?}");
+    assert!(!Path::new(&out).exists());
+    let ran = blob(&["convert", &source, "-o", &out, "--dtype", "f16"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("\"x\": 1 values became infinite as f16"), "{ran:?}");
+    let receipt = Checkpoint::open(&out).expect("opens").metadata()[0].1.clone();
+    let receipt: Value = serde_json::from_str(&receipt).expect("JSON");
+    assert_eq!(receipt["transforms"], json!([{ "name": "dtype", "settings": { "to": "f16" } }]));
+    assert_eq!(receipt["frame_left_out"], "tensors were transformed");
+}
+
+/// A transform of a user's own: two tensors become their sum, under one name.
+#[derive(Debug)]
+struct Sum {
+    /// How many values too few are made.
+    lacking: usize,
+}
+
+#[derive(Debug)]
+struct Adding(usize);
+
+impl Transform for Sum {
+    fn name(&self) -> &'static str {
+        "sum"
+    }
+
+    fn settings(&self) -> Value {
+        json!({})
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let all = || tensors.iter().map(|spec| &spec.tensor);
+        let odd = all().filter(|tensor| tensor.shape != tensors[0].tensor.shape);
+        let odd: Vec<Misfit> = odd.map(|tensor| Misfit::new(&tensor.name, "has another shape")).collect();
+        if !odd.is_empty() {
+            return Err(odd);
+        }
+        let sum = TensorSpec::new("sum", DType::F32, tensors[0].tensor.shape.clone());
+        Ok(Outcome::new(vec![Made::computed(sum, (0..tensors.len()).collect(), Adding(self.lacking))]))
+    }
+}
+
+impl Compute for Adding {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let (a, b) = (inputs.floats(0)?, inputs.floats(1)?);
+        inputs.most(f64::from(b[0]), "is the most that was added");
+        let mut sums = a.into_iter().zip(b).map(|(a, b)| a + b).collect::<Vec<f32>>().into_iter();
+        sums.by_ref().take(self.0).for_each(|_| {});
+        Ok(Box::new(move |out: &mut [u8]| {
+            let mut n = 0;
+            for (out, sum) in out.chunks_exact_mut(4).zip(&mut sums) {
+                out.copy_from_slice(&sum.to_le_bytes());
+                n += 4;
+            }
+            Ok(n)
+        }))
+    }
+}
+
+fn two(b: &[f32]) -> Checkpoint {
+    let bytes = |values: &[f32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+    npz(&[("a", DType::F32, &bytes(&[1.0, 2.0, 3.0])), ("b", DType::F32, &bytes(b))], false)
+}
+
+#[test]
+fn a_transform_of_ones_own_stands_beside_ours() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let own = |lacking| Options::new(Format::Safetensors).transform(Sum { lacking }).transform(float(DType::F64));
+    let source = two(&[10.0, 20.0, 30.0]);
+    let done = run(&source, &own(0), &path).expect("written");
+    let wide: Vec<u8> = [11.0f64, 22.0, 33.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    assert_eq!(bytes(&Checkpoint::open(&path).expect("opens"), "sum"), wide);
+    assert_eq!(done.found[0].to_string(), "\"sum\": 1e1 is the most that was added");
+    let refused = run(&source, &own(1), &path).expect_err("a value is lacking").to_string();
+    assert!(refused.ends_with("array \"sum\": its values are not as many as were planned"), "{refused}");
+    let refused = plan(&two(&[1.0]), &own(0), &Target::Stdout).expect_err("other shapes").to_string();
+    assert_eq!(refused, "x.npz: does not allow sum: \"b\" has another shape");
+}
+
+/// What a transform must not do, each with what is said.
+#[derive(Debug)]
+struct Wrong(fn(&[Spec<'_>]) -> Outcome);
+
+impl Transform for Wrong {
+    fn name(&self) -> &'static str {
+        "wrong"
+    }
+
+    fn settings(&self) -> Value {
+        Value::Null
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        Ok(self.0(tensors))
+    }
+}
+
+#[test]
+fn no_transform_loses_a_tensor_or_a_name_in_silence() {
+    let source = two(&[1.0]);
+    let refused = |wrong| {
+        let options = Options::new(Format::Safetensors).transform(Wrong(wrong));
+        plan(&source, &options, &Target::Stdout).expect_err("wrong").to_string()
+    };
+    assert_eq!(refused(|all| Outcome::new(vec![Made::same(0, &all[0])])), "x.npz: does not allow wrong: \"b\" is lost");
+    assert_eq!(
+        refused(|all| all.iter().enumerate().map(|(i, spec)| Made::same(i, spec).renamed("c")).collect()),
+        "x.npz: does not allow wrong: \"a\", \"b\" would all be called \"c\""
+    );
+    let reshaped = |all: &[Spec<'_>]| {
+        let b = Made::same(1, &all[1]).reshaped(Shape::new([4]).expect("a shape"));
+        Outcome::new(vec![Made::same(0, &all[0]), b])
+    };
+    assert_eq!(refused(reshaped), "x.npz: does not allow wrong: \"b\" is 4, and is made of 1");
+    let nothing = |all: &[Spec<'_>]| {
+        let none = Made::computed(all[0].tensor.clone(), vec![], Adding(0));
+        Outcome::new(vec![none]).without(0, "x").without(1, "y")
+    };
+    assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made of no tensor that there is");
+}
