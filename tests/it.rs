@@ -71,6 +71,7 @@ mod symbol;
 mod synced;
 mod synced_blobs;
 mod there_and_back;
+mod topology;
 mod transform;
 mod windows;
 mod writer;

@@ -1,19 +1,23 @@
 //! Caffe's protobuf files: NetParameter of every generation, BlobProto, BlobProtoVector, SolverState, Datum.
 //!
 //! Field numbers and rules are those of BVLC/caffe `9b891540`, NVCaffe 0.16 and the `opencl` branch.
-//! Leaves prototxt and HDF5 out.
+//! A net's description is read from a NetParameter or a prototxt. Leaves HDF5 out.
 
 mod blob;
 pub(crate) mod classify;
 mod decode;
+mod draft;
 pub(crate) mod encode;
 pub(crate) mod evidence;
 mod layer;
 pub(crate) mod message;
 pub(crate) mod named;
+pub(crate) mod net;
 pub mod proto;
 pub(crate) mod protobuf;
+mod prototxt;
 pub(crate) mod read;
+mod text;
 pub(crate) mod tree;
 mod types;
 mod values;
@@ -21,3 +25,4 @@ mod values;
 pub use decode::{decode_blob, shape_matches};
 pub use encode::Form;
 pub use message::Message;
+pub use prototxt::prototxt;

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use blob_core::AnyBlob;
 
+use crate::caffe;
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
 use crate::format::Format;
@@ -22,6 +23,7 @@ use crate::limits::Limits;
 use crate::mxnet;
 use crate::mxnet::record::NoAxes;
 use crate::neoml;
+use crate::net::Net;
 use crate::npz::archive;
 use crate::payload::{self, Elements, member};
 use crate::spec::TensorSpec;
@@ -218,6 +220,19 @@ impl Checkpoint {
         }
         let layers = neoml::net::links(&mut Cursor::new(&self.input), &self.limits);
         layers.map_err(|e| e.into_error(&self.name))
+    }
+
+    /// The description of the net whose weights the file holds; `None` where the file has none, as all but Caffe's files of
+    /// weights. Its tensors are called as the entries.
+    ///
+    /// # Errors
+    /// What reading the layers again returns; a net of more than 65,536 layers.
+    pub fn net(&self) -> Result<Option<Net>, Error> {
+        if self.format != Format::CaffeModel || self.broken.is_some() {
+            return Ok(None);
+        }
+        let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries, &self.limits);
+        net.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
     /// Loads an array into a blob of its shape and dtype. The diff, if one is stored, is left out.

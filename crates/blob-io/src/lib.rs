@@ -34,6 +34,7 @@ mod metadata;
 pub mod mxnet;
 mod names;
 pub mod neoml;
+pub mod net;
 mod npy;
 mod npz;
 mod output;

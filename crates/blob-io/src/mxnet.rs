@@ -1,10 +1,11 @@
 //! MXNet's files of arrays: lists (`mx.nd.save`), bare records (what pickles hold), and sparse arrays made dense; the
-//! variables of its symbol files.
+//! variables and layers of its symbol files.
 //!
 //! Layouts and rules are those of apache/mxnet 0.5 to 2.0 (`src/ndarray/ndarray.cc`), measured against its wheels.
 //! Leaves out the npy and npz files that MXNet 2 writes: they are `npy`'s and `npz`'s.
 
 mod flags;
+mod layers;
 mod list;
 mod operator;
 pub(crate) mod read;

@@ -81,6 +81,11 @@ pub(crate) fn v1_type(number: u64) -> Option<&'static str> {
     })
 }
 
+/// The V2 name of a V1 layer's type as a prototxt writes it: `INNER_PRODUCT`.
+pub(crate) fn v1_name(text: &str) -> Option<&'static str> {
+    v1_type(T::from_str_name(text)? as u64)
+}
+
 /// The number that V1 has for a type of V2.
 pub(crate) fn v1_number(layer_type: &str) -> Option<i32> {
     (0..=39).find(|number| v1_type(*number) == Some(layer_type)).map(|number| number as i32)

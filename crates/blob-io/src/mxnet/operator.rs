@@ -1,7 +1,9 @@
 //! What an operator's attributes alone say of its parameters: which of its inputs they are, and their shapes as far as
-//! these do not depend on the net's input. Pure.
+//! these do not depend on the net's input; what they say to a layer. Pure.
 //!
 //! Sources: the `InferShape` of each operator in apache/mxnet 1.9.1, `src/operator/nn` and `src/operator`.
+
+use crate::net::{LayerKind, Role, Settings};
 
 /// The attributes of one operator that count here.
 #[derive(Debug, Default)]
@@ -14,6 +16,12 @@ pub(super) struct Operator {
     output_dim: Option<usize>,
     layout: Option<String>,
     act_type: Option<String>,
+    axis: Option<i64>,
+    no_bias: Option<bool>,
+    flatten: Option<bool>,
+    eps: Option<f64>,
+    fix_gamma: Option<bool>,
+    use_global_stats: Option<bool>,
 }
 
 impl Operator {
@@ -29,7 +37,59 @@ impl Operator {
             "output_dim" => self.output_dim = number(),
             "layout" => self.layout = Some(value.to_owned()),
             "act_type" => self.act_type = Some(value.to_owned()),
+            "axis" => self.axis = value.parse().ok(),
+            "no_bias" => self.no_bias = flag(value),
+            "flatten" => self.flatten = flag(value),
+            "eps" => self.eps = value.parse().ok(),
+            "fix_gamma" => self.fix_gamma = flag(value),
+            "use_global_stats" => self.use_global_stats = flag(value),
             _ => {}
+        }
+    }
+
+    /// What the operator is as a layer.
+    pub(super) fn kind(&self, op: &str) -> LayerKind {
+        match op {
+            "Convolution" | "Convolution_v1" => LayerKind::Convolution,
+            "Deconvolution" => LayerKind::Deconvolution,
+            "FullyConnected" => LayerKind::InnerProduct,
+            "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" => LayerKind::BatchNorm,
+            "Embedding" => LayerKind::Embed,
+            "LeakyReLU" if self.act_type.as_deref() == Some("prelu") => LayerKind::PRelu,
+            _ => LayerKind::Other,
+        }
+    }
+
+    /// What the parameter at a place is to the layer.
+    pub(super) fn role(&self, op: &str, place: usize) -> Role {
+        match (op, place) {
+            ("RNN", _) => Role::Other,
+            (_, 1) => Role::Weight,
+            (_, 2) => Role::Bias,
+            (_, 3) if self.kind(op) == LayerKind::BatchNorm => Role::Mean,
+            (_, 4) if self.kind(op) == LayerKind::BatchNorm => Role::Variance,
+            _ => Role::Other,
+        }
+    }
+
+    /// What the attributes say to a layer.
+    pub(super) fn settings(&self, op: &str) -> Settings {
+        let whole = |n: Option<usize>| n.map(|n| n as u64);
+        // What a kernel's axis is not known of is no kernel.
+        let kernel: Option<Vec<u64>> = self.kernel.as_ref().and_then(|axes| axes.iter().map(|n| whole(*n)).collect());
+        Settings {
+            num_output: whole(self.num_filter.or(self.num_hidden).or(self.output_dim)),
+            group: whole(self.num_group),
+            kernel: kernel.unwrap_or_default(),
+            axis: if self.kind(op) == LayerKind::BatchNorm { self.axis } else { None },
+            bias_term: self.no_bias.map(|no_bias| !no_bias),
+            flatten: self.flatten,
+            eps: self.eps,
+            fix_gamma: self.fix_gamma,
+            global_stats: self.use_global_stats,
+            channels_last: matches!(self.layout.as_deref(), Some("NWC" | "NHWC" | "NDHWC")),
+            is_mxnet: true,
+            ..Settings::default()
         }
     }
 
@@ -85,6 +145,15 @@ impl Operator {
             "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" => &[(3, "moving_mean"), (4, "moving_var")],
             _ => &[],
         }
+    }
+}
+
+/// A flag as Python or C++ prints it.
+fn flag(value: &str) -> Option<bool> {
+    match value {
+        "True" | "true" | "1" => Some(true),
+        "False" | "false" | "0" => Some(false),
+        _ => None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! MXNet's symbol files (`-symbol.json`): the variables of a net, which of them are auxiliary states, and what the file
-//! says of their shapes and dtypes.
+//! says of their shapes and dtypes; its operators as a net's layers.
 //!
 //! Of every generation: nodes as nnvm writes them (MXNet 0.9 and newer), and those from before it, which leave auxiliary
 //! states out. Evaluates no operator; what its attributes alone say of a shape is `operator`'s.
@@ -9,9 +9,11 @@ use std::path::Path;
 use blob_core::DType;
 
 use super::flags;
+use super::layers::{Layers, Reads};
 use super::operator::{Operator, dims_of};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
+use crate::net::Net;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::{Bytes, FileSource, Source};
@@ -49,6 +51,7 @@ const LEARNT: [&str; 9] =
 pub struct Symbol {
     name: String,
     variables: Vec<Variable>,
+    net: Net,
 }
 
 /// A variable of a net: an input, a parameter or an auxiliary state.
@@ -89,10 +92,10 @@ impl Symbol {
         let read = || {
             check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MOST_BYTES)?;
             let mut cursor = Cursor::new(source);
-            variables(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
+            nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
         };
-        let variables = read().map_err(|stop| stop.into_error(name))?;
-        Ok(Self { name: name.to_owned(), variables })
+        let Nodes { variables, layers, .. } = read().map_err(|stop| stop.into_error(name))?;
+        Ok(Self { name: name.to_owned(), variables, net: layers.finish() })
     }
 
     /// The file's name.
@@ -105,6 +108,12 @@ impl Symbol {
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         &self.variables
+    }
+
+    /// The net's operators as layers, in the order of the file.
+    #[must_use]
+    pub fn net(&self) -> &Net {
+        &self.net
     }
 }
 
@@ -159,8 +168,8 @@ impl Variable {
 }
 
 /// `{"nodes": […], …}`, then blanks.
-fn variables(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Vec<Variable>, ReadError> {
-    let mut nodes = Nodes { variables: Vec::new(), of_node: Vec::new() };
+fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError> {
+    let mut nodes = Nodes { variables: Vec::new(), of_node: Vec::new(), layers: Layers::new() };
     let (begin, mut found) = (text.pos(), false);
     text.members(|text| {
         text.blank()?;
@@ -171,6 +180,12 @@ fn variables(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Vec<Variable
                 found = true;
                 text.items(|text| nodes.read(text, limits))
             }
+            // Each is a node's output as `inputs` has them. One of a node that is not there names nothing.
+            ("heads", _) => text.items(|text| {
+                let at = text.pos();
+                let Used { node, output, .. } = used(text)?;
+                nodes.layers.head(node, output, at)
+            }),
             _ => text.skip_json(MOST_NESTED),
         }
     })?;
@@ -181,7 +196,7 @@ fn variables(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Vec<Variable
     if !found {
         return Err(ReadError::fault(begin, FaultKind::words("a symbol with a list of nodes", "none")));
     }
-    Ok(nodes.variables)
+    Ok(nodes)
 }
 
 /// The nodes so far.
@@ -189,11 +204,13 @@ struct Nodes {
     variables: Vec<Variable>,
     /// Which variable each node is; most are none.
     of_node: Vec<Option<u32>>,
+    layers: Layers,
 }
 
 /// An entry of a node's inputs: which node, and which version of it, where the file counts versions.
 struct Used {
     node: u64,
+    output: u64,
     version: Option<u64>,
 }
 
@@ -249,6 +266,7 @@ impl Nodes {
         inputs: &[Used],
         (at, limits): (u64, &Limits),
     ) -> Result<(), ReadError> {
+        let mut reads = Reads::default();
         for (place, used) in inputs.iter().enumerate() {
             let node = usize::try_from(used.node).ok().and_then(|node| self.of_node.get(node));
             let node = node.ok_or_else(|| {
@@ -256,12 +274,16 @@ impl Nodes {
                 ReadError::fault(at, FaultKind::words("an input that comes before its user", found))
             })?;
             let Some(variable) = node.map(|index| &mut self.variables[index as usize]) else {
+                reads.bottoms.push((used.node, used.output));
                 continue;
             };
             // Measured on 25 models: an edge of a later version leads to an auxiliary state, and no other does.
             let is_changed = used.version.is_some_and(|version| version > 0);
             if is_changed || operator.has_parameter(op, place) {
                 variable.learn(operator.dims(op, place), is_changed);
+                reads.tensors.push((operator.role(op, place), variable.name.clone()));
+            } else {
+                reads.bottoms.push((used.node, used.output));
             }
         }
         // Before nnvm, auxiliary states were no nodes; MXNet adds them when it loads such a file.
@@ -270,10 +292,12 @@ impl Nodes {
                 if inputs.len() <= *place {
                     let mut variable = Variable { name: format!("{name}_{suffix}"), ..Variable::default() };
                     variable.learn(operator.dims(op, *place), true);
+                    reads.tensors.push((operator.role(op, *place), variable.name.clone()));
                     self.push(variable, at, limits)?;
                 }
             }
         }
+        self.layers.push((op, name, operator), self.of_node.len() as u64, reads, at)?;
         Ok(())
     }
 }
@@ -285,8 +309,8 @@ fn used(text: &mut Literal<'_, '_>) -> Result<Used, ReadError> {
     text.expect(b'[', "an input's numbers")?;
     let numbers = text.numbers(b']', "a number")?;
     match numbers.kept[..] {
-        [node, _] => Ok(Used { node, version: None }),
-        [node, _, version] => Ok(Used { node, version: Some(version) }),
+        [node, output] => Ok(Used { node, output, version: None }),
+        [node, output, version] => Ok(Used { node, output, version: Some(version) }),
         _ => {
             let found = format!("{} of them", numbers.count);
             Err(ReadError::fault(at, FaultKind::words("an input of two or three numbers", found)))

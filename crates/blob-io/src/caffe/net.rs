@@ -1,0 +1,197 @@
+//! The topology in a `.caffemodel`: Caffe writes the description of each layer beside its blobs.
+//!
+//! Reads the fields that say what a layer is, of every generation; passes over blobs and all other fields. The numbers are
+//! those of BVLC/caffe `9b891540`, and 137 also that of `bn_param` in the forks which PSPNet was trained with.
+
+use crate::caffe::draft::Fields;
+use crate::caffe::layer::take;
+use crate::caffe::protobuf::{self, Span, Tag, Wire};
+use crate::entry::{Entry, Kind};
+use crate::error::ReadError;
+use crate::limits::Limits;
+use crate::names::name_from_bytes;
+use crate::net::{Builder, Net};
+use crate::wire::cursor::Cursor;
+
+/// The net in a NetParameter. `entries` are the file's.
+pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) -> Result<Net, ReadError> {
+    let whole = Span { start: 0, end: cursor.file_len() };
+    let mut reader = Reader { cursor, limits };
+    let mut builder = Builder::new();
+    let mut position = 0;
+    reader.cursor.seek(0);
+    while let Some(tag) = protobuf::tag(reader.cursor, whole.end)? {
+        if !matches!((tag.number, tag.wire), (2 | 100, Wire::Len)) {
+            protobuf::skip(reader.cursor, tag, whole.end)?;
+            continue;
+        }
+        let span = take(reader.cursor, whole, "a layer")?;
+        let mut fields = Fields::default();
+        let is_v2 = tag.number == 100;
+        let layer = reader.layer(span, is_v2, &mut fields);
+        layer.map_err(|stop| stop.within(format!("layer #{position} {:?}", fields.name)))?;
+        builder.push(fields.into_draft(is_v2, Some(blobs(entries, position))), tag.offset)?;
+        reader.cursor.seek(span.end);
+        position += 1;
+    }
+    Ok(builder.finish())
+}
+
+/// The names of the data of the layer at a position; its blobs come in their order.
+fn blobs(entries: &[Entry], position: u32) -> Vec<String> {
+    let first = entries.partition_point(|entry| entry.position < position);
+    let own = entries[first..].iter().take_while(|entry| entry.position == position);
+    own.filter(|entry| entry.kind == Kind::Data).map(|entry| entry.name().to_owned()).collect()
+}
+
+struct Reader<'c, 's> {
+    cursor: &'c mut Cursor<'s>,
+    limits: &'c Limits,
+}
+
+impl Reader<'_, '_> {
+    fn layer(&mut self, span: Span, is_v2: bool, fields: &mut Fields) -> Result<(), ReadError> {
+        self.cursor.seek(span.start);
+        while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
+            let number = tag.number;
+            let known = if is_v2 { v2(number) } else { v1(number) };
+            match (known, tag.wire) {
+                (Some(Known::Text(field)), Wire::Len) => {
+                    let text = self.text(span, field)?;
+                    let _ = fields.set("", field, &text);
+                }
+                (Some(Known::Text(field @ "type")), Wire::Varint) if !is_v2 => {
+                    let value = protobuf::varint(self.cursor, span.end, field)?;
+                    let _ = fields.set("", field, &value.to_string());
+                }
+                (Some(Known::Message(of)), Wire::Len) => {
+                    let inner = take(self.cursor, span, of)?;
+                    if of == "layer" {
+                        fields.begin_v0();
+                    }
+                    self.message(inner, of, fields)?;
+                    self.cursor.seek(inner.end);
+                }
+                _ => protobuf::skip(self.cursor, tag, span.end)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The fields of a message in a layer. What they hold is what their wire types allow, so that none is refused.
+    fn message(&mut self, span: Span, of: &'static str, fields: &mut Fields) -> Result<(), ReadError> {
+        self.cursor.seek(span.start);
+        while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
+            let Some((of, field)) = field_of(of, tag) else {
+                protobuf::skip(self.cursor, tag, span.end)?;
+                continue;
+            };
+            match tag.wire {
+                Wire::Varint => {
+                    let value = protobuf::varint(self.cursor, span.end, field)?;
+                    let _ = fields.set(of, field, &(value as i64).to_string());
+                }
+                Wire::Fixed32 => {
+                    let value = f32::from_le_bytes(self.cursor.array(span.end, field)?);
+                    let _ = fields.set(of, field, &value.to_string());
+                }
+                Wire::Len if matches!(field, "name" | "type") => {
+                    let text = self.text(span, field)?;
+                    let _ = fields.set(of, field, &text);
+                }
+                // Numbers that are packed.
+                Wire::Len => {
+                    let packed = take(self.cursor, span, field)?;
+                    self.cursor.seek(packed.start);
+                    while self.cursor.pos() < packed.end {
+                        let value = protobuf::varint(self.cursor, packed.end, field)?;
+                        let _ = fields.set(of, field, &(value as i64).to_string());
+                    }
+                }
+                _ => protobuf::skip(self.cursor, tag, span.end)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, within: Span, field: &'static str) -> Result<String, ReadError> {
+        let span = take(self.cursor, within, field)?;
+        self.cursor.seek(span.start);
+        let bytes = self.cursor.bytes(span.len(), span.end, self.limits.max_name, field)?;
+        Ok(name_from_bytes(&bytes).into_owned())
+    }
+}
+
+/// What a field of a layer is.
+enum Known {
+    /// A text, or the number of an enum.
+    Text(&'static str),
+    Message(&'static str),
+}
+
+fn v2(number: u32) -> Option<Known> {
+    Some(match number {
+        1 => Known::Text("name"),
+        2 => Known::Text("type"),
+        3 => Known::Text("bottom"),
+        4 => Known::Text("top"),
+        6 => Known::Message("param"),
+        8 => Known::Message("include"),
+        106 => Known::Message("convolution_param"),
+        117 => Known::Message("inner_product_param"),
+        137 => Known::Message("embed_param"),
+        139 => Known::Message("batch_norm_param"),
+        141 => Known::Message("bias_param"),
+        142 => Known::Message("scale_param"),
+        146 => Known::Message("recurrent_param"),
+        _ => return None,
+    })
+}
+
+fn v1(number: u32) -> Option<Known> {
+    Some(match number {
+        1 => Known::Message("layer"),
+        2 => Known::Text("bottom"),
+        3 => Known::Text("top"),
+        4 => Known::Text("name"),
+        5 => Known::Text("type"),
+        10 => Known::Message("convolution_param"),
+        17 => Known::Message("inner_product_param"),
+        32 => Known::Message("include"),
+        1001 => Known::Text("param"),
+        _ => return None,
+    })
+}
+
+/// The message that a field belongs to, which forks number as others, and the field's name.
+fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> {
+    let field = match (of, tag.number) {
+        ("layer" | "param", 1) => "name",
+        ("layer", 2) => "type",
+        ("layer", 3) | ("inner_product_param" | "convolution_param" | "embed_param" | "recurrent_param", 1) => {
+            "num_output"
+        }
+        ("layer", 4) | ("inner_product_param" | "convolution_param", 2) | ("embed_param", 3) | ("scale_param", 4) => {
+            "bias_term"
+        }
+        ("layer", 8) | ("convolution_param", 4 | 11 | 12) => "kernel_size",
+        ("layer", 9) | ("convolution_param", 5) => "group",
+        ("convolution_param", 16) | ("inner_product_param", 5) | ("scale_param" | "bias_param", 1) => "axis",
+        ("scale_param" | "bias_param", 2) => "num_axes",
+        ("inner_product_param", 6) => "transpose",
+        ("batch_norm_param", 1) => "use_global_stats",
+        ("batch_norm_param", 3) => "eps",
+        ("embed_param", 4) if tag.wire == Wire::Fixed32 => return Some(("bn_param", "eps")),
+        ("include", 1) => "phase",
+        _ => return None,
+    };
+    let is_text = matches!(field, "name" | "type");
+    let is_float = field == "eps";
+    let fits = match tag.wire {
+        Wire::Len => is_text || field == "kernel_size",
+        Wire::Fixed32 => is_float,
+        Wire::Varint => !is_text && !is_float,
+        _ => false,
+    };
+    fits.then_some((of, field))
+}

@@ -1,0 +1,63 @@
+//! A net's description in protobuf's text format (`.prototxt`), of every generation.
+//!
+//! Tolerant: fields that are not known are passed over, so that those of forks do no harm. Bounded in size and depth;
+//! an error says the line and the column.
+
+use crate::caffe::draft::Fields;
+use crate::caffe::text::{Event, Text};
+use crate::error::{Error, Fault, FaultKind, check_limit};
+use crate::limits::Limit;
+use crate::net::{Builder, Net};
+
+/// Longer texts are refused; the largest nets have some hundred kilobytes.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Reads a prototxt's bytes; `name` is what errors call it.
+///
+/// Tensors are called as those of a file of the net's weights: `conv1/0`, `conv1/1`.
+///
+/// # Errors
+/// [`Error::Malformed`](crate::Error::Malformed) with the line and the column, where the bytes are not the text of a message,
+/// or have no layer.
+pub fn prototxt(name: &str, bytes: &[u8]) -> Result<Net, Error> {
+    read(bytes).map_err(|fault| Error::of_fault(name, fault, None))
+}
+
+fn read(bytes: &[u8]) -> Result<Net, Fault> {
+    check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MOST_BYTES)?;
+    let mut text = Text::new(bytes);
+    let mut builder = Builder::new();
+    // The layer that is open: its fields, whether it is of V2, and where it begins.
+    let mut open: Option<(Fields, bool, u64)> = None;
+    let mut found = false;
+    while let Some(event) = text.next()? {
+        match (event, text.path(), &mut open) {
+            (Event::Open, [word], _) if matches!(&**word, "layer" | "layers") => {
+                open = Some((Fields::default(), word == "layer", text.at()));
+            }
+            (Event::Open, [_, word], Some((fields, false, _))) if word == "layer" => fields.begin_v0(),
+            (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {
+                let of = match of {
+                    [] => "",
+                    [of] => of,
+                    _ => continue,
+                };
+                fields.set(of, &field, &value).map_err(|expected| {
+                    let found = format!("{value:?} as {field}");
+                    text.fault(expected, found)
+                })?;
+            }
+            (Event::Close, [], _) => {
+                if let Some((fields, is_v2, at)) = open.take() {
+                    builder.push(fields.into_draft(is_v2, None), at)?;
+                    found = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    if !found {
+        return Err(Fault::new(0, FaultKind::words("a net's layers", "none")));
+    }
+    Ok(builder.finish())
+}

@@ -1,0 +1,266 @@
+//! A net's layers: what each one is, what it reads and writes, and which tensors of the file it owns.
+//!
+//! One value for every description of a net: a `.caffemodel`, a prototxt, a symbol file. Pure; the readers are in the
+//! formats' folders. Evaluates nothing and infers no shapes.
+
+mod build;
+
+pub(crate) use build::{Builder, Draft};
+
+/// A net's layers, in the order of its description.
+///
+/// ```
+/// use blob_io::caffe;
+/// use blob_io::net::{LayerKind, Role};
+///
+/// let text = br#"layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+///                        convolution_param { num_output: 8 kernel_size: 3 bias_term: false } }
+///                layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" }"#;
+/// let net = caffe::prototxt("deploy.prototxt", text)?;
+/// let [conv, bn] = net.layers() else { panic!("two layers") };
+/// assert_eq!((conv.kind(), bn.kind()), (LayerKind::Convolution, LayerKind::BatchNorm));
+/// assert_eq!(conv.tensor(Role::Weight), Some("conv1/0"));
+/// assert_eq!(bn.bottoms(), conv.tops());
+/// assert_eq!(bn.eps(), f64::from(1e-5f32));
+/// # Ok::<(), blob_io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Net {
+    layers: Vec<Layer>,
+    /// How often each value is read; what the net gives out counts as read.
+    uses: Vec<u32>,
+}
+
+/// One layer of a net.
+///
+/// What it reads and writes are numbers of values: a layer that works in place writes a new one, so each value has one
+/// writer.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    name: String,
+    kind: LayerKind,
+    type_name: String,
+    bottoms: Vec<usize>,
+    tops: Vec<usize>,
+    tensors: Vec<(Role, String)>,
+    shares_tensors: bool,
+    settings: Settings,
+}
+
+/// What a layer computes, as far as its tensors need to be understood.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LayerKind {
+    /// Any other.
+    #[default]
+    Other,
+    /// A convolution, depthwise ones of forks among them.
+    Convolution,
+    /// A transposed convolution; its weights are input × output a group × kernel.
+    Deconvolution,
+    /// A fully connected layer.
+    InnerProduct,
+    /// A normalisation by stored means and variances; Caffe's has a factor by which both are divided.
+    BatchNorm,
+    /// `BN` of forks: scale and shift, and in some of them mean and variance.
+    Bn,
+    /// A factor a channel, and maybe a summand.
+    Scale,
+    /// A summand a channel.
+    Bias,
+    /// A slope a channel for negative values.
+    PRelu,
+    /// A table of vectors.
+    Embed,
+    /// Caffe's LSTM.
+    Lstm,
+}
+
+/// What a tensor is to its layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// Weights, factors (`gamma`), slopes.
+    Weight,
+    /// Summands (`beta`).
+    Bias,
+    /// The mean of a normalisation.
+    Mean,
+    /// Its variance.
+    Variance,
+    /// The factor by which Caffe's mean and variance must be divided.
+    Factor,
+    /// The weights of an LSTM's state.
+    Hidden,
+    /// The weights of an LSTM's input that is the same in every step.
+    Static,
+    /// Not known.
+    Other,
+}
+
+/// What a layer's description says of it; `None` where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Settings {
+    pub(crate) num_output: Option<u64>,
+    pub(crate) group: Option<u64>,
+    pub(crate) kernel: Vec<u64>,
+    pub(crate) axis: Option<i64>,
+    pub(crate) num_axes: Option<i64>,
+    pub(crate) bias_term: Option<bool>,
+    pub(crate) transpose: Option<bool>,
+    pub(crate) flatten: Option<bool>,
+    pub(crate) eps: Option<f64>,
+    pub(crate) fix_gamma: Option<bool>,
+    pub(crate) global_stats: Option<bool>,
+    pub(crate) is_inference: Option<bool>,
+    pub(crate) channels_last: bool,
+    pub(crate) is_mxnet: bool,
+}
+
+impl Net {
+    /// The layers.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// How often a value is read, by a layer or as an output that the net's description names.
+    #[must_use]
+    pub fn uses(&self, value: usize) -> usize {
+        self.uses.get(value).map_or(0, |uses| *uses as usize)
+    }
+
+    /// The layer that writes a value; `None` for the net's inputs.
+    #[must_use]
+    pub fn writer(&self, value: usize) -> Option<&Layer> {
+        self.layers.iter().find(|layer| layer.tops.contains(&value))
+    }
+
+    /// The layers that read a value.
+    pub fn readers(&self, value: usize) -> impl Iterator<Item = &Layer> {
+        self.layers.iter().filter(move |layer| layer.bottoms.contains(&value))
+    }
+}
+
+impl Layer {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it computes.
+    #[must_use]
+    pub fn kind(&self) -> LayerKind {
+        self.kind
+    }
+
+    /// The framework's name of its type: `InnerProduct` in Caffe, also for the older files that call it otherwise,
+    /// `FullyConnected` in MXNet.
+    #[must_use]
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    /// The values that it reads; parameters are not among them.
+    #[must_use]
+    pub fn bottoms(&self) -> &[usize] {
+        &self.bottoms
+    }
+
+    /// The values that it writes.
+    #[must_use]
+    pub fn tops(&self) -> &[usize] {
+        &self.tops
+    }
+
+    /// Its tensors, as (role, name): names of the file that the net was read from, or those that a file of its weights would
+    /// have; MXNet's without `arg:` and `aux:`.
+    pub fn tensors(&self) -> impl Iterator<Item = (Role, &str)> {
+        self.tensors.iter().map(|(role, name)| (*role, &**name))
+    }
+
+    /// The name of the tensor with this role.
+    #[must_use]
+    pub fn tensor(&self, role: Role) -> Option<&str> {
+        self.tensors().find(|(own, _)| *own == role).map(|(_, name)| name)
+    }
+
+    /// Whether another layer uses one of its tensors too.
+    #[must_use]
+    pub fn shares_tensors(&self) -> bool {
+        self.shares_tensors
+    }
+
+    /// How many outputs, filters or channels it is said to have.
+    #[must_use]
+    pub fn num_output(&self) -> Option<u64> {
+        self.settings.num_output
+    }
+
+    /// How many groups the channels are in: 1 where nothing is said.
+    #[must_use]
+    pub fn group(&self) -> u64 {
+        self.settings.group.unwrap_or(1)
+    }
+
+    /// The lengths of the kernel, outermost first; one alone where all are equal.
+    #[must_use]
+    pub fn kernel(&self) -> &[u64] {
+        &self.settings.kernel
+    }
+
+    /// The axis of the channels; 1 where nothing is said, for every kind of layer. Negative ones count from the last.
+    #[must_use]
+    pub fn axis(&self) -> i64 {
+        let last = if self.settings.channels_last { -1 } else { 1 };
+        self.settings.axis.unwrap_or(last)
+    }
+
+    /// Over how many axes the factors of a Scale or a Bias run: 1 where nothing is said.
+    #[must_use]
+    pub fn num_axes(&self) -> i64 {
+        self.settings.num_axes.unwrap_or(1)
+    }
+
+    /// Whether it adds a bias: where nothing is said, a Scale does not, and the others do.
+    #[must_use]
+    pub fn bias_term(&self) -> bool {
+        self.settings.bias_term.unwrap_or(self.kind != LayerKind::Scale)
+    }
+
+    /// Whether a fully connected layer has its weights as input × output.
+    #[must_use]
+    pub fn transpose(&self) -> bool {
+        self.settings.transpose.unwrap_or(false)
+    }
+
+    /// Whether a fully connected layer takes all axes behind the first as one: yes where nothing is said.
+    #[must_use]
+    pub fn flatten(&self) -> bool {
+        self.settings.flatten.unwrap_or(true)
+    }
+
+    /// What a normalisation adds to the variance: where nothing is said 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
+    #[must_use]
+    pub fn eps(&self) -> f64 {
+        let default = if self.settings.is_mxnet { 1e-3 } else { f64::from(1e-5_f32) };
+        self.settings.eps.unwrap_or(default)
+    }
+
+    /// Whether a normalisation of MXNet takes 1 in place of its stored gamma: yes where nothing is said.
+    #[must_use]
+    pub fn fix_gamma(&self) -> bool {
+        self.settings.is_mxnet && self.kind == LayerKind::BatchNorm && self.settings.fix_gamma.unwrap_or(true)
+    }
+
+    /// Whether a normalisation is said to compute mean and variance from its input, also when the net is used.
+    #[must_use]
+    pub fn normalises_by_input(&self) -> bool {
+        match self.kind {
+            LayerKind::BatchNorm => !self.settings.is_mxnet && self.settings.global_stats == Some(false),
+            LayerKind::Bn => self.settings.is_inference == Some(false),
+            _ => false,
+        }
+    }
+}

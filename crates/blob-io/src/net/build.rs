@@ -1,0 +1,93 @@
+//! A net put together layer by layer: names of values become numbers, with one writer each.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use super::{Layer, LayerKind, Net, Role, Settings};
+use crate::error::{Fault, check_limit};
+use crate::limits::Limit;
+
+/// Nets of more layers are refused; the largest that are known have some thousands.
+const MOST_LAYERS: u64 = 1 << 16;
+/// Nets of more values are refused: inputs and outputs of all layers together.
+const MOST_VALUES: u64 = 1 << 20;
+
+/// What a description says of one layer. `V` is how it names values.
+#[derive(Debug)]
+pub(crate) struct Draft<V> {
+    pub(crate) name: String,
+    pub(crate) kind: LayerKind,
+    pub(crate) type_name: String,
+    pub(crate) bottoms: Vec<V>,
+    pub(crate) tops: Vec<V>,
+    pub(crate) tensors: Vec<(Role, String)>,
+    /// The names by which parameters are shared between layers.
+    pub(crate) shared: Vec<String>,
+    /// Whether the layer is there in training alone, so that what it writes hides no value of the net in use.
+    pub(crate) is_training: bool,
+    pub(crate) settings: Settings,
+}
+
+/// A net in the making.
+#[derive(Debug)]
+pub(crate) struct Builder<V> {
+    net: Net,
+    values: HashMap<V, usize>,
+    /// The first layer that uses a tensor or a shared name.
+    users: HashMap<String, usize>,
+}
+
+impl<V: Hash + Eq> Builder<V> {
+    pub(crate) fn new() -> Self {
+        Self { net: Net::default(), values: HashMap::new(), users: HashMap::new() }
+    }
+
+    /// Adds a layer that is described at byte `at`.
+    pub(crate) fn push(&mut self, draft: Draft<V>, at: u64) -> Result<(), Fault> {
+        let index = self.net.layers.len();
+        check_limit(at, Limit::Fixed, "the number of layers", index as u64 + 1, MOST_LAYERS)?;
+        let values = self.net.uses.len() + draft.bottoms.len() + draft.tops.len();
+        check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MOST_VALUES)?;
+        let bottoms = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
+        let tops = draft.tops.into_iter().map(|name| self.write(name, draft.is_training)).collect();
+        let names = draft.tensors.iter().map(|(_, name)| format!("tensor {name}"));
+        let names: Vec<String> = names.chain(draft.shared.iter().map(|name| format!("shared {name}"))).collect();
+        let mut shares_tensors = false;
+        for name in names {
+            let first = *self.users.entry(name).or_insert(index);
+            if first != index {
+                self.net.layers[first].shares_tensors = true;
+                shares_tensors = true;
+            }
+        }
+        let Draft { name, kind, type_name, tensors, settings, .. } = draft;
+        self.net.layers.push(Layer { name, kind, type_name, bottoms, tops, tensors, shares_tensors, settings });
+        Ok(())
+    }
+
+    /// Counts a use of a value, which is an input of the net where no layer has written it.
+    pub(crate) fn read(&mut self, name: V) -> usize {
+        let next = self.net.uses.len();
+        let value = *self.values.entry(name).or_insert(next);
+        if value == next {
+            self.net.uses.push(0);
+        }
+        self.net.uses[value] += 1;
+        value
+    }
+
+    fn write(&mut self, name: V, is_training: bool) -> usize {
+        let value = self.net.uses.len();
+        self.net.uses.push(0);
+        if is_training {
+            self.values.entry(name).or_insert(value);
+        } else {
+            self.values.insert(name, value);
+        }
+        value
+    }
+
+    pub(crate) fn finish(self) -> Net {
+        self.net
+    }
+}

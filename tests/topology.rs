@@ -1,0 +1,216 @@
+//! The layers of nets: the same from a prototxt, from the weights that protoc and Caffe wrote, and of every generation;
+//! what a symbol says; hostile texts.
+
+use std::fs;
+
+use blob_io::Checkpoint;
+use blob_io::caffe::prototxt;
+use blob_io::mxnet::Symbol;
+use blob_io::net::{Layer, LayerKind, Net, Role};
+
+use crate::support::{data, files, real, report};
+
+fn of_text(path: &str) -> Net {
+    let bytes = fs::read(data(path)).expect("readable");
+    prototxt(path, &bytes).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn of_weights(path: &str) -> Net {
+    Checkpoint::open(data(path)).and_then(|file| file.net()).unwrap_or_else(|e| panic!("{e}")).expect("a net")
+}
+
+/// What of a layer does not depend on the generation that it was written in.
+fn facts(layer: &Layer) -> impl PartialEq + std::fmt::Debug {
+    let wires = (layer.bottoms().to_vec(), layer.tops().to_vec());
+    let said =
+        (layer.num_output(), layer.group(), layer.kernel().to_vec(), layer.axis(), layer.bias_term(), layer.eps());
+    (layer.name().to_owned(), layer.kind(), layer.type_name().to_owned(), wires, said)
+}
+
+fn all(net: &Net) -> Vec<impl PartialEq + std::fmt::Debug> {
+    net.layers().iter().map(facts).collect()
+}
+
+#[test]
+fn a_prototxt_and_the_weights_of_its_net_have_the_same_layers() {
+    let stems = files(&data("caffe/forward"), |name| name.ends_with(".prototxt"));
+    assert!(stems.len() >= 7);
+    for path in &stems {
+        let stem = format!("caffe/forward/{}", path.file_stem().expect("a name").to_string_lossy());
+        let (text, weights) = (of_text(&format!("{stem}.prototxt")), of_weights(&format!("{stem}.caffemodel")));
+        assert_eq!(all(&text), all(&weights), "{stem}");
+        let names = |net: &Net| -> Vec<String> {
+            net.layers()
+                .iter()
+                .flat_map(|layer| layer.tensors().map(|(role, name)| format!("{role:?} {name}")))
+                .collect()
+        };
+        // A text does not say how many of a layer's tensors there are.
+        let of_text = names(&text);
+        assert!(names(&weights).iter().all(|name| of_text.contains(name)), "{stem}");
+        assert!(!names(&weights).is_empty());
+    }
+    report(&format!("topology: {} prototxts as the weights have them", stems.len()));
+}
+
+#[test]
+fn the_generations_say_the_same() {
+    let today = of_text("caffe/forward/lenet.prototxt");
+    for other in ["lenet_v0", "lenet_v1"] {
+        let other = of_text(&format!("caffe/forward/{other}.prototxt"));
+        assert_eq!(all(&today), all(&other));
+    }
+    // As Caffe itself upgraded them, but for the padding layer that it takes out.
+    for (old, new) in [("v0", "v0.upgraded"), ("v1", "v1.upgraded")] {
+        let (old, new) =
+            (of_weights(&format!("caffe/net/{old}.caffemodel")), of_weights(&format!("caffe/net/{new}.caffemodel")));
+        let named = |net: &Net| -> Vec<(String, LayerKind, String)> {
+            let kept = net.layers().iter().filter(|layer| layer.type_name() != "padding");
+            kept.map(|l| (l.name().to_owned(), l.kind(), l.type_name().to_owned())).collect()
+        };
+        // Caffe adds a layer for the input.
+        let upgraded: Vec<_> = named(&new).into_iter().filter(|(_, _, kind)| kind != "Input").collect();
+        assert_eq!(named(&old), upgraded);
+    }
+}
+
+#[test]
+fn a_layer_in_place_writes_a_new_value() {
+    let net = of_text("caffe/forward/resnet.prototxt");
+    let layer = |name: &str| net.layers().iter().find(|layer| layer.name() == name).unwrap_or_else(|| panic!("{name}"));
+    let (conv, bn, scale, relu) = (layer("conv1"), layer("bn_conv1"), layer("scale_conv1"), layer("relu_conv1"));
+    assert_eq!((bn.bottoms(), scale.bottoms(), relu.bottoms()), (conv.tops(), bn.tops(), scale.tops()));
+    let readers: Vec<&str> = net.readers(relu.tops()[0]).map(Layer::name).collect();
+    assert_eq!(readers, ["res_branch2a", "res"]);
+    assert_eq!((net.uses(conv.tops()[0]), net.uses(relu.tops()[0])), (1, 2));
+    assert_eq!(net.writer(bn.bottoms()[0]).map(Layer::name), Some("conv1"));
+    assert!(net.writer(conv.bottoms()[0]).is_none());
+    // Caffe's eps is an f32, where it is given and where it is not.
+    assert_eq!((bn.eps(), layer("bn_branch2b").eps()), (f64::from(1e-5_f32), f64::from(0.01_f32)));
+    let bias = |name: &str| layer(name).bias_term();
+    assert_eq!((bias("conv1"), bias("res_branch2b"), bias("scale_conv1")), (false, true, true));
+    assert!(!layer("scale_branch2b").bias_term());
+}
+
+#[test]
+fn tensors_have_their_roles() {
+    let text = r#"
+        layer { name: "seq" type: "LSTM" bottom: "x" bottom: "cont" top: "h" recurrent_param { num_output: 3 } }
+        layer { name: "lit" type: "LSTM" bottom: "x" bottom: "cont" bottom: "still" top: "h" }
+        layer { name: "own" type: "Scale" bottom: "x" bottom: "by" top: "y" scale_param { bias_term: true axis: -1 } }
+        layer { name: "a" type: "Convolution" param { name: "w" } bottom: "x" top: "a" }
+        layer { name: "b" type: "DepthwiseConvolution" param { name: 'w' lr_mult: 1 } bottom: "x" top: "b" }"#;
+    let net = prototxt("net", text.as_bytes()).expect("a net");
+    let roles = |index: usize| net.layers()[index].tensors().map(|(role, _)| role).collect::<Vec<_>>();
+    assert_eq!(roles(0), [Role::Weight, Role::Bias, Role::Hidden]);
+    assert_eq!(roles(1), [Role::Weight, Role::Bias, Role::Static, Role::Hidden]);
+    assert_eq!(roles(2), [Role::Bias]);
+    assert_eq!((net.layers()[2].axis(), net.layers()[0].num_output()), (-1, Some(3)));
+    let shared: Vec<bool> = net.layers().iter().map(Layer::shares_tensors).collect();
+    assert_eq!(shared, [false, false, false, true, true]);
+    assert_eq!(net.layers()[4].kind(), LayerKind::Convolution);
+}
+
+#[test]
+fn the_text_format_is_read_as_protobuf_reads_it() {
+    let text = concat!(
+        "# a comment\nname: \"n\" \"et\"; input_shape <dim: [1, 3], dim: 5>\n",
+        "layer: { name: 'a\\x62\\143\\n' type: \"Conv\" 'olution', bottom: [\"x\"], top: \"y\"\n",
+        "  convolution_param: < num_output: 0x10 group: 2; [fork.ext] { deep { er: -1.5e-3f } } kernel_size: [3, 5] > empty: [] }\n",
+        "layer { name: \"bn\" type: \"BatchNorm\" bottom: \"y\" top: \"y\" batch_norm_param { eps: 1e-3f use_global_stats: true } }",
+    );
+    let net = prototxt("net", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    let [conv, bn] = net.layers() else { panic!("{net:?}") };
+    assert_eq!((conv.name(), conv.type_name(), conv.num_output()), ("abc\n", "Convolution", Some(16)));
+    assert_eq!((conv.kernel(), conv.group(), bn.eps()), (&[3, 5][..], 2, f64::from(1e-3_f32)));
+}
+
+#[test]
+fn an_error_says_the_line_and_the_column() {
+    let refused = |text: &str| prototxt("net.prototxt", text.as_bytes()).expect_err("it is broken").to_string();
+    let layer = "layer {\n  name: \"a\"\n";
+    assert_eq!(
+        refused(&format!("{layer}  type \"b\"\n}}")),
+        "net.prototxt: line 3, column 8: at byte 27: expected a colon or an opening brace, found '\"'"
+    );
+    assert_eq!(
+        refused(&format!("{layer}  convolution_param {{ num_output: ten }} }}")),
+        "net.prototxt: line 3, column 23: at byte 42: expected a whole number, found \"ten\" as num_output"
+    );
+    assert_eq!(
+        refused(layer),
+        "net.prototxt: line 3, column 1: at byte 20: expected the end of a message, found the end of the text"
+    );
+    assert_eq!(refused("name: \"net\""), "net.prototxt: at byte 0: expected a net's layers, found none");
+    assert!(refused("layer { name: \"a\n\" }").contains("line 1, column 15"));
+    assert!(refused(&"a {".repeat(101)).contains("messages nested at most 100 deep"));
+    assert!(refused(&format!("layer {{}} {}", " ".repeat(17 << 20))).contains("the bytes of a prototxt"));
+    assert!(refused(&"layer{}".repeat(70_000)).contains("the number of layers"));
+}
+
+#[test]
+fn every_prefix_and_every_changed_byte_is_a_net_or_an_error() {
+    for name in ["resnet", "lenet_v0", "lenet_v1"] {
+        let text = fs::read(data(&format!("caffe/forward/{name}.prototxt"))).expect("readable");
+        for end in 0..text.len() {
+            let _ = prototxt(name, &text[..end]);
+        }
+        for at in 0..text.len() {
+            for byte in [0, b'{', b'}', b'"', b'[', b'<', b':', b'\\', b'-', 0xFF, text[at] ^ 0x20] {
+                let mut broken = text.clone();
+                broken[at] = byte;
+                let _ = prototxt(name, &broken);
+            }
+        }
+        let weights = fs::read(data(&format!("caffe/forward/{name}.caffemodel"))).expect("readable");
+        for at in 0..weights.len() {
+            let mut broken = weights.clone();
+            broken[at] = !broken[at];
+            let _ = Checkpoint::from_bytes("net.caffemodel", broken).and_then(|file| file.net());
+        }
+    }
+}
+
+#[test]
+fn a_symbol_is_a_net() {
+    for name in ["block", "block-0.9", "block-0.8"] {
+        let symbol = Symbol::open(data(&format!("mxnet/symbol/{name}.json"))).expect("opens");
+        let net = symbol.net();
+        let layer =
+            |name: &str| net.layers().iter().find(|layer| layer.name() == name).unwrap_or_else(|| panic!("{name}"));
+        let kinds = ["conv", "bn", "act", "up", "fc"].map(|name| layer(name).kind());
+        use LayerKind::{BatchNorm, Convolution, Deconvolution, InnerProduct, PRelu};
+        assert_eq!(kinds, [Convolution, BatchNorm, PRelu, Deconvolution, InnerProduct], "{name}");
+        let bn = layer("bn");
+        assert_eq!(bn.bottoms(), layer("conv").tops());
+        assert_eq!((bn.fix_gamma(), bn.eps(), bn.axis()), (false, 1e-3, 1));
+        let roles = [Role::Weight, Role::Bias, Role::Mean, Role::Variance].map(|role| bn.tensor(role));
+        assert_eq!(roles, ["bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"].map(Some));
+        assert_eq!((layer("conv").group(), layer("up").group(), layer("fc").num_output()), (2, 2, Some(10)));
+        // The net's output is read from outside.
+        assert_eq!(net.uses(layer("softmax").tops()[0]), 1);
+    }
+    let json = br#"{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "g", "inputs": []},
+        {"op": "BatchNorm", "name": "bn", "inputs": [[0, 0, 0], [1, 0, 0]]}], "heads": [[2, 0, 0]]}"#;
+    let bn = Symbol::from_bytes("absent", json).expect("opens");
+    assert!(bn.net().layers()[0].fix_gamma());
+    assert_eq!(bn.net().layers()[0].eps(), 1e-3);
+}
+
+#[test]
+fn real_weights_have_their_net() {
+    let Some(folder) = real("caffe/real") else {
+        return report("NOT TESTED: topology: real weights, BLOB_REAL_DATA is not set");
+    };
+    let files = files(&folder, |name| name.ends_with(".caffemodel") && !name.starts_with("BAD"));
+    for path in &files {
+        let file = Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"));
+        let net = file.net().unwrap_or_else(|e| panic!("{e}")).expect("a net");
+        let tensors: usize = net.layers().iter().map(|layer| layer.tensors().count()).sum();
+        let data = file.entries().iter().filter(|entry| entry.kind() == blob_io::Kind::Data).count();
+        assert_eq!(tensors, data, "{}", path.display());
+        let known = net.layers().iter().flat_map(Layer::tensors).filter(|(role, _)| *role != Role::Other).count();
+        assert_eq!(known, data, "{}", path.display());
+    }
+    report(&format!("topology: {} real caffemodels", files.len()));
+}
