@@ -58,6 +58,7 @@ mod numpy;
 mod reader;
 mod reasons;
 mod receipt;
+mod regroup;
 mod safetensors_header;
 #[cfg(unix)]
 mod salvage;

@@ -7,11 +7,13 @@ mod diff;
 mod diffs;
 mod extract;
 mod hash;
+mod merge;
 
 pub(crate) use diff::Diff;
 pub(crate) use diffs::Diffs;
 pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use hash::Hash;
+pub(crate) use merge::{Merge, Split};
 
 use std::path::PathBuf;
 
@@ -109,6 +111,8 @@ pub(crate) enum Command {
     Hash(Hash),
     Convert(Convert),
     Extract(Extract),
+    Merge(Merge),
+    Split(Split),
     /// List the formats: names, extensions, read, write, tested against what
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of

@@ -54,6 +54,7 @@ impl Command {
             Self::Convert(args) => &args.input,
             Self::Extract(args) => &args.file,
             Self::Diff(args) => &args.file,
+            Self::Split(args) => &args.file,
             _ => return None,
         };
         Some(open::name(path))

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod anew;
 mod args;
 mod broken;
 mod command_line;
@@ -25,6 +26,7 @@ mod info;
 mod json;
 mod ls;
 mod man;
+mod merge;
 mod open;
 mod output;
 mod render;
@@ -33,6 +35,7 @@ mod select;
 mod show;
 mod slice;
 mod source;
+mod split;
 mod stats;
 mod units;
 mod verify;
@@ -92,6 +95,8 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Hash(args) => hash::run(args, context),
         Command::Convert(args) => convert::run(args, context),
         Command::Extract(args) => extract::run(args, context),
+        Command::Merge(args) => merge::run(args, context),
+        Command::Split(args) => split::run(args, context),
         Command::Formats => formats::run(context),
         Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),

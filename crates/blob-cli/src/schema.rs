@@ -15,7 +15,7 @@ use crate::failure::{Failure, REASONS, Status};
 use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
-use crate::{context, convert, devices, diff, extract, formats, hash, info, ls, show, stats, verify};
+use crate::{context, convert, devices, diff, extract, formats, hash, info, ls, merge, show, split, stats, verify};
 
 /// The lines that one command prints.
 struct Schema {
@@ -29,7 +29,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 12] {
+fn all() -> [Schema; 14] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -41,6 +41,8 @@ fn all() -> [Schema; 12] {
         of::<hash::Line<'_>>(),
         of::<convert::Facts<'_>>(),
         of::<extract::Extracted<'_>>(),
+        of::<merge::Merged<'_>>(),
+        of::<split::Parts<'_>>(),
         of::<formats::Formats>(),
         of::<devices::Devices>(),
     ]

@@ -42,6 +42,7 @@ mod pass;
 mod plan;
 mod planned;
 mod receipt;
+pub mod regroup;
 mod shards;
 mod sink;
 pub mod stats;

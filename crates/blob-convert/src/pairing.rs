@@ -187,7 +187,7 @@ fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'
 }
 
 /// Whether the file stores no names, so that its tensors are called by their positions: `@0`, `@0.diff`, `@1#indices`.
-fn is_unnamed(file: &Checkpoint) -> bool {
+pub(crate) fn is_unnamed(file: &Checkpoint) -> bool {
     let is_position = |entry: &Entry| {
         let name = entry.name().strip_prefix('@');
         name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))

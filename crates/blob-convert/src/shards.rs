@@ -112,7 +112,7 @@ fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>,
 
 /// Which tensors of these sizes go into each shard, in its order: one after the other until `most` bytes are reached; a
 /// larger tensor gets a shard of its own, before the one that is being filled.
-fn split(sizes: &[u64], most: u64) -> Vec<Vec<usize>> {
+pub(crate) fn split(sizes: &[u64], most: u64) -> Vec<Vec<usize>> {
     let (mut shards, mut current, mut filled) = (Vec::new(), Vec::new(), 0_u64);
     for (tensor, size) in sizes.iter().enumerate() {
         if *size > most {

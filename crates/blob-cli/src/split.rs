@@ -1,0 +1,243 @@
+//! `blob split`: the tensors of a file in several, or one tensor in parts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use blob_convert::Watch;
+use blob_convert::regroup::{Made, by_layer, by_size, singles};
+use blob_io::{Checkpoint, Entry, Format, Kind, file_names};
+use serde_json::json;
+
+use crate::anew::{self, File, format_of, losses};
+use crate::args::{Split, if_exists};
+use crate::context::Context;
+use crate::failure::{Failure, Status};
+use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, shapes};
+use crate::open::open;
+use crate::output::Out;
+use crate::output::progress::Progress;
+use crate::render::Render;
+use crate::render::table::{Column, Table};
+use crate::select::select_one;
+use crate::units;
+
+/// More files than this are made by mistake, and file systems suffer.
+const MOST_FILES: usize = 100_000;
+
+pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
+    let checkpoint = open(&args.file, &context.global)?;
+    checkpoint.whole()?;
+    let place = Place::of(args, &checkpoint)?;
+    let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
+    let progress = Progress::begin(&context.terminal, if place.to == Format::Npz { 2 * bytes } else { bytes });
+    let files = match args.axis {
+        Some(axis) => parts(args, axis, &checkpoint, &place, &progress)?,
+        None => groups(args, &checkpoint, &place, &progress)?,
+    };
+    let warnings = losses(&[&checkpoint], &files, place.to);
+    warnings.iter().for_each(|warning| context.terminal.warning(warning));
+    let if_exists = if_exists(args.force);
+    let made = place.folder.as_deref().filter(|folder| !folder.exists());
+    if let Some(folder) = made {
+        fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
+    }
+    let mut done = anew::check(&files, &[&checkpoint], if_exists);
+    if done.is_ok() && !args.dry_run {
+        done = anew::write(&files, place.to, if_exists, &progress);
+    }
+    if let Some(folder) = made.filter(|_| done.is_err() || args.dry_run) {
+        // Empty again.
+        drop(fs::remove_dir(folder));
+    }
+    progress.end();
+    done?;
+    context.say(Parts { args, file: checkpoint.name(), to: place.to, files, warnings })?;
+    Ok(Status::Yes)
+}
+
+/// Where the files go, and what they are.
+struct Place {
+    to: Format,
+    folder: Option<PathBuf>,
+    /// With `{}` where a name goes; without, one file.
+    pattern: String,
+}
+
+impl Place {
+    fn of(args: &Split, checkpoint: &Checkpoint) -> Result<Self, Failure> {
+        let Some(output) = args.output.to_str() else {
+            return Err(Failure::new(format!("{}: is no UTF-8", args.output.display())));
+        };
+        if !output.ends_with(std::path::is_separator) && !args.output.is_dir() {
+            let to = format_of(&args.output, args.to)?;
+            if !output.contains("{}") && args.axis.is_none() {
+                let failure = Failure::new(format!("{output}: would be one file, and several are written"));
+                return Err(failure
+                    .help("a folder's name ends with /; in the names of files `{}` stands for the layer or number"));
+            }
+            return Ok(Self { to, folder: None, pattern: output.to_owned() });
+        }
+        let to = args.to.unwrap_or(checkpoint.format());
+        if to == Format::NeomlNet {
+            let failure = Failure::new(format!("{}: a NeoML net is not written anew", checkpoint.name()));
+            return Err(failure.help("name another format with --to: neoml-array, safetensors, npz"));
+        }
+        let extension = to.extensions().first().copied().unwrap_or(to.name());
+        let path = args.output.join(format!("{{}}.{extension}"));
+        Ok(Self { to, folder: Some(args.output.clone()), pattern: path.to_string_lossy().into_owned() })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        // The name stands in the last part, if it stands there at all.
+        let path = Path::new(&self.pattern);
+        match path.file_name().and_then(|last| last.to_str()).filter(|last| last.contains("{}")) {
+            Some(last) => path.with_file_name(last.replacen("{}", name, 1)),
+            None => PathBuf::from(self.pattern.replacen("{}", name, 1)),
+        }
+    }
+}
+
+/// A file for each layer, or for each so many bytes.
+fn groups<'a>(
+    args: &Split,
+    checkpoint: &'a Checkpoint,
+    place: &Place,
+    watch: &'a dyn Watch,
+) -> Result<Vec<File<'a>>, Failure> {
+    let groups = match args.max_size {
+        Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
+        Some(most) => {
+            // In a Caffe net a layer's blobs stand together.
+            let layers = || by_layer(checkpoint).into_iter().map(|(_, group)| group).collect();
+            let groups =
+                if matches!(place.to, Format::CaffeModel | Format::Hdf5) { layers() } else { singles(checkpoint) };
+            let groups = by_size(checkpoint, &groups, most);
+            let count = groups.len();
+            groups.into_iter().enumerate().map(|(i, group)| (format!("{:05}-of-{count:05}", i + 1), group)).collect()
+        }
+        None => {
+            let layers = by_layer(checkpoint);
+            // A folder for each `/` in a name would be many.
+            let names: Vec<String> = layers.iter().map(|(name, _)| name.replace('/', ".")).collect();
+            let names = file_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
+            names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect::<Vec<_>>()
+        }
+    };
+    if groups.len() > MOST_FILES {
+        return Err(Failure::new(format!("there would be {} files; at most {MOST_FILES} are written", groups.len())));
+    }
+    let file = |(name, group): (String, Vec<usize>)| {
+        let whole = |index: usize| {
+            let entry = &checkpoint.entries()[index];
+            Ok((entry.name().to_owned(), Made::whole(checkpoint, entry, watch)?))
+        };
+        let tensors = group.into_iter().map(whole).collect::<Result<_, Failure>>()?;
+        Ok(File { path: place.path(&name), tensors })
+    };
+    groups.into_iter().map(file).collect()
+}
+
+/// One tensor in parts: each in a file of its own, or all in its place among the others.
+fn parts<'a>(
+    args: &Split,
+    axis: i64,
+    checkpoint: &'a Checkpoint,
+    place: &Place,
+    watch: &'a dyn Watch,
+) -> Result<Vec<File<'a>>, Failure> {
+    let tensor = select_one(checkpoint, args.tensor.as_deref())?;
+    let parts = Made::split(checkpoint, tensor, axis, &args.sizes, watch)?;
+    let is_alone = place.pattern.contains("{}");
+    if !args.into.is_empty() && args.into.len() != parts.len() {
+        let (names, parts) = (args.into.len() as u64, parts.len() as u64);
+        return Err(Failure::new(format!(
+            "--into has {}, and there are {}",
+            units::plural(names, "name"),
+            units::plural(parts, "part")
+        )));
+    }
+    let name = |i: usize| match args.into.get(i) {
+        Some(name) => name.clone(),
+        None if is_alone => tensor.name().to_owned(),
+        None => format!("{}_{i}", tensor.name()),
+    };
+    let parts = parts.into_iter().enumerate().map(|(i, part)| (name(i), part));
+    if is_alone {
+        let file = |(i, part)| File { path: place.path(&format!("{i}")), tensors: vec![part] };
+        return Ok(parts.enumerate().map(file).collect());
+    }
+    let mut parts = Some(parts);
+    let mut tensors: Vec<(String, Made<'a>)> = Vec::new();
+    for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
+        match entry.name() == tensor.name() {
+            true => tensors.extend(parts.take().into_iter().flatten()),
+            false => tensors.push((entry.name().to_owned(), Made::whole(checkpoint, entry, watch)?)),
+        }
+    }
+    Ok(vec![File { path: place.path(""), tensors }])
+}
+
+/// What was written.
+pub(crate) struct Parts<'a> {
+    args: &'a Split,
+    file: &'a str,
+    to: Format,
+    files: Vec<File<'a>>,
+    warnings: Vec<String>,
+}
+
+impl Render for Parts<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        if self.args.dry_run {
+            let columns = vec![
+                Column::name("FILE", 24)
+                    .of(|f: &File<'_>, terminal| terminal.name(&f.path.to_string_lossy()).into_owned()),
+                Column::right("TENSORS").of(|f, _| units::grouped(f.tensors.len() as u64)),
+                Column::right("BYTES").leaves(1).of(|f, _| units::bytes(f.bytes())),
+            ];
+            let mut table = Table::new(terminal, columns);
+            for file in &self.files {
+                table.row(out, file)?;
+            }
+            table.finish(out)?;
+            std::io::Write::flush(out)?;
+        }
+        let (mark, arrow) = terminal.marks();
+        let lead = if self.args.dry_run { "would write" } else { mark };
+        let tensors = self.files.iter().map(|file| file.tensors.len() as u64).sum();
+        let (tensors, files) = (units::plural(tensors, "tensor"), units::plural(self.files.len() as u64, "file"));
+        let bytes = units::bytes(self.files.iter().map(File::bytes).sum());
+        let output = self.args.output.to_string_lossy();
+        terminal.note(format!(
+            "{lead} {tensors}, {bytes} as {} in {files} {arrow} {}",
+            self.to.name(),
+            terminal.name(&output)
+        ));
+        Ok(())
+    }
+}
+
+impl Says for Parts<'_> {
+    const SCHEMA: &'static str = "blob.split/1";
+    const COMMAND: &'static str = "blob split --json FILE -o OUT";
+    const WHAT: &'static str = "which files were written";
+}
+
+impl Fields for Parts<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |p| json!(p.file)),
+            field("to", Is::Text, "the format that was written", |p| json!(p.to.name())),
+            field("dry_run", Is::Flag, "whether nothing was written", |p| json!(p.args.dry_run)),
+            field("files", Is::List(&Is::Object(shapes::<File<'_>>)), "the files", |p| {
+                p.files.iter().map(json::value).collect()
+            }),
+            field("warnings", TEXTS, "what is lost on the way", |p| json!(p.warnings)),
+        ]
+    }
+}
