@@ -38,6 +38,7 @@ mod hdf5_write;
 mod hostile;
 mod kinds;
 mod limits;
+mod ls_folder;
 mod matrix;
 mod moved;
 mod moves;

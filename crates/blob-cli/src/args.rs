@@ -7,12 +7,14 @@ mod diff;
 mod diffs;
 mod extract;
 mod hash;
+mod ls;
 mod merge;
 
 pub(crate) use diff::Diff;
 pub(crate) use diffs::Diffs;
 pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use hash::Hash;
+pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
 
 use std::path::PathBuf;
@@ -134,44 +136,6 @@ pub(crate) struct Info {
     /// Files to look at; `-` is standard input; a path may go on behind a tar or zip archive to a file in it
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-}
-
-/// List tensors: name, dtype, shape, size, offset
-///
-/// Reads headers only.
-///
-/// To a pipe or a file it prints one line a tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
-/// offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape `-`. With
-/// -l follow kind, layer type, number of pieces, and warnings. These fields are stable; new ones come at the end.
-#[derive(Debug, clap::Args)]
-#[command(before_help = "\
-Examples:
-  blob ls model.caffemodel                    all tensors
-  blob ls model.caffemodel 'fc*' '#0'         some of them
-  blob ls --sort size model.params | head     the largest ones")]
-pub(crate) struct Ls {
-    #[command(flatten)]
-    pub(crate) selection: Selection,
-    /// More columns: kind, pieces, warnings
-    #[arg(short, long)]
-    pub(crate) long: bool,
-    /// A tree, by the parts of the names between slashes
-    #[arg(long, conflicts_with = "long")]
-    pub(crate) tree: bool,
-    /// Sort by name, by size (largest first), or by offset; without it, the order of the file
-    #[arg(long, value_name = "KEY")]
-    pub(crate) sort: Option<SortKey>,
-}
-
-/// What `ls` sorts by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SortKey {
-    /// By name, byte by byte
-    Name,
-    /// By size in bytes, the largest first
-    Size,
-    /// By place in the file
-    Offset,
 }
 
 /// A file and some of its tensors.

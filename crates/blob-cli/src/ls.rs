@@ -1,5 +1,7 @@
 //! `blob ls`: the tensors of a file, from its headers alone.
 
+mod folder;
+
 use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
@@ -27,18 +29,31 @@ use crate::units;
 const KINDS: &[&str] = &["data", "diff", "values", "indices", "indptr", "none"];
 
 pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
-    let start = Instant::now();
     let selection = &args.selection;
+    if args.recursive {
+        return folder::run(args, context);
+    }
+    let start = Instant::now();
     let checkpoint = open_to_list(&selection.file, &context.global)?;
     let chosen = select(&checkpoint, &selection.patterns, selection.regex);
     if chosen.is_err() {
         // What is not among the first tensors may stand behind the break.
         checkpoint.whole()?;
     }
-    let mut chosen = chosen?;
+    list(args, context, &checkpoint, chosen?, start)
+}
+
+/// Lists some tensors of a file that was opened at `start`.
+fn list(
+    args: &Ls,
+    context: &Context,
+    checkpoint: &Checkpoint,
+    mut chosen: Vec<usize>,
+    start: Instant,
+) -> Result<Status, Failure> {
     sort(&mut chosen, args.sort, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    context.say(List { args, checkpoint: &checkpoint, chosen: &chosen, seconds })?;
+    context.say(List { args, checkpoint, chosen: &chosen, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
@@ -65,6 +80,9 @@ impl Render for List<'_> {
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
+        if self.args.recursive {
+            writeln!(out, "{}", terminal.strong(terminal.name(self.checkpoint.name())))?;
+        }
         match self.args.tree {
             true => tree::print(self.checkpoint, self.chosen, terminal, out)?,
             false => self.table(terminal, out)?,
@@ -72,6 +90,9 @@ impl Render for List<'_> {
         let summary = summary(self.checkpoint, self.chosen, self.seconds);
         for line in wrap(&summary, terminal.width.unwrap_or(usize::MAX)) {
             writeln!(out, "{line}")?;
+        }
+        if self.args.recursive {
+            writeln!(out)?;
         }
         Ok(())
     }
@@ -87,6 +108,9 @@ impl Render for List<'_> {
             let entry = listed.entry;
             let (name, shape) = (spelled(entry.name()), listed.array(ascii_shape));
             let offset = entry.offset().map_or("-".to_owned(), |offset| offset.to_string());
+            if self.args.recursive {
+                write!(out, "{}\t", spelled(self.checkpoint.name()))?;
+            }
             write!(out, "{name}\t{}\t{shape}\t{}\t{offset}", dtype_word(entry), entry.byte_len())?;
             if self.args.long {
                 let layer_type = spelled(entry.layer_type().unwrap_or("-"));

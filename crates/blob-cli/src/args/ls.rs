@@ -1,0 +1,49 @@
+//! The command line of `blob ls`.
+
+use clap::ValueEnum;
+
+use super::Selection;
+
+/// List tensors: name, dtype, shape, size, offset
+///
+/// Reads headers only.
+///
+/// To a pipe or a file it prints one line a tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
+/// offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape `-`. With
+/// -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These fields are stable;
+/// new ones come at the end.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob ls model.caffemodel                    all tensors
+  blob ls model.caffemodel 'fc*' '#0'         some of them
+  blob ls --sort size model.params | head     the largest ones
+  blob ls -r models/                          every file of tensors in a folder")]
+pub(crate) struct Ls {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// More columns: kind, pieces, warnings
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// A tree, by the parts of the names between slashes
+    #[arg(long, conflicts_with = "long")]
+    pub(crate) tree: bool,
+    /// FILE is a folder: the tensors of every file in it and in its folders. Links to folders, names that begin with a dot,
+    /// the indexes of shards and files without tensors are passed over
+    #[arg(short, long, conflicts_with = "tree")]
+    pub(crate) recursive: bool,
+    /// Sort by name, by size (largest first), or by offset; without it, the order of the file
+    #[arg(long, value_name = "KEY")]
+    pub(crate) sort: Option<SortKey>,
+}
+
+/// What `ls` sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortKey {
+    /// By name, byte by byte
+    Name,
+    /// By size in bytes, the largest first
+    Size,
+    /// By place in the file
+    Offset,
+}
