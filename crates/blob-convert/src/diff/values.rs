@@ -243,6 +243,18 @@ mod tests {
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         let odd = distance(close(1.0, 1e30), &[nan, nan, inf, inf, -inf], &[nan, 1.0, inf, 1.0, inf]);
         assert_eq!((odd.changed, odd.max_abs, odd.rms()), (3, f64::INFINITY, 0.0));
+        assert_eq!(distance(close(1.0, 1e30), &[nan], &[1.0]).max_abs, f64::INFINITY);
+    }
+
+    #[test]
+    fn elements_are_counted_through_all_runs() {
+        let mut found = Distance::default();
+        for (a, b) in [([1.0, 2.0], [1.0, 2.5]), ([3.0, 4.0], [3.0, 9.0])] {
+            let (a, b) = (floats(&a), floats(&b));
+            found.add(Tolerance::NONE, Run { dtype: DType::F32, bytes: &a }, Run { dtype: DType::F32, bytes: &b });
+        }
+        assert_eq!((found.elements, found.changed), (4, 2));
+        assert_eq!(found.worst, Some(Worst { element: 3, ours: 4.0, theirs: 9.0 }));
     }
 
     #[test]
