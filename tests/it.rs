@@ -60,6 +60,7 @@ mod reader;
 mod reasons;
 mod receipt;
 mod regroup;
+mod replay;
 mod safetensors_header;
 #[cfg(unix)]
 mod salvage;
@@ -75,6 +76,7 @@ mod synced_blobs;
 mod there_and_back;
 mod topology;
 mod transform;
+mod transform_order;
 mod windows;
 mod writer;
 mod written;

@@ -182,8 +182,8 @@ fn a_refusal_names_the_option_that_helps() {
     writer.write(&path, IfExists::Refuse).expect("written");
     let (from, out) = (path.to_str().expect("UTF-8"), folder.path().join("x.caffemodel"));
     let ran = blob(&["convert", from, "-o", out.to_str().expect("UTF-8")]);
-    assert!(ran.code == Some(2) && ran.err.contains("help: --diff drop leaves the diffs out"), "{ran:?}");
-    let ran = blob(&["convert", from, "-o", out.to_str().expect("UTF-8"), "--diff", "drop"]);
+    assert!(ran.code == Some(2) && ran.err.contains("help: --strip-diff leaves the diffs out"), "{ran:?}");
+    let ran = blob(&["convert", from, "-o", out.to_str().expect("UTF-8"), "--strip-diff"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(Checkpoint::open(&out).expect("opens").names().eq(["ip/0"]));
 }

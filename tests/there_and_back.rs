@@ -44,7 +44,7 @@ fn sources() -> Vec<(PathBuf, Checkpoint)> {
 }
 
 /// The receipt of an open file.
-fn receipt(file: &Checkpoint) -> Value {
+pub(crate) fn receipt(file: &Checkpoint) -> Value {
     let (_, text) = file.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).expect("a receipt");
     serde_json::from_str(text).expect("JSON")
 }
@@ -134,7 +134,7 @@ fn other_values_go_into_the_same_file() {
 }
 
 /// The same safetensors with this receipt and the same tensors, without one and with the first under another name.
-fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
+pub(crate) fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
     let (file, folder) = (open("x.safetensors", bytes).expect("opens"), tempfile::tempdir().expect("a folder"));
     let kept = file.entries().iter().filter(|entry| entry.name() != without);
     let tensors: Vec<_> = kept.map(|entry| (entry.name(), file.tensor(entry).expect("a tensor"))).collect();

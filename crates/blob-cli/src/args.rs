@@ -2,16 +2,16 @@
 //!
 //! Leaves what the commands do to their own files. The texts here are what users read, so they name defaults and units.
 
+mod convert;
 mod devices;
 mod diff;
-mod diffs;
 mod extract;
 mod hash;
 mod ls;
 mod merge;
 
+pub(crate) use convert::{CaffeForm, Convert};
 pub(crate) use diff::Diff;
-pub(crate) use diffs::Diffs;
 pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
@@ -19,8 +19,6 @@ pub(crate) use merge::{Merge, Split};
 
 use std::path::PathBuf;
 
-use blob_core::DType;
-use blob_io::mxnet::Version;
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -224,9 +222,13 @@ pub(crate) struct Verify {
     /// Warnings are findings
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values
+    /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values. The transforms of FILE's receipt
+    /// are done again with OTHER's tensors
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
+    /// Print the transforms of FILE's receipt, one line a step
+    #[arg(long)]
+    pub(crate) replay: bool,
     /// Compare with MXNet's symbol file of the net: what is missing, what is extra, shapes, dtypes
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
@@ -239,79 +241,6 @@ pub(crate) struct Verify {
     /// The SHA-256 that the file must have
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,
-}
-
-/// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
-/// blobprotovector, solverstate or datum, NeoML's neoml, neoml-array or neoml-net
-///
-/// A folder gets one npy file a tensor. Values and shapes stay bit for bit. A receipt in safetensors, npz, HDF5 and in a
-/// folder says where they came from, and brings them back into the same file; other formats have no place for one. A Caffe
-/// file written as the same message keeps its every other byte; a new one gets its layers from names, `<layer>/<index>`.
-/// HDF5 is Caffe's where the source is, or where OUT is called .caffemodel.h5 or .solverstate.h5. A NeoML net is written
-/// from one only, or by a receipt. To `-` (standard output) the file is read twice.
-#[derive(Debug, clap::Args)]
-#[command(before_help = "\
-Examples:
-  blob convert model.caffemodel -o model.safetensors
-  blob convert model-0000.params -o model.npz --dry-run
-  blob convert model.caffemodel -o weights/   one .npy file a tensor
-  blob convert model.npz -o model.params      as MXNet saves it
-  blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
-pub(crate) struct Convert {
-    /// The file to convert; `-` is standard input
-    #[arg(value_name = "IN")]
-    pub(crate) input: PathBuf,
-    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
-    #[arg(short, long, value_name = "OUT")]
-    pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
-    pub(crate) to: Option<Format>,
-    /// Put the arrays into this file of Caffe, NeoML or HDF5, by their names; its every other byte stays. The result is OUT
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
-    pub(crate) into: Option<PathBuf>,
-    /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
-    #[arg(long, value_name = "FORM", value_delimiter = ',')]
-    pub(crate) form: Vec<CaffeForm>,
-    /// Write floats of every width as f32, f16, bf16 or f64, each rounded once; integers and bools stay
-    #[arg(long, value_name = "DTYPE", value_parser = dtype())]
-    pub(crate) dtype: Option<DType>,
-    /// Write nothing where values would be lost, as those that become infinite as f16; without it, they are told
-    #[arg(long)]
-    pub(crate) strict: bool,
-    /// What becomes of the diffs of Caffe's blobs
-    #[arg(long, value_name = "WHAT", default_value = "keep")]
-    pub(crate) diff: Diffs,
-    /// Write safetensors in shards of at most so many bytes of tensors, where one is not enough, with an index beside them:
-    /// OUT.index.json, which every command reads
-    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
-    pub(crate) shard_size: Option<u64>,
-    /// Expand sparse arrays instead of writing their parts
-    #[arg(long)]
-    pub(crate) dense: bool,
-    /// Write OUT from the tensors alone, without the bytes around them that IN's receipt has of a file of OUT's format
-    #[arg(long)]
-    pub(crate) anew: bool,
-    /// Replace OUT where it exists; IN itself is never replaced
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// Say what would be done, and write nothing
-    #[arg(short = 'n', long)]
-    pub(crate) dry_run: bool,
-    /// Put the input's SHA-256 into the receipt, beside its BLAKE3; where the output has no receipt, --json prints it
-    #[arg(long)]
-    pub(crate) sha256: bool,
-    /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
-    #[arg(long, value_name = "N", value_parser = params_version())]
-    pub(crate) params_version: Option<Version>,
-}
-
-/// How Caffe's blobs are stored, where it is not as since 2015.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CaffeForm {
-    Legacy,
-    Raw,
-    V1,
 }
 
 /// Print a completion script for a shell
@@ -340,18 +269,6 @@ fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
     PossibleValuesParser::new(values).map(|name| name.parse().expect("clap has checked the name against the table"))
-}
-
-/// Reads the name of a dtype of floats.
-fn dtype() -> impl TypedValueParser<Value = DType> {
-    let floats = || DType::ALL.iter().filter(|dtype| dtype.is_float());
-    let named = move |name: String| *floats().find(|dtype| dtype.name() == name).expect("clap has checked it");
-    PossibleValuesParser::new(floats().map(|dtype| dtype.name())).map(named)
-}
-
-fn params_version() -> impl TypedValueParser<Value = Version> {
-    let version = |number: String| Version::ALL[usize::from(number.as_bytes()[0] - b'0')];
-    PossibleValuesParser::new(["0", "1", "2", "3"]).map(version)
 }
 
 fn sha256(text: &str) -> Result<String, String> {

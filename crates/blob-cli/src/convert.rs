@@ -5,13 +5,12 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use blob_convert::transform::Dtype;
 use blob_convert::{Options, Plan, Planned, Silent, Summary, Target, plan, plan_into};
 use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
-use crate::args::{CaffeForm, Convert, Diffs, Global, if_exists};
+use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
@@ -81,11 +80,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 
 /// How to convert; an option of another format than the output's is refused.
 fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
-    let mut options = Options::new(to).dense(args.dense).sha256(args.sha256).strict(args.strict);
-    options = options.diffs(args.diff == Diffs::Keep).anew(args.anew);
-    if let Some(dtype) = args.dtype.and_then(Dtype::new) {
-        options = options.transform(dtype);
-    }
+    let mut options = args.transforms.added_to(Options::new(to)).dense(args.dense).sha256(args.sha256).anew(args.anew);
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
@@ -336,8 +331,9 @@ fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
 fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &Checkpoint, context: &Context) {
     let output = opened_by(args, plan);
     let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    // What was put in or left out, or is stored otherwise, is no other file bit for bit.
-    let differs = args.into.is_some() || args.dtype.is_some() || args.diff == Diffs::Drop || !args.form.is_empty();
+    // What was put in, or is stored otherwise, is no other file bit for bit; transforms are done again by the receipt.
+    let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
+    let differs = args.into.is_some() || is_transformed || !args.form.is_empty();
     if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
         return;
     }

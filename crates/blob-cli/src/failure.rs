@@ -208,7 +208,7 @@ pub(crate) fn help(e: &Error) -> Option<&'static str> {
         Error::Misfit { remedy: Some(remedy), .. } => match remedy {
             Remedy::Version3 => Some("--params-version 3 writes records that hold arrays without axes"),
             Remedy::Version2 => Some("--params-version 2 writes records that hold sparse arrays; --dense expands them"),
-            Remedy::NoDiffs => Some("--diff drop leaves the diffs out"),
+            Remedy::NoDiffs => Some("--strip-diff leaves the diffs out"),
             _ => None,
         },
         _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),

@@ -153,6 +153,10 @@ fn checks(
         let digests = units::plural(right, "digest");
         report.held(format!("{digests} as in the receipt"));
     }
+    if args.replay {
+        let steps = verify::replay(checkpoint, &mut |remark| report.remark(remark));
+        report.held(format!("{} in the receipt", units::plural(steps as u64, "transform")));
+    }
     if args.finite {
         let before = report.count();
         verify::finite(checkpoint, &progress, &mut |remark| report.remark(remark))?;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use blob_io::Splice;
-use blob_io::caffe::Message;
+use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
@@ -61,9 +61,10 @@ pub(crate) fn spliced(
             splice.remove(entry.name())?;
         }
     }
-    let mut specs = Vec::new();
+    let (mut specs, mut is_reshaped) = (Vec::new(), false);
     for tensor in tensors {
         let entry = &checkpoint.entries()[tensor.entry];
+        is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
         // Values in pieces, or none at all, lie among other bytes that stay.
         if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
@@ -77,6 +78,8 @@ pub(crate) fn spliced(
     }
     let splice = match options.form {
         Some(form) => splice.in_form(form),
+        // The four dimensions of before 2015 would say the same of a shape that was squeezed.
+        None if is_reshaped => splice.in_form(BlobForm::new()),
         None => splice,
     };
     Layout::spliced(&specs, &splice)

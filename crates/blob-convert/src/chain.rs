@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Error};
 
 use crate::options::refuse;
 use crate::planned::{Computed, How, Planned};
-use crate::transform::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
+use crate::transform::{Context, Made, Outcome, Spec, Transform, Values};
 
 /// How many tensors are named in an error.
 const NAMED: usize = 200;
@@ -39,10 +39,9 @@ pub(crate) fn chain(
     let mut chained = Chained { tensors, left_out: Vec::new(), notes: Vec::new() };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
-        let outcome = step.plan(&specs, &Context::new(checkpoint)).map_err(|misfits| {
-            let misfit = |misfit: &Misfit| format!("{:?} {}", misfit.tensor, misfit.problem);
-            refused(checkpoint, &**step, misfits.iter().map(misfit).collect())
-        })?;
+        let outcome = step
+            .plan(&specs, &Context::new(checkpoint))
+            .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
         let problems = problems(&outcome, &specs);
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));

@@ -37,10 +37,6 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
             continue;
         }
-        if !options.diffs && is_diff(checkpoint, entry) {
-            left_out.push((entry.name().to_owned(), "a diff".to_owned()));
-            continue;
-        }
         tensors.push(read(index, entry, dtype, options.dense, &mut taken));
     }
     let mut chained = chain(checkpoint, &options.transforms, tensors)?;
@@ -49,13 +45,6 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         stored(tensor, &checkpoint.entries()[tensor.entry], to, is_folder);
     }
     Ok(chained)
-}
-
-/// Whether it is the diff of another array: by its name in a format that has no diffs.
-fn is_diff(checkpoint: &Checkpoint, entry: &Entry) -> bool {
-    let has_data = |data| checkpoint.entry(data).is_some();
-    let is_named = || !checkpoint.format().is_caffe() && entry.name().strip_suffix(".diff").is_some_and(has_data);
-    entry.kind() == Kind::Diff || is_named()
 }
 
 /// A tensor as it is read.

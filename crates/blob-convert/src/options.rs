@@ -16,7 +16,6 @@ pub struct Options {
     pub(crate) sha256: bool,
     pub(crate) params_version: Option<Version>,
     pub(crate) form: Option<Form>,
-    pub(crate) diffs: bool,
     pub(crate) anew: bool,
     pub(crate) shard_size: Option<u64>,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
@@ -33,7 +32,6 @@ impl Options {
             sha256: false,
             params_version: None,
             form: None,
-            diffs: true,
             anew: false,
             shard_size: None,
             transforms: Vec::new(),
@@ -85,13 +83,6 @@ impl Options {
         self
     }
 
-    /// Whether the diffs of Caffe's blobs are written too, as they are by default.
-    #[must_use]
-    pub fn diffs(mut self, diffs: bool) -> Self {
-        self.diffs = diffs;
-        self
-    }
-
     /// Writes the file anew from the tensors alone, where the source's receipt has the bytes around them of a file of the
     /// output's format, which are otherwise written again.
     #[must_use]
@@ -117,7 +108,7 @@ impl Options {
 
     /// Whether a Caffe file is written as it is into one of the same message.
     pub(crate) fn keeps_blobs(&self) -> bool {
-        self.form.is_none() && self.diffs
+        self.form.is_none()
     }
 }
 

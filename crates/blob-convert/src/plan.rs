@@ -153,6 +153,12 @@ impl Plan<'_> {
         }
     }
 
+    /// Whether the tensors are the source's, as no transform was asked for.
+    #[must_use]
+    pub fn is_untransformed(&self) -> bool {
+        self.receipt.is_untransformed
+    }
+
     /// The format that will be written.
     #[must_use]
     pub fn to(&self) -> Format {

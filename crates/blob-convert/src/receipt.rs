@@ -43,6 +43,7 @@ pub(crate) struct Receipt {
     rest: String,
     contents: Contents,
     pub(crate) sha256: bool,
+    pub(crate) is_untransformed: bool,
 }
 
 impl Receipt {
@@ -104,7 +105,8 @@ impl Receipt {
         if rest["frame"].is_null() {
             rest["frame_left_out"] = json!(frame.err().unwrap_or("there was no room for it"));
         }
-        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256: options.sha256 })
+        let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
+        Ok(Self { source: source.to_string(), rest: rest.to_string(), contents, sha256, is_untransformed })
     }
 
     /// Key and text with digests of the right width that are not the real ones.

@@ -36,12 +36,26 @@
 //! ```
 
 mod dtype;
+mod fc_from;
+mod known;
+mod layout;
+mod reorder;
+mod rgb;
+mod role;
+mod squeeze_legacy;
 mod step;
+mod strip_diff;
 mod tally;
 mod values;
 
 pub use dtype::Dtype;
+pub use fc_from::FcFrom;
+pub(crate) use known::known;
+pub use layout::Layout;
+pub use rgb::Rgb;
+pub use squeeze_legacy::SqueezeLegacy;
 pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
+pub use strip_diff::StripDiff;
 pub(crate) use tally::Tally;
 pub use tally::{Amount, Found};
 pub use values::{Compute, Inputs, Stream};

@@ -4,6 +4,7 @@
 
 mod against;
 mod receipt;
+mod replay;
 mod symbol;
 
 use blob_core::{DType, Shape};
@@ -15,6 +16,7 @@ use crate::watch::{Watch, Watched};
 pub use against::against;
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
+pub use replay::replay;
 pub use symbol::symbol;
 
 /// What a check tells about a file, one at a time: a hostile file can cause a million of them, so they are not kept.

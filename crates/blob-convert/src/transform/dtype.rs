@@ -20,6 +20,10 @@ impl Dtype {
     pub fn new(dtype: DType) -> Option<Self> {
         dtype.is_float().then_some(Self(dtype))
     }
+
+    pub(super) fn read(settings: &Value) -> Option<Self> {
+        Self::new(settings["to"].as_str()?.parse().ok()?)
+    }
 }
 
 impl Transform for Dtype {

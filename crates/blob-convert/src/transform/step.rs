@@ -168,7 +168,7 @@ impl Made {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Misfit {
-    /// Its name.
+    /// Its name; empty where it is about no single tensor.
     pub tensor: String,
     /// Why, in words that follow the name: `has 3 axes, not 4`.
     pub problem: String,
@@ -178,5 +178,19 @@ impl Misfit {
     /// This tensor, for this reason.
     pub fn new(tensor: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { tensor: tensor.into(), problem: problem.into() }
+    }
+
+    /// What is about no single tensor: `there are no weights of a convolution`.
+    pub fn about_all(problem: impl Into<String>) -> Self {
+        Self::new("", problem)
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.tensor {
+            "" => f.write_str(&self.problem),
+            tensor => write!(f, "{tensor:?} {}", self.problem),
+        }
     }
 }

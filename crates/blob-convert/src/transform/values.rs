@@ -86,21 +86,30 @@ impl<'a> Inputs<'a> {
     /// # Errors
     /// As [`Inputs::open`]; a tensor that is too large.
     pub fn whole(&self, input: usize) -> Result<Vec<u8>, Error> {
-        let spec = self.specs[input];
-        let len = spec.byte_len();
-        let refused = |why: String| Error::Memory {
-            file: self.file.to_owned(),
-            message: format!("{:?} must be held in memory as a whole, {len} bytes, {why}", spec.name),
-        };
-        if len > self.most_bytes {
-            return Err(refused(format!("and at most {} are allowed", self.most_bytes)));
-        }
+        let len = self.specs[input].byte_len();
+        self.fits(len)?;
         let mut values = Vec::new();
-        values.try_reserve_exact(len as usize).map_err(|_| refused("which are not there".to_owned()))?;
+        values.try_reserve_exact(len as usize).map_err(|_| self.memory(len, "which are not there"))?;
         values.resize(len as usize, 0);
         let found = self.open(input)?.pull(&mut values)?;
         values.truncate(found);
         Ok(values)
+    }
+
+    /// Whether so many bytes may be held at once, as [`Limits::max_alloc`](blob_io::Limits::max_alloc) has it.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where they may not.
+    pub fn fits(&self, bytes: u64) -> Result<(), Error> {
+        match bytes > self.most_bytes {
+            false => Ok(()),
+            true => Err(self.memory(bytes, &format!("and at most {} are allowed", self.most_bytes))),
+        }
+    }
+
+    fn memory(&self, bytes: u64, why: &str) -> Error {
+        let message = format!("array {:?} needs {bytes} bytes at once, {why}", self.tensor.name);
+        Error::Memory { file: self.file.to_owned(), message }
     }
 
     /// All values of an input as f32, each rounded once.

@@ -7,7 +7,7 @@
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind};
 
-use super::{Finding, Remark, index_of};
+use super::{Finding, Remark, index_of, replay};
 use crate::pairing::{Met, Side, walk};
 use crate::receipt::{KeptBits, kept_bits, own};
 use crate::watch::Watch;
@@ -22,6 +22,9 @@ const PIECE: usize = 256 << 10;
 /// no names, tensors are paired in their order. Each of these is a note. Memory stays at a few
 /// pieces and 8 bytes a tensor, but for arrays that must be reordered or inflated as a whole.
 ///
+/// Where the receipt of `ours` has transforms, and not the same ones stand in one of `theirs`, they are done again with the
+/// tensors of `theirs`, and the outcome is compared.
+///
 /// # Errors
 /// What reading returns; [`Error::Interrupted`] where `watch` says so.
 pub fn against(
@@ -32,6 +35,13 @@ pub fn against(
 ) -> Result<u64, Error> {
     ours.whole()?;
     theirs.whole()?;
+    match replay::steps(ours) {
+        Ok(steps) if !steps.is_empty() && replay::steps(theirs).as_ref() != Ok(&steps) => {
+            return replay::against_source(ours, theirs, &steps, watch, tell);
+        }
+        Ok(_) => {}
+        Err(why) => tell(Remark::Finding(Finding::new("", "receipt", why))),
+    }
     let kept = [kept_bits(ours), kept_bits(theirs)];
     let mut compare = Compare { kept, pieces: [vec![0; PIECE], vec![0; PIECE]], watch, tell, equal: 0 };
     walk(ours, theirs, &mut |met| {

@@ -1,0 +1,32 @@
+//! The transforms by their names in receipts, each made again of its settings, which come from a file and may say anything.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::dtype::Dtype;
+use super::fc_from::FcFrom;
+use super::layout::Layout;
+use super::rgb::Rgb;
+use super::squeeze_legacy::SqueezeLegacy;
+use super::step::Transform;
+use super::strip_diff::StripDiff;
+
+type Read = fn(&Value) -> Option<Arc<dyn Transform>>;
+
+const KNOWN: &[(&str, Read)] = &[
+    ("strip-diff", |_| Some(Arc::new(StripDiff))),
+    ("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
+    ("rgb", |_| Some(Arc::new(Rgb))),
+    ("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
+    ("layout", |settings| Some(Arc::new(Layout::read(settings)?))),
+    ("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
+];
+
+/// The transform of a receipt, or why there is none.
+pub(crate) fn known(name: &str, settings: &Value) -> Result<Arc<dyn Transform>, String> {
+    let Some((_, read)) = KNOWN.iter().find(|(known, _)| *known == name) else {
+        return Err("is not known".to_owned());
+    };
+    read(settings).ok_or_else(|| "has settings that cannot be read".to_owned())
+}

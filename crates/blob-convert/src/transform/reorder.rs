@@ -1,0 +1,109 @@
+//! Values in another order: the axes permuted, or one axis from its end to its beginning.
+//!
+//! Where the first axis stays the first, in blocks of its rows; else as a whole.
+
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::Error;
+
+use super::values::{Compute, Inputs, Stream};
+
+/// The bytes to reorder at once, where the first axis stays.
+const BLOCK: usize = 1 << 20;
+
+/// Another order of one tensor's values.
+#[derive(Clone, Debug)]
+pub(crate) struct Reorder {
+    /// The extents that the values are seen with.
+    dims: Vec<usize>,
+    order: Order,
+}
+
+#[derive(Clone, Debug)]
+enum Order {
+    /// Axis `i` of the result is axis `axes[i]`.
+    Permuted(Vec<usize>),
+    /// The second axis backwards.
+    Backwards,
+}
+
+impl Reorder {
+    /// The axes in another order, as `numpy.transpose` has it.
+    pub(crate) fn permuted(dims: &[usize], axes: &[usize]) -> Self {
+        Self { dims: dims.to_vec(), order: Order::Permuted(axes.to_vec()) }
+    }
+
+    /// The second axis from its end to its beginning.
+    pub(crate) fn backwards(dims: &[usize]) -> Self {
+        Self { dims: dims.to_vec(), order: Order::Backwards }
+    }
+
+    /// How many rows of the first axis are reordered at once.
+    fn rows(&self, row: usize) -> usize {
+        match &self.order {
+            Order::Permuted(axes) if axes.first() != Some(&0) => self.dims.first().copied().unwrap_or(1),
+            _ => (BLOCK / row.max(1)).max(1),
+        }
+    }
+
+    /// Whole rows in their new order.
+    fn block(&self, bytes: Vec<u8>, row: usize, width: usize) -> Result<Vec<u8>, Error> {
+        match &self.order {
+            Order::Permuted(axes) => {
+                let mut dims = self.dims.clone();
+                if let Some(first) = dims.first_mut() {
+                    *first = bytes.len() / row.max(1);
+                }
+                let blob = AnyBlob::from_vec(Shape::new(dims)?, dtype(width), bytes)?;
+                let permuted = blob_ops::permute(&blob, axes);
+                let permuted = permuted.map_err(|e| Error::Memory { file: String::new(), message: e.to_string() })?;
+                Ok(permuted.data().bytes()?.to_vec())
+            }
+            Order::Backwards => {
+                let part = row / self.dims[1].max(1);
+                let rows = bytes.chunks_exact(row.max(1));
+                Ok(rows.flat_map(|row| row.chunks_exact(part.max(1)).rev().flatten().copied()).collect())
+            }
+        }
+    }
+}
+
+/// The order does not depend on what the values mean, and every bit pattern is an integer.
+fn dtype(width: usize) -> DType {
+    match width {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    }
+}
+
+impl Compute for Reorder {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let width = inputs.spec(0).dtype.size();
+        let row = self.dims.iter().skip(1).product::<usize>() * width;
+        let len = (self.rows(row) * row).min(inputs.spec(0).byte_len() as usize);
+        inputs.fits(len as u64)?;
+        let mut values = inputs.open(0)?;
+        let (mut block, mut done) = (Vec::new(), 0);
+        Ok(Box::new(move |out: &mut [u8]| {
+            let mut filled = 0;
+            while filled < out.len() {
+                if done == block.len() {
+                    let mut read = std::mem::take(&mut block);
+                    read.resize(len, 0);
+                    let n = values.pull(&mut read)?;
+                    read.truncate(n);
+                    block = self.block(read, row, width).map_err(|e| inputs.error(e))?;
+                    done = 0;
+                    if block.is_empty() {
+                        break;
+                    }
+                }
+                let n = (block.len() - done).min(out.len() - filled);
+                out[filled..filled + n].copy_from_slice(&block[done..done + n]);
+                (filled, done) = (filled + n, done + n);
+            }
+            Ok(filled)
+        }))
+    }
+}

@@ -1,0 +1,40 @@
+//! `strip-diff`: the diffs of Caffe's blobs are left out.
+
+use std::collections::HashSet;
+
+use blob_io::Kind;
+use serde_json::{Value, json};
+
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+
+/// Leaves out the diffs of Caffe's blobs, which training leaves beside the data; in a format that has no diffs, what is called
+/// as another tensor with `.diff` behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct StripDiff;
+
+impl Transform for StripDiff {
+    fn name(&self) -> &'static str {
+        "strip-diff"
+    }
+
+    fn settings(&self) -> Value {
+        json!({})
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let names: HashSet<&str> = tensors.iter().map(|spec| &*spec.tensor.name).collect();
+        let is_caffe = context.checkpoint().format().is_caffe();
+        let is_named = |spec: &Spec<'_>| {
+            !is_caffe && spec.tensor.name.strip_suffix(".diff").is_some_and(|data| names.contains(data))
+        };
+        let mut outcome = Outcome::default();
+        for (place, spec) in tensors.iter().enumerate() {
+            if spec.entry.kind() == Kind::Diff || is_named(spec) {
+                outcome.left_out.push((place, "a diff".to_owned()));
+            } else {
+                outcome.made.push(Made::same(place, spec));
+            }
+        }
+        Ok(outcome)
+    }
+}

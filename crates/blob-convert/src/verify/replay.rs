@@ -1,0 +1,195 @@
+//! A converted file against its source: the transforms of its receipt done again, and the outcome compared bit for bit.
+//!
+//! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few pieces, but
+//! for what a transform holds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Format};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use super::{Finding, Remark, index_of};
+use crate::chosen::chosen;
+use crate::options::Options;
+use crate::planned::Planned;
+use crate::receipt::{KeptBits, kept_bits, own, read};
+use crate::transform::{Tally, Transform, known};
+use crate::watch::{Watch, Watched};
+
+/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+const PIECE: usize = 256 << 10;
+/// More steps than this are not read.
+const MOST_STEPS: usize = 64;
+/// So much of a step's settings is told.
+const TOLD: usize = 200;
+
+/// What a receipt says of transforms.
+#[derive(Deserialize)]
+struct Transformed {
+    /// Not there, or `null` where there was no room for it.
+    #[serde(default, deserialize_with = "some")]
+    transforms: Option<Value>,
+}
+
+fn some<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(text).map(Some)
+}
+
+/// One transform as a receipt has it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(crate) struct Step {
+    name: String,
+    #[serde(default)]
+    settings: Value,
+}
+
+/// The transforms of a file's receipt, none where it has none; or why they cannot be read.
+pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> {
+    let Some(text) = own(checkpoint) else { return Ok(Vec::new()) };
+    let transformed: Transformed = read(text).ok_or("the receipt cannot be read")?;
+    match transformed.transforms {
+        None => Ok(Vec::new()),
+        Some(Value::Null) => Err("the receipt had no room for its transforms"),
+        Some(Value::Array(steps)) if steps.len() > MOST_STEPS => Err("the receipt has too many transforms"),
+        Some(steps) => serde_json::from_value(steps).map_err(|_| "the receipt's transforms cannot be read"),
+    }
+}
+
+/// Tells the transforms that a file's receipt says were done, each as a note, in their order; what cannot be read is a
+/// finding. Returns how many they are.
+pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
+    let steps = match steps(checkpoint) {
+        Ok(steps) => steps,
+        Err(why) => {
+            tell(Remark::Finding(Finding::new("", "receipt", why)));
+            return 0;
+        }
+    };
+    for (number, step) in steps.iter().enumerate() {
+        let settings = step.settings.to_string();
+        let settings = settings.char_indices().nth(TOLD).map_or(&*settings, |(at, _)| &settings[..at]);
+        tell(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
+        if let Err(why) = known(&step.name, &step.settings) {
+            tell(Remark::Finding(Finding::new("", "receipt", unknown(step, &why))));
+        }
+    }
+    steps.len()
+}
+
+fn unknown(step: &Step, why: &str) -> String {
+    let name: String = step.name.chars().take(TOLD).collect();
+    format!("the transform {name:?} of the receipt {why}")
+}
+
+/// Does the steps with the tensors of `source` and compares what comes out with those of `file`; returns how many are equal.
+pub(crate) fn against_source(
+    file: &Checkpoint,
+    source: &Checkpoint,
+    steps: &[Step],
+    watch: &dyn Watch,
+    tell: &mut dyn FnMut(Remark),
+) -> Result<u64, Error> {
+    let mut finding = |message| tell(Remark::Finding(Finding::new("", "receipt", message)));
+    let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
+    for step in steps {
+        match known(&step.name, &step.settings) {
+            Ok(transform) => transforms.push(transform),
+            Err(why) => {
+                finding(unknown(step, &why));
+                return Ok(0);
+            }
+        }
+    }
+    let mut options = Options::new(Format::Safetensors);
+    // A receipt does not say whether sparse arrays were expanded, and the names do.
+    let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
+    options.dense = source.entries().iter().any(whole);
+    options.transforms = transforms;
+    let chained = match chosen(source, &options, false) {
+        Ok(chained) => chained,
+        Err(Error::Request { message, .. }) => {
+            finding(format!("the receipt's transforms cannot be done: {} {message}", source.name()));
+            return Ok(0);
+        }
+        Err(e) => return Err(e),
+    };
+    let (kept, pieces) = (kept_bits(file), [vec![0; PIECE], vec![0; PIECE]]);
+    let mut compare = Compare { file, source, kept, pieces, watch, tell, equal: 0 };
+    compare.all(&chained.tensors)?;
+    Ok(compare.equal)
+}
+
+/// A comparison in the making.
+struct Compare<'a> {
+    file: &'a Checkpoint,
+    source: &'a Checkpoint,
+    /// The file's tensors that keep bf16 as the bits of a u16.
+    kept: KeptBits,
+    pieces: [Vec<u8>; 2],
+    watch: &'a dyn Watch,
+    tell: &'a mut dyn FnMut(Remark),
+    equal: u64,
+}
+
+impl Compare<'_> {
+    fn all(&mut self, tensors: &[Planned]) -> Result<(), Error> {
+        for tensor in tensors {
+            let name = &tensor.spec.name;
+            let found = match self.file.entry(name) {
+                Some(entry) => self.difference(tensor, entry),
+                None => Ok(Some(("absent", format!("is missing from {}", self.file.name())))),
+            };
+            let found = match found {
+                // Broken bytes are a finding about this tensor; the comparison of the others goes on.
+                Err(Error::Malformed { file, fault, .. }) => {
+                    Some((fault.reason().as_str(), format!("is broken in {file}: {fault}")))
+                }
+                found => found?,
+            };
+            match found {
+                Some((reason, message)) => (self.tell)(Remark::Finding(Finding::new(name, reason, message))),
+                None => self.equal += 1,
+            }
+        }
+        let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+        for entry in self.file.entries().iter().filter(|entry| !names.contains(entry.name())) {
+            let message = format!("is missing from what the receipt's transforms make of {}", self.source.name());
+            (self.tell)(Remark::Finding(Finding::new(entry.name(), "absent", message)));
+        }
+        Ok(())
+    }
+
+    /// What a tensor of the file and the one that is made do not have in common; `None` where they are equal.
+    fn difference(&mut self, made: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
+        let (spec, name) = (&made.spec, entry.name());
+        let dtype = self.file.array(entry)?.dtype;
+        let is_kept = dtype == DType::U16 && spec.dtype == DType::BF16 && self.kept.contains(name);
+        if dtype != spec.dtype && !is_kept {
+            return Ok(Some(("dtype", format!("is {dtype} here, and would be {}", spec.dtype))));
+        }
+        if *entry.shape() != spec.shape {
+            return Ok(Some(("shape", format!("has shape {} here, and would have {}", entry.shape(), spec.shape))));
+        }
+        let tally = Tally::default();
+        let mut ours = Watched::open(self.file, entry, self.watch)?;
+        let mut theirs = made.open(self.source, self.watch, &tally)?;
+        let [a, b] = &mut self.pieces;
+        let mut done = 0;
+        loop {
+            // Both hand out whole elements of one width, and as many as a piece holds.
+            let (n, m) = (ours.pull(a)?, theirs.pull(b)?);
+            if a[..n] != b[..m] {
+                let at = done + a[..n].iter().zip(&b[..m]).take_while(|(a, b)| a == b).count() as u64;
+                let index = index_of(&spec.shape, at / dtype.size() as u64);
+                return Ok(Some(("differs", format!("differs, first at [{index}]"))));
+            }
+            if n == 0 {
+                return Ok(None);
+            }
+            done += n as u64;
+        }
+    }
+}

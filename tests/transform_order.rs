@@ -1,0 +1,215 @@
+//! Weights in another order and in other shapes: as NumPy has them, and by a walk over all indices.
+
+use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
+use blob_convert::{Options, Silent, Target, plan};
+use blob_core::DType;
+use blob_io::{Checkpoint, Format, IfExists};
+use proptest::prelude::*;
+
+use crate::support::message::{floats, len, shape};
+use crate::support::{blob, data, open};
+use crate::transform::float;
+
+/// A net of layers of these types, each with its blobs of these extents, that count from 0.
+fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
+    let mut bytes = Vec::new();
+    for (name, kind, blobs) in layers {
+        let mut layer = [len(1, name.as_bytes()), len(2, kind.as_bytes())].concat();
+        for dims in *blobs {
+            let values: Vec<f32> = (0..dims.iter().product()).map(|i: u64| i as f32).collect();
+            layer.extend(len(7, &[shape(dims), floats(&values)].concat()));
+        }
+        bytes.extend(len(100, &layer));
+    }
+    open("net.caffemodel", &bytes).expect("opens")
+}
+
+fn converted(source: &Checkpoint, options: &Options) -> Checkpoint {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    plan(source, options, &target).expect("a plan").run(&Silent).expect("written");
+    open("out.safetensors", &std::fs::read(&path).expect("readable")).expect("opens")
+}
+
+fn refusal(source: &Checkpoint, options: &Options) -> String {
+    plan(source, options, &Target::Stdout).expect_err("it is refused").to_string()
+}
+
+/// Shape and bytes of a tensor.
+fn tensor(file: &Checkpoint, name: &str) -> (Vec<usize>, Vec<u8>) {
+    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name:?}"));
+    (entry.shape().dims().to_vec(), file.view(entry).expect("views").into_owned())
+}
+
+fn safetensors() -> Options {
+    Options::new(Format::Safetensors)
+}
+
+#[test]
+fn weights_are_permuted_as_numpy_permutes_them() {
+    let golden = Checkpoint::open(data("transform/order.npz")).expect("opens");
+    let cases: [(&str, &str, Options); 5] = [
+        ("hwio", "conv/0", safetensors().transform(Layout::Hwio)),
+        ("ohwi", "conv/0", safetensors().transform(Layout::Ohwi)),
+        ("rgb", "conv/0", safetensors().transform(Rgb)),
+        ("rgb.hwio.f16", "conv/0", safetensors().transform(Rgb).transform(Layout::Hwio).transform(float(DType::F16))),
+        ("fc-from", "fc/0", safetensors().transform(FcFrom::new(2, 3, 4).expect("inputs"))),
+    ];
+    for (theirs, name, options) in cases {
+        let ours = converted(&golden, &options);
+        assert_eq!(tensor(&ours, name), tensor(&golden, theirs), "{theirs}");
+        // What is no weight stays.
+        if !theirs.ends_with("f16") {
+            assert_eq!(tensor(&ours, "fc-from"), tensor(&golden, "fc-from"));
+        }
+    }
+}
+
+/// Where the first axis stays, 1 MiB at a time is permuted; these rows do not divide it.
+#[test]
+fn the_columns_of_a_large_inner_product_are_permuted() {
+    let (rows, c, h, w) = (37, 13, 50, 31);
+    let source = net(&[("fc6", "InnerProduct", &[&[rows, c * h * w], &[rows]])]);
+    let from = FcFrom::new(c as usize, h as usize, w as usize).expect("inputs");
+    let (_, ours) = tensor(&converted(&source, &safetensors().transform(from)), "fc6/0");
+    let mut values = ours.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four")));
+    for row in 0..rows {
+        for (y, x) in (0..h).flat_map(|y| (0..w).map(move |x| (y, x))) {
+            for channel in 0..c {
+                let stood = ((row * c + channel) * h + y) * w + x;
+                assert_eq!(values.next(), Some(stood as f32));
+            }
+        }
+    }
+    assert_eq!(values.next(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_weight_is_found_where_its_axes_say(dims in prop::array::uniform4(1u64..7), to in 0usize..3) {
+        let source = net(&[("c", "Convolution", &[&dims])]);
+        let (layout, axes) = [
+            (Layout::Oihw, [0, 1, 2, 3]),
+            (Layout::Hwio, [2, 3, 1, 0]),
+            (Layout::Ohwi, [0, 2, 3, 1]),
+        ][to];
+        let (shape, bytes) = tensor(&converted(&source, &safetensors().transform(layout)), "c/0");
+        let extents = dims.map(|n| n as usize);
+        prop_assert_eq!(&shape, &axes.map(|axis| extents[axis]).to_vec());
+        for (at, value) in bytes.chunks_exact(4).enumerate() {
+            let mut rest = at;
+            let mut index = [0; 4];
+            for axis in (0..4).rev() {
+                index[axes[axis]] = rest % shape[axis];
+                rest /= shape[axis];
+            }
+            let stood = index.iter().zip(extents).fold(0, |at, (i, n)| at * n + i);
+            prop_assert_eq!(f32::from_le_bytes(value.try_into().expect("four")), stood as f32);
+        }
+    }
+}
+
+#[test]
+fn the_ones_of_before_2015_go() {
+    let cases: &[(&str, usize, &[u64], &[usize])] = &[
+        ("InnerProduct", 0, &[1, 1, 10, 500], &[10, 500]),
+        ("InnerProduct", 0, &[1, 1, 1, 500], &[1, 500]),
+        ("InnerProduct", 1, &[1, 1, 1, 10], &[10]),
+        ("InnerProduct", 0, &[10, 500], &[10, 500]),
+        ("Convolution", 0, &[1, 1, 3, 3], &[1, 1, 3, 3]),
+        ("Convolution", 1, &[1, 1, 1, 8], &[8]),
+        ("Deconvolution", 1, &[1, 1, 1, 1], &[1]),
+        ("Embed", 0, &[1, 1, 30, 4], &[30, 4]),
+        ("LSTM", 0, &[1, 1, 16, 3], &[16, 3]),
+        ("LSTM", 1, &[1, 1, 1, 16], &[16]),
+        ("LSTM", 2, &[1, 1, 16, 4], &[16, 4]),
+        ("PReLU", 0, &[1, 1, 1, 6], &[6]),
+        ("BN", 1, &[1, 6, 1, 1], &[6]),
+        ("BatchNorm", 2, &[1, 1, 1, 1], &[1]),
+        ("Reshape", 0, &[1, 1, 1, 6], &[1, 1, 1, 6]),
+    ];
+    for (kind, index, dims, expected) in cases {
+        let mut blobs: Vec<&[u64]> = vec![&[2]; *index];
+        blobs.push(dims);
+        let source = net(&[("layer", kind, &blobs)]);
+        let name = format!("layer/{index}");
+        let ours = converted(&source, &safetensors().transform(SqueezeLegacy));
+        assert_eq!(tensor(&ours, &name), (expected.to_vec(), tensor(&source, &name).1), "{kind} {dims:?}");
+        // The same file with its other bytes: the shape is stored as it is now.
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out.caffemodel");
+        let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+        let options = Options::new(Format::CaffeModel).transform(SqueezeLegacy);
+        plan(&source, &options, &target).expect("a plan").run(&Silent).expect("written");
+        assert_eq!(tensor(&Checkpoint::open(&path).expect("opens"), &name).0, *expected, "{kind} {dims:?}");
+    }
+}
+
+#[test]
+fn a_real_net_of_before_2015_is_squeezed_to_that_of_today() {
+    let [old, new] = ["v2_legacy_dims", "f32_v2"]
+        .map(|name| Checkpoint::open(data(&format!("caffe/net/{name}.caffemodel"))).expect("opens"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.caffemodel");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let options = Options::new(Format::CaffeModel).transform(SqueezeLegacy);
+    plan(&old, &options, &target).expect("a plan").run(&Silent).expect("written");
+    let ours = Checkpoint::open(&path).expect("opens");
+    let all = |file: &Checkpoint| file.names().map(|name| (name.to_owned(), tensor(file, name))).collect::<Vec<_>>();
+    assert_eq!(all(&ours), all(&new));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_the_reason() {
+    let grey = net(&[("conv1", "Convolution", &[&[4, 1, 3, 3]])]);
+    assert_eq!(
+        refusal(&grey, &safetensors().transform(Rgb)),
+        "net.caffemodel: does not allow rgb: \"conv1/0\" is the first convolution, of shape 4\u{d7}1\u{d7}3\u{d7}3, and has not three input channels"
+    );
+    let none = net(&[("fc", "InnerProduct", &[&[4, 8]])]);
+    assert_eq!(
+        refusal(&none, &safetensors().transform(Rgb)),
+        "net.caffemodel: does not allow rgb: there are no weights of a convolution"
+    );
+    assert_eq!(
+        refusal(&none, &safetensors().transform(FcFrom::new(3, 3, 3).expect("inputs"))),
+        "net.caffemodel: does not allow fc-from: no weights of an inner product have 27 inputs"
+    );
+    assert!(FcFrom::new(usize::MAX, 2, 1).is_none() && FcFrom::new(0, 2, 2).is_none());
+    let notes = |source: &Checkpoint| {
+        let options = safetensors().transform(Layout::Hwio);
+        plan(source, &options, &Target::Stdout).expect("a plan").notes().to_vec()
+    };
+    assert_eq!(notes(&none), ["there are no weights of convolutions to permute"]);
+    let video = net(&[("conv1", "Convolution", &[&[4, 3, 3, 3, 3]])]);
+    assert!(notes(&video).contains(&"weights of convolutions that have not four axes stay: 1".to_owned()));
+    let golden = Checkpoint::open(data("transform/order.npz")).expect("opens");
+    assert_eq!(notes(&golden), ["by its name and shape, 1 tensor is taken for weights of convolutions"]);
+}
+
+#[test]
+fn the_tool_does_them_in_one_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.safetensors");
+    let out = out.to_str().expect("UTF-8");
+    let flags =
+        ["--dtype", "f16", "--layout", "hwio", "--fc-from", "2,3,4", "--rgb", "--squeeze-legacy", "--strip-diff"];
+    let ran = blob(&[&["convert", "transform/order.npz", "-o", out][..], &flags].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.err.contains("prove it:"), "{ran:?}");
+    let ran = blob(&["verify", out, "--replay", "--against", "transform/order.npz"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let steps: Vec<&str> = ran.out.lines().filter_map(|line| line.trim().strip_prefix("note: step ")).collect();
+    let expected = [
+        "1 of 6: strip-diff {}",
+        "2 of 6: squeeze-legacy {}",
+        "3 of 6: rgb {}",
+        "4 of 6: fc-from {\"channels\":2,\"height\":3,\"width\":4}",
+        "5 of 6: layout {\"to\":\"hwio\"}",
+        "6 of 6: dtype {\"to\":\"f16\"}",
+    ];
+    assert_eq!(steps, expected, "{ran:?}");
+}
