@@ -170,12 +170,12 @@ fn the_tool_writes_caffes_form_where_the_file_is_called_so() {
         let verify = blob(&["verify", out, "--against", golden]);
         assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
     }
-    // What a file of others holds beside its tensors is not in the new one, and that is said.
-    let anew = blob(&["convert", "caffe/net/f32.caffemodel.h5", "-o", &path("anew.h5")]);
+    // What a file of others holds beside its tensors is not in a new one, and that is said.
+    let anew = blob(&["convert", "caffe/net/f32.caffemodel.h5", "-o", &path("anew.h5"), "--dtype", "f64"]);
     assert!(anew.code == Some(0) && anew.err.replace('\n', " ").contains("the hdf5 is written anew"), "{anew:?}");
     // A net's HDF5 stays one, whatever it is called.
     let copy = path("copy.h5");
-    let done = blob(&["convert", &weights, "-o", &copy]);
+    let done = blob(&["convert", &weights, "-o", &copy, "--anew"]);
     assert!(done.code == Some(0) && !done.err.contains("anew"), "{done:?}");
     assert_eq!(blob(&["info", "--json", &copy]).json()[0]["dialect"], "Caffe weights");
 }
@@ -210,7 +210,8 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
     let packed = Checkpoint::open(data("hdf5/tiny/earliest.h5")).expect("opens");
     let said = refused(tensor("g/c", DType::F32, &[3, 2]), &packed);
     assert!(said.contains("\"g/c\" is in chunks or big-endian there"), "{said}");
-    let ours = open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5)).expect("fits")).expect("opens");
+    let ours =
+        open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5).anew(true)).expect("fits")).expect("opens");
     assert!(refused(tensor("ip/1", DType::F32, &[7]), &ours).contains("has a receipt"));
 }
 

@@ -36,6 +36,7 @@ mod hdf5;
 mod hdf5_convert;
 mod hdf5_write;
 mod hostile;
+mod identity;
 mod kinds;
 mod limits;
 mod ls_folder;

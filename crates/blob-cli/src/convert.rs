@@ -27,6 +27,9 @@ use crate::units;
 /// How many warnings and left-out arrays are told one by one.
 const TOLD: usize = 20;
 
+/// What to say of a conversion within one format.
+const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
+
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let begun = Instant::now();
     let target = target(args)?;
@@ -228,6 +231,12 @@ impl Fields for Facts<'_> {
             ),
             field("from", Is::Text, "the format that was read", |f| json!(f.checkpoint.format().name())),
             field("to", Is::Text, "the format that was written", |f| json!(f.plan.to().name())),
+            field(
+                "copy",
+                Is::Flag,
+                "whether the output is the input, byte for byte, as formats with a receipt are kept",
+                |f| json!(f.plan.is_copy()),
+            ),
             field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
             field("tensors", Is::Whole, "how many tensors", |f| json!(f.plan.tensors().len())),
             field("bytes_in", Is::Whole, "the input's size", |f| json!(f.checkpoint.stored().len())),
@@ -292,12 +301,18 @@ impl Render for Facts<'_> {
             let (to, output) = (self.plan.to().name(), opened_by(self.args, self.plan).to_string_lossy());
             let bytes = units::bytes(self.plan.output_len());
             terminal.note(format!("would write {tensors}{shards}, {bytes} as {to}, to {}", terminal.name(&output)));
+            if self.plan.is_copy() {
+                terminal.note(KEPT);
+            }
             return Ok(());
         };
         let (mark, arrow) = terminal.marks();
         let (bytes_in, bytes_out) = (units::bytes(done.bytes_in), units::bytes(done.bytes_out));
         terminal
             .note(format!("{mark} {tensors}{shards}  {bytes_in} {arrow} {bytes_out}  in {}", units::seconds(seconds)));
+        if self.plan.is_copy() {
+            terminal.note(KEPT);
+        }
         Ok(())
     }
 }

@@ -33,6 +33,7 @@ pub mod digest;
 mod frame;
 mod hash;
 mod hdf5;
+mod identity;
 mod layout;
 mod moves;
 mod neoml;

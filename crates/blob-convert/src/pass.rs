@@ -92,7 +92,10 @@ struct Job<'a> {
 impl Job<'_> {
     fn file(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
         output.set_len(layout.len())?;
-        let sink = Sink::file(&output, layout, &self.plan.tensors);
+        let sink = match self.plan.is_copy() {
+            true => Sink::copy(&output),
+            false => Sink::file(&output, layout, &self.plan.tensors),
+        };
         let digests = self.fill(&sink, tally)?;
         if let Some(base) = self.plan.base.file() {
             let uncounted = Uncounted(self.watch);
@@ -179,7 +182,10 @@ impl Job<'_> {
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { threads() } else { 1 };
-        let (blake3, sha256) = self.pass(threads, &|at, bytes| moves.piece(at, bytes, tally, &put))?;
+        let (blake3, sha256) = self.pass(threads, &|at, bytes| {
+            sink.pass(at, bytes)?;
+            moves.piece(at, bytes, tally, &put)
+        })?;
         for tensor in apart {
             let mut at = 0;
             self.stream(tensor, tally, |bytes| {

@@ -10,6 +10,7 @@ use crate::chain::Chained;
 use crate::chosen::chosen;
 use crate::frame;
 use crate::hdf5;
+use crate::identity;
 use crate::layout::{layout, refilled};
 use crate::neoml;
 use crate::options::{Options, refuse};
@@ -68,6 +69,8 @@ pub struct Plan<'a> {
 #[derive(Debug)]
 pub(crate) enum Base<'a> {
     None,
+    /// The source, copied as it is.
+    Same,
     File(&'a Checkpoint),
     /// What the source's receipt has of it.
     Frame(Box<Checkpoint>),
@@ -76,7 +79,7 @@ pub(crate) enum Base<'a> {
 impl Base<'_> {
     pub(crate) fn file(&self) -> Option<&Checkpoint> {
         match self {
-            Self::None => None,
+            Self::None | Self::Same => None,
             Self::File(file) => Some(file),
             Self::Frame(file) => Some(file),
         }
@@ -159,6 +162,13 @@ impl Plan<'_> {
         self.receipt.is_untransformed
     }
 
+    /// Whether the output is the source, byte for byte, though its format has a receipt: within one format, nothing else was
+    /// asked for.
+    #[must_use]
+    pub fn is_copy(&self) -> bool {
+        matches!(self.base, Base::Same)
+    }
+
     /// The format that will be written.
     #[must_use]
     pub fn to(&self) -> Format {
@@ -176,7 +186,9 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
     let is_same = options.to.is_caffe() && options.to == checkpoint.format() && chosen.keeps_names(checkpoint);
     let mut notes = Vec::new();
-    let base = if is_same && !options.form.is_some_and(Form::is_v1) {
+    let base = if identity::applies(checkpoint, options, target) {
+        Base::Same
+    } else if is_same && !options.form.is_some_and(Form::is_v1) {
         Base::File(checkpoint)
     } else if is_folder || !options.keeps_frame() {
         Base::None
@@ -195,7 +207,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
         notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
     }
     let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
-    let is_anew = is_hdf5 && base.file().is_none() && !is_folder;
+    let is_anew = is_hdf5 && matches!(base, Base::None) && !is_folder;
     // Ours holds tensors and its receipt alone.
     if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
         notes.push(
@@ -238,7 +250,10 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, left_out, mut notes } = chosen;
+    let Chained { mut tensors, mut left_out, mut notes } = chosen;
+    if matches!(base, Base::Same) {
+        left_out.clear();
+    }
     let is_folder = matches!(target, Target::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let options = &Options { to, ..options.clone() };
@@ -265,6 +280,7 @@ fn planned_for<'a>(
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
     let mut layout = || match (&base, to.is_caffe()) {
+        (Base::Same, _) => identity::layout(checkpoint, &mut tensors),
         (Base::Frame(base), _) => refilled(base, &mut tensors),
         (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),

@@ -18,6 +18,8 @@ pub(crate) struct Sink<'a> {
 enum To<'a> {
     /// The file that each tensor of the plan lies in, and where.
     Files(Vec<(&'a Output, u64)>),
+    /// The whole file is copied; of a tensor nothing is left to be put.
+    Copy(&'a Output),
     /// Only the checksums are wanted.
     Nowhere,
     /// A tensor's bytes must come in their order.
@@ -56,6 +58,10 @@ impl<'a> Sink<'a> {
         Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at)).collect()), parts: None }
     }
 
+    pub(crate) fn copy(output: &'a Output) -> Self {
+        Self { to: To::Copy(output), parts: None }
+    }
+
     pub(crate) fn nowhere(layout: &Layout) -> Self {
         Self { to: To::Nowhere, parts: layout.wants_crc().then(Mutex::default) }
     }
@@ -71,6 +77,14 @@ impl<'a> Sink<'a> {
         !matches!(self.to, To::Folder(_))
     }
 
+    /// Takes bytes of the source, of which a copy has each.
+    pub(crate) fn pass(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        match &self.to {
+            To::Copy(output) => output.write_all_at(at, bytes),
+            _ => Ok(()),
+        }
+    }
+
     /// Puts bytes at `at` within a tensor.
     pub(crate) fn put(&self, tensor: usize, at: u64, bytes: &[u8]) -> Result<(), Error> {
         if let Some(parts) = &self.parts {
@@ -82,7 +96,7 @@ impl<'a> Sink<'a> {
                 let (output, begin) = places[tensor];
                 output.write_all_at(begin + at, bytes)
             }
-            To::Nowhere => Ok(()),
+            To::Copy(_) | To::Nowhere => Ok(()),
             To::Folder(folder) => lock(folder).put(tensor, bytes),
         }
     }

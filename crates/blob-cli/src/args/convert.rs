@@ -54,7 +54,8 @@ pub(crate) struct Convert {
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
-    /// Write OUT from the tensors alone, without the bytes around them that IN's receipt has of a file of OUT's format
+    /// Write OUT from the tensors alone, without the bytes around them: those that IN has of OUT's format, itself or in its
+    /// receipt
     #[arg(long)]
     pub(crate) anew: bool,
     /// Replace OUT where it exists; IN itself is never replaced

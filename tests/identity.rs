@@ -1,0 +1,116 @@
+//! Within one format: a conversion that asks for nothing else gives the same bytes, and what is asked for is done.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use blob_convert::Options;
+use blob_io::{Checkpoint, Entry, Format};
+use serde_json::json;
+
+use crate::support::{blob, command, data, files, open, report};
+use crate::there_and_back::{convert, receipt, sources};
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("readable")
+}
+
+/// Every file that opens, with those of formats that a conversion does not bring back.
+fn all_sources() -> Vec<(PathBuf, Checkpoint)> {
+    let mut found = sources();
+    for folder in ["other", "hdf5", "hdf5/tiny", "shards"] {
+        let paths = files(&data(folder), |name| !name.ends_with(".json"));
+        found.extend(paths.into_iter().filter_map(|path| Some((path.clone(), Checkpoint::open(&path).ok()?))));
+    }
+    found
+}
+
+/// Files that their own framework could not have written, copied as far as they were understood.
+const UNDERSTOOD: [&str; 0] = [];
+
+#[test]
+fn a_file_stays_what_it_is_within_its_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut same, mut refused, mut others) = (BTreeMap::<&str, usize>::new(), 0, Vec::new());
+    for (i, (path, source)) in all_sources().iter().enumerate() {
+        let (out, format) = (folder.path().join(i.to_string()), source.format());
+        if let Err(e) = convert(source, &Options::new(format), &out) {
+            let is_known = |entry: &Entry| entry.fault().is_some() || entry.foreign_dtype().is_some();
+            let is_broken = source.entries().iter().any(is_known) || path.ends_with("broken-deflate.npz");
+            assert!(is_broken && !out.exists(), "{}: {e}", path.display());
+            refused += 1;
+            continue;
+        }
+        match read(&out) == read(path) {
+            true => *same.entry(format.name()).or_default() += 1,
+            false => others.push(path.display().to_string()),
+        }
+    }
+    let is_known = |path: &String| UNDERSTOOD.iter().any(|known| path.ends_with(known));
+    assert!(others.iter().all(is_known), "{others:?}");
+    let written = Format::ALL.iter().filter(|format| format.is_written());
+    let without: Vec<&str> = written.map(|format| format.name()).filter(|name| !same.contains_key(name)).collect();
+    assert_eq!(without, [""; 0], "formats without a file");
+    report(&format!("the same bytes within one format: {same:?}, {refused} refused, {} mended", others.len()));
+}
+
+#[test]
+fn what_is_asked_for_is_done_also_within_one_format() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for (file, extension) in [
+        ("other/two.safetensors", "safetensors"),
+        ("other/numpy_compressed.npz", "npz"),
+        ("other/fortran_big_endian.npy", "npy"),
+        ("caffe/net/f32.caffemodel.h5", "h5"),
+    ] {
+        let (kept, out) = (read(&data(file)), place(&format!("x.{extension}")));
+        let copied = blob(&["convert", "--json", "--force", file, "-o", &out]);
+        assert_eq!((copied.code, &copied.json()[0]["copy"]), (Some(0), &json!(true)), "{copied:?}");
+        assert!(read(Path::new(&out)) == kept, "{file}");
+        let told = blob(&["convert", "--force", file, "-o", &out]);
+        assert!(told.err.contains("same format: the bytes are kept, no receipt is added"), "{told:?}");
+        // From a pipe into a pipe.
+        let to = if extension == "h5" { "hdf5" } else { extension };
+        let mut piped = command(&["convert", "-", "--to", to, "-o", "-"]);
+        piped.stdin(std::fs::File::open(data(file)).expect("opens"));
+        let output = piped.output().expect("runs");
+        assert!(output.stdout == kept, "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        for asked in [&["--anew"][..], &["--dtype", "f64"], &["--dense"], &["--diff", "drop"]] {
+            let ran = blob(&[&["convert", "--json", "--force", file, "-o", &out], asked].concat());
+            assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
+            assert!(read(Path::new(&out)) != kept, "{file} {asked:?}");
+        }
+        // A gzip file is unpacked, and what comes out is written anew.
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&kept).expect("memory");
+        std::fs::write(place("x.gz"), packed.finish().expect("memory")).expect("written");
+        let ran = blob(&["convert", "--json", "--force", &place("x.gz"), "-o", &out]);
+        assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
+    }
+    // A receipt is wanted, where its digest is.
+    let out = place("y.npz");
+    let ran = blob(&["convert", "--sha256", "other/numpy_savez.npz", "-o", &out]);
+    assert_eq!((ran.code, receipt(&Checkpoint::open(&out).expect("opens")).is_object()), (Some(0), true), "{ran:?}");
+}
+
+/// A copy is read as a whole: what is broken in it is not passed on.
+#[test]
+fn a_broken_file_is_not_copied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut bytes = read(&data("other/numpy_savez.npz"));
+    let file = open("x.npz", &bytes).expect("opens");
+    let entry = file.entries().iter().find(|entry| entry.byte_len() > 0).expect("an array");
+    bytes[entry.offset().expect("stored") as usize] ^= 1;
+    let out = folder.path().join("x.npz");
+    let refused = convert(&open("x.npz", &bytes).expect("opens"), &Options::new(Format::Npz), &out);
+    assert!(refused.expect_err("a checksum").to_string().contains("CRC"), "it says why");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    // What the reference reader refuses is mended, not copied.
+    let mut long = read(&data("other/two.safetensors"));
+    long.extend([0; 7]);
+    let source = open("x.safetensors", &long).expect("opens");
+    assert_eq!(source.faults().len(), 1);
+    convert(&source, &Options::new(Format::Safetensors), &out).expect("converts");
+    assert_eq!(Checkpoint::open(&out).expect("opens").faults().len(), 0);
+}
