@@ -57,6 +57,7 @@ mod npz_checksum;
 mod npz_corrupt;
 mod npz_hostile;
 mod numpy;
+mod plot;
 mod reader;
 mod reasons;
 mod receipt;

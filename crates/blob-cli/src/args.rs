@@ -9,6 +9,7 @@ mod extract;
 mod hash;
 mod ls;
 mod merge;
+mod plot;
 
 pub(crate) use convert::{CaffeForm, Convert};
 pub(crate) use diff::Diff;
@@ -16,6 +17,7 @@ pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
+pub(crate) use plot::Plot;
 
 use std::path::PathBuf;
 
@@ -113,6 +115,7 @@ pub(crate) enum Command {
     Extract(Extract),
     Merge(Merge),
     Split(Split),
+    Plot(Plot),
     /// List the formats: names, extensions, read, write, tested against what
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of

@@ -55,6 +55,7 @@ impl Command {
             Self::Extract(args) => &args.file,
             Self::Diff(args) => &args.file,
             Self::Split(args) => &args.file,
+            Self::Plot(args) => &args.file,
             _ => return None,
         };
         Some(open::name(path))

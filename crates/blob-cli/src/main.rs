@@ -29,6 +29,7 @@ mod man;
 mod merge;
 mod open;
 mod output;
+mod plot;
 mod render;
 mod schema;
 mod select;
@@ -97,6 +98,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Extract(args) => extract::run(args, context),
         Command::Merge(args) => merge::run(args, context),
         Command::Split(args) => split::run(args, context),
+        Command::Plot(args) => plot::run(args, context),
         Command::Formats => formats::run(context),
         Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),

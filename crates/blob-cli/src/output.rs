@@ -66,6 +66,11 @@ impl Terminal {
         Out(BufWriter::with_capacity(64 << 10, AutoStream::new(io::stdout(), choice)))
     }
 
+    /// Whether standard output shows colours.
+    pub(crate) fn has_colour(&self) -> bool {
+        self.color_out
+    }
+
     /// `text` in bold on a terminal with colour.
     pub(crate) fn strong(&self, text: impl Display) -> String {
         self.paint(Style::new().bold(), text)

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::output::Out;
 
 pub(crate) mod picture;
+pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod tree;
 

@@ -15,7 +15,9 @@ use crate::failure::{Failure, REASONS, Status};
 use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
-use crate::{context, convert, devices, diff, extract, formats, hash, info, ls, merge, show, split, stats, verify};
+use crate::{
+    context, convert, devices, diff, extract, formats, hash, info, ls, merge, plot, show, split, stats, verify,
+};
 
 /// The lines that one command prints.
 struct Schema {
@@ -29,7 +31,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 14] {
+fn all() -> [Schema; 15] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -43,6 +45,7 @@ fn all() -> [Schema; 14] {
         of::<extract::Extracted<'_>>(),
         of::<merge::Merged<'_>>(),
         of::<split::Parts<'_>>(),
+        of::<plot::Plotted<'_>>(),
         of::<formats::Formats>(),
         of::<devices::Devices>(),
     ]

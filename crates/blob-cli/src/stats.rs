@@ -17,7 +17,7 @@ use crate::render::Render;
 use crate::select::select;
 use crate::units;
 use json::Objects;
-pub(crate) use json::Sums;
+pub(crate) use json::{Bins, Sums};
 use text::Cells;
 pub(crate) use text::number;
 

@@ -154,10 +154,12 @@ impl Tensor for Made<'_> {
         }
         let dims = self.shape.dims();
         let (outer, inner) = match dims {
+            // Without values the other extents may be of any size.
+            _ if self.shape.count() == 0 => (0, 0),
             [] => (1, 1),
             _ => (dims[..self.axis].iter().product(), dims[self.axis + 1..].iter().product::<usize>()),
         };
-        let runs = if self.shape.count() == 0 { 0 } else { outer * self.parts.len() };
+        let runs = outer * self.parts.len();
         let readers = self.parts.iter().map(|_| None).collect();
         let width = inner as u64 * self.dtype.size() as u64;
         Ok(Box::new(Gather { made: self, readers, width, runs, run: 0, begun: false, left: 0 }))

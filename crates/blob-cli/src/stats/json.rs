@@ -74,8 +74,7 @@ impl Fields for Row<'_> {
             field("nan", Is::Whole, "how many are NaN", |r| json!(r.measured.stats.nan)),
             field("inf", Is::Whole, "how many are infinite", |r| json!(r.measured.stats.inf)),
             sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "with --hist, where a value is finite", |r| {
-                let left_out = r.measured.stats.nan + r.measured.stats.inf;
-                r.measured.histogram.as_ref().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
+                Bins::of(&r.measured)
             }),
         ]
     }
@@ -93,9 +92,17 @@ impl Row<'_> {
 }
 
 /// A histogram, and how many values are in none of its bins.
-struct Bins<'a> {
+pub(crate) struct Bins<'a> {
     bins: &'a Binned,
     left_out: u64,
+}
+
+impl Bins<'_> {
+    /// The histogram of what was measured, as JSON.
+    pub(crate) fn of(measured: &Measured) -> Value {
+        let left_out = measured.stats.nan + measured.stats.inf;
+        measured.histogram.as_ref().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
+    }
 }
 
 impl Fields for Bins<'_> {

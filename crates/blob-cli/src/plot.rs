@@ -1,0 +1,217 @@
+//! `blob plot`: a tensor as a picture, in the terminal or as a file.
+//!
+//! What the values become, `raster` and `pooled` say; how that is shown, `shown`.
+
+mod pooled;
+mod raster;
+mod shown;
+
+use std::path::Path;
+
+use blob_convert::stats::{Measured, measure};
+use blob_io::{Checkpoint, Entry, Output};
+use serde_json::{Value, json};
+
+use crate::args::{Plot, if_exists};
+use crate::context::Context;
+use crate::failure::{Failure, Status};
+use crate::json::{self, DIMS, FILE, Field, Fields, Is, NAME, Says, field, or_null, shapes, sometimes};
+use crate::open::open;
+use crate::output::Out;
+use crate::output::progress::Progress;
+use crate::render::{Render, svg};
+use crate::select::select_one;
+use crate::source;
+use crate::stats::Bins;
+use raster::{Order, Raster};
+
+/// The most columns of a histogram in the terminal, and what one in a file has.
+const BINS: usize = 64;
+
+/// The largest side of a heat map in a file.
+const SIDE: usize = 1024;
+
+/// A picture in the terminal has no more rows than this, and no more columns where the width is not known.
+const ROWS: usize = 40;
+const COLUMNS: usize = 80;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Hist,
+    Heatmap,
+    Filters,
+    Image,
+}
+
+impl Kind {
+    const NAMES: &[&str] = &["hist", "heatmap", "filters", "image"];
+
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
+    let kind = kind(args)?;
+    if let Some(output) = &args.output {
+        source::keep(&args.file, output, if_exists(args.force))?;
+    }
+    let checkpoint = open(&args.file, &context.global)?;
+    let entry = select_one(&checkpoint, args.tensor.as_deref())?;
+    let progress = Progress::begin(&context.terminal, if kind == Kind::Hist { 2 } else { 1 } * entry.byte_len());
+    let drawn = match kind {
+        Kind::Hist => {
+            let columns = context.terminal.width.unwrap_or(COLUMNS).saturating_sub(2).clamp(8, BINS);
+            let bins = if args.output.is_some() { BINS } else { columns };
+            Drawn::Bars(measure(&checkpoint, entry, Some(bins), &progress)?)
+        }
+        Kind::Heatmap => {
+            let (width, height) = match args.output {
+                Some(_) => (SIDE, SIDE),
+                None => (context.terminal.width.unwrap_or(COLUMNS).max(8), 2 * ROWS),
+            };
+            Drawn::Picture(pooled::heatmap(&checkpoint, entry, (width, height), &progress)?)
+        }
+        Kind::Filters => Drawn::Picture(raster::filters(&checkpoint, entry, order(args, &checkpoint))?),
+        Kind::Image => Drawn::Picture(raster::image(&checkpoint, entry, order(args, &checkpoint))?),
+    };
+    progress.end();
+    if let Some(path) = &args.output {
+        let bytes = match &drawn {
+            Drawn::Bars(measured) => svg::page(&title(entry, measured), measured.histogram.as_ref()).into_bytes(),
+            Drawn::Picture(raster) => shown::png(raster)?,
+        };
+        let mut output = Output::create(path, if_exists(args.force))?;
+        output.write_all(&bytes)?;
+        output.finish()?;
+    }
+    context.say(Plotted { args, kind, file: checkpoint.name(), entry, drawn })?;
+    Ok(Status::Yes)
+}
+
+/// What is asked for, or what the output's extension promises.
+fn kind(args: &Plot) -> Result<Kind, Failure> {
+    let extension = args.output.as_deref().map(extension);
+    let asked = [
+        (args.hist, Kind::Hist),
+        (args.heatmap, Kind::Heatmap),
+        (args.filters, Kind::Filters),
+        (args.image, Kind::Image),
+    ];
+    let asked = asked.iter().find(|(is_asked, _)| *is_asked).map(|(_, kind)| *kind);
+    let kind = asked.unwrap_or(if extension.as_deref() == Some("png") { Kind::Heatmap } else { Kind::Hist });
+    match (extension.as_deref(), kind) {
+        (None, _) | (Some("svg"), Kind::Hist) | (Some("png"), Kind::Heatmap | Kind::Filters | Kind::Image) => Ok(kind),
+        (Some("png" | "svg"), _) => {
+            Err(Failure::new("a histogram is written as .svg, a heat map, filters and an image as .png"))
+        }
+        (Some(_), _) => {
+            let path = args.output.as_deref().unwrap_or(Path::new(""));
+            Err(Failure::new(format!("{}: pictures are written as .png or .svg", path.display())))
+        }
+    }
+}
+
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+}
+
+fn order(args: &Plot, checkpoint: &Checkpoint) -> Order {
+    match args.bgr || !args.rgb && checkpoint.format().is_caffe() {
+        true => Order::Bgr,
+        false => Order::Rgb,
+    }
+}
+
+/// `conv1/0  4×3×3×3 f32`, with what its values add up to.
+fn title(entry: &Entry, measured: &Measured) -> svg::Title {
+    let stats = &measured.stats;
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), crate::stats::number);
+    let dtype = entry.dtype().map_or("none", |dtype| dtype.name());
+    svg::Title {
+        name: entry.name().to_owned(),
+        about: format!(
+            "{} {dtype}, {} values, mean {}, std {}",
+            entry.shape(),
+            crate::units::grouped(stats.count),
+            figure(stats.mean),
+            figure(stats.std)
+        ),
+    }
+}
+
+enum Drawn {
+    Bars(Measured),
+    Picture(Raster),
+}
+
+/// What was drawn.
+pub(crate) struct Plotted<'a> {
+    args: &'a Plot,
+    kind: Kind,
+    file: &'a str,
+    entry: &'a Entry,
+    drawn: Drawn,
+}
+
+impl Render for Plotted<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        if let Some(path) = &self.args.output {
+            let (mark, arrow) = terminal.marks();
+            let (name, path) = (terminal.name(self.entry.name()), path.to_string_lossy());
+            terminal.note(format!("{mark} {name}  {} {arrow} {}", self.kind.name(), terminal.name(&path)));
+            return Ok(());
+        }
+        match &self.drawn {
+            Drawn::Bars(measured) => {
+                let title = title(self.entry, measured);
+                shown::bars(terminal, &title, measured.histogram.as_ref(), out)
+            }
+            Drawn::Picture(raster) => {
+                let columns = terminal.width.unwrap_or(COLUMNS);
+                shown::blocks(terminal, &raster.within(columns, 2 * ROWS), out)
+            }
+        }
+    }
+}
+
+impl Says for Plotted<'_> {
+    const SCHEMA: &'static str = "blob.plot/1";
+    const COMMAND: &'static str = "blob plot --json FILE [TENSOR]";
+    const WHAT: &'static str = "what was drawn";
+}
+
+impl Fields for Plotted<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |p| json!(p.file)),
+            field("name", Is::Text, NAME, |p| json!(p.entry.name())),
+            field("dtype", Is::Text, "the element type", |p| json!(p.entry.dtype().map(|dtype| dtype.name()))),
+            field("shape", DIMS, "its shape", |p| json!(p.entry.shape().dims())),
+            field("kind", Is::OneOf(Kind::NAMES), "what is drawn", |p| json!(p.kind.name())),
+            or_null("output", Is::Text, "the picture's file", |p| {
+                json!(p.args.output.as_ref().map(|path| path.to_string_lossy()))
+            }),
+            sometimes("width", Is::Whole, "the picture's width in points", |p| match &p.drawn {
+                Drawn::Picture(raster) => json!(raster.width),
+                Drawn::Bars(_) => Value::Null,
+            }),
+            sometimes("height", Is::Whole, "its height", |p| match &p.drawn {
+                Drawn::Picture(raster) => json!(raster.height()),
+                Drawn::Bars(_) => Value::Null,
+            }),
+            sometimes("histogram", Is::Object(shapes::<Bins<'_>>), "of a histogram, where a value is finite", |p| {
+                match &p.drawn {
+                    Drawn::Bars(measured) => Bins::of(measured),
+                    Drawn::Picture(_) => Value::Null,
+                }
+            }),
+        ]
+    }
+}

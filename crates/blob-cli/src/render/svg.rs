@@ -1,0 +1,103 @@
+//! Histograms as SVG: a page of its own, or a part of an HTML page. Text from files is escaped.
+
+use std::fmt::Write;
+
+use blob_convert::stats::Binned;
+
+use crate::escape::escape;
+use crate::stats::number;
+
+/// The bars' room.
+const WIDTH: usize = 640;
+const HEIGHT: usize = 240;
+
+/// What stands above a picture.
+pub(crate) struct Title {
+    pub(crate) name: String,
+    pub(crate) about: String,
+}
+
+/// A file of its own, which is light or dark as its reader's.
+pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
+    let (width, height) = (WIDTH + 40, HEIGHT + 90);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n<style>svg{{color:#222;background:#fff}}\
+         @media(prefers-color-scheme:dark){{svg{{color:#ddd;background:#16181c}}}}text{{fill:currentColor}}\
+         .bar{{fill:#3b6ea5}}</style>\n"
+    );
+    let _ = writeln!(text, "<text x=\"20\" y=\"24\" font-weight=\"bold\">{}</text>", shown(&title.name));
+    let _ = writeln!(text, "<text x=\"20\" y=\"44\">{}</text>", shown(&title.about));
+    match bins {
+        None => text += "<text x=\"20\" y=\"80\">no value is finite</text>\n",
+        Some(bins) => {
+            let _ = writeln!(text, "<g transform=\"translate(20 56)\">{}</g>", bars(bins, WIDTH, HEIGHT));
+            let y = HEIGHT + 76;
+            let _ = writeln!(text, "<text x=\"20\" y=\"{y}\">{}</text>", number(bins.min));
+            let x = WIDTH + 20;
+            let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{}</text>", number(bins.max));
+        }
+    }
+    text + "</svg>\n"
+}
+
+/// The bars alone: one path, so that many of them stay small.
+pub(crate) fn bars(bins: &Binned, width: usize, height: usize) -> String {
+    let most = bins.counts.iter().copied().max().unwrap_or(0).max(1);
+    let wide = width as f64 / bins.counts.len().max(1) as f64;
+    let mut path = String::new();
+    for (i, count) in bins.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        // Every bin that is not empty is seen.
+        let high = (*count as f64 / most as f64 * height as f64).max(1.0);
+        let (left, wide) = (i as f64 * wide, (wide - 0.5).max(0.5));
+        let _ = write!(path, "M{left:.1} {height}h{wide:.1}v-{high:.1}h-{wide:.1}z");
+    }
+    format!("<path class=\"bar\" d=\"{path}\"/>")
+}
+
+/// Text that is neither markup nor moves other text.
+pub(crate) fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in escape(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_markup() {
+        let title = Title { name: "</text><script>a&b\"'\u{202e}".to_owned(), about: "x".to_owned() };
+        let page = page(&title, None);
+        assert!(page.contains("&lt;/text&gt;&lt;script&gt;a&amp;b&quot;&#39;\\u{202e}"), "{page}");
+        assert!(!page.contains("<script"));
+    }
+
+    #[test]
+    fn every_bin_that_is_not_empty_has_a_bar() {
+        let bins = |counts: &[u64]| {
+            let file = blob_io::Checkpoint::from_bytes("x.npy", npy(counts)).unwrap();
+            blob_convert::stats::measure(&file, &file.entries()[0], Some(counts.len()), &blob_convert::Silent).unwrap()
+        };
+        let measured = bins(&[1, 0, 1000]);
+        let bars = bars(measured.histogram.as_ref().unwrap(), 30, 10);
+        assert_eq!(bars, "<path class=\"bar\" d=\"M0.0 10h9.5v-1.0h-9.5zM20.0 10h9.5v-10.0h-9.5z\"/>");
+    }
+
+    /// An npy of bytes with so many values in the middle of each bin.
+    fn npy(counts: &[u64]) -> Vec<u8> {
+        let values: Vec<u8> = counts.iter().zip(0..).flat_map(|(n, i)| vec![i; *n as usize]).collect();
+        let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}\n", values.len());
+        [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), &values].concat()
+    }
+}

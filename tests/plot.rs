@@ -1,0 +1,208 @@
+//! `blob plot`: the points of its PNG files against NumPy's, what a terminal and a pipe get, what is refused.
+
+use std::fs;
+use std::process::Command;
+
+use crate::numpy::python;
+use crate::support::{blob, on_terminal, report};
+
+const NET: &str = "caffe/net/f32_v2.caffemodel";
+
+/// Arrays and their pictures: `draw` writes the arrays, `check` reads the PNG files and says where a point is another one.
+const SCRIPT: &str = "
+import struct, sys, zlib, numpy
+folder = sys.argv[2]
+
+def read(path):
+    data, at, body = open(path, 'rb').read(), 8, b''
+    assert data[:8] == b'\\x89PNG\\r\\n\\x1a\\n'
+    while at < len(data):
+        n, kind = struct.unpack('>I4s', data[at:at + 8])
+        chunk = data[at + 8:at + 8 + n]
+        assert zlib.crc32(kind + chunk) == struct.unpack('>I', data[at + 8 + n:at + 12 + n])[0]
+        if kind == b'IHDR':
+            width, height, depth, colour, _, _, interlaced = struct.unpack('>IIBBBBB', chunk)
+            assert (depth, colour, interlaced) == (8, 2, 0)
+        if kind == b'IDAT':
+            body += chunk
+        at += 12 + n
+    raw, line, rows = zlib.decompress(body), 1 + 3 * width, []
+    before = [0] * (3 * width)
+    for y in range(height):
+        kind, row = raw[y * line], list(raw[y * line + 1:(y + 1) * line])
+        for i in range(len(row)):
+            a, b, c = (row[i - 3] if i >= 3 else 0), before[i], (before[i - 3] if i >= 3 else 0)
+            p = a + b - c
+            paeth = a if abs(p - a) <= abs(p - b) and abs(p - a) <= abs(p - c) else b if abs(p - b) <= abs(p - c) else c
+            row[i] = (row[i] + [0, a, b, (a + b) // 2, paeth][kind]) & 255
+        rows.append(row)
+        before = row
+    return numpy.array(rows, 'u1').reshape(height, width, 3)
+
+def near(found, expected, what):
+    assert found.shape == expected.shape, (what, found.shape, expected.shape)
+    apart = numpy.abs(found.astype(int) - numpy.rint(expected).astype(int)).max()
+    assert apart <= 1, (what, apart)
+
+r = numpy.random.default_rng(7)
+filters = r.standard_normal((10, 3, 5, 4)).astype('f4')
+planes = r.standard_normal((3, 2, 7, 7)).astype('f8')
+mean = (r.random((1, 3, 11, 13)) * 255).astype('f4')
+grey = r.random((6, 5)).astype('f2')
+signed = r.standard_normal((30, 2, 20)).astype('f4')
+large = r.integers(0, 200, (2500, 1100)).astype('u1')
+if sys.argv[1] == 'draw':
+    for name in ['filters', 'planes', 'mean', 'grey', 'signed', 'large']:
+        numpy.save(f'{folder}/{name}.npy', globals()[name])
+    sys.exit()
+
+def grid(tiles, scale):
+    # As vis_square of Caffe's examples: one scale for all, a square of tiles, one point between them.
+    n, h, w, _ = tiles.shape
+    side = int(numpy.ceil(numpy.sqrt(n)))
+    h, w = h * scale, w * scale
+    whole = numpy.full((-(-n // side) * (h + 1) + 1, side * (w + 1) + 1, 3), 255.0)
+    for i, tile in enumerate(tiles):
+        y, x = i // side * (h + 1) + 1, i % side * (w + 1) + 1
+        whole[y:y + h, x:x + w] = tile.repeat(scale, 0).repeat(scale, 1)
+    return whole
+
+unit = lambda a: (a - a.min()) / (a.max() - a.min()) * 255
+near(read(f'{folder}/filters.png'), grid(unit(filters.astype('f8')).transpose(0, 2, 3, 1), 5), 'filters')
+near(read(f'{folder}/bgr.png'), grid(unit(filters.astype('f8'))[:, ::-1].transpose(0, 2, 3, 1), 5), 'bgr')
+near(read(f'{folder}/planes.png'), grid(unit(planes).reshape(6, 7, 7, 1).repeat(3, 3), 4), 'planes')
+near(read(f'{folder}/mean.png'), mean[0, ::-1].transpose(1, 2, 0), 'mean')
+near(read(f'{folder}/grey.png'), unit(grey.astype('f8'))[:, :, None].repeat(3, 2), 'grey')
+
+def stops(at, colours):
+    return numpy.stack([numpy.interp(at, [0, 1, 2], [c[i] for c in colours]) for i in range(3)], -1)
+
+matrix = signed.reshape(30, 40).astype('f8')
+two = [(33, 102, 172), (247, 247, 247), (178, 24, 43)]
+near(read(f'{folder}/signed.png'), stops(1 + matrix / numpy.abs(matrix).max(), two), 'signed')
+# 2500 rows are three to a point, the last of them alone; 1100 columns two.
+sums = numpy.zeros((834, 550)); counts = numpy.zeros((834, 550))
+rows, columns = numpy.indices(large.shape)
+numpy.add.at(sums, (rows // 3, columns // 2), large); numpy.add.at(counts, (rows // 3, columns // 2), 1)
+means = sums / counts
+light = [(68, 1, 84), (33, 145, 140), (253, 231, 37)]
+near(read(f'{folder}/large.png'), stops(2 * (means - means.min()) / (means.max() - means.min()), light), 'large')
+print('ok')
+";
+
+#[test]
+fn the_points_are_those_of_numpy() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let run = |what: &str| {
+        let run = Command::new(&python).args(["-c", SCRIPT, what, folder.path().to_str().expect("UTF-8")]).output();
+        let run = run.expect("python runs");
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).expect("UTF-8")
+    };
+    run("draw");
+    for (array, flags, picture) in [
+        ("filters.npy", &["--filters"][..], "filters.png"),
+        ("filters.npy", &["--filters", "--bgr"], "bgr.png"),
+        ("planes.npy", &["--filters"], "planes.png"),
+        ("mean.npy", &["--image", "--bgr"], "mean.png"),
+        ("grey.npy", &["--image"], "grey.png"),
+        ("signed.npy", &[], "signed.png"),
+        ("large.npy", &["--heatmap"], "large.png"),
+    ] {
+        let ran = blob(&[&["plot", &path(array), "-o", &path(picture)], flags].concat());
+        assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
+    }
+    assert_eq!(run("check"), "ok\n");
+    // Caffe's files have blue first.
+    let (caffe, rgb) = (path("mean.binaryproto"), path("rgb.png"));
+    assert_eq!(blob(&["convert", &path("mean.npy"), "-o", &caffe]).code, Some(0));
+    assert_eq!(blob(&["plot", &caffe, "--image", "-o", &rgb]).code, Some(0));
+    assert!(fs::read(rgb).expect("readable") == fs::read(path("mean.png")).expect("readable"));
+    report("plot: 7 pictures as NumPy draws them");
+}
+
+#[test]
+fn a_histogram_is_shown_where_it_is_asked_for() {
+    let shown = blob(&["plot", NET, "ip/0", "--table"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let lines: Vec<&str> = shown.out.lines().collect();
+    assert!(lines[0].starts_with("ip/0  7×36 f32, 252 values, mean ") && lines.len() == 11, "{}", shown.out);
+    assert!(lines[8].contains('█') && lines[10].trim().starts_with("-0.27"), "{}", shown.out);
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{}", shown.out);
+    let ascii = blob(&["plot", NET, "ip/0", "--ascii"]);
+    assert!(ascii.out.is_ascii() && ascii.out.lines().count() == 11, "{}", ascii.out);
+    let json = &blob(&["plot", NET, "ip/0", "--json"]).json()[0];
+    let counts = json["histogram"]["counts"].as_array().expect("counts").iter().filter_map(|n| n.as_u64());
+    assert_eq!((counts.sum::<u64>(), json["kind"].as_str(), json["output"].is_null()), (252, Some("hist"), true));
+    let special = blob(&["plot", "caffe/blobproto/f32_special.binaryproto"]);
+    assert_eq!(special.code, Some(0), "{special:?}");
+}
+
+#[test]
+fn colours_go_to_where_they_are_seen() {
+    let plain = blob(&["plot", NET, "conv1/0", "--heatmap"]);
+    assert!(plain.code == Some(0) && !plain.out.contains('\x1b') && plain.out.contains('▒'), "{plain:?}");
+    assert!(blob(&["plot", NET, "conv1/0", "--filters", "--ascii"]).out.is_ascii());
+    let coloured = blob(&["plot", NET, "conv1/0", "--heatmap", "--color", "always"]);
+    assert!(coloured.out.contains("\x1b[38;2;") && coloured.out.contains("▀"), "{coloured:?}");
+    assert!(coloured.out.lines().all(|line| line.ends_with("\x1b[0m")), "{coloured:?}");
+    let Some(narrow) = on_terminal(60, &format!("plot {NET} ip/0 --heatmap"), &[("NO_COLOR", "1")]) else {
+        return report("NOT TESTED: plots on a terminal (no `script`)");
+    };
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60) && !narrow.contains('\x1b'), "{narrow}");
+}
+
+#[test]
+fn a_histogram_in_a_file_is_an_svg_without_markup_of_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.safetensors");
+    let header = r#"{"</text><script>alert(1)</script>&\u202e":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+    fs::write(&path, [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0, 9, 9, 3]].concat())
+        .expect("written");
+    let svg = folder.path().join("x.svg");
+    let (path, out) = (path.to_str().expect("UTF-8"), svg.to_str().expect("UTF-8"));
+    assert_eq!(blob(&["plot", path, "-o", out]).code, Some(0));
+    let text = fs::read_to_string(&svg).expect("readable");
+    assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n") && !text.contains("<script"), "{text}");
+    assert!(text.contains("&lt;script&gt;alert(1)") && text.contains("&amp;\\u{202e}"), "{text}");
+    assert_eq!(text.matches('M').count(), 3, "a bar for each value: {text}");
+    let again = blob(&["plot", path, "-o", out]);
+    assert!(again.code == Some(2) && again.err.contains("--force replaces it"), "{again:?}");
+    assert_eq!(blob(&["plot", path, "-o", out, "--force"]).code, Some(0));
+}
+
+#[test]
+fn what_is_no_picture_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for (args, code, words) in [
+        (&[NET, "ip/0", "--filters"][..], 2, "filters are N×C×H×W"),
+        (&[NET, "conv1/0", "--image"], 2, "an image is C×H×W"),
+        (&[NET, "ip/0", "--hist", "-o", "x.png"], 2, "a histogram is written as .svg"),
+        (&[NET, "ip/0", "-o", "x.gif"], 2, "pictures are written as .png or .svg"),
+        (&[NET, "ip/0", "--hist", "--heatmap"], 2, "cannot be used with"),
+        (&[NET], 2, "name one of them"),
+        (&[NET, "ipp/0"], 1, "did you mean"),
+        (&["no/such.npz"], 2, "cannot open"),
+    ] {
+        let ran = blob(&[&["plot"], args].concat());
+        assert!(ran.code == Some(code) && ran.err.contains(words), "{args:?}: {ran:?}");
+    }
+    // Empty tensors have nothing to draw, and no numbers to divide by.
+    for shape in ["[0]", "[0,3]", "[3,0]", "[2,0,3,3]", "[2,3,0,3]", "[1099511627776,1099511627776,0,1]", "[]"] {
+        let data = if shape == "[]" { 1 } else { 0 };
+        let header = format!(r#"{{"w":{{"dtype":"U8","shape":{shape},"data_offsets":[0,{data}]}}}}"#);
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[7][..data]].concat();
+        let file = path("empty.safetensors");
+        fs::write(&file, bytes).expect("written");
+        for kind in ["--hist", "--heatmap", "--filters", "--image"] {
+            let ran = blob(&["plot", &file, kind]);
+            assert!(matches!(ran.code, Some(0 | 2)), "{shape} {kind}: {ran:?}");
+            let out = path(if kind == "--hist" { "e.svg" } else { "e.png" });
+            let ran = blob(&["plot", &file, kind, "-o", &out, "--force"]);
+            assert!(matches!(ran.code, Some(0 | 2)), "{shape} {kind}: {ran:?}");
+        }
+    }
+}
