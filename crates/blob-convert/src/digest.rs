@@ -122,7 +122,7 @@ pub fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn W
 /// The digest of what a pipe or a device gives. `watch` stops it, and counts nothing: how much will come is not known.
 ///
 /// # Errors
-/// As [`file`].
+/// As [`file()`].
 pub fn stream(name: &str, mut from: impl Read, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     let (mut hasher, mut bytes, mut buf) = (algorithm.hasher(), 0, vec![0; PIECE]);
     loop {

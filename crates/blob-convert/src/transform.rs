@@ -35,27 +35,40 @@
 //! # Ok::<(), blob_io::Error>(())
 //! ```
 
+mod bn;
+mod bound;
 mod dtype;
 mod fc_from;
+mod fold;
+mod gamma;
 mod known;
 mod layout;
+mod names;
 mod reorder;
 mod rgb;
 mod role;
+mod small;
 mod squeeze_legacy;
 mod step;
 mod strip_diff;
 mod tally;
+mod torch;
 mod values;
 
+pub use bn::BatchNorm;
+pub use bound::{Bound, symbol_beside};
 pub use dtype::Dtype;
 pub use fc_from::FcFrom;
+pub use fold::{Fold, Refusal};
+pub use gamma::FixGamma;
 pub(crate) use known::known;
 pub use layout::Layout;
+pub use names::Names;
 pub use rgb::Rgb;
 pub use squeeze_legacy::SqueezeLegacy;
 pub use step::{Context, Made, Misfit, Outcome, Spec, Transform, Values};
 pub use strip_diff::StripDiff;
 pub(crate) use tally::Tally;
 pub use tally::{Amount, Found};
+pub use torch::TorchLayout;
 pub use values::{Compute, Inputs, Stream};

@@ -254,6 +254,12 @@ impl Layer {
         self.settings.is_mxnet && self.kind == LayerKind::BatchNorm && self.settings.fix_gamma.unwrap_or(true)
     }
 
+    /// Whether a `BN` is said to be for inference, so that it scales and shifts only.
+    #[must_use]
+    pub fn is_inference(&self) -> bool {
+        self.settings.is_inference == Some(true)
+    }
+
     /// Whether a normalisation is said to compute mean and variance from its input, also when the net is used.
     #[must_use]
     pub fn normalises_by_input(&self) -> bool {

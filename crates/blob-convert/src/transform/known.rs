@@ -2,25 +2,36 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use super::bn::BatchNorm;
 use super::dtype::Dtype;
 use super::fc_from::FcFrom;
+use super::fold::Fold;
+use super::gamma::FixGamma;
 use super::layout::Layout;
+use super::names::Names;
 use super::rgb::Rgb;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
+use super::torch::TorchLayout;
 
 type Read = fn(&Value) -> Option<Arc<dyn Transform>>;
 
 const KNOWN: &[(&str, Read)] = &[
     ("strip-diff", |_| Some(Arc::new(StripDiff))),
     ("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
+    ("fold", |settings| Some(Arc::new(Fold::deserialize(settings).ok()?))),
+    ("bn", |settings| Some(Arc::new(BatchNorm::deserialize(settings).ok()?))),
+    ("fix-gamma", |settings| Some(Arc::new(FixGamma::deserialize(settings).ok()?))),
+    ("torch-layout", |settings| Some(Arc::new(TorchLayout::deserialize(settings).ok()?))),
     ("rgb", |_| Some(Arc::new(Rgb))),
     ("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
     ("layout", |settings| Some(Arc::new(Layout::read(settings)?))),
     ("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
+    ("names", |settings| Some(Arc::new(Names::deserialize(settings).ok()?))),
 ];
 
 /// The transform of a receipt, or why there is none.

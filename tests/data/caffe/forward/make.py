@@ -127,3 +127,34 @@ write("upsample", [
     layer("up", "Deconvolution", ["data"], "up", "convolution_param { num_output: 6 kernel_size: 3 group: 2 }", [normal(4, 3, 3, 3), normal(6)]),
     bn("up_bn", "up", 6, 3.0), scale("up_scale", "up", 6),
     layer("prelu", "PReLU", ["up"], "prelu", "", [normal(6)])], (1, 4, 3, 3))
+
+# By the formulas: `lstm_layer.cpp` and `lstm_unit_layer.cpp` of BVLC/caffe, gates i, f, o, g.
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+steps, size, cells = 5, 3, 2
+w_x, b, w_h = normal(4 * cells, size), normal(4 * cells), normal(4 * cells, cells)
+head = 'name: "lstm"\n'
+wires = '  name: "lstm1"\n  type: "LSTM"\n  bottom: "data"\n  bottom: "cont"\n  top: "lstm1"\n  recurrent_param { num_output: %d }\n' % cells
+open("lstm.prototxt", "w").write(head + "layer {\n" + wires + "}\n")
+encode(head + "layer {\n" + wires + "\n".join(blob(w, False) for w in (w_x, b, w_h)) + "}\n", "lstm.caffemodel")
+data, h, c, out = normal(steps, size, scale=1.0), np.zeros(cells), np.zeros(cells), []
+for x in data.astype("float64"):
+    gates = w_x.astype("float64") @ x + b + w_h.astype("float64") @ h
+    i, f, o, g = gates.reshape(4, cells)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(c)
+    out.append(h)
+np.savez("lstm.npz", data=data, output=np.array(out, "float32"))
+
+# SegNet's BN for inference: a factor and a summand a channel (`bn_layer.cpp` of caffe-segnet, `bn_mode: INFERENCE`).
+w, bias, gain, shift, data = normal(4, 3, 1, 1), normal(4), normal(1, 4, 1, 1), normal(1, 4, 1, 1), normal(1, 3, 4, 4, scale=1.0)
+head = 'name: "segnet"\ninput: "data"\ninput_dim: 1 input_dim: 3 input_dim: 4 input_dim: 4\n'
+conv_wires = '  name: "conv1_1"\n  type: "Convolution"\n  bottom: "data"\n  top: "conv1_1"\n  convolution_param { num_output: 4 kernel_size: 1 }\n'
+bn_wires = '  name: "conv1_1_bn"\n  type: "BN"\n  bottom: "conv1_1"\n  top: "conv1_1"\n'
+open("segnet.prototxt", "w").write(head + "layer {\n" + conv_wires + "}\nlayer {\n" + bn_wires + "  bn_param { bn_mode: INFERENCE }\n}\n")
+encode(head + "layer {\n" + conv_wires + "\n".join(blob(v, False) for v in (w, bias)) + "}\nlayer {\n" + bn_wires
+       + "\n".join(blob(v, False) for v in (gain, shift)) + "}\n", "segnet.caffemodel")
+out = np.einsum("nchw,oc->nohw", data.astype("float64"), w[:, :, 0, 0].astype("float64")) + bias[None, :, None, None]
+np.savez("segnet.npz", data=data, output=(out * gain + shift).astype("float32"))

@@ -1,0 +1,129 @@
+//! `bn`: Caffe's means and variances divided by the factor that is stored beside them, as Caffe does when it computes.
+//!
+//! The factor is left out. 0 makes both 0; `BatchNormLayer::Forward_cpu` in BVLC/caffe `9b891540` is the source.
+
+use blob_core::DType;
+use blob_io::Error;
+use blob_io::net::{LayerKind, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::bound::Bound;
+use super::small::{Places, data, ready, write};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::values::{Compute, Inputs, Stream};
+
+/// Divides the means and variances of Caffe's BatchNorm layers by their factors.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct BatchNorm {
+    layers: Vec<Norm>,
+}
+
+/// The tensors of one layer.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Norm {
+    mean: String,
+    variance: String,
+    factor: String,
+}
+
+impl BatchNorm {
+    /// The layers of a net that have all three tensors.
+    #[must_use]
+    pub fn of(net: &Bound<'_>) -> Self {
+        let norms = net.layers().filter(|layer| layer.kind() == LayerKind::BatchNorm);
+        let layers = norms.filter_map(|layer| {
+            let named = |role| net.tensor(layer, role).map(str::to_owned);
+            Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
+        });
+        Self { layers: layers.collect() }
+    }
+
+    /// Whether there is no such layer.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+}
+
+impl Transform for BatchNorm {
+    fn name(&self) -> &'static str {
+        "bn"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let places = Places::of(tensors);
+        let mut divided = vec![None; tensors.len()];
+        let mut left_out = Vec::new();
+        let mut misfits = Vec::new();
+        for norm in &self.layers {
+            let (Some(mean), Some(variance), Some(factor)) =
+                (places.find(&norm.mean), places.find(&norm.variance), places.find(&norm.factor))
+            else {
+                continue;
+            };
+            if tensors[factor].tensor.shape.count() != 1 {
+                misfits.push(Misfit::new(
+                    &norm.factor,
+                    format!("is {}, and a factor is one value", tensors[factor].tensor.shape),
+                ));
+            }
+            for place in [mean, variance] {
+                if !tensors[place].tensor.dtype.is_float() {
+                    misfits.push(Misfit::new(&tensors[place].tensor.name, "has no floats to be divided"));
+                }
+                divided[place] = Some(factor);
+            }
+            left_out.push((factor, format!("{} and {} are divided by it", norm.mean, norm.variance)));
+        }
+        if !misfits.is_empty() {
+            return Err(misfits);
+        }
+        let count = left_out.len();
+        let kept = tensors.iter().enumerate().filter(|(place, _)| !left_out.iter().any(|(factor, _)| factor == place));
+        let made = kept.map(|(place, spec)| match divided[place] {
+            Some(factor) => Made::computed(spec.tensor.clone(), vec![place, factor], Divided)
+                .saying("divided by the layer's factor"),
+            None => Made::same(place, spec),
+        });
+        let mut outcome: Outcome = made.collect();
+        outcome.left_out = left_out;
+        Ok(match count {
+            0 => outcome,
+            count => {
+                outcome.noting(format!("bn: mean and variance of {count} {} divided by their factor", layers(count)))
+            }
+        })
+    }
+}
+
+pub(super) fn layers(count: usize) -> &'static str {
+    if count == 1 { "layer" } else { "layers" }
+}
+
+/// The first input times the inverse of the second, which is one value.
+#[derive(Debug)]
+struct Divided;
+
+impl Compute for Divided {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let made = inputs.made();
+        let mut values = data(&inputs, 0)?;
+        let factor = data(&inputs, 1)?;
+        let factor = factor.first().copied().unwrap_or(0.0);
+        // Caffe computes in the net's own type; an f16 net's statistics are f32.
+        if made.dtype == DType::F64 {
+            let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+            values.iter_mut().for_each(|value| *value *= scale);
+        } else {
+            let factor = factor as f32;
+            let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+            values.iter_mut().for_each(|value| *value = f64::from(*value as f32 * scale));
+        }
+        Ok(ready(write(&values, made.dtype)))
+    }
+}

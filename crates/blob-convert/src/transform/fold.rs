@@ -1,0 +1,358 @@
+//! `fold`: a BatchNorm, and the Scale after it, put into the weights and the bias of the layer before.
+//!
+//! With scale = gamma / sqrt(variance / factor + eps) for each channel, weights become weight · scale, and the bias
+//! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` says where that is right.
+
+mod find;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use blob_core::{DType, Shape};
+use blob_io::{Error, TensorSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::small::{Places, data, read, ready, write};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::values::{Compute, Inputs, Stream};
+
+pub use find::Refusal;
+
+/// Folds normalisations into the layers before them.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Fold {
+    layers: Vec<Folded>,
+}
+
+/// One fold: the tensors by their names.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Folded {
+    /// The normalisation's layer.
+    layer: String,
+    weight: String,
+    /// The bias: of the file, or a new one.
+    bias: String,
+    side: Side,
+    eps: f64,
+    /// Without them, as SegNet's have been for long, the channels are scaled and shifted only.
+    mean: Option<String>,
+    variance: Option<String>,
+    factor: Option<String>,
+    /// Without it, or where it is fixed, the channels keep their scale.
+    gamma: Option<String>,
+    fix_gamma: bool,
+    beta: Option<String>,
+    /// Those of a Scale after the normalisation.
+    scale: Option<String>,
+    shift: Option<String>,
+}
+
+/// Where the output channels are in the weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Side {
+    /// In the first axis.
+    First,
+    /// In the last axis.
+    Last,
+    /// In the second axis, and in so many groups along the first one.
+    Second { groups: u64 },
+}
+
+/// How many tensors a fold may need beside the weight and the bias.
+const PARTS: usize = 7;
+
+impl Folded {
+    fn parts(&self) -> [Option<&String>; PARTS] {
+        let gamma = self.gamma.as_ref().filter(|_| !self.fix_gamma);
+        let (mean, variance, factor) = (self.mean.as_ref(), self.variance.as_ref(), self.factor.as_ref());
+        [mean, variance, factor, gamma, self.beta.as_ref(), self.scale.as_ref(), self.shift.as_ref()]
+    }
+
+    /// The tensors that are in the weights after the fold.
+    fn gone(&self) -> impl Iterator<Item = &String> {
+        let all = [&self.mean, &self.variance, &self.factor, &self.gamma, &self.beta, &self.scale, &self.shift];
+        all.into_iter().flatten()
+    }
+}
+
+impl Fold {
+    /// How many normalisations are folded.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+}
+
+impl Transform for Fold {
+    fn name(&self) -> &'static str {
+        "fold"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let places = Places::of(tensors);
+        let mut planned = Planned::default();
+        for folded in &self.layers {
+            if let Err(mut misfits) = planned.add(folded, tensors, &places) {
+                planned.misfits.append(&mut misfits);
+            }
+        }
+        if !planned.misfits.is_empty() {
+            return Err(planned.misfits);
+        }
+        let mut outcome = Outcome::default();
+        for (place, spec) in tensors.iter().enumerate() {
+            match (planned.made.remove(&place), planned.gone.get(&place)) {
+                (Some(made), _) => outcome.made.extend(made),
+                (None, Some(layer)) => outcome.left_out.push((place, format!("folded with {layer:?}"))),
+                (None, None) => outcome.made.push(Made::same(place, spec)),
+            }
+        }
+        outcome.notes = planned.notes;
+        Ok(outcome)
+    }
+}
+
+#[derive(Default)]
+struct Planned {
+    /// What becomes of the tensor at a place.
+    made: BTreeMap<usize, Vec<Made>>,
+    gone: BTreeMap<usize, String>,
+    misfits: Vec<Misfit>,
+    notes: Vec<String>,
+    biases: BTreeSet<String>,
+}
+
+impl Planned {
+    fn add(&mut self, folded: &Folded, tensors: &[Spec<'_>], places: &Places<'_>) -> Result<(), Vec<Misfit>> {
+        let lacks =
+            |name: &String| Misfit::new(name, format!("is not there, and {:?} is folded with it", folded.layer));
+        let weight = places.find(&folded.weight).ok_or_else(|| vec![lacks(&folded.weight)])?;
+        let mut misfits = Vec::new();
+        let spec = &tensors[weight].tensor;
+        let Some(channels) = channels(folded.side, &spec.shape).filter(|_| spec.dtype.is_float()) else {
+            return Err(vec![Misfit::new(
+                &folded.weight,
+                format!("is {} of {}, and cannot be folded into", spec.shape, spec.dtype),
+            )]);
+        };
+        let mut parts = [None; PARTS];
+        for (part, (name, slot)) in folded.parts().into_iter().zip(&mut parts).enumerate() {
+            let Some(name) = name else { continue };
+            let Some(place) = places.find(name) else {
+                misfits.push(lacks(name));
+                continue;
+            };
+            let count = tensors[place].tensor.shape.count();
+            let wanted = if part == FACTOR { 1 } else { channels };
+            if count != wanted {
+                misfits.push(Misfit::new(
+                    name,
+                    format!("has {count} values, not {wanted} as {:?} has channels", folded.weight),
+                ));
+            }
+            *slot = Some(place);
+        }
+        let bias = places.find(&folded.bias);
+        if let Some(count) = bias.map(|bias| tensors[bias].tensor.shape.count()).filter(|count| *count != channels) {
+            misfits.push(Misfit::new(&folded.bias, format!("has {count} values, not {channels}")));
+        }
+        if self.made.contains_key(&weight) || !self.biases.insert(folded.bias.clone()) {
+            misfits.push(Misfit::new(&folded.weight, "has two normalisations folded into it"));
+        }
+        if !misfits.is_empty() {
+            return Err(misfits);
+        }
+        self.make(folded, tensors, (weight, bias), parts, channels);
+        let gone = folded.gone().filter_map(|name| places.find(name));
+        self.gone.extend(gone.map(|place| (place, folded.layer.clone())));
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        folded: &Folded,
+        tensors: &[Spec<'_>],
+        (weight, bias): (usize, Option<usize>),
+        parts: [Option<usize>; PARTS],
+        channels: usize,
+    ) {
+        let with = |first: Option<usize>| -> (Vec<usize>, [Option<usize>; PARTS]) {
+            let mut from: Vec<usize> = first.into_iter().collect();
+            let inputs = parts.map(|part| {
+                let place = part?;
+                from.push(place);
+                Some(from.len() - 1)
+            });
+            (from, inputs)
+        };
+        let change = format!("{:?} is folded into it", folded.layer);
+        let spec = &tensors[weight].tensor;
+        let (from, inputs) = with(Some(weight));
+        let norm = Norm { inputs, eps: folded.eps, channels };
+        let scaled = Scaled { norm, run: run(folded.side, &spec.shape) };
+        let mut made = vec![Made::computed(spec.clone(), from, scaled).saying(change.clone())];
+        let (from, inputs) = with(bias);
+        let shifted = Shifted { norm: Norm { inputs, eps: folded.eps, channels }, has_bias: bias.is_some() };
+        match bias {
+            Some(bias) => {
+                let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).saying(change);
+                self.made.entry(bias).or_default().push(made);
+            }
+            None => {
+                // A dtype that holds the weights holds their bias.
+                let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::scalar());
+                let bias = TensorSpec::new(&*folded.bias, spec.dtype, shape);
+                made.push(Made::computed(bias, from, shifted).saying(format!("new: {change}")));
+                self.notes.push(format!(
+                    "fold: {:?} is new; the layer of {:?} must be said to have a bias",
+                    folded.bias, folded.weight
+                ));
+            }
+        }
+        self.made.entry(weight).or_default().splice(0..0, made);
+    }
+}
+
+/// How many output channels weights have.
+fn channels(side: Side, shape: &Shape) -> Option<usize> {
+    let dims = shape.dims();
+    match side {
+        Side::First => dims.first().copied(),
+        Side::Last => dims.last().copied().filter(|_| dims.len() > 1),
+        Side::Second { groups } => {
+            let groups = usize::try_from(groups).ok().filter(|groups| *groups > 0)?;
+            (dims.len() >= 2 && dims[0].is_multiple_of(groups)).then(|| dims[1].checked_mul(groups)).flatten()
+        }
+    }
+}
+
+/// How channels follow each other along the weights: each has `inner` values in a row, `per` of them follow each other, and
+/// after `group` values come the next ones.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    inner: usize,
+    per: usize,
+    group: usize,
+}
+
+fn run(side: Side, shape: &Shape) -> Run {
+    let dims = shape.dims();
+    let inner = |axes: usize| dims[axes..].iter().product::<usize>().max(1);
+    match side {
+        Side::First => Run { inner: inner(1), per: dims[0], group: shape.count().max(1) },
+        Side::Last => Run { inner: 1, per: dims[dims.len() - 1], group: shape.count().max(1) },
+        Side::Second { groups } => {
+            let group = shape.count() / (groups as usize).max(1);
+            Run { inner: inner(2), per: dims[1], group: group.max(1) }
+        }
+    }
+}
+
+impl Run {
+    /// The channel of the value at `index`.
+    fn channel(self, index: usize) -> usize {
+        index / self.inner % self.per + index / self.group * self.per
+    }
+}
+
+const MEAN: usize = 0;
+const VARIANCE: usize = 1;
+const FACTOR: usize = 2;
+const GAMMA: usize = 3;
+const BETA: usize = 4;
+const SCALE: usize = 5;
+const SHIFT: usize = 6;
+
+/// What a normalisation does to each channel.
+#[derive(Debug)]
+struct Norm {
+    /// Which input each part is.
+    inputs: [Option<usize>; PARTS],
+    eps: f64,
+    channels: usize,
+}
+
+impl Norm {
+    /// The factor and the summand of each channel.
+    fn affine(&self, inputs: &Inputs<'_>) -> Result<Vec<(f64, f64)>, Error> {
+        let part = |part: usize, absent: f64| match self.inputs[part] {
+            Some(input) => data(inputs, input),
+            None => Ok(vec![absent; self.channels]),
+        };
+        let factor = match self.inputs[FACTOR] {
+            Some(input) => data(inputs, input)?.first().copied().unwrap_or(0.0),
+            None => 1.0,
+        };
+        let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+        let (mean, variance) = (part(MEAN, 0.0)?, part(VARIANCE, 1.0)?);
+        let (gamma, beta, scale, shift) = (part(GAMMA, 1.0)?, part(BETA, 0.0)?, part(SCALE, 1.0)?, part(SHIFT, 0.0)?);
+        let is_normal = self.inputs[VARIANCE].is_some();
+        let affine = (0..self.channels).map(|c| {
+            let deviation = if is_normal { (variance[c] * by + self.eps).sqrt() } else { 1.0 };
+            let own = gamma[c] / deviation;
+            let factor = own * scale[c];
+            (factor, (beta[c] - mean[c] * by * own) * scale[c] + shift[c])
+        });
+        let affine: Vec<(f64, f64)> = affine.collect();
+        match affine.iter().position(|(factor, summand)| !(factor.is_finite() && summand.is_finite())) {
+            Some(channel) => Err(inputs
+                .error(format!("cannot be folded: channel {channel} would be multiplied by {}", affine[channel].0))),
+            None => Ok(affine),
+        }
+    }
+}
+
+/// The first input times the factor of each channel.
+#[derive(Debug)]
+struct Scaled {
+    norm: Norm,
+    run: Run,
+}
+
+impl Compute for Scaled {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let affine = self.norm.affine(&inputs)?;
+        let dtype: DType = inputs.made().dtype;
+        let mut weights = inputs.open(0)?;
+        let mut at = 0;
+        Ok(Box::new(move |out: &mut [u8]| {
+            let n = weights.pull(out)?;
+            let old = read(&out[..n], dtype);
+            let new: Vec<f64> =
+                old.iter().enumerate().map(|(i, value)| value * affine[self.run.channel(at + i)].0).collect();
+            let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
+            inputs.most(most, "is the largest change of a weight");
+            at += old.len();
+            out[..n].copy_from_slice(&write(&new, dtype));
+            Ok(n)
+        }))
+    }
+}
+
+/// The bias of each channel after the normalisation.
+#[derive(Debug)]
+struct Shifted {
+    norm: Norm,
+    /// Whether the first input is the bias before; else it was 0.
+    has_bias: bool,
+}
+
+impl Compute for Shifted {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let affine = self.norm.affine(&inputs)?;
+        let bias = if self.has_bias { data(&inputs, 0)? } else { vec![0.0; self.norm.channels] };
+        let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
+        Ok(ready(write(&new, inputs.made().dtype)))
+    }
+}

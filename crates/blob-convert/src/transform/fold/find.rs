@@ -1,0 +1,143 @@
+//! Where a fold is right, from a net's layers; and why not, for every normalisation that stays.
+
+use std::fmt;
+
+use blob_io::net::{Layer, LayerKind, Role};
+
+use super::{Fold, Folded, Side};
+use crate::transform::bound::{Bound, bias_beside};
+
+/// A normalisation that is not folded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// Its layer.
+    pub layer: String,
+    /// Why, in words that follow the layer's name: `reads the net's input`.
+    pub reason: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not folded: it {}", self.layer, self.reason)
+    }
+}
+
+impl Fold {
+    /// The normalisations of a net that can be folded into the convolution, deconvolution or fully connected layer before them,
+    /// and those that cannot.
+    #[must_use]
+    pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
+        let (mut fold, mut refused) = (Self::default(), Vec::new());
+        for layer in net.layers().filter(|layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn)) {
+            match folded(net, layer) {
+                Ok(folded) => fold.layers.push(folded),
+                Err(reason) => refused.push(Refusal { layer: layer.name().to_owned(), reason }),
+            }
+        }
+        (fold, refused)
+    }
+}
+
+fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
+    let before = before(net, norm)?;
+    let channel_axis = axis_of(before)?;
+    let is_same = |axis: i64| axis == channel_axis || channel_axis == -1 && axis == before.kernel().len() as i64 + 1;
+    if !is_same(norm.axis()) {
+        return Err(format!(
+            "normalises axis {}, and the channels of {:?} are axis {channel_axis}",
+            norm.axis(),
+            before.name()
+        ));
+    }
+    let named = |layer: &Layer, role: Role| net.tensor(layer, role).map(str::to_owned);
+    let own = |role: Role| named(norm, role);
+    let weight = named(before, Role::Weight)
+        .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name()))?;
+    let (mean, variance) = (own(Role::Mean), own(Role::Variance));
+    if mean.is_some() != variance.is_some() || norm.kind() == LayerKind::BatchNorm && mean.is_none() {
+        return Err("has no mean or no variance in the file".to_owned());
+    }
+    let scale = scale_after(net, norm);
+    let scaled = |role: Role| scale.and_then(|scale| named(scale, role));
+    Ok(Folded {
+        layer: norm.name().to_owned(),
+        bias: named(before, Role::Bias).unwrap_or_else(|| bias_beside(&weight)),
+        side: side(before),
+        eps: norm.eps(),
+        factor: own(Role::Factor),
+        gamma: own(Role::Weight),
+        fix_gamma: norm.fix_gamma(),
+        beta: own(Role::Bias),
+        scale: scaled(Role::Weight),
+        shift: scaled(Role::Bias),
+        weight,
+        mean,
+        variance,
+    })
+}
+
+/// The layer before a normalisation, if nothing forbids to change it.
+fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
+    let [bottom] = *norm.bottoms() else {
+        return Err(format!("reads {} values, and one is expected", norm.bottoms().len()));
+    };
+    let Some(before) = net.net().writer(bottom) else {
+        return Err("reads the net's input: no convolution comes before".to_owned());
+    };
+    if !matches!(before.kind(), LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct) {
+        return Err(format!(
+            "reads {:?}, which is {}, not a convolution or a fully connected layer",
+            before.name(),
+            before.type_name()
+        ));
+    }
+    if net.net().uses(bottom) > 1 {
+        let others = net.net().readers(bottom).filter(|reader| !std::ptr::eq(*reader, norm));
+        let others: Vec<String> = others.map(|reader| format!("{:?}", reader.name())).collect();
+        let others = if others.is_empty() { "the net's user".to_owned() } else { others.join(", ") };
+        return Err(format!("is not the only one that reads {:?}: {others} would read other values", before.name()));
+    }
+    if norm.normalises_by_input() {
+        return Err("computes mean and variance from its input".to_owned());
+    }
+    if norm.kind() == LayerKind::Bn && net.tensor(norm, Role::Mean).is_none() && !norm.is_inference() {
+        return Err("has no mean and no variance, and is not said to be for inference".to_owned());
+    }
+    for layer in [before, norm] {
+        if layer.shares_tensors() {
+            return Err(format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name()));
+        }
+    }
+    Ok(before)
+}
+
+/// The axis of a layer's output that has its channels.
+fn axis_of(layer: &Layer) -> Result<i64, String> {
+    match layer.kind() {
+        LayerKind::InnerProduct if !layer.flatten() => {
+            Err(format!("reads {:?}, whose outputs are in its last axis", layer.name()))
+        }
+        _ => Ok(layer.axis()),
+    }
+}
+
+fn side(layer: &Layer) -> Side {
+    match layer.kind() {
+        LayerKind::Deconvolution => Side::Second { groups: layer.group() },
+        LayerKind::InnerProduct if layer.transpose() => Side::Last,
+        _ => Side::First,
+    }
+}
+
+/// The Scale that alone reads a normalisation, channel by channel.
+fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
+    let [top] = *norm.tops() else {
+        return None;
+    };
+    let scale = net.net().readers(top).next().filter(|layer| layer.kind() == LayerKind::Scale)?;
+    let is_plain = scale.bottoms().len() == 1 && scale.axis() == 1 && scale.num_axes() == 1 && !scale.shares_tensors();
+    let is_whole =
+        net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some());
+    (net.net().uses(top) == 1 && is_plain && is_whole).then_some(scale)
+}

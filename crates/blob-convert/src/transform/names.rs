@@ -1,0 +1,66 @@
+//! `names`: tensors under other names.
+//!
+//! A map says which; what it does not name keeps its name. Two of one name are refused by `chain`, which lists them all.
+
+mod file;
+mod torch;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+
+/// Renames tensors.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Names {
+    map: BTreeMap<String, String>,
+    #[serde(skip)]
+    notes: Vec<String>,
+}
+
+impl Names {
+    /// A map from old names to new ones.
+    pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { map: map.into_iter().collect(), notes: Vec::new() }
+    }
+
+    /// How many tensors get another name.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Whether none does.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.map.is_empty()
+    }
+}
+
+impl Transform for Names {
+    fn name(&self) -> &'static str {
+        "names"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let made = tensors.iter().enumerate().map(|(place, spec)| {
+            let old = &spec.tensor.name;
+            let same = Made::same(place, spec);
+            // A diff goes with its data.
+            let data = old.strip_suffix(".diff").and_then(|data| Some(format!("{}.diff", self.map.get(data)?)));
+            match self.map.get(old).cloned().or(data) {
+                Some(new) if new != *old => same.renamed(new).saying(format!("was {old:?}")),
+                _ => same,
+            }
+        });
+        let mut outcome: Outcome = made.collect();
+        outcome.notes.clone_from(&self.notes);
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,112 @@
+//! A file of names: lines `OLD NEW`, where `*` in OLD stands for anything and `$1` in NEW for what the first one stood for.
+
+use super::Names;
+
+impl Names {
+    /// Reads a file of names and looks up those of the tensors `names` in it: the first line that fits decides.
+    ///
+    /// A line has an old name and a new one, with blanks between, or with a tab where the names have blanks. `*` in the old one
+    /// stands for any text, `$1` to `$9` in the new one for what the first to ninth stood for, `$$` for a dollar. Empty lines
+    /// and those that begin with `#` are passed over. Lines that fit no tensor are told.
+    ///
+    /// ```
+    /// use blob_convert::transform::Names;
+    ///
+    /// let names = ["conv1/0", "conv1/1", "fc/0"];
+    /// assert_eq!(Names::from_file("conv*/0 c$1.weight\n* old.$1\n", names)?.len(), 3);
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Every line that is none of these, with its number.
+    pub fn from_file<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+        let (mut lines, mut wrong) = (Vec::new(), Vec::new());
+        for (index, line) in text.lines().enumerate() {
+            match parsed(line) {
+                Ok(Some((old, new))) => lines.push((index + 1, old, new, false)),
+                Ok(None) => {}
+                Err(why) => wrong.push(format!("line {}: {why}", index + 1)),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(wrong.join("; "));
+        }
+        let mut map = Vec::new();
+        for name in names {
+            let found = lines.iter_mut().find_map(|(_, old, new, used)| {
+                let captures = captures(old, name)?;
+                *used = true;
+                Some(filled(new, &captures))
+            });
+            map.extend(found.map(|new| (name.to_owned(), new)));
+        }
+        let mut names = Self::new(map);
+        let unused = lines.iter().filter(|(.., used)| !used);
+        names.notes = unused.map(|(line, old, ..)| format!("names: line {line}, {old:?}, fits no tensor")).collect();
+        Ok(names)
+    }
+}
+
+/// The two names of a line.
+fn parsed(line: &str) -> Result<Option<(&str, &str)>, String> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let parts: Vec<&str> = match line.contains('\t') {
+        true => line.split('\t').map(str::trim).filter(|part| !part.is_empty()).collect(),
+        false => line.split_whitespace().collect(),
+    };
+    let [old, new] = parts[..] else {
+        return Err(format!("expected an old name and a new one, found {} names", parts.len()));
+    };
+    let stars = old.matches('*').count();
+    let mut rest = new;
+    while let Some((_, behind)) = rest.split_once('$') {
+        match behind.chars().next() {
+            Some('$') => {}
+            Some(digit @ '1'..='9') if digit as usize - '0' as usize <= stars => {}
+            _ => {
+                return Err(format!("expected $1 to ${} or $$ in {new:?}, as {old:?} has {stars} stars", stars.min(9)));
+            }
+        }
+        rest = &behind[1..];
+    }
+    Ok(Some((old, new)))
+}
+
+/// What the stars of a pattern stand for, each as little as possible; `None` where the name does not fit.
+fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
+    let Some((first, others)) = pattern.split_once('*') else {
+        return (pattern == name).then(Vec::new);
+    };
+    let mut rest = name.strip_prefix(first)?;
+    let mut captures = Vec::new();
+    let mut others = others.split('*').peekable();
+    while let Some(part) = others.next() {
+        if others.peek().is_none() {
+            captures.push(rest.strip_suffix(part)?);
+            break;
+        }
+        let (before, behind) = rest.split_once(part)?;
+        captures.push(before);
+        rest = behind;
+    }
+    Some(captures)
+}
+
+fn filled(new: &str, captures: &[&str]) -> String {
+    let mut filled = String::new();
+    let mut chars = new.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '$') {
+            (_, true) => match chars.next() {
+                Some(digit @ '1'..='9') => filled.push_str(captures[digit as usize - '1' as usize]),
+                _ => filled.push('$'),
+            },
+            (c, false) => filled.push(c),
+        }
+    }
+    filled
+}

@@ -1,0 +1,53 @@
+//! Small tensors, held whole: their values as f64, and values as a stream.
+
+use std::collections::HashMap;
+
+use blob_core::DType;
+use blob_io::Error;
+
+use super::step::Spec;
+use super::values::{Inputs, Stream};
+
+/// Where each tensor is, by its name.
+pub(super) struct Places<'a>(HashMap<&'a str, usize>);
+
+impl<'a> Places<'a> {
+    pub(super) fn of(tensors: &'a [Spec<'_>]) -> Self {
+        Self(tensors.iter().enumerate().map(|(place, spec)| (&*spec.tensor.name, place)).collect())
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+}
+
+/// All values of an input, which lose nothing as f64.
+pub(super) fn data(inputs: &Inputs<'_>, input: usize) -> Result<Vec<f64>, Error> {
+    Ok(read(&inputs.whole(input)?, inputs.spec(input).dtype))
+}
+
+/// Values as f64.
+pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    let mut wide = Vec::new();
+    blob_ops::convert_bytes(dtype, bytes, DType::F64, &mut wide);
+    wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
+}
+
+/// Values as a dtype, each rounded once.
+pub(super) fn write(values: &[f64], dtype: DType) -> Vec<u8> {
+    let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut bytes = Vec::new();
+    blob_ops::convert_bytes(DType::F64, &wide, dtype, &mut bytes);
+    bytes
+}
+
+/// Bytes that are all there.
+pub(super) fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
+    let mut at = 0;
+    Box::new(move |out: &mut [u8]| {
+        let n = out.len().min(bytes.len() - at);
+        out[..n].copy_from_slice(&bytes[at..at + n]);
+        at += n;
+        Ok(n)
+    })
+}

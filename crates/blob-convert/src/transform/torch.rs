@@ -1,0 +1,160 @@
+//! `torch-layout`: values in the order that PyTorch's modules have them.
+//!
+//! The gates of Caffe's LSTM are input, forget, output, cell (`lstm_unit_layer.cpp` in BVLC/caffe `9b891540`), PyTorch's input,
+//! forget, cell, output; and PyTorch has a second bias, which is 0 here. Weights of fully connected layers that are input ×
+//! output become output × input. A slope for all channels gets an axis.
+
+use std::collections::HashSet;
+
+use blob_core::Shape;
+use blob_io::net::{LayerKind, Role};
+use blob_io::{Error, TensorSpec};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::bound::Bound;
+use super::small::{Places, ready};
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::values::{Compute, Inputs, Stream};
+
+/// Where the rows of each of PyTorch's gates are in Caffe's.
+const GATES: [usize; 4] = [0, 1, 3, 2];
+
+/// Puts values into PyTorch's order.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct TorchLayout {
+    /// Tensors whose rows are those of four gates.
+    gates: Vec<String>,
+    /// Biases of four gates, and what the second one beside each is called.
+    second_biases: Vec<(String, String)>,
+    transposed: Vec<String>,
+    slopes: Vec<String>,
+}
+
+impl TorchLayout {
+    /// What the layers of a net need.
+    #[must_use]
+    pub fn of(net: &Bound<'_>) -> Self {
+        let mut layout = Self::default();
+        for layer in net.layers() {
+            let named = |role| net.tensor(layer, role).map(str::to_owned);
+            match layer.kind() {
+                LayerKind::Lstm if layer.tensor(Role::Static).is_none() => {
+                    layout.gates.extend([Role::Weight, Role::Bias, Role::Hidden].into_iter().filter_map(named));
+                    let second = |bias: String| {
+                        let module = bias.rsplit_once('/').map_or(layer.name(), |(module, _)| module);
+                        let name = format!("{module}.bias_hh_l0");
+                        (bias, name)
+                    };
+                    layout.second_biases.extend(named(Role::Bias).map(second));
+                }
+                LayerKind::InnerProduct if layer.transpose() => layout.transposed.extend(named(Role::Weight)),
+                LayerKind::PRelu => layout.slopes.extend(named(Role::Weight)),
+                _ => {}
+            }
+        }
+        layout
+    }
+
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gates.is_empty() && self.transposed.is_empty() && self.slopes.is_empty()
+    }
+}
+
+impl Transform for TorchLayout {
+    fn name(&self) -> &'static str {
+        "torch-layout"
+    }
+
+    fn settings(&self) -> Value {
+        json!(self)
+    }
+
+    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let places = Places::of(tensors);
+        let set = |names: &[String]| names.iter().filter_map(|name| places.find(name)).collect::<HashSet<usize>>();
+        let (gates, transposed, slopes) = (set(&self.gates), set(&self.transposed), set(&self.slopes));
+        let mut misfits = Vec::new();
+        let mut made = Vec::new();
+        for (place, spec) in tensors.iter().enumerate() {
+            let TensorSpec { name, shape, .. } = &spec.tensor;
+            let same = Made::same(place, spec);
+            if gates.contains(&place) {
+                if shape.num_axes() == 0 || shape.dims()[0] % GATES.len() != 0 {
+                    misfits.push(Misfit::new(
+                        name,
+                        format!("is {shape}, and the rows of four gates are a multiple of four"),
+                    ));
+                    continue;
+                }
+                let of = spec.tensor.clone();
+                made.push(Made::computed(of, vec![place], Gates).saying("gates from i, f, o, g to i, f, g, o"));
+            } else if transposed.contains(&place) {
+                match *shape.dims() {
+                    [rows, columns] => {
+                        let turned = Shape::new([columns, rows]).unwrap_or_else(|_| shape.clone());
+                        let of = TensorSpec::new(&**name, spec.tensor.dtype, turned);
+                        made.push(
+                            Made::computed(of, vec![place], Transposed).saying("transposed to output \u{d7} input"),
+                        );
+                    }
+                    _ => misfits.push(Misfit::new(name, format!("is {shape}, and a matrix has two axes"))),
+                }
+            } else if slopes.contains(&place) && shape.num_axes() == 0 {
+                made.push(
+                    same.reshaped(Shape::new([1]).unwrap_or_else(|_| shape.clone()))
+                        .saying("one slope, as an axis of one"),
+                );
+            } else {
+                made.push(same);
+            }
+        }
+        for (bias, second) in &self.second_biases {
+            if let Some(place) = places.find(bias) {
+                let spec = &tensors[place].tensor;
+                let of = TensorSpec::new(&**second, spec.dtype, spec.shape.clone());
+                made.push(Made::computed(of, vec![place], Zeros).saying("a second bias, of zeros"));
+            }
+        }
+        if misfits.is_empty() { Ok(Outcome::new(made)) } else { Err(misfits) }
+    }
+}
+
+#[derive(Debug)]
+struct Gates;
+
+impl Compute for Gates {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let whole = inputs.whole(0)?;
+        let gate = whole.len() / GATES.len();
+        Ok(ready(GATES.iter().flat_map(|place| &whole[place * gate..][..gate]).copied().collect()))
+    }
+}
+
+#[derive(Debug)]
+struct Zeros;
+
+impl Compute for Zeros {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        Ok(ready(vec![0; inputs.whole(0)?.len()]))
+    }
+}
+
+#[derive(Debug)]
+struct Transposed;
+
+impl Compute for Transposed {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let whole = inputs.whole(0)?;
+        let (width, columns) = (inputs.made().dtype.size(), inputs.made().shape.dims()[0]);
+        let mut turned = Vec::with_capacity(whole.len());
+        for column in 0..columns {
+            for row in whole.chunks_exact(columns * width) {
+                turned.extend_from_slice(&row[column * width..][..width]);
+            }
+        }
+        Ok(ready(turned))
+    }
+}

@@ -1,0 +1,275 @@
+//! BatchNorms and folds: what is refused and why, what is told; any fold changes no output.
+
+use blob_convert::transform::{BatchNorm, Bound, FixGamma, Fold};
+use blob_convert::{Options, Silent, Target, plan};
+use blob_core::{AnyBlob, DType, Shape};
+use blob_io::caffe::prototxt;
+use blob_io::mxnet::Symbol;
+use blob_io::net::Net;
+use blob_io::{Checkpoint, Format, IfExists, Writer};
+use proptest::prelude::*;
+
+use crate::support::data;
+
+/// A file of these tensors, each of these values.
+pub(crate) fn file(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Checkpoint {
+    let blob = |(name, dims, values): &(&str, &[usize], &[f32])| {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let shape = Shape::new(dims).expect("a shape");
+        (name.to_string(), AnyBlob::from_vec(shape, DType::F32, bytes).expect("a blob"))
+    };
+    let blobs: Vec<(String, AnyBlob)> = tensors.iter().map(blob).collect();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    let writer = blobs.iter().fold(Writer::new(format), |writer, (name, blob)| writer.tensor(name, blob));
+    writer.write(&path, IfExists::Refuse).expect("written");
+    Checkpoint::from_bytes("file", std::fs::read(&path).expect("readable")).expect("opens")
+}
+
+pub(crate) fn net(text: &str) -> Net {
+    prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The names and values of the output.
+pub(crate) fn run(source: &Checkpoint, options: &Options) -> Vec<(String, Vec<f32>)> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let plan = plan(source, options, &target).unwrap_or_else(|e| panic!("{e}"));
+    plan.run(&Silent).unwrap_or_else(|e| panic!("{e}"));
+    let out = Checkpoint::open(&path).expect("opens");
+    let values = |entry| {
+        let bytes = out.view(entry).expect("views").into_owned();
+        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
+    };
+    out.entries().iter().map(|entry| (entry.name().to_owned(), values(entry))).collect()
+}
+
+pub(crate) fn value<'a>(all: &'a [(String, Vec<f32>)], name: &str) -> &'a [f32] {
+    &all.iter().find(|(own, _)| own == name).unwrap_or_else(|| panic!("no {name:?} in {all:?}")).1
+}
+
+pub(crate) const SAFETENSORS: Format = Format::Safetensors;
+
+#[test]
+fn mean_and_variance_are_divided_as_caffe_divides() {
+    let factors = [0.25, 0.0, 999.98];
+    for factor in factors {
+        let source =
+            file(Format::Npz, &[("bn/0", &[2], &[3.0, -0.5]), ("bn/1", &[2], &[0.7, 9.0]), ("bn/2", &[1], &[factor])]);
+        let net = net(r#"layer { name: "bn" type: "BatchNorm" bottom: "x" top: "x" }"#);
+        let bound = Bound::new(&net, &source);
+        let options = Options::new(SAFETENSORS).transform(BatchNorm::of(&bound));
+        let all = run(&source, &options);
+        // `const Dtype scale_factor = this->blobs_[2]->cpu_data()[0] == 0 ? 0 : 1 / this->blobs_[2]->cpu_data()[0];`
+        let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
+        assert_eq!(value(&all, "bn/0"), [3.0 * scale, -0.5 * scale]);
+        assert_eq!(value(&all, "bn/1"), [0.7 * scale, 9.0 * scale]);
+        assert_eq!(all.len(), 2);
+        let planned = plan(&source, &options, &Target::Stdout).expect("plans");
+        assert_eq!(planned.left_out(), [("bn/2".to_owned(), "bn/0 and bn/1 are divided by it".to_owned())]);
+        assert_eq!(planned.notes(), ["bn: mean and variance of 1 layer divided by their factor"]);
+    }
+    let source = file(Format::Npz, &[("bn/0", &[1], &[1.0]), ("bn/1", &[1], &[1.0]), ("bn/2", &[2], &[1.0, 1.0])]);
+    let net = net(r#"layer { name: "bn" type: "BatchNorm" bottom: "x" top: "x" }"#);
+    let options = Options::new(SAFETENSORS).transform(BatchNorm::of(&Bound::new(&net, &source)));
+    let refused = plan(&source, &options, &Target::Stdout).expect_err("two factors").to_string();
+    assert!(refused.ends_with("does not allow bn: \"bn/2\" is 2, and a factor is one value"), "{refused}");
+}
+
+#[test]
+fn gamma_is_one_where_the_symbol_fixes_it() {
+    let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("opens");
+    let symbol = Symbol::open(data("mxnet/forward/block-symbol.json")).expect("opens");
+    let options = Options::new(SAFETENSORS).transform(FixGamma::of(&Bound::new(symbol.net(), &source)));
+    let all = run(&source, &options);
+    assert_eq!(value(&all, "arg:bn0_gamma"), [1.0; 4]);
+    assert!(value(&all, "arg:bn1_gamma").iter().all(|gamma| *gamma != 1.0));
+    assert_eq!(all.len(), source.entries().len());
+}
+
+#[test]
+fn what_would_be_wrong_is_not_folded() {
+    let bn =
+        |bottom: &str| format!("layer {{ name: \"bn\" type: \"BatchNorm\" bottom: \"{bottom}\" top: \"{bottom}\" }}");
+    let conv = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }"#;
+    let more = |text: &str| format!("{conv} {text} {}", bn("c"));
+    let cases =
+        [
+            (bn("data"), "reads the net's input: no convolution comes before"),
+            (
+                more(r#"layer { name: "r" type: "ReLU" bottom: "c" top: "c" }"#),
+                "reads \"r\", which is ReLU, not a convolution or a fully connected layer",
+            ),
+            (
+                more(r#"layer { name: "p" type: "Pooling" bottom: "c" top: "p" }"#),
+                "is not the only one that reads \"c\": \"p\" would read other values",
+            ),
+            (
+                more("").replace("top: \"c\" }", "top: \"c\" batch_norm_param { use_global_stats: false } }"),
+                "computes mean and variance from its input",
+            ),
+            (
+                more(r#"layer { name: "d" type: "Convolution" bottom: "data" top: "d" param { name: "w" } }"#)
+                    .replacen("top: \"c\"", "top: \"c\" param { name: \"w\" }", 1),
+                "cannot be folded alone: \"c\" shares its tensors with another layer",
+            ),
+            (
+                more("").replace("\"Convolution\"", "\"InnerProduct\"").replacen(
+                    "top: \"c\"",
+                    "top: \"c\" inner_product_param { axis: 2 }",
+                    1,
+                ),
+                "normalises axis 1, and the channels of \"c\" are axis 2",
+            ),
+        ];
+    let tensors: [(&str, &[usize], &[f32]); 5] = [
+        ("c/0", &[2, 1, 1, 1], &[1.0, 2.0]),
+        ("c/1", &[2], &[0.0, 0.0]),
+        ("bn/0", &[2], &[0.0, 0.0]),
+        ("bn/1", &[2], &[1.0, 1.0]),
+        ("bn/2", &[1], &[1.0]),
+    ];
+    let source = file(Format::Npz, &tensors);
+    for (text, reason) in &cases {
+        let net = net(text);
+        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
+        assert!(fold.is_empty(), "{text}");
+        assert_eq!(refused.iter().map(|refusal| &*refusal.reason).collect::<Vec<_>>(), [*reason]);
+    }
+    let sound = net(&more(""));
+    let (fold, refused) = Fold::of(&Bound::new(&sound, &source));
+    assert_eq!((fold.len(), refused.len()), (1, 0));
+    for (missing, reason) in [
+        ("c/0", "follows \"c\", whose weights are not in the file"),
+        ("bn/1", "has no mean or no variance in the file"),
+    ] {
+        let kept: Vec<_> = tensors.iter().copied().filter(|(name, ..)| *name != missing).collect();
+        let source = file(Format::Npz, &kept);
+        assert_eq!(Fold::of(&Bound::new(&sound, &source)).1[0].reason, reason);
+    }
+    // Shapes are looked at before anything is computed, and all that do not fit are named.
+    let other: Vec<(&str, &[usize], &[f32])> = vec![
+        ("c/0", &[3, 1, 1, 1], &[1.0; 3]),
+        ("c/1", &[2], &[0.0; 2]),
+        ("bn/0", &[2], &[0.0; 2]),
+        ("bn/1", &[2], &[1.0; 2]),
+        ("bn/2", &[1], &[1.0]),
+    ];
+    let source = file(Format::Npz, &other);
+    let (fold, _) = Fold::of(&Bound::new(&sound, &source));
+    let refused = plan(&source, &Options::new(SAFETENSORS).transform(fold), &Target::Stdout)
+        .expect_err("does not fit")
+        .to_string();
+    for name in ["bn/0", "bn/1", "c/1"] {
+        assert!(refused.contains(&format!("{name:?} has 2 values, not 3")), "{refused}");
+    }
+    // A mean that is no number makes no weights.
+    let mut broken = tensors;
+    broken[2].2 = &[f32::NAN, 0.0];
+    let source = file(Format::Npz, &broken);
+    let (fold, _) = Fold::of(&Bound::new(&sound, &source));
+    let options = Options::new(SAFETENSORS).transform(fold);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let plan = plan(&source, &options, &Target::File { path: &path, if_exists: IfExists::Refuse }).expect("plans");
+    assert!(plan.run(&Silent).expect_err("no number").to_string().contains("cannot be folded: channel 0"));
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_new_bias_and_the_largest_change_are_told() {
+    let net =
+        net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
+    let source = file(
+        Format::Npz,
+        &[("c/0", &[1, 1, 1, 2], &[4.0, -8.0]), ("bn/0", &[1], &[6.0]), ("bn/1", &[1], &[4.0]), ("bn/2", &[1], &[1.0])],
+    );
+    let (fold, _) = Fold::of(&Bound::new(&net, &source));
+    let options = Options::new(SAFETENSORS).transform(fold);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let plan = plan(&source, &options, &Target::File { path: &path, if_exists: IfExists::Refuse }).expect("plans");
+    assert_eq!(plan.notes(), ["fold: \"c/1\" is new; the layer of \"c/0\" must be said to have a bias"]);
+    assert_eq!(plan.left_out().len(), 3);
+    let found = plan.run(&Silent).expect("runs").found;
+    // sqrt(4 + eps) halves the weights, but for eps.
+    assert_eq!(found.len(), 1);
+    assert!(
+        found[0].to_string().starts_with("\"c/0\": 4.00000")
+            && found[0].to_string().ends_with("is the largest change of a weight"),
+        "{}",
+        found[0]
+    );
+    let all = run(&source, &options);
+    assert!((value(&all, "c/1")[0] + 3.0).abs() < 1e-5);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A 1×1 convolution over one place, then BatchNorm and Scale, by hand: the folded layer gives the same.
+    #[test]
+    fn a_fold_changes_no_output(
+        kind in 0..3_usize,
+        groups in 1..3_usize,
+        has_bias: bool,
+        has_scale: bool,
+        seed in prop::collection::vec(-2.0..2.0_f32, 64),
+        factor in prop_oneof![Just(0.5_f32), Just(1.0), Just(1000.0)],
+    ) {
+        let (inputs, outputs) = (2 * groups, 3 * groups);
+        let take = |from: usize, count: usize| -> Vec<f32> { (0..count).map(|i| seed[(from + i * 7) % seed.len()] + 0.01 * i as f32).collect() };
+        let weight = take(0, inputs * outputs / groups);
+        let (bias, mean) = (take(3, outputs), take(5, outputs));
+        let variance: Vec<f32> = take(11, outputs).iter().map(|v| v.abs() + 0.1).collect();
+        let (gamma, beta, x) = (take(13, outputs), take(17, outputs), take(19, inputs));
+        let stored = |values: &[f32]| values.iter().map(|v| v * factor).collect::<Vec<f32>>();
+        let (per_in, per_out) = (inputs / groups, outputs / groups);
+        // Which weight leads from an input to an output.
+        let place = |o: usize, i: usize| match kind {
+            0 => Some(o * per_in + i % per_in).filter(|_| i / per_in == o / per_out),
+            1 => Some(i * per_out + o % per_out).filter(|_| i / per_in == o / per_out),
+            _ => Some(i * outputs + o).filter(|_| groups == 1),
+        };
+        prop_assume!(kind != 2 || groups == 1);
+        let (type_name, param, dims): (_, _, Vec<usize>) = match kind {
+            0 => ("Convolution", format!("convolution_param {{ group: {groups} }}"), vec![outputs, per_in, 1, 1]),
+            1 => ("Deconvolution", format!("convolution_param {{ group: {groups} }}"), vec![inputs, per_out, 1, 1]),
+            _ => ("InnerProduct", "inner_product_param { transpose: true }".to_owned(), vec![inputs, outputs]),
+        };
+        let mut text = format!("layer {{ name: \"l\" type: \"{type_name}\" bottom: \"x\" top: \"l\" {param} }} layer {{ name: \"n\" type: \"BatchNorm\" bottom: \"l\" top: \"n\" }}");
+        if has_scale {
+            text += "layer { name: \"s\" type: \"Scale\" bottom: \"n\" top: \"n\" scale_param { bias_term: true } }";
+        }
+        let (mean_stored, variance_stored) = (stored(&mean), stored(&variance));
+        let channels = [outputs];
+        let mut tensors: Vec<(&str, &[usize], &[f32])> = vec![
+            ("l/0", &dims, &weight),
+            ("n/0", &channels, &mean_stored),
+            ("n/1", &channels, &variance_stored),
+            ("n/2", &[1], std::slice::from_ref(&factor)),
+        ];
+        if has_bias {
+            tensors.push(("l/1", &channels, &bias));
+        }
+        if has_scale {
+            tensors.extend([("s/0", &channels[..], &gamma[..]), ("s/1", &channels, &beta)]);
+        }
+        let source = file(Format::Npz, &tensors);
+        let net = net(&text);
+        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
+        prop_assert!(refused.is_empty(), "{refused:?}");
+        let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
+        prop_assert_eq!(all.len(), 2);
+        for o in 0..outputs {
+            let sum = |w: &[f32]| (0..inputs).filter_map(|i| Some(f64::from(w[place(o, i)?]) * f64::from(x[i]))).sum::<f64>();
+            let y = sum(&weight) + if has_bias { f64::from(bias[o]) } else { 0.0 };
+            let y = (y - f64::from(mean[o])) / (f64::from(variance[o]) + 1e-5).sqrt();
+            let wanted = if has_scale { y * f64::from(gamma[o]) + f64::from(beta[o]) } else { y };
+            let got = sum(value(&all, "l/0")) + f64::from(value(&all, "l/1")[o]);
+            prop_assert!((got - wanted).abs() <= 1e-4 * (1.0 + wanted.abs()), "{o}: {got}, {wanted}");
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Names as PyTorch has them and as a file of names says, and the order of values that goes with them.
+
+use blob_convert::transform::{BatchNorm, Bound, Names, TorchLayout};
+use blob_convert::{Options, Target, plan};
+use blob_io::Format;
+use blob_io::caffe::prototxt;
+
+use crate::folds::{SAFETENSORS, file, net, run, value};
+
+#[test]
+fn a_clash_of_names_lists_all_of_them() {
+    let source =
+        file(Format::Npz, &[("a", &[1], &[1.0]), ("b", &[1], &[2.0]), ("c", &[1], &[3.0]), ("d", &[1], &[4.0])]);
+    let names = Names::from_file("a x\nb x\nc y\nd y\n", source.names()).expect("a map");
+    let refused =
+        plan(&source, &Options::new(SAFETENSORS).transform(names), &Target::Stdout).expect_err("clashes").to_string();
+    assert!(
+        refused
+            .ends_with(r#"does not allow names: "a", "b" would all be called "x"; "c", "d" would all be called "y""#),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_map_has_globs_with_captures() {
+    let names = ["conv1/0", "conv12/1", "a b", "res2/branch1/0", "left", "$"];
+    let text = "# names\n\nconv*/0\tc$1.weight\nconv*/*  c$1.w$2$$\r\na b\tspaced name\n*/*/0 $2_$1.weight\nconv* never\n$ dollar\n";
+    let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[0.0][..])));
+    let map = Names::from_file(text, names).expect("a map");
+    let planned =
+        plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans").tensors().to_vec();
+    let new: Vec<&str> = planned.iter().map(|tensor| &*tensor.spec.name).collect();
+    assert_eq!(new, ["c1.weight", "c12.w1$", "spaced name", "branch1_res2.weight", "left", "dollar"]);
+    assert_eq!(planned[0].changes, [r#"was "conv1/0""#]);
+    let options = Options::new(SAFETENSORS).transform(Names::from_file(text, names).expect("a map"));
+    assert_eq!(
+        plan(&source, &options, &Target::Stdout).expect("plans").notes(),
+        ["names: line 7, \"conv*\", fits no tensor"]
+    );
+    let wrong = Names::from_file("a\na b c\n*a $2\n* $x\n", names).expect_err("wrong");
+    let lines = [
+        "line 1: expected an old name and a new one, found 1 names",
+        "line 2: ",
+        "line 3: expected $1 to $1",
+        "line 4: ",
+    ];
+    assert!(lines.iter().all(|line| wrong.contains(line)), "{wrong}");
+}
+
+#[test]
+fn torchs_names_follow_the_layers() {
+    let text = r#"
+        layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
+        layer { name: "c/bn" type: "BatchNorm" bottom: "c" top: "c" }
+        layer { name: "c/scale" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
+        layer { name: "alone" type: "Scale" bottom: "c" top: "d" }
+        layer { name: "e" type: "Embed" bottom: "w" top: "e" }
+        layer { name: "p" type: "PReLU" bottom: "d" top: "d" }
+        layer { name: "odd" type: "Fork" bottom: "d" top: "f" }"#;
+    let names =
+        ["c/0", "c/1", "c/bn/0", "c/bn/1", "c/bn/2", "c/scale/0", "c/scale/1", "alone/0", "e/0", "p/0", "odd/0"];
+    let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[1.0][..])));
+    let net = net(text);
+    let bound = Bound::new(&net, &source);
+    let options =
+        Options::new(SAFETENSORS).transform(BatchNorm::of(&bound)).transform(Names::torch(Some(&bound), &source));
+    let planned = plan(&source, &options, &Target::Stdout).expect("plans");
+    let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+    let expected = [
+        "c.weight",
+        "c.bias",
+        "c/bn.running_mean",
+        "c/bn.running_var",
+        "c/bn.weight",
+        "c/bn.bias",
+        "alone.weight",
+        "e.weight",
+        "p.weight",
+        "odd/0",
+    ];
+    assert_eq!(new, expected);
+    assert_eq!(planned.notes()[1], "names: 1 Scale merged with their BatchNorm, found by topology");
+    assert_eq!(planned.notes()[2], "names: 1 of 11 stay as they are: \"odd/0\"");
+    // Without wires the names decide, and it is said.
+    let bare: String = text.replace("bottom: \"c\"", "").replace("top: \"c\"", "");
+    let bare = prototxt("bare", bare.as_bytes()).expect("a net");
+    let bound = Bound::new(&bare, &source);
+    let planned =
+        plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(Some(&bound), &source)), &Target::Stdout)
+            .expect("plans")
+            .notes()
+            .to_vec();
+    assert_eq!(planned[0], "names: 1 Scale merged with their BatchNorm, found by name");
+    // Without a net nothing is guessed.
+    let planned = plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(None, &source)), &Target::Stdout)
+        .expect("plans")
+        .notes()
+        .to_vec();
+    assert_eq!(
+        planned,
+        [
+            "names: 11 of 11 stay as they are: \"c/0\", \"c/1\", \"c/bn/0\", \"c/bn/1\", \"c/bn/2\" and 6 more; no net says what they are, and --net can name one"
+        ]
+    );
+}
+
+#[test]
+fn mxnets_names_go_by_their_endings() {
+    let pairs = [
+        ("arg:conv0_weight", "conv0.weight"),
+        ("arg:bn_gamma", "bn.weight"),
+        ("arg:bn_beta", "bn.bias"),
+        ("aux:bn_moving_mean", "bn.running_mean"),
+        ("aux:bn_running_var", "bn.running_var"),
+        ("features.0.gamma", "features.0.weight"),
+        ("arg:lstm0_l1_i2h_weight", "lstm0.weight_ih_l1"),
+        ("arg:lstm0_r0_h2h_bias", "lstm0.bias_hh_l0_reverse"),
+        ("arg:scale", "arg:scale"),
+    ];
+    let source = file(Format::MxnetList, &pairs.map(|(old, _)| (old, &[1][..], &[1.0][..])));
+    let planned = plan(&source, &Options::new(SAFETENSORS).transform(Names::torch(None, &source)), &Target::Stdout)
+        .expect("plans")
+        .tensors()
+        .to_vec();
+    for ((_, expected), tensor) in pairs.iter().zip(planned) {
+        assert_eq!(tensor.spec.name, *expected);
+    }
+}
+
+#[test]
+fn fully_connected_weights_become_output_by_input() {
+    let net =
+        net(r#"layer { name: "ip" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { transpose: true } }
+        layer { name: "p" type: "PReLU" bottom: "y" top: "z" prelu_param { channel_shared: true } }"#);
+    let source = file(Format::Npz, &[("ip/0", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), ("p/0", &[], &[0.5])]);
+    let options = Options::new(SAFETENSORS).transform(TorchLayout::of(&Bound::new(&net, &source)));
+    let planned = plan(&source, &options, &Target::Stdout).expect("plans");
+    assert_eq!(planned.tensors()[0].spec.shape.dims(), [3, 2]);
+    assert_eq!(planned.tensors()[1].spec.shape.dims(), [1]);
+    assert_eq!(value(&run(&source, &options), "ip/0"), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+}
