@@ -27,6 +27,7 @@ fn completions_and_manuals_know_every_command() {
         "diff",
         "hash",
         "convert",
+        "fold",
         "extract",
         "merge",
         "split",
@@ -86,7 +87,7 @@ fn every_option_of_every_manual_page_is_described() {
         assert_eq!(help.starts_with("Examples:"), text.contains(".SH EXAMPLES"), "{name}");
         pages += 1;
     }
-    assert_eq!(pages, 17);
+    assert_eq!(pages, 18);
     let ls = fs::read_to_string(folder.path().join("blob-ls.1")).unwrap();
     assert!(ls.contains("[PATTERN]..."), "{ls}");
     shown_without_warnings(folder.path());
@@ -191,7 +192,7 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
         assert_eq!(at_last(|| offered_by(shell, &format!("blob show {net} ")).unwrap()).len(), 4, "{shell}");
         let commands = offered_by(shell, "blob ").unwrap();
         let info = commands.iter().find(|l| l.starts_with("info")).unwrap();
-        assert!(commands.len() == 16 && info.contains("What a file is"), "{commands:?}");
+        assert!(commands.len() == 17 && info.contains("What a file is"), "{commands:?}");
         let file = if shell == "zsh" { "FILES" } else { "caffe/" };
         for typed in ["blob caf", "blob ls caf", "blob convert a -o caf"] {
             assert_eq!(

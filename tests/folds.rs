@@ -81,12 +81,21 @@ fn mean_and_variance_are_divided_as_caffe_divides() {
 fn gamma_is_one_where_the_symbol_fixes_it() {
     let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("opens");
     let symbol = Symbol::open(data("mxnet/forward/block-symbol.json")).expect("opens");
-    let options = Options::new(SAFETENSORS).transform(FixGamma::of(&Bound::new(symbol.net(), &source)));
+    let options = Options::new(SAFETENSORS).transform(FixGamma::of(Some(&Bound::new(symbol.net(), &source)), &source));
     let all = run(&source, &options);
     assert_eq!(value(&all, "arg:bn0_gamma"), [1.0; 4]);
     assert!(value(&all, "arg:bn1_gamma").iter().all(|gamma| *gamma != 1.0));
     assert_eq!(all.len(), source.entries().len());
 }
+
+/// A convolution of two channels and the BatchNorm after it.
+const TENSORS: [(&str, &[usize], &[f32]); 5] = [
+    ("c/0", &[2, 1, 1, 1], &[1.0, 2.0]),
+    ("c/1", &[2], &[0.0, 0.0]),
+    ("bn/0", &[2], &[0.0, 0.0]),
+    ("bn/1", &[2], &[1.0, 1.0]),
+    ("bn/2", &[1], &[1.0]),
+];
 
 #[test]
 fn what_would_be_wrong_is_not_folded() {
@@ -123,14 +132,7 @@ fn what_would_be_wrong_is_not_folded() {
                 "normalises axis 1, and the channels of \"c\" are axis 2",
             ),
         ];
-    let tensors: [(&str, &[usize], &[f32]); 5] = [
-        ("c/0", &[2, 1, 1, 1], &[1.0, 2.0]),
-        ("c/1", &[2], &[0.0, 0.0]),
-        ("bn/0", &[2], &[0.0, 0.0]),
-        ("bn/1", &[2], &[1.0, 1.0]),
-        ("bn/2", &[1], &[1.0]),
-    ];
-    let source = file(Format::Npz, &tensors);
+    let source = file(Format::Npz, &TENSORS);
     for (text, reason) in &cases {
         let net = net(text);
         let (fold, refused) = Fold::of(&Bound::new(&net, &source));
@@ -144,10 +146,16 @@ fn what_would_be_wrong_is_not_folded() {
         ("c/0", "follows \"c\", whose weights are not in the file"),
         ("bn/1", "has no mean or no variance in the file"),
     ] {
-        let kept: Vec<_> = tensors.iter().copied().filter(|(name, ..)| *name != missing).collect();
+        let kept: Vec<_> = TENSORS.iter().copied().filter(|(name, ..)| *name != missing).collect();
         let source = file(Format::Npz, &kept);
         assert_eq!(Fold::of(&Bound::new(&sound, &source)).1[0].reason, reason);
     }
+}
+
+#[test]
+fn tensors_that_do_not_fit_are_not_folded() {
+    let sound = net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
     // Shapes are looked at before anything is computed, and all that do not fit are named.
     let other: Vec<(&str, &[usize], &[f32])> = vec![
         ("c/0", &[3, 1, 1, 1], &[1.0; 3]),
@@ -165,7 +173,7 @@ fn what_would_be_wrong_is_not_folded() {
         assert!(refused.contains(&format!("{name:?} has 2 values, not 3")), "{refused}");
     }
     // A mean that is no number makes no weights.
-    let mut broken = tensors;
+    let mut broken = TENSORS;
     broken[2].2 = &[f32::NAN, 0.0];
     let source = file(Format::Npz, &broken);
     let (fold, _) = Fold::of(&Bound::new(&sound, &source));

@@ -195,8 +195,10 @@ fn converted(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Result<
         if is_folded {
             options = options.transform(Fold::of(bound).0);
         }
-        options =
-            options.transform(BatchNorm::of(bound)).transform(FixGamma::of(bound)).transform(TorchLayout::of(bound));
+        options = options
+            .transform(BatchNorm::of(bound))
+            .transform(FixGamma::of(Some(bound), source))
+            .transform(TorchLayout::of(bound));
     }
     options = options.transform(Names::torch(bound.as_ref(), source));
     let folder = tempfile::tempdir().expect("a folder");

@@ -6,14 +6,16 @@ mod convert;
 mod devices;
 mod diff;
 mod extract;
+mod fold;
 mod hash;
 mod ls;
 mod merge;
 mod plot;
 
-pub(crate) use convert::{CaffeForm, Convert};
+pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
 pub(crate) use diff::Diff;
 pub(crate) use extract::{Extract, ExtractFormat};
+pub(crate) use fold::{Fold, NetFiles};
 pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
@@ -112,6 +114,7 @@ pub(crate) enum Command {
     Diff(Diff),
     Hash(Hash),
     Convert(Convert),
+    Fold(Fold),
     Extract(Extract),
     Merge(Merge),
     Split(Split),

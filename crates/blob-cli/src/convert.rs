@@ -22,6 +22,7 @@ use crate::output::{Out, Terminal};
 use crate::render::Render;
 use crate::render::table::{Column, Table};
 use crate::source;
+use crate::transforms;
 use crate::units;
 
 /// How many warnings and left-out arrays are told one by one.
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         Some(base) => format_into(&args.output, base)?,
         None => format_of(args, &target, checkpoint.format())?,
     };
-    let options = options(args, to)?;
+    let options = options(args, to, &checkpoint)?;
     let plan = match &base {
         Some(base) => plan_into(&checkpoint, base, &options, &target)?,
         None => plan(&checkpoint, &options, &target)?,
@@ -82,8 +83,9 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 }
 
 /// How to convert; an option of another format than the output's is refused.
-fn options(args: &Convert, to: Format) -> Result<Options, Failure> {
-    let mut options = args.transforms.added_to(Options::new(to)).dense(args.dense).sha256(args.sha256).anew(args.anew);
+fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
+    let options = transforms::added(&args.transforms, Options::new(to), checkpoint)?;
+    let mut options = options.dense(args.dense).sha256(args.sha256).anew(args.anew);
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));

@@ -19,6 +19,7 @@ mod elements;
 mod escape;
 mod extract;
 mod failure;
+mod fold;
 mod formats;
 mod hash;
 mod help;
@@ -27,6 +28,7 @@ mod json;
 mod ls;
 mod man;
 mod merge;
+mod net;
 mod open;
 mod output;
 mod plot;
@@ -38,6 +40,7 @@ mod slice;
 mod source;
 mod split;
 mod stats;
+mod transforms;
 mod units;
 mod verify;
 
@@ -95,6 +98,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Diff(args) => diff::run(args, context),
         Command::Hash(args) => hash::run(args, context),
         Command::Convert(args) => convert::run(args, context),
+        Command::Fold(args) => fold::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Merge(args) => merge::run(args, context),
         Command::Split(args) => split::run(args, context),

@@ -16,7 +16,7 @@ use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
-    context, convert, devices, diff, extract, formats, hash, info, ls, merge, plot, show, split, stats, verify,
+    context, convert, devices, diff, extract, fold, formats, hash, info, ls, merge, plot, show, split, stats, verify,
 };
 
 /// The lines that one command prints.
@@ -31,7 +31,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 15] {
+fn all() -> [Schema; 16] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -42,6 +42,7 @@ fn all() -> [Schema; 15] {
         of::<diff::Pair<'_>>(),
         of::<hash::Line<'_>>(),
         of::<convert::Facts<'_>>(),
+        of::<fold::Folded<'_>>(),
         of::<extract::Extracted<'_>>(),
         of::<merge::Merged<'_>>(),
         of::<split::Parts<'_>>(),

@@ -2,15 +2,14 @@
 
 use std::path::PathBuf;
 
-use blob_convert::Options;
-use blob_convert::transform::{Dtype, FcFrom, Layout, Rgb, SqueezeLegacy, StripDiff};
+use blob_convert::transform::{FcFrom, Layout};
 use blob_core::DType;
 use blob_io::Format;
 use blob_io::mxnet::Version;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use super::format;
+use super::{NetFiles, format};
 use crate::units;
 
 /// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
@@ -84,6 +83,14 @@ pub(crate) struct Transforms {
     /// Take away the ones of Caffe's four dimensions of before 2015: 1x1xOxI is OxI for an inner product, 1x1x1xN N for a bias
     #[arg(long)]
     pub(crate) squeeze_legacy: bool,
+    /// Divide the means and variances of Caffe's BatchNorms by the factor beside them, as Caffe does, and leave that out; or keep
+    /// all three. Without it, as --names says
+    #[arg(long, value_name = "HOW")]
+    pub(crate) bn: Option<Bn>,
+    /// Set gamma to 1 where MXNet's symbol has `fix_gamma`, which is so where it says nothing; or keep what is stored. Without it, as
+    /// --names says
+    #[arg(long, value_name = "HOW")]
+    pub(crate) fix_gamma: Option<FixedGamma>,
     /// Reverse the input channels of the first convolution, which has three: RGB images for a net of BGR
     #[arg(long)]
     pub(crate) rgb: bool,
@@ -97,34 +104,29 @@ pub(crate) struct Transforms {
     /// Write floats of every width as one dtype, each rounded once; integers and bools stay
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     pub(crate) dtype: Option<DType>,
+    /// Names: `raw`, those of the file; `torch`, PyTorch's, which implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto; or a
+    /// file of lines `OLD NEW`, where `*` in OLD stands for any text, `$1` in NEW for what the first one stood for
+    #[arg(long, value_name = "NAMES", default_value = "raw", hide_default_value = true)]
+    pub(crate) names: PathBuf,
+    #[command(flatten)]
+    pub(crate) nets: NetFiles,
     /// Write nothing where values would be lost, as those that become infinite as f16; without it, they are told
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
-impl Transforms {
-    /// The options with these transforms.
-    pub(crate) fn added_to(&self, mut options: Options) -> Options {
-        if self.strip_diff {
-            options = options.transform(StripDiff);
-        }
-        if self.squeeze_legacy {
-            options = options.transform(SqueezeLegacy);
-        }
-        if self.rgb {
-            options = options.transform(Rgb);
-        }
-        if let Some(fc_from) = self.fc_from {
-            options = options.transform(fc_from);
-        }
-        if let Some(layout) = self.layout.filter(|layout| *layout != Layout::Oihw) {
-            options = options.transform(layout);
-        }
-        if let Some(dtype) = self.dtype.and_then(Dtype::new) {
-            options = options.transform(dtype);
-        }
-        options.strict(self.strict)
-    }
+/// What becomes of the factor of Caffe's BatchNorms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Bn {
+    FoldFactor,
+    Raw,
+}
+
+/// What becomes of a gamma that MXNet does not use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FixedGamma {
+    Auto,
+    Off,
 }
 
 /// How Caffe's blobs are stored, where it is not as since 2015.

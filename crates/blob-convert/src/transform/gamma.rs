@@ -2,8 +2,8 @@
 //!
 //! A BatchNorm of MXNet with `fix_gamma`, which is so where the symbol says nothing, computes with 1, whatever its file has.
 
-use blob_io::Error;
 use blob_io::net::{Layer, Role};
+use blob_io::{Checkpoint, Error, Format};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -17,20 +17,29 @@ use super::values::{Compute, Inputs, Stream};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct FixGamma {
     gammas: Vec<String>,
+    /// Whether no symbol says which gammas are fixed, though there are some.
+    #[serde(skip)]
+    is_unsaid: bool,
 }
 
 impl FixGamma {
-    /// The gammas of a net that are fixed.
+    /// The gammas of a net that are fixed; where nothing describes it, none are, and that is told.
     #[must_use]
-    pub fn of(net: &Bound<'_>) -> Self {
+    pub fn of(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
+        let Some(net) = net else {
+            let is_mxnet = matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord);
+            let is_unsaid = is_mxnet && checkpoint.names().any(|name| name.ends_with("gamma"));
+            return Self { gammas: Vec::new(), is_unsaid };
+        };
         let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma());
-        Self { gammas: fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect() }
+        let gammas = fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect();
+        Self { gammas, is_unsaid: false }
     }
 
-    /// Whether there is none.
+    /// Whether there is none, and nothing to be told.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.gammas.is_empty()
+        self.gammas.is_empty() && !self.is_unsaid
     }
 }
 
@@ -53,10 +62,13 @@ impl Transform for FixGamma {
             }
             false => Made::same(place, spec),
         });
-        let outcome: Outcome = made.collect();
+        let mut outcome: Outcome = made.collect();
+        if self.is_unsaid {
+            outcome = outcome.noting("fix-gamma: gammas stay as stored; no symbol says which of them MXNet takes as 1, and --symbol can name one");
+        }
         Ok(match is_fixed.iter().filter(|is| **is).count() {
             0 => outcome,
-            count => outcome.noting(format!("fix_gamma: gamma of {count} {} set to 1", layers(count))),
+            count => outcome.noting(format!("fix-gamma: gamma of {count} {} set to 1", layers(count))),
         })
     }
 }

@@ -1,0 +1,143 @@
+//! `blob fold`: BatchNorms into the layers before them; what can be folded, `blob_convert` finds.
+
+use std::io::Write;
+
+use blob_convert::transform::{Amount, Bound, Fold as Folding, Found, Refusal};
+use blob_convert::{Options, Silent, Target, plan};
+use blob_io::Checkpoint;
+use serde_json::json;
+
+use crate::anew::format_of;
+use crate::args::{Fold, if_exists};
+use crate::context::Context;
+use crate::failure::{Failure, Status};
+use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, or_null, shapes};
+use crate::net;
+use crate::open::open;
+use crate::output::Out;
+use crate::output::progress::Progress;
+use crate::render::Render;
+use crate::source;
+use crate::units;
+
+pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
+    let if_exists = if_exists(args.force);
+    source::keep(&args.input, &args.output, if_exists)?;
+    let checkpoint = open(&args.input, &context.global)?;
+    source::keep_shards(&checkpoint, &args.output)?;
+    let to = format_of(&args.output, args.to)?;
+    let Some(net) = net::of(&args.nets, &checkpoint)? else {
+        let message = format!("{}: nothing says what its layers are", checkpoint.name());
+        return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
+    };
+    let (fold, refused) = Folding::of(&Bound::new(&net, &checkpoint));
+    let layers = fold.len();
+    if layers == 0 {
+        return Err(nothing(&checkpoint, &refused));
+    }
+    refused.iter().for_each(|refusal| context.terminal.warning(refusal));
+    let target = Target::File { path: &args.output, if_exists };
+    let plan = plan(&checkpoint, &Options::new(to).anew(true).transform(fold), &target)?;
+    plan.notes().iter().for_each(|note| context.terminal.warning(note));
+    let found = if args.dry_run {
+        plan.check(&Silent)?;
+        Vec::new()
+    } else {
+        let progress = Progress::begin(&context.terminal, checkpoint.file_len());
+        let done = plan.run(&progress)?;
+        progress.end();
+        done.found
+    };
+    let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();
+    let notes = plan.notes().to_vec();
+    context.say(Folded { args, checkpoint: &checkpoint, layers, left_out, notes, refused, found })?;
+    Ok(Status::Yes)
+}
+
+/// Why there is nothing to do.
+fn nothing(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
+    let file = checkpoint.name();
+    if refused.is_empty() {
+        return Failure::new(format!("{file}: its net has no BatchNorm"));
+    }
+    let reasons: Vec<String> = refused.iter().map(ToString::to_string).collect();
+    Failure::new(format!("{file}: no BatchNorm can be folded: {}", reasons.join("; ")))
+}
+
+/// What was folded.
+pub(crate) struct Folded<'a> {
+    args: &'a Fold,
+    checkpoint: &'a Checkpoint,
+    layers: usize,
+    left_out: Vec<String>,
+    notes: Vec<String>,
+    refused: Vec<Refusal>,
+    found: Vec<Found>,
+}
+
+impl Folded<'_> {
+    /// The weights that change most, and by how much.
+    fn most(&self) -> Option<(&str, f64)> {
+        let changes = self.found.iter().filter_map(|found| match found.amount {
+            Amount::Most(value) => Some((&*found.tensor, value)),
+            _ => None,
+        });
+        changes.max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+impl Render for Folded<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        out.flush()?;
+        let terminal = &context.terminal;
+        let (mark, arrow) = terminal.marks();
+        let lead = if self.args.dry_run { "would fold" } else { mark };
+        let layers = units::plural(self.layers as u64, "BatchNorm");
+        let folded = if self.args.dry_run { "" } else { " folded" };
+        let output = self.args.output.to_string_lossy();
+        terminal.note(format!("{lead} {layers}{folded} {arrow} {}", terminal.name(&output)));
+        if let Some((name, value)) = self.most() {
+            terminal.note(format!("the largest change of a weight is {value:.4} in {}", terminal.name(name)));
+        }
+        Ok(())
+    }
+}
+
+impl Says for Folded<'_> {
+    const SCHEMA: &'static str = "blob.fold/1";
+    const COMMAND: &'static str = "blob fold --json FILE -o OUT";
+    const WHAT: &'static str = "what was folded";
+}
+
+impl Fields for Folded<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
+            field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
+            field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
+            field("layers", Is::Whole, "how many normalisations were folded", |f| json!(f.layers)),
+            field("left_out", TEXTS, "the tensors that are in others now", |f| json!(f.left_out)),
+            field("refused", Is::List(&Is::Object(shapes::<Refusal>)), "what was not folded", |f| {
+                f.refused.iter().map(json::value).collect()
+            }),
+            field("notes", TEXTS, "what else is to be known, as new biases", |f| json!(f.notes)),
+            or_null("change", Is::Real, "the largest change of a weight; not in a dry run", |f| {
+                json!(f.most().map(|(_, value)| value))
+            }),
+            or_null("changed", Is::Text, "the tensor that it is in", |f| json!(f.most().map(|(name, _)| name))),
+        ]
+    }
+}
+
+impl Fields for Refusal {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("layer", Is::Text, "the layer's name", |r| json!(r.layer)),
+            field("reason", Is::Text, "why, in words", |r| json!(r.reason)),
+        ]
+    }
+}

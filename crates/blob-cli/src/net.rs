@@ -1,0 +1,40 @@
+//! The description of the net whose weights a file holds: the file that an argument names, the one in the weights themselves,
+//! or MXNet's symbol beside them.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use blob_convert::transform::symbol_beside;
+use blob_io::mxnet::Symbol;
+use blob_io::net::Net;
+use blob_io::{Checkpoint, Error, Format, caffe};
+
+use crate::args::NetFiles;
+use crate::failure::Failure;
+
+/// No more of a prototxt is read: it is refused where it is longer than a net's text may be.
+const MOST_BYTES: u64 = (16 << 20) + 1;
+
+/// The net of a file; `None` where nothing describes it.
+pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>, Failure> {
+    if let Some(path) = &args.net {
+        return Ok(Some(prototxt(path)?));
+    }
+    if let Some(path) = &args.symbol {
+        return Ok(Some(Symbol::open(path)?.net().clone()));
+    }
+    if matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord | Format::Npz) {
+        return Ok(symbol_beside(checkpoint)?.map(|symbol| symbol.net().clone()));
+    }
+    Ok(checkpoint.net()?)
+}
+
+fn prototxt(path: &Path) -> Result<Net, Error> {
+    let name = path.display().to_string();
+    let failed = |action: &str, source| Error::Io { file: name.clone(), action: action.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|e| failed("open", e))?;
+    file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(|e| failed("read", e))?;
+    caffe::prototxt(&name, &bytes)
+}

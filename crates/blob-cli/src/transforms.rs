@@ -1,0 +1,75 @@
+//! What a command's arguments ask to be changed about tensors, as the transforms of `blob_convert`, in the order in which the
+//! help has them.
+
+use std::fs;
+use std::path::Path;
+
+use blob_convert::Options;
+use blob_convert::transform::{
+    BatchNorm, Bound, Dtype, FixGamma, Layout, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout,
+};
+use blob_io::Checkpoint;
+
+use crate::args::{Bn, FixedGamma, Transforms};
+use crate::failure::Failure;
+use crate::net;
+
+/// The options with what is asked to be changed about the tensors of this file.
+pub(crate) fn added(args: &Transforms, mut options: Options, checkpoint: &Checkpoint) -> Result<Options, Failure> {
+    let is_torch = args.names == Path::new("torch");
+    let described = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
+    let net = if described { net::of(&args.nets, checkpoint)? } else { None };
+    let bound = net.as_ref().map(|net| Bound::new(net, checkpoint));
+    let is_divided = args.bn.map_or(is_torch, |bn| bn == Bn::FoldFactor);
+    let is_fixed = args.fix_gamma.map_or(is_torch, |fix| fix == FixedGamma::Auto);
+    if args.bn == Some(Bn::FoldFactor) && bound.is_none() {
+        let message = format!("{}: nothing says which of its layers are BatchNorms", checkpoint.name());
+        return Err(Failure::new(message).help("name the net: --net deploy.prototxt"));
+    }
+    if args.strip_diff {
+        options = options.transform(StripDiff);
+    }
+    if args.squeeze_legacy || is_torch {
+        options = options.transform(SqueezeLegacy);
+    }
+    let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
+    if let Some(divided) = divided.filter(|divided| !divided.is_empty()) {
+        options = options.transform(divided);
+    }
+    let fixed = is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint));
+    if let Some(fixed) = fixed.filter(|fixed| !fixed.is_empty()) {
+        options = options.transform(fixed);
+    }
+    let laid_out = bound.as_ref().filter(|_| is_torch).map(TorchLayout::of);
+    if let Some(laid_out) = laid_out.filter(|laid_out| !laid_out.is_empty()) {
+        options = options.transform(laid_out);
+    }
+    if args.rgb {
+        options = options.transform(Rgb);
+    }
+    if let Some(fc_from) = args.fc_from {
+        options = options.transform(fc_from);
+    }
+    if let Some(layout) = args.layout.filter(|layout| *layout != Layout::Oihw) {
+        options = options.transform(layout);
+    }
+    if let Some(dtype) = args.dtype.and_then(Dtype::new) {
+        options = options.transform(dtype);
+    }
+    if is_torch {
+        options = options.transform(Names::torch(bound.as_ref(), checkpoint));
+    } else if args.names != Path::new("raw") {
+        options = options.transform(names_of(&args.names, checkpoint)?);
+    }
+    Ok(options.strict(args.strict))
+}
+
+/// The names that a file says.
+fn names_of(path: &Path, checkpoint: &Checkpoint) -> Result<Names, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|e| {
+        Failure::new(format!("{name}: cannot read the names: {e}"))
+            .help("--names is raw, torch, or a file of lines `OLD NEW`")
+    })?;
+    Names::from_file(&text, checkpoint.names()).map_err(|why| Failure::new(format!("{name}: {why}")))
+}
