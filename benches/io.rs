@@ -42,6 +42,8 @@ fn main() {
         ls(&blob, &vgg16),
         convert(&blob, &vgg16, &dir, "safetensors"),
         convert(&blob, &vgg16, &dir, "npz"),
+        transform(&blob, &vgg16, &dir, &["--squeeze-legacy", "--dtype", "f16"]),
+        transform(&blob, &vgg16, &dir, &["--layout", "hwio", "--fc-from", "512,7,7"]),
         there_and_back(&blob, &vgg16, &dir),
         splice(&blob, &vgg16, &dir, "fc8/0"),
         vec![load(&vgg16), store(&vgg16, "553 MB of blobs stored as a .caffemodel")],
@@ -107,6 +109,18 @@ fn convert(blob: &Path, file: &Path, dir: &Path, to: &str) -> Vec<Row> {
     against_cp(&format!("convert 553 MB to {to}"), Command::new(blob).arg("convert").arg(file), &out, file, dir)
 }
 
+/// A conversion that changes tensors.
+fn transform(blob: &Path, file: &Path, dir: &Path, flags: &[&str]) -> Vec<Row> {
+    let name = format!("convert 553 MB with {}", flags.join(" "));
+    let mut command = Command::new(blob);
+    command.arg("convert").arg(file).args(flags);
+    let [speed, memory] = figures(&mut command, &dir.join("out.safetensors"), file, dir);
+    vec![
+        Row::at_least(&format!("{name}, speed / cp"), speed, "", 0.6),
+        Row::at_most(&format!("{name}, peak memory"), memory, "MiB", 96.0),
+    ]
+}
+
 /// The way back by the receipt of a safetensors file.
 fn there_and_back(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let (there, back) = (dir.join("there.safetensors"), dir.join("back.caffemodel"));
@@ -127,8 +141,18 @@ fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
     against_cp(&name, Command::new(blob).arg("convert").arg(&part).arg("--into").arg(file), &out, file, dir)
 }
 
-/// Speed as a part of `cp`'s of a file, the two in turn into the same folder; the command is still to get its output.
+/// A command's speed as a part of `cp`'s, and its peak memory, with the bars of one that only copies.
 fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &Path) -> Vec<Row> {
+    let [speed, memory] = figures(command, out, file, dir);
+    vec![
+        Row::at_least(&format!("{name}, speed / cp"), speed, "", 0.8),
+        Row::at_most(&format!("{name}, peak memory"), memory, "MiB", 64.0),
+    ]
+}
+
+/// Speed as a part of `cp`'s of a file, the two in turn into the same folder, and peak MiB; the command is still to get its
+/// output.
+fn figures(command: &mut Command, out: &Path, file: &Path, dir: &Path) -> [f64; 2] {
     let copy = dir.join("copy");
     command.arg("-o").arg(out);
     let mut run = || {
@@ -146,10 +170,7 @@ fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &
     let pairs: Vec<((f64, f64), f64)> = (0..rounds()).map(|_| (run(), cp().0)).collect();
     let speed = median(pairs.iter().map(|(ours, cp)| cp / ours.0));
     let mib = pairs.iter().map(|(ours, _)| ours.1).fold(0.0, f64::max);
-    vec![
-        Row::at_least(&format!("{name}, speed / cp"), speed, "", 0.8),
-        Row::at_most(&format!("{name}, peak memory"), mib, "MiB", 64.0),
-    ]
+    [speed, mib]
 }
 
 /// Each sample in a fresh process, so that pages are first touched as a user's are.

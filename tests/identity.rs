@@ -76,7 +76,7 @@ fn what_is_asked_for_is_done_also_within_one_format() {
         piped.stdin(std::fs::File::open(data(file)).expect("opens"));
         let output = piped.output().expect("runs");
         assert!(output.stdout == kept, "{file}: {}", String::from_utf8_lossy(&output.stderr));
-        for asked in [&["--anew"][..], &["--dtype", "f64"], &["--dense"], &["--diff", "drop"]] {
+        for asked in [&["--anew"][..], &["--dtype", "f64"], &["--dense"], &["--strip-diff"]] {
             let ran = blob(&[&["convert", "--json", "--force", file, "-o", &out], asked].concat());
             assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
             assert!(read(Path::new(&out)) != kept, "{file} {asked:?}");

@@ -9,6 +9,7 @@ use blob_convert::{Options, Silent, Summary, Target, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Error, Format, IfExists, TensorSpec, Writer};
 use half::{bf16, f16};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::support::message::{len, var};
@@ -260,4 +261,27 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
         Outcome::new(vec![none]).without(0, "x").without(1, "y")
     };
     assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made of no tensor that there is");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// A wider dtype holds every value of a narrower one.
+    #[test]
+    fn values_come_back_from_a_wider_dtype(bits in prop::collection::vec(any::<u64>(), 1..300), pair in 0usize..5) {
+        use DType::{BF16, F16, F32, F64};
+        let (narrow, wide) = [(F16, F32), (BF16, F32), (F32, F64), (F16, F64), (BF16, F64)][pair];
+        let width = narrow.size();
+        let bytes: Vec<u8> = bits.iter().flat_map(|bits| bits.to_le_bytes()[..width].to_vec()).collect();
+        let shape = Shape::new([bits.len()]).expect("a shape");
+        let blob = AnyBlob::from_vec(shape, narrow, bytes.clone()).expect("a blob");
+        let folder = tempfile::tempdir().expect("a folder");
+        let [from, there, back] = ["from", "there", "back"].map(|name| folder.path().join(name));
+        Writer::new(Format::Safetensors).tensor("x", &blob).write(&from, IfExists::Refuse).expect("written");
+        let open = |path: &Path| Checkpoint::open(path).expect("opens");
+        let options = |dtype| Options::new(Format::Safetensors).transform(float(dtype)).strict(true);
+        run(&open(&from), &options(wide), &there).expect("written");
+        run(&open(&there), &options(narrow), &back).expect("written");
+        prop_assert!(same(narrow, &crate::transform::bytes(&open(&back), "x"), &bytes));
+    }
 }

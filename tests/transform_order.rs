@@ -1,5 +1,7 @@
 //! Weights in another order and in other shapes: as NumPy has them, and by a walk over all indices.
 
+use std::path::Path;
+
 use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
@@ -212,4 +214,41 @@ fn the_tool_does_them_in_one_order() {
         "6 of 6: dtype {\"to\":\"f16\"}",
     ];
     assert_eq!(steps, expected, "{ran:?}");
+}
+
+#[test]
+fn transpose_is_a_conversion_of_the_tensors_that_are_named() {
+    let golden = Checkpoint::open(data("transform/order.npz")).expect("opens");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for (i, (tensor_of, how, theirs)) in [
+        ("conv/0", ["--perm", "2,3,1,0"], "hwio"),
+        ("#0", ["--preset", "oihw-hwio"], "hwio"),
+        ("con*", ["--preset", "oihw-ohwi"], "ohwi"),
+        ("fc/0", ["--fc-from", "2,3,4"], "fc-from"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let out = path(&format!("{i}.safetensors"));
+        let command = if i == 0 { "permute" } else { "transpose" };
+        let ran = blob(&[command, "transform/order.npz", tensor_of, how[0], how[1], "-o", &out]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let name = if theirs.starts_with("fc") { "fc/0" } else { "conv/0" };
+        let ours = Checkpoint::open(&out).expect("opens");
+        assert_eq!(tensor(&ours, name), tensor(&golden, theirs));
+        assert_eq!(tensor(&ours, "rgb"), tensor(&golden, "rgb"));
+        assert_eq!(blob(&["verify", &out, "--against", "transform/order.npz"]).code, Some(0));
+    }
+    let refused = |args: &[&str], code| {
+        let ran = blob(&[&["transpose", "transform/order.npz"], args, &["-o", &path("no.npz")]].concat());
+        assert_eq!(ran.code, Some(code), "{ran:?}");
+        ran.err
+    };
+    assert!(refused(&["fc/0", "--perm", "2,3,1,0"], 2).contains("\"fc/0\" has 2 axes, and 4 are permuted"));
+    assert!(refused(&["conv/0", "--perm", "2,3,1,1"], 2).contains("--perm takes the numbers from 0 on"));
+    assert!(refused(&["conv/0", "--fc-from", "2,3,4"], 2).contains("is no matrix of 24 columns"));
+    assert!(refused(&["nothing", "--perm", "0"], 1).contains("nothing"));
+    assert!(refused(&["conv/0"], 2).contains("--perm"));
+    assert!(!Path::new(&path("no.npz")).exists());
 }

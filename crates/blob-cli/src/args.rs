@@ -11,6 +11,7 @@ mod hash;
 mod ls;
 mod merge;
 mod plot;
+mod transpose;
 
 pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
 pub(crate) use diff::Diff;
@@ -20,6 +21,7 @@ pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
 pub(crate) use plot::Plot;
+pub(crate) use transpose::Transpose;
 
 use std::path::PathBuf;
 
@@ -119,6 +121,7 @@ pub(crate) enum Command {
     Merge(Merge),
     Split(Split),
     Plot(Plot),
+    Transpose(Transpose),
     /// List the formats: names, extensions, read, write, tested against what
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of

@@ -18,12 +18,15 @@ use crate::select::nearest;
 /// The first word is neither a command nor a file, and looks like a mistyped command.
 pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     let command = Args::command();
-    let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+    let named = |command: &clap::Command| {
+        command.get_name_and_visible_aliases().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = command.get_subcommands().flat_map(named).collect();
     let Some(at) = first_positional(&words, &flags_with_values(&command)) else {
         return Ok(words);
     };
     let first = words[at].to_string_lossy().into_owned();
-    if words[at] != "--" && names.contains(&first.as_str()) {
+    if words[at] != "--" && names.contains(&first) {
         return Ok(words);
     }
     if first == "help" && !Path::new("help").exists() {
@@ -35,7 +38,7 @@ pub(crate) fn complete(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failur
     let is_bare = !first.contains(['.', '/', '\\', '-']);
     if is_bare && !Path::new(&first).exists() {
         let failure = Failure::new(format!("there is no file and no command {first:?}"));
-        return Err(match nearest(&first, names.into_iter()) {
+        return Err(match nearest(&first, names.iter().map(String::as_str)) {
             Some(name) => failure.help(format!("did you mean `blob {name}`?")),
             None => failure.help("`blob --help` lists the commands"),
         });
@@ -56,6 +59,7 @@ impl Command {
             Self::Diff(args) => &args.file,
             Self::Split(args) => &args.file,
             Self::Plot(args) => &args.file,
+            Self::Transpose(args) => &args.file,
             _ => return None,
         };
         Some(open::name(path))

@@ -31,7 +31,12 @@ const TOLD: usize = 20;
 /// What to say of a conversion within one format.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
 
-pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
+/// `add` is what another command adds to the options, once it knows the source.
+pub(crate) fn run(
+    args: &Convert,
+    context: &Context,
+    add: &dyn Fn(&Checkpoint, Options) -> Result<Options, Failure>,
+) -> Result<Status, Failure> {
     let begun = Instant::now();
     let target = target(args)?;
     if context.global.json && matches!(target, Target::Stdout) && !args.dry_run {
@@ -52,7 +57,7 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
         Some(base) => format_into(&args.output, base)?,
         None => format_of(args, &target, checkpoint.format())?,
     };
-    let options = options(args, to, &checkpoint)?;
+    let options = add(&checkpoint, options(args, to, &checkpoint)?)?;
     let plan = match &base {
         Some(base) => plan_into(&checkpoint, base, &options, &target)?,
         None => plan(&checkpoint, &options, &target)?,

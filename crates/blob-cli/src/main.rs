@@ -41,6 +41,7 @@ mod source;
 mod split;
 mod stats;
 mod transforms;
+mod transpose;
 mod units;
 mod verify;
 
@@ -97,12 +98,13 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Verify(args) => verify::run(args, context),
         Command::Diff(args) => diff::run(args, context),
         Command::Hash(args) => hash::run(args, context),
-        Command::Convert(args) => convert::run(args, context),
+        Command::Convert(args) => convert::run(args, context, &|_, options| Ok(options)),
         Command::Fold(args) => fold::run(args, context),
         Command::Extract(args) => extract::run(args, context),
         Command::Merge(args) => merge::run(args, context),
         Command::Split(args) => split::run(args, context),
         Command::Plot(args) => plot::run(args, context),
+        Command::Transpose(args) => transpose::run(args, context),
         Command::Formats => formats::run(context),
         Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),

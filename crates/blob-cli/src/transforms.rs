@@ -47,7 +47,7 @@ pub(crate) fn added(args: &Transforms, mut options: Options, checkpoint: &Checkp
     if args.rgb {
         options = options.transform(Rgb);
     }
-    if let Some(fc_from) = args.fc_from {
+    if let Some(fc_from) = args.fc_from.clone() {
         options = options.transform(fc_from);
     }
     if let Some(layout) = args.layout.filter(|layout| *layout != Layout::Oihw) {

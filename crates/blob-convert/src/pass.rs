@@ -5,7 +5,7 @@
 //! source is read twice.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -172,7 +172,7 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    /// Fills the sink: plain tensors while the pass goes over them, the others after it.
+    /// Fills the sink: plain tensors while the pass goes over them, the others beside it or after it.
     fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
         let (moves, apart) = Moves::of(self.plan);
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
@@ -182,18 +182,35 @@ impl Job<'_> {
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { threads() } else { 1 };
-        let (blake3, sha256) = self.pass(threads, &|at, bytes| {
-            sink.pass(at, bytes)?;
-            moves.piece(at, bytes, tally, &put)
+        let mut apart = apart;
+        apart.sort_by_key(|tensor| std::cmp::Reverse(self.plan.tensors[*tensor].spec.byte_len()));
+        let next = AtomicUsize::new(0);
+        let each = || -> Result<(), Error> {
+            while let Some(tensor) = apart.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+                let mut at = 0;
+                self.stream(tensor, tally, |bytes| {
+                    put(tensor, at, bytes)?;
+                    at += bytes.len() as u64;
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        };
+        let pass = || {
+            self.pass(threads, &|at, bytes| {
+                sink.pass(at, bytes)?;
+                moves.piece(at, bytes, tally, &put)
+            })
+        };
+        let (blake3, sha256) = thread::scope(|scope| {
+            // The largest ones beside the pass, where the system has a thread for them; the others after it, by two.
+            let beside = if threads > 1 && !apart.is_empty() { spawn(scope, each) } else { None };
+            let passed = pass().and_then(|passed| each().map(|()| passed));
+            // The other thread ends with the tensor that it is at.
+            next.store(apart.len(), Ordering::Relaxed);
+            let done = beside.map_or(Ok(()), join);
+            passed.and_then(|passed| done.map(|()| passed))
         })?;
-        for tensor in apart {
-            let mut at = 0;
-            self.stream(tensor, tally, |bytes| {
-                put(tensor, at, bytes)?;
-                at += bytes.len() as u64;
-                Ok(())
-            })?;
-        }
         if self.plan.strict {
             self.unharmed(&tally.found())?;
         }

@@ -1,6 +1,6 @@
 //! The command line of `blob convert`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use blob_convert::transform::{FcFrom, Layout};
 use blob_core::DType;
@@ -73,8 +73,29 @@ pub(crate) struct Convert {
     pub(crate) transforms: Transforms,
 }
 
+impl Convert {
+    /// A conversion of a file without any option.
+    pub(crate) fn new(input: &Path, output: &Path) -> Self {
+        Self {
+            input: input.to_owned(),
+            output: output.to_owned(),
+            to: None,
+            into: None,
+            form: Vec::new(),
+            shard_size: None,
+            dense: false,
+            anew: false,
+            force: false,
+            dry_run: false,
+            sha256: false,
+            params_version: None,
+            transforms: Transforms { names: PathBuf::from("raw"), ..Transforms::default() },
+        }
+    }
+}
+
 /// What is changed about the tensors, in the order in which it is done.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(next_help_heading = "Transforms, in this order")]
 pub(crate) struct Transforms {
     /// Leave out the diffs of Caffe's blobs
@@ -155,7 +176,7 @@ fn layout() -> impl TypedValueParser<Value = Layout> {
     PossibleValuesParser::new(all.map(|layout| layout.order())).map(named)
 }
 
-fn fc_from(text: &str) -> Result<FcFrom, String> {
+pub(super) fn fc_from(text: &str) -> Result<FcFrom, String> {
     let extents: Option<Vec<usize>> = text.split(',').map(|extent| extent.trim().parse().ok()).collect();
     let made = match extents.as_deref() {
         Some([channels, height, width]) => FcFrom::new(*channels, *height, *width),

@@ -38,7 +38,7 @@ pub(crate) struct Fold {
 }
 
 /// What says which layers a net has.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct NetFiles {
     /// The net's layers are those of this prototxt [default: those in a .caffemodel itself]
     #[arg(long, value_name = "PROTOTXT", conflicts_with = "symbol")]

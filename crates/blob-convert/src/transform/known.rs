@@ -12,6 +12,7 @@ use super::fold::Fold;
 use super::gamma::FixGamma;
 use super::layout::Layout;
 use super::names::Names;
+use super::permute::Permute;
 use super::rgb::Rgb;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
@@ -29,6 +30,7 @@ const KNOWN: &[(&str, Read)] = &[
     ("torch-layout", |settings| Some(Arc::new(TorchLayout::deserialize(settings).ok()?))),
     ("rgb", |_| Some(Arc::new(Rgb))),
     ("fc-from", |settings| Some(Arc::new(FcFrom::read(settings)?))),
+    ("permute", |settings| Some(Arc::new(Permute::read(settings)?))),
     ("layout", |settings| Some(Arc::new(Layout::read(settings)?))),
     ("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
     ("names", |settings| Some(Arc::new(Names::deserialize(settings).ok()?))),

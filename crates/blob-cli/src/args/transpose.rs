@@ -1,0 +1,85 @@
+//! The command line of `blob transpose`, which is also called `permute`.
+
+use std::path::PathBuf;
+
+use blob_convert::transform::FcFrom;
+use blob_io::Format;
+
+use super::convert::fc_from;
+use super::format;
+
+/// Put the axes of tensors in another order; all else stays
+///
+/// The result is a file of FILE's format, or of the one that OUT's extension says, with a receipt where that has one: `blob verify
+/// OUT --against FILE` does the same again and compares.
+#[derive(Debug, clap::Args)]
+#[command(
+    visible_alias = "permute",
+    before_help = "\
+Examples:
+  blob transpose net.npz fc.weight --perm 1,0 -o turned.npz
+  blob transpose net.caffemodel conv1/0 conv2/0 --preset oihw-hwio -o tf.safetensors
+  blob transpose net.caffemodel fc6/0 --fc-from 512,7,7 -o tf.safetensors"
+)]
+#[command(group = clap::ArgGroup::new("how").required(true).args(["perm", "preset", "fc_from"]))]
+pub(crate) struct Transpose {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Tensors: names, globs (`*` matches `/` too), or `#3` by index
+    #[arg(required = true, value_name = "TENSOR")]
+    pub(crate) tensors: Vec<String>,
+    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The output's format; without it, OUT's extension says it
+    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    pub(crate) to: Option<Format>,
+    /// The axes in their new order, as numpy.transpose takes them: 2,3,1,0
+    #[arg(long, value_name = "AXIS,...", value_delimiter = ',')]
+    pub(crate) perm: Vec<usize>,
+    /// The same in letters, the old order and the new one: oihw-hwio, nchw-nhwc, oihw-oiwh
+    #[arg(long, value_name = "OLD-NEW", value_parser = preset)]
+    pub(crate) preset: Option<Axes>,
+    /// Permute the columns of matrices behind an output of C channels, H by W, to height, width, channels
+    #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
+    pub(crate) fc_from: Option<FcFrom>,
+    /// Replace OUT where it exists; FILE itself is never replaced
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say what would be done, and write nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// An order of axes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Axes(pub(crate) Vec<usize>);
+
+fn preset(text: &str) -> Result<Axes, String> {
+    let axes = text.split_once('-').and_then(|(old, new)| {
+        let find = |letter: char| old.chars().position(|other| other == letter);
+        let axes: Vec<usize> = new.chars().map(find).collect::<Option<_>>()?;
+        // Each letter stands once on both sides.
+        let once = (0..axes.len()).all(|axis| axes.contains(&axis)) && old.chars().count() == axes.len();
+        (once && !axes.is_empty()).then_some(Axes(axes))
+    });
+    axes.ok_or_else(|| "two orders of the same letters are expected, as in oihw-hwio".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_say_an_order() {
+        for (text, axes) in
+            [("oihw-hwio", &[2, 3, 1, 0][..]), ("hwio-oihw", &[3, 2, 0, 1]), ("ab-ba", &[1, 0]), ("x-x", &[0])]
+        {
+            assert_eq!(preset(text), Ok(Axes(axes.to_vec())), "{text}");
+        }
+        for wrong in ["", "-", "oihw", "oihw-hwi", "oihw-hwoo", "oi-oix", "oo-oo", "oihw-hwic"] {
+            assert!(preset(wrong).is_err(), "{wrong}");
+        }
+    }
+}
