@@ -18,6 +18,7 @@ CAFFE_FILES = ["blob", "syncedmem", "common", "util/math_functions", "util/upgra
 CAFFE_LIBRARIES = ["protobuf", "glog", "gflags", "boost_thread", "boost_system", "boost_filesystem", "openblas",
                    "hdf5_serial_hl", "hdf5_serial"]
 COUNT = 200
+RESNET = "mxnet/real/dmlc__web-data__gluoncv__models__cifar_resnet20_v1"
 
 
 class Absent(Exception):
@@ -67,8 +68,9 @@ class Work:
     def made(self, name):
         if name == "caffe":
             return [self.caffe()]
-        script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10")}.get(name, (name, "3.11"))
-        environment = name if name in ("mxnet", "mxnet2", "neoml") else "arrays"
+        script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
+                           "mxnet_nets": ("mxnet_nets", "3.8")}.get(name, (name, "3.11"))
+        environment = {"mxnet_nets": "mxnet"}.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
     def caffe(self):
@@ -150,6 +152,34 @@ def ours(work, side, format, extension, seed, options=(), maker="arrays", **vari
     return compare(wanted, found, refused)
 
 
+def computed(work, folder, sources):
+    """PyTorch computes with what blob made of each net's weights: as the framework itself does with its file, but for rounding."""
+    path = lambda key: os.path.join(folder, key + ".safetensors")
+    refused = {key: work.convert(source, path(key), "--names", "torch") for key, source in sources.items()}
+    refused = {key: reason for key, reason in refused.items() if reason}
+    found = work.ask("torch", "read", *(path(key) for key in sources if key not in refused))
+    wrong = ["%s: %s" % item for item in refused.items()]
+    wrong += ["%s: %s" % (key, off) for key, off in found.items() if not isinstance(off, float) or not off <= 1e-5]
+    return len(sources), sum(1 for off in found.values() if isinstance(off, float)), wrong
+
+
+def caffe_nets(work):
+    """The nets of tests/data/caffe/forward, with what OpenCV 4.14 computed of them."""
+    folder, data = work.place("Caffe's nets"), os.path.join(HERE, "..", "data", "caffe", "forward")
+    sources = {name[:-len(".caffemodel")]: os.path.join(data, name) for name in os.listdir(data) if name.endswith(".caffemodel")}
+    for key in sources:
+        shutil.copy(os.path.join(data, key.split("_v")[0] + ".npz"), os.path.join(folder, key + ".npz"))
+    return computed(work, folder, sources)
+
+
+def mxnet_nets(work):
+    """Random nets, and GluonCV's ResNet-20 where the files of other people are at hand."""
+    folder, real = work.place("MXNet's nets"), os.path.join(os.environ.get("BLOB_REAL_DATA", "none"), RESNET)
+    real = [real + "-symbol.json", real + "-0000.params"]
+    keys = work.ask("mxnet_nets", "write", folder, "24", str(COUNT), *(real if os.path.exists(real[0]) else []))
+    return computed(work, folder, {key: os.path.join(folder, key + ".params") for key in keys})
+
+
 def oneline(reason):
     return " ".join(str(reason).split()).replace("|", "/")
 
@@ -178,6 +208,8 @@ ROWS = [
     ("h5py reads", lambda w: ours(w, "arrays", "hdf5", ".h5", 18)),
     ("h5py reads large groups", lambda w: ours(w, "arrays", "hdf5", ".h5", 23, ONLY=FLOATS, NAME="w%d", TENSORS="600")),
     ("h5py reads Caffe's form", lambda w: ours(w, "arrays", "hdf5", ".caffemodel.h5", 21, ONLY=FLOATS)),
+    ("PyTorch 1.12 computes as Caffe's nets (OpenCV)", caffe_nets),
+    ("PyTorch 1.12 computes as MXNet 1.9.1 and its nets", mxnet_nets),
     ("Caffe reads HDF5, float and double", lambda w: ours(w, "caffe", "hdf5", ".caffemodel.h5", 22, ONLY=FLOATS)),
 ]
 
