@@ -52,9 +52,10 @@ fn every_file_of_tensors_is_listed_once_and_the_others_are_not() {
 #[test]
 fn a_pattern_chooses_among_all_files() {
     let folder = made();
-    assert_eq!(listed(folder.path(), &["conv*", "nosuch"]).1, ["b/net.caffemodel"]);
-    let (code, files, err) = listed(folder.path(), &["nosuch"]);
-    assert!(code == Some(1) && files.is_empty() && err.contains("holds no tensor that matches"), "{err}");
+    assert_eq!(listed(folder.path(), &["conv*", "@0"]).1, ["a.datum", "b/net.caffemodel"]);
+    let (code, files, err) = listed(folder.path(), &["conv*", "nosuch"]);
+    assert!(code == Some(1) && files == ["b/net.caffemodel"], "{files:?}");
+    assert!(err.contains("no tensor in ") && err.contains(r#"matches "nosuch""#), "{err}");
 }
 
 #[test]
@@ -79,6 +80,20 @@ fn folders_that_were_converted_and_shards_count_as_they_are() {
     assert_eq!(code, Some(0));
     let shard = |number| format!("net-0000{number}-of-00003.safetensors");
     assert_eq!(files, ["arrays".to_owned(), shard(1), shard(2), shard(3)]);
+}
+
+#[test]
+fn a_receipt_that_lists_nothing_hides_nothing() {
+    for (receipt, code) in [(r#"{"contents":[]}"#, 0), ("", 2)] {
+        let folder = made();
+        fs::write(folder.path().join("b/blob.receipt.json"), receipt).unwrap();
+        let (found, files, err) = listed(folder.path(), &[]);
+        assert_eq!(
+            (found, &files[..]),
+            (Some(code), &["a.datum".to_owned(), "b/net.caffemodel".to_owned()][..]),
+            "{err}"
+        );
+    }
 }
 
 #[test]

@@ -172,6 +172,49 @@ fn every_prefix_and_every_changed_byte_is_a_net_or_an_error() {
 }
 
 #[test]
+fn what_a_layer_says_of_kernels_and_phases_is_understood() {
+    let text = br#"layer { name: "a" type: "Convolution" bottom: "data" top: "a"
+                           convolution_param { kernel_w: 5 kernel_h: 3 num_output: 010 } }
+                   layer { name: "b" type: "BatchNorm" bottom: "a" top: "a" }
+                   layer { name: "c" type: "Dropout" bottom: "a" top: "a" exclude { phase: TEST } }
+                   layer { name: "d" type: "Scale" bottom: "a" top: "a" }"#;
+    let net = prototxt("net", text).unwrap();
+    let [a, b, _, d] = net.layers() else { panic!("{net:?}") };
+    // Outermost first; and protobuf reads `010` as C does.
+    assert_eq!((a.kernel(), a.num_output()), (&[3, 5][..], Some(8)));
+    assert_eq!(d.bottoms(), b.tops(), "what is there in training alone hides nothing");
+}
+
+/// A name of 60 kB that is used 60,000 times is held once.
+#[test]
+fn hostile_nets_take_no_more_than_their_bytes() {
+    let name = "n".repeat(60_000) + "weight";
+    let inputs = vec!["[0,0,1]"; 60_000].join(",");
+    let symbol = format!(
+        r#"{{"nodes":[{{"op":"null","name":"{name}","inputs":[]}},{{"op":"X","name":"x","inputs":[{inputs}]}}]}}"#
+    );
+    let list = format!(r#"layer {{ {}: [{}] }}"#, "f".repeat(200_000), vec!["1"; 200_000].join(","));
+    let bottoms = format!("layer {{ bottom: [{}] }}", vec!["''"; 70_000].join(","));
+    for (what, bytes, refused) in
+        [("symbol", &symbol, None), ("list", &list, None), ("bottoms", &bottoms, Some("at most"))]
+    {
+        let mut result = Ok(());
+        let peak = crate::alloc::peak(|| {
+            result = match what {
+                "symbol" => Symbol::from_bytes(what, bytes.as_bytes()).map(drop),
+                _ => prototxt(what, bytes.as_bytes()).map(drop),
+            };
+        });
+        assert!(peak < 24 * bytes.len() as u64, "{what}: {peak} bytes held for {}", bytes.len());
+        match (result, refused) {
+            (Ok(()), None) => {}
+            (Err(error), Some(words)) => assert!(error.to_string().contains(words), "{error}"),
+            (other, _) => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_symbol_is_a_net() {
     for name in ["block", "block-0.9", "block-0.8"] {
         let symbol = Symbol::open(data(&format!("mxnet/symbol/{name}.json"))).expect("opens");

@@ -5,6 +5,8 @@
 
 mod build;
 
+use std::sync::Arc;
+
 pub(crate) use build::{Builder, Draft};
 
 /// A net's layers, in the order of its description.
@@ -42,7 +44,7 @@ pub struct Layer {
     type_name: String,
     bottoms: Vec<usize>,
     tops: Vec<usize>,
-    tensors: Vec<(Role, String)>,
+    tensors: Vec<(Role, Arc<str>)>,
     shares_tensors: bool,
     settings: Settings,
 }

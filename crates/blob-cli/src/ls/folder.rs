@@ -25,17 +25,27 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
         let file = open_to_list(&selection.file, &context.global)?;
         return Err(Failure::new(format!("{} is a file, and -r lists a folder", file.name())));
     }
-    for path in Files::of(&selection.file) {
+    let mut matched = vec![false; selection.patterns.len()];
+    let mut files = Files::of(&selection.file);
+    while let Some(path) = files.next() {
         let start = Instant::now();
-        let listed = match path.and_then(|path| open_to_list(&path, &context.global)) {
+        let opened = path.and_then(|path| {
+            let opened = open_to_list(&path, &context.global);
+            // A receipt that lists nothing, or cannot be read, hides nothing.
+            if path.is_dir() && opened.as_ref().map_or(true, |folder| folder.entries().is_empty()) {
+                files.enter(&path)?;
+            }
+            opened
+        });
+        let listed = match opened {
             Err(Error::NotTensors { .. }) => {
                 total.others += 1;
                 continue;
             }
             Err(error) => Err(error.into()),
             Ok(checkpoint) => {
-                let chosen = matching(&checkpoint, selection)?;
-                if chosen.is_empty() && !selection.patterns.is_empty() {
+                let chosen = matching(&checkpoint, selection, &mut matched)?;
+                if chosen.is_empty() && (!selection.patterns.is_empty() || Path::new(checkpoint.name()).is_dir()) {
                     continue;
                 }
                 total.add(&checkpoint, &chosen);
@@ -51,23 +61,30 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    if total.files == 0 && status == Status::Yes {
-        let what = if selection.patterns.is_empty() { "file of tensors" } else { "tensor that matches" };
-        return Err(Failure::no(format!("{} holds no {what}", name(&selection.file))));
+    if total.files > 0 {
+        context.say(total)?;
+    } else if status == Status::Yes && selection.patterns.is_empty() {
+        return Err(Failure::no(format!("{} holds no file of tensors", name(&selection.file))));
     }
-    context.say(total)?;
+    for (pattern, _) in selection.patterns.iter().zip(matched).filter(|(_, matched)| !matched) {
+        context.failed(None, &Failure::no(format!("no tensor in {} matches {pattern:?}", name(&selection.file))));
+        status = status.max(Status::No);
+    }
     Ok(status)
 }
 
 /// The tensors that any of the patterns matches: one that matches none in this file may in another.
-fn matching(checkpoint: &Checkpoint, selection: &Selection) -> Result<Vec<usize>, Failure> {
+fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]) -> Result<Vec<usize>, Failure> {
     if selection.patterns.is_empty() {
         return select(checkpoint, &[], selection.regex);
     }
     let mut chosen = Vec::new();
-    for pattern in &selection.patterns {
+    for (pattern, matched) in selection.patterns.iter().zip(matched) {
         match select(checkpoint, std::slice::from_ref(pattern), selection.regex) {
-            Ok(found) => chosen.extend(found),
+            Ok(found) => {
+                *matched = true;
+                chosen.extend(found);
+            }
             Err(Failure::No(_)) => {}
             Err(failure) => return Err(failure),
         }
@@ -126,6 +143,17 @@ impl Files {
         Self { left: vec![folder.to_owned()] }
     }
 
+    /// Goes on with what stands in a folder.
+    fn enter(&mut self, folder: &Path) -> Result<(), Error> {
+        let listed = Self::within(folder);
+        self.left.extend(listed.map_err(|source| Error::Io {
+            file: name(folder),
+            action: "list".to_owned(),
+            source,
+        })?);
+        Ok(())
+    }
+
     /// What stands in a folder, the last name first.
     fn within(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let mut all = Vec::new();
@@ -150,11 +178,8 @@ impl Iterator for Files {
         while let Some(path) = self.left.pop() {
             let is_folder = path.is_dir();
             if is_folder && !path.join(format!("{RECEIPT_KEY}.json")).is_file() {
-                match Self::within(&path) {
-                    Ok(all) => self.left.extend(all),
-                    Err(source) => {
-                        return Some(Err(Error::Io { file: name(&path), action: "list".to_owned(), source }));
-                    }
+                if let Err(error) = self.enter(&path) {
+                    return Some(Err(error));
                 }
             } else if is_folder || path.is_file() && !is_index(&path) {
                 return Some(Ok(path));

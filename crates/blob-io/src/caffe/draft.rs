@@ -14,8 +14,14 @@ pub(super) struct Fields {
     bottoms: Vec<String>,
     tops: Vec<String>,
     shared: Vec<String>,
-    /// The phases that it is included in; in all of them where there are none.
-    phases: Vec<String>,
+    /// Whether it is said to be included in a phase, and whether in one that is not training.
+    is_included: bool,
+    is_tested: bool,
+    /// Whether it is left out of tests.
+    is_excluded: bool,
+    /// Of the kernel's axes, where each is said on its own.
+    height: Option<u64>,
+    width: Option<u64>,
     is_v0: bool,
     settings: Settings,
 }
@@ -26,8 +32,8 @@ impl Fields {
     pub(super) fn set(&mut self, of: &str, field: &str, value: &str) -> Result<(), &'static str> {
         let settings = &mut self.settings;
         match (of, field) {
-            ("", "bottom") => self.bottoms.push(value.to_owned()),
-            ("", "top") => self.tops.push(value.to_owned()),
+            ("", "bottom") => push(&mut self.bottoms, value)?,
+            ("", "top") => push(&mut self.tops, value)?,
             // A V0 layer's own name and type take the place of those around it.
             ("" | "layer", "name") if of == "layer" || !self.is_v0 || self.name.is_empty() => {
                 value.clone_into(&mut self.name)
@@ -36,12 +42,18 @@ impl Fields {
                 value.clone_into(&mut self.type_name);
             }
             // V1 has the names of shared parameters in the layer, V2 in a message of each.
-            ("", "param") | ("param", "name") if !value.is_empty() => self.shared.push(value.to_owned()),
-            ("include", "phase") => self.phases.push(value.to_owned()),
+            ("", "param") | ("param", "name") if !value.is_empty() => push(&mut self.shared, value)?,
+            ("include", "phase") => {
+                self.is_included = true;
+                self.is_tested |= !matches!(value, "TRAIN" | "0");
+            }
+            ("exclude", "phase") => self.is_excluded |= matches!(value, "TEST" | "1"),
             (_, "num_output") => settings.num_output = Some(number(value)?),
             (_, "bias_term" | "biasterm") => settings.bias_term = Some(flag(value)?),
             (_, "group") => settings.group = Some(number(value)?),
-            (_, "kernel_size" | "kernelsize" | "kernel_h" | "kernel_w") => {
+            (_, "kernel_h") => self.height = Some(number(value)?),
+            (_, "kernel_w") => self.width = Some(number(value)?),
+            (_, "kernel_size" | "kernelsize") => {
                 settings.kernel.truncate(blob_core::MAX_AXES - 1);
                 settings.kernel.push(number(value)?);
             }
@@ -85,9 +97,12 @@ impl Fields {
         let role = |index: usize| roles.get(index).copied().unwrap_or(Role::Other);
         let own = || (0..roles.len()).map(|index| format!("{}/{index}", self.name)).collect();
         let names = names.unwrap_or_else(own).into_iter().enumerate();
-        let tensors = names.map(|(index, name)| (role(index), name)).collect();
-        let is_training = !self.phases.is_empty() && self.phases.iter().all(|phase| matches!(&**phase, "TRAIN" | "0"));
-        let Self { name, bottoms, tops, shared, mut settings, .. } = self;
+        let tensors = names.map(|(index, name)| (role(index), name.into())).collect();
+        let is_training = self.is_included && !self.is_tested || self.is_excluded;
+        let Self { name, bottoms, tops, shared, height, width, mut settings, .. } = self;
+        if let (Some(height), Some(width)) = (height, width) {
+            settings.kernel = vec![height, width];
+        }
         if !matches!(kind, LayerKind::Convolution | LayerKind::Deconvolution) {
             // That of a pooling, which is in the layer itself in V0.
             settings.kernel.clear();
@@ -137,9 +152,25 @@ fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
     }
 }
 
+/// Layers of more inputs, outputs or shared parameters are refused.
+const MOST: usize = 1 << 16;
+
+fn push(names: &mut Vec<String>, name: &str) -> Result<(), &'static str> {
+    if names.len() == MOST {
+        return Err("at most 65536 of them in a layer");
+    }
+    names.push(name.to_owned());
+    Ok(())
+}
+
+/// Protobuf's text format has hexadecimal and octal numbers, as C has them.
 fn number(text: &str) -> Result<u64, &'static str> {
-    let digits = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-    digits.unwrap_or_else(|| text.parse()).map_err(|_| "a whole number")
+    let (digits, radix) = match text.strip_prefix('0') {
+        Some(rest) if rest.starts_with(['x', 'X']) => (&rest[1..], 16),
+        Some(rest) if !rest.is_empty() => (rest, 8),
+        _ => (text, 10),
+    };
+    u64::from_str_radix(digits, radix).map_err(|_| "a whole number")
 }
 
 fn integer(text: &str) -> Result<i64, &'static str> {

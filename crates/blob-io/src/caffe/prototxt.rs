@@ -32,17 +32,17 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     let mut found = false;
     while let Some(event) = text.next()? {
         match (event, text.path(), &mut open) {
-            (Event::Open, [word], _) if matches!(&**word, "layer" | "layers") => {
-                open = Some((Fields::default(), word == "layer", text.at()));
+            (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
+                open = Some((Fields::default(), *word == "layer", text.at()));
             }
-            (Event::Open, [_, word], Some((fields, false, _))) if word == "layer" => fields.begin_v0(),
+            (Event::Open, [_, word], Some((fields, false, _))) if *word == "layer" => fields.begin_v0(),
             (Event::Value(field, value), [_, of @ ..], Some((fields, ..))) => {
                 let of = match of {
                     [] => "",
                     [of] => of,
                     _ => continue,
                 };
-                fields.set(of, &field, &value).map_err(|expected| {
+                fields.set(of, field, &value).map_err(|expected| {
                     let found = format!("{value:?} as {field}");
                     text.fault(expected, found)
                 })?;

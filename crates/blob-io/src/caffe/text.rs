@@ -9,11 +9,11 @@ use crate::names::name_from_bytes;
 const MOST_DEEP: usize = 100;
 
 /// What comes next.
-pub(super) enum Event {
+pub(super) enum Event<'a> {
     /// A message whose name the path ends with.
     Open,
     /// A field's name and its value, without quotes; several in a list are several events.
-    Value(String, String),
+    Value(&'a str, String),
     /// A list without items.
     Empty,
     /// The message that the path was longer by.
@@ -26,11 +26,11 @@ pub(super) struct Text<'a> {
     pos: usize,
     /// Where the last event begins.
     at: usize,
-    path: Vec<String>,
+    path: Vec<&'a str>,
     /// What closes each open message, and whether it is an item of a list.
     closing: Vec<(u8, bool)>,
     /// The field whose list is open.
-    list: Option<String>,
+    list: Option<&'a str>,
 }
 
 impl<'a> Text<'a> {
@@ -40,7 +40,7 @@ impl<'a> Text<'a> {
     }
 
     /// The names of the open messages, outermost first.
-    pub(super) fn path(&self) -> &[String] {
+    pub(super) fn path(&self) -> &[&'a str] {
         &self.path
     }
 
@@ -64,7 +64,7 @@ impl<'a> Text<'a> {
     }
 
     /// The next event; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Event>, Fault> {
+    pub(super) fn next(&mut self) -> Result<Option<Event<'a>>, Fault> {
         if let Some(field) = self.list.take() {
             return self.item(field).map(Some);
         }
@@ -112,19 +112,19 @@ impl<'a> Text<'a> {
     }
 
     /// An item of a list, and whether more follow.
-    fn item(&mut self, field: String) -> Result<Event, Fault> {
+    fn item(&mut self, field: &'a str) -> Result<Event<'a>, Fault> {
         self.blank();
         self.at = self.pos;
         if let Some(b'{' | b'<') = self.peek() {
             return self.open(field, true);
         }
         let value = self.value()?;
-        self.more(field.clone())?;
+        self.more(field)?;
         Ok(Event::Value(field, value))
     }
 
     /// Behind an item of a list.
-    fn more(&mut self, field: String) -> Result<(), Fault> {
+    fn more(&mut self, field: &'a str) -> Result<(), Fault> {
         self.blank();
         if self.take(b',') {
             self.list = Some(field);
@@ -136,7 +136,7 @@ impl<'a> Text<'a> {
         Ok(())
     }
 
-    fn open(&mut self, field: String, in_list: bool) -> Result<Event, Fault> {
+    fn open(&mut self, field: &'a str, in_list: bool) -> Result<Event<'a>, Fault> {
         if self.path.len() >= MOST_DEEP {
             return Err(self.fault_at(self.pos, "messages nested at most 100 deep", "deeper ones"));
         }
@@ -150,7 +150,7 @@ impl<'a> Text<'a> {
     }
 
     /// A field's name; that of an extension stands in brackets.
-    fn field(&mut self) -> Result<String, Fault> {
+    fn field(&mut self) -> Result<&'a str, Fault> {
         let start = self.pos;
         let is_extension = self.take(b'[');
         let is_part =
@@ -161,7 +161,8 @@ impl<'a> Text<'a> {
         if self.pos == start || is_extension && !self.take(b']') {
             return Err(self.unexpected("a field's name"));
         }
-        Ok(String::from_utf8_lossy(&self.bytes[start..self.pos]).into_owned())
+        // Its bytes are ASCII.
+        Ok(std::str::from_utf8(&self.bytes[start..self.pos]).unwrap_or_default())
     }
 
     /// A number, a word, or texts in quotes, which belong together where several follow each other.

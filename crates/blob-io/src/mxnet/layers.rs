@@ -1,5 +1,7 @@
 //! A symbol's operators as the layers of a net: values are outputs of nodes.
 
+use std::sync::Arc;
+
 use super::operator::Operator;
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::Limit;
@@ -15,7 +17,7 @@ type Value = (u64, u64);
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     pub(super) bottoms: Vec<Value>,
-    pub(super) tensors: Vec<(Role, String)>,
+    pub(super) tensors: Vec<(Role, Arc<str>)>,
 }
 
 /// The layers so far.

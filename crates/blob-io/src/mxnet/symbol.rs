@@ -5,6 +5,7 @@
 //! states out. Evaluates no operator; what its attributes alone say of a shape is `operator`'s.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use blob_core::DType;
 
@@ -57,7 +58,7 @@ pub struct Symbol {
 /// A variable of a net: an input, a parameter or an auxiliary state.
 #[derive(Clone, Debug, Default)]
 pub struct Variable {
-    name: String,
+    name: Arc<str>,
     is_auxiliary: bool,
     is_parameter: bool,
     dims: Option<Box<[Option<usize>]>>,
@@ -244,7 +245,7 @@ impl Nodes {
         if op == "null" {
             self.of_node.push(Some(self.variables.len() as u32));
             let is_parameter = LEARNT.iter().any(|ending| name.ends_with(ending));
-            return self.push(Variable { name, is_parameter, ..declared }, at, limits);
+            return self.push(Variable { name: name.into(), is_parameter, ..declared }, at, limits);
         }
         self.apply(&operator, (&op, &name), &inputs, (at, limits))?;
         self.of_node.push(None);
@@ -281,7 +282,7 @@ impl Nodes {
             let is_changed = used.version.is_some_and(|version| version > 0);
             if is_changed || operator.has_parameter(op, place) {
                 variable.learn(operator.dims(op, place), is_changed);
-                reads.tensors.push((operator.role(op, place), variable.name.clone()));
+                reads.tensors.push((operator.role(op, place), Arc::clone(&variable.name)));
             } else {
                 reads.bottoms.push((used.node, used.output));
             }
@@ -290,9 +291,9 @@ impl Nodes {
         if inputs.iter().all(|used| used.version.is_none()) {
             for (place, suffix) in Operator::auxiliary(op) {
                 if inputs.len() <= *place {
-                    let mut variable = Variable { name: format!("{name}_{suffix}"), ..Variable::default() };
+                    let mut variable = Variable { name: format!("{name}_{suffix}").into(), ..Variable::default() };
                     variable.learn(operator.dims(op, *place), true);
-                    reads.tensors.push((operator.role(op, *place), variable.name.clone()));
+                    reads.tensors.push((operator.role(op, *place), Arc::clone(&variable.name)));
                     self.push(variable, at, limits)?;
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Arc;
 
 use super::{Layer, LayerKind, Net, Role, Settings};
 use crate::error::{Fault, check_limit};
@@ -20,12 +21,20 @@ pub(crate) struct Draft<V> {
     pub(crate) type_name: String,
     pub(crate) bottoms: Vec<V>,
     pub(crate) tops: Vec<V>,
-    pub(crate) tensors: Vec<(Role, String)>,
+    /// Names are shared, not copied: a hostile file has one long name that each layer uses.
+    pub(crate) tensors: Vec<(Role, Arc<str>)>,
     /// The names by which parameters are shared between layers.
     pub(crate) shared: Vec<String>,
     /// Whether the layer is there in training alone, so that what it writes hides no value of the net in use.
     pub(crate) is_training: bool,
     pub(crate) settings: Settings,
+}
+
+/// What layers may share.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum User {
+    Tensor(Arc<str>),
+    Shared(String),
 }
 
 /// A net in the making.
@@ -34,7 +43,7 @@ pub(crate) struct Builder<V> {
     net: Net,
     values: HashMap<V, usize>,
     /// The first layer that uses a tensor or a shared name.
-    users: HashMap<String, usize>,
+    users: HashMap<User, usize>,
 }
 
 impl<V: Hash + Eq> Builder<V> {
@@ -50,10 +59,9 @@ impl<V: Hash + Eq> Builder<V> {
         check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MOST_VALUES)?;
         let bottoms = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
         let tops = draft.tops.into_iter().map(|name| self.write(name, draft.is_training)).collect();
-        let names = draft.tensors.iter().map(|(_, name)| format!("tensor {name}"));
-        let names: Vec<String> = names.chain(draft.shared.iter().map(|name| format!("shared {name}"))).collect();
+        let names = draft.tensors.iter().map(|(_, name)| User::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
-        for name in names {
+        for name in names.chain(draft.shared.into_iter().map(User::Shared)) {
             let first = *self.users.entry(name).or_insert(index);
             if first != index {
                 self.net.layers[first].shares_tensors = true;
