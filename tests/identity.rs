@@ -114,3 +114,61 @@ fn a_broken_file_is_not_copied() {
     convert(&source, &Options::new(Format::Safetensors), &out).expect("converts");
     assert_eq!(Checkpoint::open(&out).expect("opens").faults().len(), 0);
 }
+
+/// The archive with another first byte in this array, and with the checksum that the member then has, wherever it stood.
+fn with_other_values(bytes: &[u8], entry: &Entry) -> Vec<u8> {
+    let at = entry.offset().expect("stored") as usize;
+    let (begin, end) = (find_back(bytes, at, b"\x93NUMPY"), at + entry.byte_len() as usize);
+    let old = crc32fast::hash(&bytes[begin..end]).to_le_bytes();
+    let mut wanted = bytes.to_vec();
+    wanted[at] ^= 0x55;
+    let new = crc32fast::hash(&wanted[begin..end]).to_le_bytes();
+    let places: Vec<usize> =
+        (0..bytes.len() - 3).filter(|i| bytes[*i..][..4] == old && !(begin..end).contains(i)).collect();
+    assert_eq!(places.len(), 2, "the directory's, and one at the member");
+    places.into_iter().for_each(|place| wanted[place..place + 4].copy_from_slice(&new));
+    wanted
+}
+
+/// Where a text stands the last time before a place.
+fn find_back(bytes: &[u8], at: usize, text: &[u8]) -> usize {
+    bytes[..at].windows(text.len()).rposition(|window| window == text).expect("it is there")
+}
+
+/// The way back gives an npz the checksums of the values that it gets, where its writer stored them: before a member or, as in
+/// a stream, behind it.
+#[test]
+fn an_npz_comes_back_and_other_values_have_their_checksums() {
+    for file in ["other/numpy_savez.npz", "other/numpy_stream.npz"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = |name: &str| folder.path().join(name);
+        let (original, carrier) = (read(&data(file)), place("x.safetensors"));
+        let source = open("x.npz", &original).expect("opens");
+        convert(&source, &Options::new(Format::Safetensors), &carrier).expect("converts");
+        let carried = read(&carrier);
+        let back = |bytes: &[u8]| {
+            let out = place("back.npz");
+            let notes = convert(&open("x.safetensors", bytes).expect("opens"), &Options::new(Format::Npz), &out);
+            assert_eq!(notes.unwrap_or_else(|e| panic!("{file}: {e}")), [""; 0]);
+            let found = read(&out);
+            std::fs::remove_file(&out).expect("removable");
+            found
+        };
+        assert!(back(&carried) == original, "{file}");
+        let held = open("x.safetensors", &carried).expect("opens");
+        for entry in source.entries().iter().filter(|entry| entry.byte_len() > 0) {
+            let mut changed = carried.clone();
+            changed[held.entry(entry.name()).and_then(Entry::offset).expect("there") as usize] ^= 0x55;
+            let found = back(&changed);
+            assert!(found == with_other_values(&original, entry), "{file} {}", entry.name());
+            let opened = open("x.npz", &found).expect("opens");
+            let checked = opened.check(opened.entry(entry.name()).expect("there"), &mut |_| Ok(()));
+            checked.unwrap_or_else(|e| panic!("{e}"));
+            // From beginning to end as well.
+            std::fs::write(&carrier, &changed).expect("written");
+            let path = carrier.to_str().expect("UTF-8");
+            let output = command(&["convert", path, "--to", "npz", "-o", "-"]).output().expect("runs");
+            assert!(output.stdout == found, "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+}

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use blob_convert::{Silent, verify};
+use blob_convert::{Options, Silent, verify};
 use blob_io::{Bytes, Checkpoint, Format};
 
 use crate::convert::{by_safetensors, convert, folders, lenet, named, readable};
 use crate::support::blob;
+use crate::there_and_back;
 
 /// What `verify::receipt` says of a file: how many digests were right, and what is wrong.
 fn against_receipt(path: &Path) -> (Option<u64>, Vec<String>) {
@@ -59,8 +60,9 @@ fn the_digests_are_those_of_the_bytes_that_other_readers_find() {
             assert_eq!(item["blake3"], blake3::hash(bytes).to_hex().as_str());
         }
         let npz = folder.path().join(format!("{i}.npz"));
-        let copy = Checkpoint::open(&safe).expect("opens");
-        convert(&copy, Format::Npz, &npz).unwrap_or_else(|e| panic!("{e}"));
+        // From npz, too.
+        let anew = Options::new(Format::Npz).anew(true);
+        there_and_back::convert(checkpoint, &anew, &npz).unwrap_or_else(|e| panic!("{e}"));
         let count = theirs.len() as u64;
         assert_eq!(against_receipt(&npz), (Some(count), vec![]), "{}", path.display());
     }

@@ -49,12 +49,11 @@ pub(crate) fn receipt(file: &Checkpoint) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// Why a file of a written format has no frame: its values lie in pieces, or its own CRCs would have to be those of the
-/// values.
+/// Why a file of a written format has no frame: its values lie in pieces or deflated, or the file is ours.
 const WITHOUT: [(Format, &str, &[&str]); 4] = [
     (Format::BlobProto, "values do not lie in one run", &["chunked_merged_shape.binaryproto", "unpacked.binaryproto"]),
     (Format::Datum, "values do not lie in one run", &["float.datum"]),
-    (Format::Npz, "files of the source's format are written anew", &[]),
+    (Format::Npz, "values do not lie in one run", &[]),
     (Format::Hdf5, "values do not lie in one run", &[]),
 ];
 
@@ -66,8 +65,11 @@ fn every_file_comes_back_as_it_was() {
         let (format, name) = (source.format(), path.file_name().expect("a name").to_string_lossy());
         for (via, to) in [("x.safetensors", Format::Safetensors), ("x.npz", Format::Npz), ("x/", Format::Npy)] {
             let place = folder.path().join(i.to_string() + via);
-            // An npz to npz, too.
-            if let Err(e) = convert(source, &Options::new(to).anew(true), &place) {
+            // Within one format the bytes are kept.
+            if to == format && !via.ends_with('/') {
+                continue;
+            }
+            if let Err(e) = convert(source, &Options::new(to), &place) {
                 assert!(source.entries().iter().any(|entry| entry.fault().is_some()), "{e}");
                 continue;
             }

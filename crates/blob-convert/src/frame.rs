@@ -101,9 +101,10 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
     let is_mxnet = matches!(format, Format::MxnetList | Format::MxnetRecord);
-    // HDF5 of others; ours has a receipt, which would stand within the other.
-    let hdf5 = format == Format::Hdf5 && own(checkpoint).is_none();
-    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single || hdf5) {
+    // Files of others; in ours is a receipt, which would stand within the other. Shards are several files.
+    let is_with_receipt = matches!(format, Format::Hdf5 | Format::Npz | Format::Safetensors);
+    let others = is_with_receipt && own(checkpoint).is_none() && checkpoint.shards().is_empty();
+    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));
     }
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
@@ -212,7 +213,7 @@ impl Frame {
 
 /// Where an array's bytes lie, if that is one place; nothing for an array without bytes.
 fn hole(entry: &Entry) -> Option<Option<Hole>> {
-    if entry.fault().is_some() || !entry.is_plain() || entry.checked_len().is_some() {
+    if entry.fault().is_some() || !entry.is_plain() {
         return None;
     }
     match entry.segments() {

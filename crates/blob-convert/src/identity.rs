@@ -30,5 +30,5 @@ pub(crate) fn layout(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result
         tensor.changes.clear();
         tensor.slot = None;
     }
-    Layout::refilled(checkpoint.file_len(), &[])
+    Layout::refilled(checkpoint, &[])
 }

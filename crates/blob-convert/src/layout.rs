@@ -45,16 +45,15 @@ pub(crate) fn layout(
 
 /// The file `base` with the tensors in the places of its own, which they fit.
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
-    let mut places = Vec::with_capacity(tensors.len());
+    let mut entries = Vec::with_capacity(tensors.len());
     for tensor in tensors {
         let missing = || refuse(base, format!("has no {:?}", tensor.spec.name));
         let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
-        let at = entry.offset().unwrap_or_default();
-        places.push(at..at + entry.byte_len());
+        entries.push(entry);
         tensor.spec = base.array(entry)?;
         tensor.changes.clear();
     }
-    Layout::refilled(base.file_len(), &places)
+    Layout::refilled(base, &entries)
 }
 
 /// Whether the tensors are the source's arrays, all of them, under their names: what it says of each is of the output, too.

@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
+use crate::checkpoint::Checkpoint;
+use crate::entry::Entry;
 use crate::error::Error;
+use crate::format::Format;
 use crate::parts::{Copied, Placed};
 use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
@@ -44,6 +47,8 @@ enum Plan {
     Safetensors(safetensors::write::Plan),
     Npz(npz::write::Plan),
     Hdf5(Box<hdf5::write::Plan>),
+    /// An existing file, of which an npz has a checksum of each tensor.
+    Refilled(Vec<Option<npz::sums::Sum>>),
     /// All of it is known at once: npy, MXNet, Caffe, NeoML.
     Fixed(Vec<(u64, Vec<u8>)>),
 }
@@ -127,26 +132,22 @@ impl Layout {
         Ok(Self::placed(splice::plan::plan(specs, splice)?))
     }
 
-    /// A file of `len` bytes with tensors' bytes in these places, in the order of the tensors; all bytes around them are those
-    /// of an existing file of that length, at [`Layout::copies`].
+    /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around them
+    /// are the file's own, at [`Layout::copies`]. The checksums that an npz has of them are made anew.
     ///
     /// # Errors
-    /// [`Error::Request`] for places that share bytes or leave the file.
-    pub fn refilled(len: u64, places: &[Range<u64>]) -> Result<Self, Error> {
-        let mut sorted: Vec<&Range<u64>> = places.iter().filter(|place| !place.is_empty()).collect();
-        sorted.sort_unstable_by_key(|place| place.start);
-        let (mut copies, mut at) = (Vec::new(), 0);
-        for place in sorted.into_iter().chain([&(len..len)]) {
-            let between = place.start.checked_sub(at).filter(|_| place.end <= len);
-            let Some(between) = between else {
-                let problem = format!("bytes {} to {} are no place of their own in {len}", place.start, place.end);
-                return Err(refuse("layout", problem));
-            };
-            copies.extend((between > 0).then_some(Copied { from: at, to: at, len: between }));
-            at = place.end;
-        }
+    /// [`Error::Request`] for entries that share bytes or leave the file; what reading an npz's directory returns.
+    pub fn refilled(base: &Checkpoint, entries: &[&Entry]) -> Result<Self, Error> {
+        let place = |entry: &&Entry| entry.offset().map_or(0..0, |at| at..at + entry.byte_len());
+        let mut places: Vec<Range<u64>> = entries.iter().map(place).collect();
         let offsets = places.iter().map(|place| place.start).collect();
-        Ok(Self { plan: Plan::Fixed(Vec::new()), offsets, copies, len })
+        let sums = match base.format() {
+            Format::Npz => npz::sums::of(base.source(), entries).map_err(|stop| stop.into_error(base.name()))?,
+            _ => Vec::new(),
+        };
+        places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));
+        let copies = around(base.file_len(), &places)?;
+        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len() })
     }
 
     fn placed(placed: Placed) -> Self {
@@ -186,7 +187,11 @@ impl Layout {
     /// Whether [`Layout::frame`] needs the CRC-32 of each tensor's bytes.
     #[must_use]
     pub fn wants_crc(&self) -> bool {
-        matches!(self.plan, Plan::Npz(_))
+        match &self.plan {
+            Plan::Npz(_) => true,
+            Plan::Refilled(sums) => !sums.is_empty(),
+            _ => false,
+        }
     }
 
     /// All bytes around the tensors, as (offset, bytes) in ascending order. `metadata` has the keys and the lengths
@@ -200,9 +205,39 @@ impl Layout {
             Plan::Safetensors(plan) => plan.frame(metadata),
             Plan::Npz(plan) => plan.frame(metadata, crcs),
             Plan::Hdf5(plan) => plan.frame(metadata),
+            Plan::Refilled(sums) => Ok(refilled(sums, crcs)),
             Plan::Fixed(frame) => Ok(frame.clone()),
         }
     }
+}
+
+/// The checksums of the members, in the order of their places.
+fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)> {
+    let each = sums.iter().zip(crcs).filter_map(|(sum, crc)| Some((sum.as_ref()?, crc)));
+    let fields = |(sum, crc): (&npz::sums::Sum, &u32)| {
+        let crc = sum.of(*crc).to_le_bytes();
+        sum.fields.iter().map(|at| (*at, crc.to_vec())).collect::<Vec<_>>()
+    };
+    let mut parts: Vec<(u64, Vec<u8>)> = each.flat_map(fields).collect();
+    parts.sort_unstable_by_key(|(at, _)| *at);
+    parts
+}
+
+/// What lies around these places in a file of `len` bytes.
+fn around(len: u64, places: &[Range<u64>]) -> Result<Vec<Copied>, Error> {
+    let mut sorted: Vec<&Range<u64>> = places.iter().filter(|place| !place.is_empty()).collect();
+    sorted.sort_unstable_by_key(|place| place.start);
+    let (mut copies, mut at) = (Vec::new(), 0);
+    for place in sorted.into_iter().chain([&(len..len)]) {
+        let between = place.start.checked_sub(at).filter(|_| place.end <= len);
+        let Some(between) = between else {
+            let problem = format!("bytes {} to {} are no place of their own in {len}", place.start, place.end);
+            return Err(refuse("layout", problem));
+        };
+        copies.extend((between > 0).then_some(Copied { from: at, to: at, len: between }));
+        at = place.end;
+    }
+    Ok(copies)
 }
 
 #[cfg(test)]
@@ -212,11 +247,11 @@ mod tests {
     #[test]
     #[expect(clippy::reversed_empty_ranges, reason = "an empty place may be anywhere")]
     fn bytes_around_the_places_are_copied() {
-        let layout = Layout::refilled(20, &[12..16, 5..2, 0..4]).expect("fits");
-        let copies: Vec<_> = layout.copies().iter().map(|copied| (copied.from, copied.to, copied.len)).collect();
-        assert_eq!((layout.offsets(), layout.len(), copies), (&[12, 5, 0][..], 20, vec![(4, 4, 8), (16, 16, 4)]));
+        let copies = around(20, &[12..16, 5..2, 0..4]).expect("fits");
+        let copies: Vec<_> = copies.iter().map(|copied| (copied.from, copied.to, copied.len)).collect();
+        assert_eq!(copies, [(4, 4, 8), (16, 16, 4)]);
         for wrong in [[0..4, 3..5], [0..4, 18..21], [0..4, 0..4]] {
-            assert!(matches!(Layout::refilled(20, &wrong), Err(Error::Request { .. })), "{wrong:?}");
+            assert!(matches!(around(20, &wrong), Err(Error::Request { .. })), "{wrong:?}");
         }
     }
 }

@@ -8,6 +8,7 @@ mod members;
 mod metadata;
 pub(crate) mod read;
 mod sparse;
+pub(crate) mod sums;
 pub(crate) mod write;
 pub(crate) mod zip;
 

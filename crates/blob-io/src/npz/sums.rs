@@ -1,0 +1,118 @@
+//! The checksums of an archive whose stored arrays get other values: what goes into each, and where the archive has it.
+//!
+//! Relies on the archive having been opened: its entries say where each member's content lies.
+
+use std::collections::HashMap;
+
+use crc32fast::Hasher;
+
+use crate::entry::Entry;
+use crate::error::{ReadError, check_limit};
+use crate::limits::Limit;
+use crate::npz::zip::{self, Member};
+use crate::payload::member::PIECE;
+use crate::wire::cursor::Cursor;
+use crate::wire::source::{Source, read};
+
+/// Where a record of the directory and a local header have the CRC-32.
+const IN_RECORD: u64 = 16;
+const IN_LOCAL: u64 = 14;
+/// The optional signature of what may stand behind a member's content: its CRC-32 and its sizes.
+const DESCRIPTOR: u32 = 0x0807_4B50;
+
+/// Flag bit 3: a descriptor stands behind the content.
+const DESCRIBED: u8 = 1 << 3;
+const IN_LOCAL_FLAGS: u64 = 6;
+
+/// The checksum of one member.
+#[derive(Clone, Debug)]
+pub(crate) struct Sum {
+    /// The CRC-32 of the member's bytes before the array's.
+    head: u32,
+    /// How many bytes the array has.
+    len: u64,
+    /// That of the bytes behind the array's, and how many they are.
+    tail: (u32, u64),
+    /// Where the archive has the checksum.
+    pub(crate) fields: Vec<u64>,
+}
+
+impl Sum {
+    /// The member's CRC-32, of that of the array's bytes.
+    pub(crate) fn of(&self, array: u32) -> u32 {
+        let mut whole = Hasher::new_with_initial(self.head);
+        whole.combine(&Hasher::new_with_initial_len(array, self.len));
+        whole.combine(&Hasher::new_with_initial_len(self.tail.0, self.tail.1));
+        whole.finalize()
+    }
+}
+
+/// The checksums of these arrays, which are stored as they are; none of one without bytes, whose member stays.
+pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<Sum>>, ReadError> {
+    let mut cursor = Cursor::new(source);
+    let directory = zip::directory(&mut cursor)?;
+    let mut fields = HashMap::new();
+    let mut record = directory.begin;
+    for _ in 0..directory.count {
+        cursor.seek(record);
+        let member = zip::member(&mut cursor, directory.end)?;
+        let next = cursor.pos();
+        let content = zip::content(&mut cursor, &member, directory.begin)?;
+        let descriptor = descriptor(&mut cursor, &member, content)?;
+        // Where the local header has another one it counts for nothing, as the zeros of a writer that cannot go back.
+        let mut known = vec![record + IN_RECORD];
+        for at in [Some(member.local + IN_LOCAL), descriptor].into_iter().flatten() {
+            cursor.seek(at);
+            if at + 4 <= directory.begin && cursor.u32("a member's checksum")? == member.crc {
+                known.push(at);
+            }
+        }
+        fields.insert(content, known);
+        record = next;
+    }
+    // Members that share bytes would make more of them than there are.
+    let mut left = source.len();
+    entries.iter().map(|entry| sum(source, entry, &mut fields, &mut left)).collect()
+}
+
+/// Where a descriptor behind a content has the checksum, if there is one.
+fn descriptor(cursor: &mut Cursor<'_>, member: &Member, content: u64) -> Result<Option<u64>, ReadError> {
+    cursor.seek(member.local + IN_LOCAL_FLAGS);
+    if cursor.u8(cursor.file_len(), "a member's flags")? & DESCRIBED == 0 {
+        return Ok(None);
+    }
+    let end = content + member.packed;
+    cursor.seek(end);
+    let is_signed = cursor.left() >= 4 && cursor.u32("a member's descriptor")? == DESCRIPTOR;
+    Ok(Some(if is_signed { end + 4 } else { end }))
+}
+
+fn sum(
+    source: &dyn Source,
+    entry: &Entry,
+    fields: &mut HashMap<u64, Vec<u64>>,
+    left: &mut u64,
+) -> Result<Option<Sum>, ReadError> {
+    let (Some(at), Some(member)) = (entry.offset(), entry.checksum.as_deref()) else { return Ok(None) };
+    let (len, Some(fields)) = (entry.byte_len(), fields.remove(&member.offset)) else { return Ok(None) };
+    let (behind, end) = (at + len, member.offset + member.size);
+    let head = crc(source, (member.offset, at), left)?;
+    let tail = (crc(source, (behind, end), left)?, end.saturating_sub(behind));
+    Ok(Some(Sum { head, len, tail, fields }))
+}
+
+/// The CRC-32 of the bytes from one place to another; `left` bounds those that are read in all.
+fn crc(source: &dyn Source, (mut from, end): (u64, u64), left: &mut u64) -> Result<u32, ReadError> {
+    let len = end.saturating_sub(from);
+    check_limit(from, Limit::Fixed, "the bytes around the arrays", len, *left)?;
+    *left -= len;
+    let mut hasher = Hasher::new();
+    let mut piece = vec![0; len.min(PIECE as u64) as usize];
+    while from < end {
+        let bytes = &mut piece[..(end - from).min(PIECE as u64) as usize];
+        read(source, from, bytes)?;
+        hasher.update(bytes);
+        from += bytes.len() as u64;
+    }
+    Ok(hasher.finalize())
+}
