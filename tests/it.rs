@@ -67,6 +67,7 @@ mod reasons;
 mod receipt;
 mod regroup;
 mod replay;
+mod report;
 mod safetensors_header;
 #[cfg(unix)]
 mod salvage;

@@ -233,9 +233,16 @@ fn a_split_that_fails_leaves_nothing() {
     let ran = blob(&["split", npz, "--by-layer", "-o", &format!("{}/", out.to_str().expect("UTF-8"))]);
     assert!(ran.code == Some(2) && ran.err.contains("b/w"), "{ran:?}");
     assert_eq!(files_of(folder.path()), ["x.npz"]);
-    // A part that is far from the broken byte does not hide it.
+    // No part is read from its array's beginning to its end, and yet the checksum counts.
+    let large = AnyBlob::from_vec(Shape::new([9 << 20]).expect("fits"), DType::U8, vec![7; 9 << 20]).expect("as many");
+    Writer::new(Format::Npz).tensor("w", &large).write(npz, IfExists::Replace).expect("written");
+    let mut bytes = std::fs::read(npz).expect("readable");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(npz, bytes).expect("writable");
     let part = folder.path().join("part-{}.npy");
-    let ran = blob(&["split", npz, "b/w", "--axis", "0", "--sizes", "1,8", "-o", part.to_str().expect("UTF-8")]);
+    let sizes = format!("{0},{0},{0}", 3 << 20);
+    let ran = blob(&["split", npz, "--axis", "0", "--sizes", &sizes, "-o", part.to_str().expect("UTF-8")]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert_eq!(files_of(folder.path()), ["x.npz"]);
 }

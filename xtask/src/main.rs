@@ -12,6 +12,7 @@ mod fuzz;
 mod kernels;
 mod mutants;
 mod python;
+mod report_check;
 mod sanitize;
 mod shell;
 mod soak;
@@ -39,6 +40,7 @@ const TASKS: &[Task] = &[
     ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", fuzz::run),
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", interop),
     ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", gpu),
+    ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: no request, no word on the console", report_check::run),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
 ];
 

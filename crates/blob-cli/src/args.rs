@@ -11,6 +11,7 @@ mod hash;
 mod ls;
 mod merge;
 mod plot;
+mod report;
 mod transpose;
 
 pub(crate) use convert::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
@@ -21,6 +22,7 @@ pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
 pub(crate) use plot::Plot;
+pub(crate) use report::Report;
 pub(crate) use transpose::Transpose;
 
 use std::path::PathBuf;
@@ -121,6 +123,7 @@ pub(crate) enum Command {
     Merge(Merge),
     Split(Split),
     Plot(Plot),
+    Report(Report),
     Transpose(Transpose),
     /// List the formats: names, extensions, read, write, tested against what
     ///

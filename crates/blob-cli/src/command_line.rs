@@ -59,6 +59,7 @@ impl Command {
             Self::Diff(args) => &args.file,
             Self::Split(args) => &args.file,
             Self::Plot(args) => &args.file,
+            Self::Report(args) => &args.file,
             Self::Transpose(args) => &args.file,
             _ => return None,
         };

@@ -73,15 +73,15 @@ impl Pair<'_> {
         *self.tally = done?;
         Ok(())
     }
+}
 
-    /// `1 changed, 1 added, 0 removed, 14 equal (2 renamed)`
-    fn summary(&self) -> String {
-        let Tally { equal, renamed, changed, removed, added, unread, .. } = *self.tally;
-        let named = [(changed, "changed"), (added, "added"), (removed, "removed"), (equal, "equal")];
-        let named: Vec<String> = named.iter().map(|(n, what)| format!("{} {what}", units::grouped(*n))).collect();
-        let some = |n: u64, text: &str| if n > 0 { text.replace('#', &units::grouped(n)) } else { String::new() };
-        named.join(", ") + &some(renamed, " (# renamed)") + &some(unread, ", # not read")
-    }
+/// `1 changed, 1 added, 0 removed, 14 equal (2 renamed)`
+pub(crate) fn summary(tally: &Tally) -> String {
+    let Tally { equal, renamed, changed, removed, added, unread, .. } = *tally;
+    let named = [(changed, "changed"), (added, "added"), (removed, "removed"), (equal, "equal")];
+    let named: Vec<String> = named.iter().map(|(n, what)| format!("{} {what}", units::grouped(*n))).collect();
+    let some = |n: u64, text: &str| if n > 0 { text.replace('#', &units::grouped(n)) } else { String::new() };
+    named.join(", ") + &some(renamed, " (# renamed)") + &some(unread, ", # not read")
 }
 
 /// What stands before a row.
@@ -99,7 +99,7 @@ fn mark(change: &Change) -> &'static str {
 /// The word of a change in JSON.
 const CHANGES: &[&str] = &["equal", "renamed", "removed", "added", "values", "dtype", "shape", "unread"];
 
-fn word(change: &Change) -> &'static str {
+pub(crate) fn word(change: &Change) -> &'static str {
     match change {
         Change::Equal(_) => "equal",
         Change::Renamed => "renamed",
@@ -113,7 +113,7 @@ fn word(change: &Change) -> &'static str {
 }
 
 /// How far the values are apart, where they were compared.
-fn distance(row: &Row) -> Option<&Distance> {
+pub(crate) fn distance(row: &Row) -> Option<&Distance> {
     match &row.change {
         Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
         _ => None,
@@ -121,7 +121,7 @@ fn distance(row: &Row) -> Option<&Distance> {
 }
 
 /// The name in the first file that has it, and in the second where that is another.
-fn names(row: &Row) -> (&str, Option<&str>) {
+pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
     match (&row.ours, &row.theirs) {
         (Some(a), Some(b)) => (&a.name, Some(&*b.name).filter(|name| *name != a.name)),
         (Some(one), None) | (None, Some(one)) => (&one.name, None),
@@ -194,7 +194,7 @@ impl Render for Pair<'_> {
         for note in &self.notes {
             terminal.note(format!("note: {note}"));
         }
-        for line in wrap(&self.summary(), terminal.width.unwrap_or(usize::MAX)) {
+        for line in wrap(&summary(self.tally), terminal.width.unwrap_or(usize::MAX)) {
             writeln!(out, "{line}")?;
         }
         Ok(())

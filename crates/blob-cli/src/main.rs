@@ -33,6 +33,7 @@ mod open;
 mod output;
 mod plot;
 mod render;
+mod report;
 mod schema;
 mod select;
 mod show;
@@ -104,6 +105,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Merge(args) => merge::run(args, context),
         Command::Split(args) => split::run(args, context),
         Command::Plot(args) => plot::run(args, context),
+        Command::Report(args) => report::run(args, context),
         Command::Transpose(args) => transpose::run(args, context),
         Command::Formats => formats::run(context),
         Command::Devices(_) => devices::run(context),

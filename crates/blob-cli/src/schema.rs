@@ -16,7 +16,8 @@ use crate::json::{self, Is, Presence, Says, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
-    context, convert, devices, diff, extract, fold, formats, hash, info, ls, merge, plot, show, split, stats, verify,
+    context, convert, devices, diff, extract, fold, formats, hash, info, ls, merge, plot, report, show, split, stats,
+    verify,
 };
 
 /// The lines that one command prints.
@@ -31,7 +32,7 @@ fn of<T: Says>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
-fn all() -> [Schema; 16] {
+fn all() -> [Schema; 17] {
     [
         of::<context::Failed<'_>>(),
         of::<info::Facts<'_>>(),
@@ -47,6 +48,7 @@ fn all() -> [Schema; 16] {
         of::<merge::Merged<'_>>(),
         of::<split::Parts<'_>>(),
         of::<plot::Plotted<'_>>(),
+        of::<report::Reported<'_>>(),
         of::<formats::Formats>(),
         of::<devices::Devices>(),
     ]

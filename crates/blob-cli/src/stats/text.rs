@@ -131,7 +131,7 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A share in percent that is 0 or 100 only where it is exactly that.
-fn share(part: u64, whole: u64) -> String {
+pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "-".to_owned();
     }

@@ -1,0 +1,353 @@
+//! `blob report`: a page about a file, and about what another one has otherwise.
+
+mod page;
+
+use std::path::Path;
+
+use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
+use blob_convert::stats::{Measured, measure_all};
+use blob_convert::{Origin, RECEIPT_KEY};
+use blob_core::DType;
+use blob_io::{Checkpoint, Entry, Error, Kind, Output};
+use serde_json::json;
+
+use crate::args::{Global, Report, if_exists};
+use crate::broken::Broken;
+use crate::context::Context;
+use crate::diff::{distance, names, summary, word};
+use crate::failure::{Failure, Status};
+use crate::info::{kind_of, odd};
+use crate::json::{self, FILE, Field, Fields, Is, Says, field, or_null};
+use crate::open::open;
+use crate::output::Out;
+use crate::output::progress::Progress;
+use crate::render::{Render, svg};
+use crate::source;
+use crate::stats::number;
+use crate::units;
+use page::Page;
+
+/// The most rows of a table: browsers become slow, and people do not read on.
+const ROWS: u64 = 4096;
+
+/// How many warnings, metadata and names are listed.
+const LISTED: usize = 50;
+
+/// The bins of a histogram in a row, and its size.
+const BINS: usize = 24;
+const SIZE: (usize, usize) = (96, 22);
+
+pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
+    let is_stdout = args.output == Path::new("-");
+    if context.global.json && is_stdout {
+        return Err(Failure::new("--json and -o - would both write to standard output"));
+    }
+    for input in [Some(&args.file), args.other.as_ref()].into_iter().flatten() {
+        source::keep(input, &args.output, if_exists(args.force))?;
+    }
+    let checkpoint = open(&args.file, &context.global)?;
+    source::keep_shards(&checkpoint, &args.output)?;
+    // --from is about the first file; the format of the other one is detected.
+    let global = Global { from: None, ..context.global.clone() };
+    let other = args.other.as_ref().map(|path| open(path, &global)).transpose()?;
+    let bytes = |file: &Checkpoint| file.entries().iter().map(Entry::byte_len).sum::<u64>();
+    let compared = other.as_ref().map_or(0, |other| bytes(&checkpoint) + bytes(other));
+    let progress = Progress::begin(&context.terminal, 2 * bytes(&checkpoint) + compared);
+    let output = match is_stdout {
+        true => Output::stdout(),
+        false => Output::create(&args.output, if_exists(args.force))?,
+    };
+    let mut page = Page::begin(output, checkpoint.name());
+    summarise(&mut page, &checkpoint);
+    let mut broken = Broken::new(&context.terminal, checkpoint.name());
+    let counted = tensors(&mut page, &checkpoint, &progress, &mut broken)?;
+    findings(&mut page, &counted);
+    receipt(&mut page, &checkpoint);
+    let tally = match &other {
+        Some(other) => Some(compare(&mut page, &checkpoint, other, &progress)?),
+        None => None,
+    };
+    page.finish()?;
+    progress.end();
+    let unread = tally.map_or(0, |tally| tally.unread);
+    if context.global.json || !is_stdout {
+        context.say(Reported { args, checkpoint: &checkpoint, counted, tally })?;
+    }
+    Ok(broken.end().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
+}
+
+/// What the file is, and what it says of itself.
+fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
+    let entries = checkpoint.entries();
+    let of_data = entries.iter().filter(|entry| matches!(entry.kind(), Kind::Data | Kind::Values));
+    let parameters: u64 = of_data.filter(|entry| entry.fault().is_none()).map(|e| e.shape().count() as u64).sum();
+    let bytes: u64 = entries.iter().map(Entry::byte_len).sum();
+    let dtype = |dtype: &DType| (dtype.name(), entries.iter().filter(|e| e.dtype() == Some(*dtype)).count() as u64);
+    let dtypes = DType::ALL.iter().map(dtype).filter(|(_, n)| *n > 0);
+    let dtypes: Vec<String> = dtypes.map(|(name, n)| format!("{name} {}", units::grouped(n))).collect();
+    let mut facts = vec![
+        ("format".to_owned(), kind_of(checkpoint)),
+        ("size".to_owned(), units::bytes(checkpoint.file_len())),
+        ("tensors".to_owned(), units::grouped(entries.len() as u64)),
+        ("parameters".to_owned(), format!("{} in {}", units::grouped(parameters), units::bytes(bytes))),
+        ("dtypes".to_owned(), dtypes.join(", ")),
+    ];
+    let metadata = checkpoint.metadata().iter().filter(|(key, _)| key != RECEIPT_KEY);
+    facts.extend(metadata.take(LISTED).map(|(key, value)| (format!("metadata {key}"), value.clone())));
+    page.facts(&facts);
+    let warnings: Vec<String> = odd(checkpoint).take(LISTED).collect();
+    let more = odd(checkpoint).skip(LISTED).count() as u64;
+    if !warnings.is_empty() {
+        page.heading("Warnings");
+        page.list("", &warnings, more);
+    }
+}
+
+/// What the tensors add up to: the first names, and how many there are.
+#[derive(Default)]
+pub(crate) struct Counted {
+    shown: u64,
+    not_finite: (Vec<String>, u64),
+    broken: (Vec<String>, u64),
+}
+
+fn noted(list: &mut (Vec<String>, u64), line: impl FnOnce() -> String) {
+    list.1 += 1;
+    if list.0.len() < LISTED {
+        list.0.push(line());
+    }
+}
+
+/// The table of tensors, measured while it is written.
+fn tensors(
+    page: &mut Page,
+    checkpoint: &Checkpoint,
+    progress: &Progress,
+    broken: &mut Broken<'_>,
+) -> Result<Counted, Failure> {
+    let entries = checkpoint.entries();
+    let mut counted = Counted::default();
+    page.heading("Tensors");
+    page.table(&[
+        "##",
+        "name",
+        "dtype",
+        "shape",
+        "#bytes",
+        "#min",
+        "#max",
+        "#mean",
+        "#std",
+        "#zero",
+        "#NaN",
+        "#Inf",
+        "histogram",
+    ]);
+    let all: Vec<usize> = (0..entries.len()).collect();
+    // A place without an array, and a dtype that is not read, are rows without figures; a fault is told in its row.
+    let has_values = |index: &&usize| entries[**index].dtype().is_some() || entries[**index].fault().is_some();
+    let measured: Vec<usize> = all.iter().filter(has_values).copied().collect();
+    let mut next = 0;
+    let mut bare = |page: &mut Page, counted: &mut Counted, upto: usize| -> Result<(), Error> {
+        while next < upto {
+            if !has_values(&&next) && counted.shown < ROWS {
+                counted.shown += 1;
+                head(page, next, &entries[next]);
+                let why = entries[next].foreign_dtype().map_or("no array", |_| "not read");
+                page.put(&format!("<td colspan=\"8\" class=\"dim\">{why}</td>"));
+                page.end_row()?;
+            }
+            next += 1;
+        }
+        Ok(())
+    };
+    let mut take = |index: usize, result: Result<Measured, Error>| {
+        bare(page, &mut counted, index)?;
+        let entry = &entries[index];
+        let shows = counted.shown < ROWS;
+        counted.shown += u64::from(shows);
+        match result {
+            Ok(measured) => {
+                let (nan, inf) = (measured.stats.nan, measured.stats.inf);
+                if nan + inf > 0 {
+                    noted(&mut counted.not_finite, || format!("{}: {nan} NaN, {inf} Inf", entry.name()));
+                }
+                if shows {
+                    head(page, index, entry);
+                    figures(page, entry, &measured);
+                    page.end_row()?;
+                }
+            }
+            Err(error) => {
+                let Failure::Trouble(problem) = Failure::from(error) else { return Err(Error::Interrupted) };
+                noted(&mut counted.broken, || problem.message.clone());
+                broken.tell(*problem);
+                if shows {
+                    head(page, index, entry);
+                    page.put("<td colspan=\"8\" class=\"bad\">cannot be read</td>");
+                    page.end_row()?;
+                }
+            }
+        }
+        Ok(())
+    };
+    measure_all(checkpoint, &measured, Some(BINS), progress, &mut take)?;
+    bare(page, &mut counted, entries.len())?;
+    page.end_table();
+    let more = entries.len() as u64 - counted.shown;
+    if more > 0 {
+        let more = units::plural(more, "more tensor");
+        page.paragraph("dim", &format!("{more} in the file; each of them was measured."));
+    }
+    Ok(counted)
+}
+
+/// The cells before the figures.
+fn head(page: &mut Page, index: usize, entry: &Entry) {
+    page.put("<tr>");
+    page.cell("n", &index.to_string());
+    page.cell("name", entry.name());
+    page.cell("", entry.dtype().map(DType::name).or(entry.foreign_dtype()).unwrap_or("-"));
+    let shape = if entry.fault().is_some() { "-".to_owned() } else { entry.shape().to_string() };
+    page.cell("", &shape);
+    page.cell("n", &units::bytes(entry.byte_len()));
+}
+
+fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
+    let stats = &measured.stats;
+    let is_float = entry.dtype().is_some_and(DType::is_float);
+    // An extreme of integers has all its digits.
+    let extreme = |text: Option<(String, f64)>| match text {
+        None => "-".to_owned(),
+        Some((_, value)) if is_float => number(value),
+        Some((digits, _)) => digits,
+    };
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), number);
+    page.cell("n", &extreme(stats.min.map(|s| (s.to_string(), s.as_f64()))));
+    page.cell("n", &extreme(stats.max.map(|s| (s.to_string(), s.as_f64()))));
+    page.cell("n", &figure(stats.mean));
+    page.cell("n", &figure(stats.std));
+    page.cell("n", &crate::stats::share(stats.zeros, stats.count));
+    for count in [stats.nan, stats.inf] {
+        page.cell(if count > 0 { "n bad" } else { "n" }, &units::grouped(count));
+    }
+    let (width, height) = SIZE;
+    match &measured.histogram {
+        None => page.cell("dim", "-"),
+        Some(bins) => {
+            let bars = svg::bars(bins, width, height);
+            page.put(&format!("<td><svg width=\"{width}\" height=\"{height}\" role=\"img\">{bars}</svg></td>"));
+        }
+    }
+}
+
+/// What is wrong with the values.
+fn findings(page: &mut Page, counted: &Counted) {
+    for (title, (lines, count)) in
+        [("NaN and Inf", &counted.not_finite), ("Arrays that cannot be read", &counted.broken)]
+    {
+        if *count > 0 {
+            page.heading(title);
+            page.list("bad", lines, count - lines.len() as u64);
+        }
+    }
+}
+
+/// Where the file came from, if it says so.
+fn receipt(page: &mut Page, checkpoint: &Checkpoint) {
+    let text = checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| text);
+    let Some(text) = text else { return };
+    page.heading("Receipt");
+    match Origin::of_receipt(text) {
+        None => page.paragraph("bad", "The receipt cannot be read."),
+        Some(origin) => page.facts(&[
+            ("converted from".to_owned(), origin.name),
+            ("of format".to_owned(), origin.format),
+            ("of size".to_owned(), units::bytes(origin.bytes)),
+            ("with BLAKE3".to_owned(), origin.blake3),
+        ]),
+    }
+}
+
+/// What the other file has otherwise.
+fn compare(page: &mut Page, ours: &Checkpoint, theirs: &Checkpoint, progress: &Progress) -> Result<Tally, Failure> {
+    page.heading(&format!("Compared with {}", theirs.name()));
+    page.table(&["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
+    let (mut rows, mut notes) = (0, Vec::new());
+    let tally = diff(ours, theirs, Tolerance::NONE, progress, &mut |note| notes.push(note), &mut |row| {
+        if matches!(row.change, Change::Equal(_)) {
+            return Ok(());
+        }
+        rows += 1;
+        if rows <= ROWS { changed(page, &row) } else { Ok(()) }
+    })?;
+    page.end_table();
+    page.paragraph("", &summary(&tally));
+    notes.truncate(LISTED);
+    notes.iter().for_each(|note| page.paragraph("dim", note));
+    Ok(tally)
+}
+
+fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
+    page.put("<tr>");
+    page.cell("", word(&row.change));
+    let (name, other) = names(row);
+    page.cell("name", name);
+    page.cell("name", other.unwrap_or(""));
+    match distance(row) {
+        Some(d) => {
+            page.cell("n", &format!("{} of {}", units::grouped(d.changed), units::grouped(d.elements)));
+            [d.max_abs, d.max_rel, d.rms()].iter().for_each(|figure| page.cell("n", &number(*figure)));
+        }
+        None => (0..4).for_each(|_| page.cell("n", "-")),
+    }
+    page.end_row()
+}
+
+/// What was written.
+pub(crate) struct Reported<'a> {
+    args: &'a Report,
+    checkpoint: &'a Checkpoint,
+    counted: Counted,
+    tally: Option<Tally>,
+}
+
+impl Render for Reported<'_> {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
+        let terminal = &context.terminal;
+        let (mark, arrow) = terminal.marks();
+        let tensors = units::plural(self.checkpoint.entries().len() as u64, "tensor");
+        let output = self.args.output.to_string_lossy();
+        terminal.note(format!("{mark} {tensors} {arrow} {}", terminal.name(&output)));
+        Ok(())
+    }
+}
+
+impl Says for Reported<'_> {
+    const SCHEMA: &'static str = "blob.report/1";
+    const COMMAND: &'static str = "blob report --json FILE [OTHER] -o OUT";
+    const WHAT: &'static str = "what a page was written about";
+}
+
+impl Fields for Reported<'_> {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("file", Is::Text, FILE, |r| json!(r.checkpoint.name())),
+            or_null("other", Is::Text, "the file that it is compared with", |r| {
+                json!(r.args.other.as_ref().map(|path| path.to_string_lossy()))
+            }),
+            field("output", Is::Text, "where to", |r| json!(r.args.output.to_string_lossy())),
+            field("tensors", Is::Whole, "how many there are", |r| json!(r.checkpoint.entries().len())),
+            field("shown", Is::Whole, "how many have a row", |r| json!(r.counted.shown)),
+            field("not_finite", Is::Whole, "how many hold NaN or Inf", |r| json!(r.counted.not_finite.1)),
+            field("broken", Is::Whole, "how many cannot be read", |r| json!(r.counted.broken.1)),
+            or_null("differ", Is::Whole, "how many are not equal in the other file", |r| {
+                json!(r.tally.map(|t| t.changed + t.added + t.removed + t.renamed + t.unread))
+            }),
+        ]
+    }
+}

@@ -1,0 +1,125 @@
+//! `blob report`: what stands in the page, that nothing in it is markup of a file's or leads elsewhere, and its size.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::blob;
+
+const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
+
+/// A safetensors of one byte a name.
+fn named(path: &Path, names: &[String]) {
+    let tensor = |(i, name): (usize, &String)| {
+        let name = serde_json::to_string(name).expect("JSON");
+        format!("{name}:{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{i},{}]}}", i + 1)
+    };
+    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
+    let header = format!("{{{}}}", tensors.join(","));
+    let length = (header.len() as u64).to_le_bytes();
+    fs::write(path, [&length[..], header.as_bytes(), &vec![7; names.len()]].concat()).expect("written");
+}
+
+/// Where a page would lead: none but its own style may be in it.
+fn is_closed(page: &str) {
+    let (head, body) = page.split_once("<body>").expect("a head and a body");
+    // Text has its `<` and `"` escaped, so the tags are the page's own.
+    let tags: Vec<&str> = body.split('<').skip(1).filter_map(|rest| rest.split('>').next()).collect();
+    for word in ["script", "img", "link", "iframe", "src", "href", "url(", "@import", "on"] {
+        assert!(!tags.iter().any(|tag| tag.split([' ', '=']).any(|part| part == word)), "{word} in the body");
+        assert!(
+            word == "on" || !head.replace("default-src", "").replace("style-src", "").contains(word),
+            "{word} in the head"
+        );
+    }
+    let known = ["h1", "h2", "p", "table", "tr", "th", "td", "ul", "li", "div", "svg", "path", "body", "html"];
+    let name = |tag: &str| tag.trim_start_matches('/').split([' ', '\n']).next().unwrap_or_default().to_owned();
+    assert!(
+        tags.iter().all(|tag| known.contains(&&*name(tag))),
+        "{:?}",
+        tags.iter().find(|t| !known.contains(&&*name(t)))
+    );
+    assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'\""));
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+}
+
+#[test]
+fn a_page_tells_what_the_commands_tell() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (copy, out) = (path("copy.safetensors"), path("x.html"));
+    assert_eq!(blob(&["convert", NET, "-o", &copy]).code, Some(0));
+    let ran = blob(&["report", &copy, NET, "-o", &out, "--json"]);
+    let line = &ran.json()[0];
+    assert_eq!((ran.code, line["tensors"].as_u64(), line["differ"].as_u64()), (Some(0), Some(24), Some(0)), "{ran:?}");
+    let page = fs::read_to_string(&out).expect("readable");
+    is_closed(&page);
+    for words in ["conv1/0.diff", "converted from</th><td>f32_v2_diff.caffemodel", "24 equal", "4×3×3×3"] {
+        assert!(page.contains(words), "{words}");
+    }
+    let stats = blob(&["stats", &copy, "conv1/0", "--json"]);
+    let stats = &stats.json()[0]["tensors"][0];
+    let min = stats["min"].as_f64().expect("a number");
+    let row = page.lines().find(|line| line.contains(">conv1/0<")).expect("a row");
+    assert!(row.contains(&format!(">{min:.3}<")) && row.contains("<svg "), "{row}");
+    // The same input gives the same bytes, on standard output too.
+    assert_eq!(blob(&["report", &copy, NET, "-o", "-"]).out, page);
+    let again = blob(&["report", &copy, "-o", &out]);
+    assert!(again.code == Some(2) && again.err.contains("--force replaces it"), "{again:?}");
+    assert_eq!(blob(&["report", &copy, "-o", &copy, "--force"]).code, Some(2), "its own source");
+    let changed = blob(&["report", NET, "caffe/net/v1.caffemodel", "-o", &out, "--force", "--json"]);
+    let page = fs::read_to_string(&out).expect("readable");
+    assert!(changed.json()[0]["differ"].as_u64() > Some(0) && page.contains(">removed<"), "{changed:?}");
+}
+
+#[test]
+fn what_is_wrong_with_the_values_is_told() {
+    let special = blob(&["report", "caffe/blobproto/f32_special.binaryproto", "-o", "-"]);
+    assert!(special.code == Some(0) && special.out.contains("<li>@0: 1 NaN, 2 Inf</li>"), "{special:?}");
+    let broken = blob(&["report", "other/broken-deflate.npz", "-o", "-"]);
+    assert_eq!(broken.code, Some(2), "{broken:?}");
+    assert!(broken.out.contains("cannot be read") && broken.out.ends_with("</html>\n"), "{broken:?}");
+    assert!(broken.err.contains("array \"b\""), "{broken:?}");
+    for file in ["other/st_fp8.safetensors", "mxnet/golden/mxnet-1.9.1/many_1000.nd", "other/mxnet2_row_sparse.npz"] {
+        let ran = blob(&["report", file, "-o", "-"]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        is_closed(&ran.out);
+        let listed = blob(&["ls", file]).out.lines().count();
+        assert_eq!(ran.out.matches("<td class=\"name\">").count(), listed, "{file}");
+    }
+    assert_eq!(blob(&["report", "caffe/net/truncated.caffemodel", "-o", "-"]).code, Some(2));
+    assert_eq!(blob(&["report", NET, "no/such.npz", "-o", "-"]).code, Some(2));
+    assert_eq!(blob(&["report", NET, "-o", "-", "--json"]).code, Some(2));
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.safetensors");
+    let names = [
+        "</td><script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "\"><svg onload=alert(1)>",
+        "&lt;b&gt;",
+        "a\u{202e}b\u{0}",
+        "' onclick='x",
+        &"n".repeat(60_000),
+    ];
+    named(&path, &names.map(str::to_owned));
+    let out = blob(&["report", path.to_str().expect("UTF-8"), "-o", "-"]).out;
+    is_closed(&out);
+    assert!(out.contains("&lt;img src=x onerror=alert(1)&gt;") && out.contains("&amp;lt;b&amp;gt;"), "{out}");
+    assert!(out.contains("a\\u{202e}b\\0") && out.len() < 20_000, "{}", out.len());
+}
+
+/// A page of 60,000 tensors has the rows of 4,096; all are measured, in bounded memory.
+#[test]
+fn a_page_stays_small() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.safetensors");
+    named(&path, &(0..60_000).map(|i| format!("layer{i}/weight")).collect::<Vec<_>>());
+    let (path, out) = (path.to_str().expect("UTF-8"), folder.path().join("x.html"));
+    let ran = blob(&["report", path, "-o", out.to_str().expect("UTF-8"), "--json"]);
+    assert_eq!(ran.json()[0]["shown"], 4096, "{ran:?}");
+    let page = fs::read_to_string(&out).expect("readable");
+    assert!(page.contains("55,904 more tensors in the file") && page.len() < 4 << 20, "{}", page.len());
+}
