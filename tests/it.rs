@@ -15,6 +15,7 @@ mod caffe_oracle;
 mod caffe_splice;
 mod caffe_write;
 mod cli;
+mod cli_examples;
 mod cli_fold;
 mod cli_help;
 mod cli_json;

@@ -37,7 +37,7 @@ use crate::units;
 const EXAMPLES: &str = "\
 Examples:
   blob model.caffemodel                       what is in the file
-  blob ls model.params 'fc*'                  its tensors, by name
+  blob ls model.params '*fc*'                 its tensors, by name
   blob convert model.caffemodel -o model.safetensors";
 
 /// Open, check, compare and convert the tensor files of Caffe, MXNet and NeoML, with none of them installed
@@ -142,6 +142,10 @@ pub(crate) enum Command {
 ///
 /// Reads headers only.
 #[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob info model.caffemodel                  the same as: blob model.caffemodel
+  blob info --json *.params                   a line for each file")]
 pub(crate) struct Info {
     /// Files to look at; `-` is standard input; a path may go on behind a tar or zip archive to a file in it
     #[arg(required = true, value_name = "FILE")]

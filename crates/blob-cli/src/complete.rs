@@ -189,11 +189,15 @@ fn offer(words: &[Word]) -> Offer {
     let expected: Vec<&Arg> = command.get_positionals().collect();
     let arg = expected.get(positionals.len()).or(expected.last());
     match (arg.map(|arg| arg.get_id().as_str()), positionals.first()) {
-        (Some("patterns" | "tensor"), Some(file)) => {
-            Offer::words(tensors(file).into_iter().map(|name| Candidate::new(name, None)))
-        }
+        (Some("patterns" | "tensor"), Some(file)) => tensors_of(file),
+        // `merge` takes files, and with --axis a file and its tensors.
+        (Some("inputs"), Some(file)) if before.iter().any(|word| word.starts_with("--axis")) => tensors_of(file),
         _ => arg.map_or_else(Offer::files, |arg| values(arg, "")),
     }
+}
+
+fn tensors_of(file: &str) -> Offer {
+    Offer::words(tensors(file).into_iter().map(|name| Candidate::new(name, None)))
 }
 
 /// The flag that a word names, if the next word is its value.
@@ -263,6 +267,7 @@ mod tests {
             "blob verify a b",
             "blob show ",
             "blob convert a -o ",
+            "blob merge a b",
             "blob verify a --against x",
             "blob len",
             "blob --json a.params ",
@@ -283,6 +288,8 @@ mod tests {
             ("blob completions z", &["zsh"]),
             ("blob show a --slice ", &[]),
             ("blob ls nosuch.params con", &[]),
+            ("blob split nosuch.params con", &[]),
+            ("blob merge --axis 0 nosuch.params con", &[]),
         ] {
             let expected = expected.iter().map(|word| (*word).to_owned()).collect();
             assert_eq!(offered(line), ("words", expected), "{line}");

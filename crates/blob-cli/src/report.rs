@@ -1,11 +1,11 @@
 //! `blob report`: a page about a file, and about what another one has otherwise.
 
 mod page;
+mod sheet;
 
 use std::path::Path;
 
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
-use blob_convert::stats::{Measured, measure_all};
 use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Kind, Output};
@@ -21,21 +21,18 @@ use crate::json::{self, FILE, Field, Fields, Is, Says, field, or_null};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::{Render, svg};
+use crate::render::Render;
 use crate::source;
 use crate::stats::number;
 use crate::units;
 use page::Page;
+use sheet::{Counted, tensors};
 
 /// The most rows of a table: browsers become slow, and people do not read on.
 const ROWS: u64 = 4096;
 
 /// How many warnings, metadata and names are listed.
 const LISTED: usize = 50;
-
-/// The bins of a histogram in a row, and its size.
-const BINS: usize = 24;
-const SIZE: (usize, usize) = (96, 22);
 
 pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let is_stdout = args.output == Path::new("-");
@@ -100,144 +97,6 @@ fn summarise(page: &mut Page, checkpoint: &Checkpoint) {
     if !warnings.is_empty() {
         page.heading("Warnings");
         page.list("", &warnings, more);
-    }
-}
-
-/// What the tensors add up to: the first names, and how many there are.
-#[derive(Default)]
-pub(crate) struct Counted {
-    shown: u64,
-    not_finite: (Vec<String>, u64),
-    broken: (Vec<String>, u64),
-}
-
-fn noted(list: &mut (Vec<String>, u64), line: impl FnOnce() -> String) {
-    list.1 += 1;
-    if list.0.len() < LISTED {
-        list.0.push(line());
-    }
-}
-
-/// The table of tensors, measured while it is written.
-fn tensors(
-    page: &mut Page,
-    checkpoint: &Checkpoint,
-    progress: &Progress,
-    broken: &mut Broken<'_>,
-) -> Result<Counted, Failure> {
-    let entries = checkpoint.entries();
-    let mut counted = Counted::default();
-    page.heading("Tensors");
-    page.table(&[
-        "##",
-        "name",
-        "dtype",
-        "shape",
-        "#bytes",
-        "#min",
-        "#max",
-        "#mean",
-        "#std",
-        "#zero",
-        "#NaN",
-        "#Inf",
-        "histogram",
-    ]);
-    let all: Vec<usize> = (0..entries.len()).collect();
-    // A place without an array, and a dtype that is not read, are rows without figures; a fault is told in its row.
-    let has_values = |index: &&usize| entries[**index].dtype().is_some() || entries[**index].fault().is_some();
-    let measured: Vec<usize> = all.iter().filter(has_values).copied().collect();
-    let mut next = 0;
-    let mut bare = |page: &mut Page, counted: &mut Counted, upto: usize| -> Result<(), Error> {
-        while next < upto {
-            if !has_values(&&next) && counted.shown < ROWS {
-                counted.shown += 1;
-                head(page, next, &entries[next]);
-                let why = entries[next].foreign_dtype().map_or("no array", |_| "not read");
-                page.put(&format!("<td colspan=\"8\" class=\"dim\">{why}</td>"));
-                page.end_row()?;
-            }
-            next += 1;
-        }
-        Ok(())
-    };
-    let mut take = |index: usize, result: Result<Measured, Error>| {
-        bare(page, &mut counted, index)?;
-        let entry = &entries[index];
-        let shows = counted.shown < ROWS;
-        counted.shown += u64::from(shows);
-        match result {
-            Ok(measured) => {
-                let (nan, inf) = (measured.stats.nan, measured.stats.inf);
-                if nan + inf > 0 {
-                    noted(&mut counted.not_finite, || format!("{}: {nan} NaN, {inf} Inf", entry.name()));
-                }
-                if shows {
-                    head(page, index, entry);
-                    figures(page, entry, &measured);
-                    page.end_row()?;
-                }
-            }
-            Err(error) => {
-                let Failure::Trouble(problem) = Failure::from(error) else { return Err(Error::Interrupted) };
-                noted(&mut counted.broken, || problem.message.clone());
-                broken.tell(*problem);
-                if shows {
-                    head(page, index, entry);
-                    page.put("<td colspan=\"8\" class=\"bad\">cannot be read</td>");
-                    page.end_row()?;
-                }
-            }
-        }
-        Ok(())
-    };
-    measure_all(checkpoint, &measured, Some(BINS), progress, &mut take)?;
-    bare(page, &mut counted, entries.len())?;
-    page.end_table();
-    let more = entries.len() as u64 - counted.shown;
-    if more > 0 {
-        let more = units::plural(more, "more tensor");
-        page.paragraph("dim", &format!("{more} in the file; each of them was measured."));
-    }
-    Ok(counted)
-}
-
-/// The cells before the figures.
-fn head(page: &mut Page, index: usize, entry: &Entry) {
-    page.put("<tr>");
-    page.cell("n", &index.to_string());
-    page.cell("name", entry.name());
-    page.cell("", entry.dtype().map(DType::name).or(entry.foreign_dtype()).unwrap_or("-"));
-    let shape = if entry.fault().is_some() { "-".to_owned() } else { entry.shape().to_string() };
-    page.cell("", &shape);
-    page.cell("n", &units::bytes(entry.byte_len()));
-}
-
-fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
-    let stats = &measured.stats;
-    let is_float = entry.dtype().is_some_and(DType::is_float);
-    // An extreme of integers has all its digits.
-    let extreme = |text: Option<(String, f64)>| match text {
-        None => "-".to_owned(),
-        Some((_, value)) if is_float => number(value),
-        Some((digits, _)) => digits,
-    };
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), number);
-    page.cell("n", &extreme(stats.min.map(|s| (s.to_string(), s.as_f64()))));
-    page.cell("n", &extreme(stats.max.map(|s| (s.to_string(), s.as_f64()))));
-    page.cell("n", &figure(stats.mean));
-    page.cell("n", &figure(stats.std));
-    page.cell("n", &crate::stats::share(stats.zeros, stats.count));
-    for count in [stats.nan, stats.inf] {
-        page.cell(if count > 0 { "n bad" } else { "n" }, &units::grouped(count));
-    }
-    let (width, height) = SIZE;
-    match &measured.histogram {
-        None => page.cell("dim", "-"),
-        Some(bins) => {
-            let bars = svg::bars(bins, width, height);
-            page.put(&format!("<td><svg width=\"{width}\" height=\"{height}\" role=\"img\">{bars}</svg></td>"));
-        }
     }
 }
 
