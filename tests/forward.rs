@@ -174,11 +174,19 @@ impl Map {
         self.map(|_, x| x.max(0.0))
     }
 
-    fn pool(&self) -> Self {
+    /// Caffe's largest values: windows that reach over the edge count, if they begin before it.
+    fn pool_by_two(&self, kernel: usize) -> Self {
         let [channels, rows, columns] = self.dims;
-        let four =
-            |c, r: usize, w: usize| [(0, 0), (0, 1), (1, 0), (1, 1)].map(|(a, b)| self.at(c, 2 * r + a, 2 * w + b));
-        Self::of([channels, rows / 2, columns / 2], |c, r, w| four(c, r, w).into_iter().fold(f64::MIN, f64::max))
+        let len = |n: usize| (n - kernel).div_ceil(2) + 1;
+        Self::of([channels, len(rows), len(columns)], |c, r, w| {
+            let places = (0..kernel).flat_map(|a| (0..kernel).map(move |b| (2 * r + a, 2 * w + b)));
+            let inside = places.filter(|(a, b)| *a < rows && *b < columns);
+            inside.map(|(a, b)| self.at(c, a, b)).fold(f64::MIN, f64::max)
+        })
+    }
+
+    fn pool(&self) -> Self {
+        self.pool_by_two(2)
     }
 
     fn add(mut self, other: &Self) -> Self {
@@ -366,4 +374,28 @@ fn resnet20_of_gluoncv_computes_what_mxnet_does() {
         compare(&w.linear("cifarresnetv10_dense0", &x), &theirs, &format!("ResNet-20, folded: {is_folded}"));
     }
     report("forward: ResNet-20 of GluonCV");
+}
+
+#[test]
+fn mtcnn_computes_what_opencv_does() {
+    let Some(folder) = real("caffe/real") else {
+        return report("NOT TESTED: forward: MTCNN, BLOB_REAL_DATA is not set");
+    };
+    for stem in ["det1", "det2"] {
+        let source = Checkpoint::open(folder.join(format!("mtcnn_{stem}.caffemodel"))).expect("opens");
+        let net = source.net().expect("reads").expect("a net");
+        let w = Weights::of(&source, Some(&net), false);
+        let (x, theirs) = golden(&data(&format!("caffe/forward/{stem}.npz")));
+        let conv =
+            |number: usize, x: &Map| w.prelu(&format!("prelu{number}"), w.conv(&format!("conv{number}"), x, (0, 1, 1)));
+        let is_first = stem == "det1";
+        let x = conv(1, &x).pool_by_two(if is_first { 2 } else { 3 });
+        let x = conv(2, &x);
+        let x = conv(3, &if is_first { x } else { x.pool_by_two(3) });
+        let x = if is_first { x } else { w.prelu("prelu4", w.linear("fc", &x)) };
+        let head = |name: &str| if is_first { w.conv(name, &x, (0, 1, 1)) } else { w.linear(name, &x) };
+        let values = ["score", "bbox_pred"].iter().flat_map(|name| head(name).values).collect();
+        compare(&Map { dims: [6, 1, 1], values }, &theirs, stem);
+    }
+    report("forward: MTCNN det1, det2");
 }

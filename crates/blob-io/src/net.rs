@@ -5,6 +5,7 @@
 
 mod build;
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 pub(crate) use build::{Builder, Draft};
@@ -31,6 +32,10 @@ pub struct Net {
     layers: Vec<Layer>,
     /// How often each value is read; what the net gives out counts as read.
     uses: Vec<u32>,
+    /// Which layer writes each value.
+    writers: Vec<Option<NonZero<u32>>>,
+    /// Which layers read which value, as (value, layer), in this order.
+    readers: Vec<(u32, u32)>,
 }
 
 /// One layer of a net.
@@ -135,12 +140,27 @@ impl Net {
     /// The layer that writes a value; `None` for the net's inputs.
     #[must_use]
     pub fn writer(&self, value: usize) -> Option<&Layer> {
-        self.layers.iter().find(|layer| layer.tops.contains(&value))
+        let number = self.writers.get(value).copied()??;
+        self.layers.get(number.get() as usize - 1)
     }
 
-    /// The layers that read a value.
+    /// The layers that read a value; one that reads it twice comes twice.
     pub fn readers(&self, value: usize) -> impl Iterator<Item = &Layer> {
-        self.layers.iter().filter(move |layer| layer.bottoms.contains(&value))
+        let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
+        let own = self.readers[first..].iter().take_while(move |(read, _)| *read as usize == value);
+        own.map(|(_, layer)| &self.layers[*layer as usize])
+    }
+
+    /// Looks for the writer and the readers of every value, so that no later question goes over all layers.
+    fn link(&mut self) {
+        self.writers = vec![None; self.uses.len()];
+        for (index, layer) in self.layers.iter().enumerate() {
+            for top in &layer.tops {
+                self.writers[*top] = NonZero::new(index as u32 + 1);
+            }
+            self.readers.extend(layer.bottoms.iter().map(|bottom| (*bottom as u32, index as u32)));
+        }
+        self.readers.sort_unstable();
     }
 }
 

@@ -84,7 +84,9 @@ impl Transform for BatchNorm {
             return Err(misfits);
         }
         let count = left_out.len();
-        let kept = tensors.iter().enumerate().filter(|(place, _)| !left_out.iter().any(|(factor, _)| factor == place));
+        let mut is_kept = vec![true; tensors.len()];
+        left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
+        let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place]);
         let made = kept.map(|(place, spec)| match divided[place] {
             Some(factor) => Made::computed(spec.tensor.clone(), vec![place, factor], Divided)
                 .saying("divided by the layer's factor"),

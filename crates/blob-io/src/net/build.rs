@@ -95,7 +95,8 @@ impl<V: Hash + Eq> Builder<V> {
         value
     }
 
-    pub(crate) fn finish(self) -> Net {
+    pub(crate) fn finish(mut self) -> Net {
+        self.net.link();
         self.net
     }
 }
