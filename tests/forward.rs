@@ -185,10 +185,6 @@ impl Map {
         })
     }
 
-    fn pool(&self) -> Self {
-        self.pool_by_two(2)
-    }
-
     fn add(mut self, other: &Self) -> Self {
         self.values.iter_mut().zip(&other.values).for_each(|(a, b)| *a += b);
         self
@@ -252,8 +248,8 @@ const EPS: f64 = 1e-5;
 fn lenet_of_every_generation_computes_what_opencv_does() {
     for stem in ["lenet", "lenet_v1", "lenet_v0"] {
         let refused = caffe(stem, "lenet", |w, x| {
-            let x = w.conv("conv1", &x, (0, 1, 1)).pool();
-            let x = w.conv("conv2", &x, (0, 1, 1)).pool();
+            let x = w.conv("conv1", &x, (0, 1, 1)).pool_by_two(2);
+            let x = w.conv("conv2", &x, (0, 1, 1)).pool_by_two(2);
             w.linear("ip2", &w.linear("ip1", &x).relu())
         });
         assert!(refused.is_empty());

@@ -69,8 +69,9 @@ class Work:
         if name == "caffe":
             return [self.caffe()]
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
-                           "mxnet_nets": ("mxnet_nets", "3.8")}.get(name, (name, "3.11"))
-        environment = {"mxnet_nets": "mxnet"}.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch") else "arrays")
+                           "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8")}.get(name, (name, "3.11"))
+        shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet"}
+        environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
     def caffe(self):
@@ -104,9 +105,9 @@ class Work:
             raise RuntimeError(str(reason)) from reason
         return json.loads(output.strip().splitlines()[-1])
 
-    def convert(self, source, target, *options):
+    def convert(self, source, target, *options, command="convert"):
         """`blob convert`; what it refuses is told with its first line."""
-        done = subprocess.run([self.blob, "convert", source, "-o", target, *options], capture_output=True, text=True)
+        done = subprocess.run([self.blob, command, source, "-o", target, *options], capture_output=True, text=True)
         return None if done.returncode == 0 else done.stderr.strip().splitlines()[0]
 
     def place(self, title):
@@ -180,6 +181,23 @@ def mxnet_nets(work):
     return computed(work, folder, {key: os.path.join(folder, key + ".params") for key in keys})
 
 
+def forward(work, side, source, extension, seed):
+    """They write a net and compute with it; NumPy computes with its weights under PyTorch's names, and with its BatchNorms folded."""
+    folder = work.place("forward pass of %s" % side)
+    wanted = work.ask(side, "write", folder, str(seed), str(COUNT))
+    refused = {}
+    for key in wanted:
+        path = lambda end: os.path.join(folder, key + end)
+        net = ("--net", path(".prototxt")) if source == ".npz" else ("--symbol", path("-symbol.json"))
+        steps = [(path(source), path(".torch.npz"), "--names", "torch", *net), (path(".folded.raw.npz"), path(".folded.npz"), "--names", "torch", *net)]
+        if source != extension:
+            steps.append((path(source), path(extension)))
+        reasons = [work.convert(path(source), path(".folded.raw.npz"), *net, command="fold"), *(work.convert(*step) for step in steps)]
+        refused.update({key: reason for reason in reasons if reason})
+    found = work.ask(side, "read", *(os.path.join(folder, key + extension) for key in wanted if key not in refused))
+    return compare(wanted, found, refused)
+
+
 def oneline(reason):
     return " ".join(str(reason).split()).replace("|", "/")
 
@@ -199,6 +217,8 @@ ROWS = [
     ("Caffe reads, float", lambda w: ours(w, "caffe", "caffemodel", ".caffemodel", 9, ONLY="float32")),
     ("Caffe reads, float and double", lambda w: ours(w, "caffe", "caffemodel", ".caffemodel", 10, ONLY=FLOATS)),
     ("OpenCV 4.14 reads, forward pass", lambda w: ours(w, "opencv", "caffemodel", ".caffemodel", 11, maker="opencv")),
+    ("OpenCV 4.14 computes the same with --names torch and fold", lambda w: forward(w, "forward_opencv", ".npz", ".caffemodel", 24)),
+    ("MXNet 1.9.1 computes the same with --names torch and fold", lambda w: forward(w, "forward_mxnet", ".params", ".params", 25)),
     ("NeoML 2.0.210 writes", lambda w: theirs(w, "neoml", "neoml", ".neoml", 12)),
     ("NeoML 2.0.210 reads", lambda w: ours(w, "neoml", "neoml", ".neoml", 13, ONLY="float32 int32", AXES="7", TENSORS="1", NAME="@0")),
     ("safetensors writes", lambda w: theirs(w, "arrays", "safetensors", ".safetensors", 14, FORMAT="safetensors")),

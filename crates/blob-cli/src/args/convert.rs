@@ -29,6 +29,7 @@ Examples:
   blob convert model.caffemodel -o weights/   one .npy file a tensor
   blob convert model.npz -o model.params      as MXNet saves it
   blob convert model.caffemodel -o half.safetensors --strip-diff --dtype f16
+  blob convert model.caffemodel --names torch -o torch.safetensors
   blob convert tuned.safetensors --into model.caffemodel -o tuned.caffemodel")]
 pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
