@@ -129,6 +129,10 @@ pub(crate) enum Command {
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of
     /// a format in it. Where there are several, a path goes on behind the archive: model.tar.gz/net-0000.params.
+    #[command(before_help = "\
+Examples:
+  blob formats                                what is read and written
+  blob formats --json                         for programs")]
     Formats,
     Devices(devices::Devices),
     /// Describe the JSON of every command; with --json, as JSON Schema
@@ -261,6 +265,10 @@ pub(crate) struct Verify {
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob completions bash > blob.bash           then `source blob.bash`
+  blob completions zsh > _blob                into a folder of $fpath")]
 pub(crate) struct Completions {
     /// The shell
     #[arg(value_name = "SHELL")]
@@ -269,6 +277,10 @@ pub(crate) struct Completions {
 
 /// Print the manual page, or write all of them into a folder
 #[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob man > blob.1                           then `man -l blob.1`
+  blob man -o man1/                           a page a command")]
 pub(crate) struct Man {
     /// The folder for blob.1, blob-ls.1 and the others
     #[arg(short, long, value_name = "DIR")]
