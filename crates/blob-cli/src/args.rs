@@ -249,7 +249,8 @@ pub(crate) struct Verify {
     /// Print the transforms of FILE's receipt, one line a step
     #[arg(long)]
     pub(crate) replay: bool,
-    /// Compare with MXNet's symbol file of the net: what is missing, what is extra, shapes, dtypes
+    /// Compare with MXNet's symbol file of the net: what is missing, what is extra, shapes, dtypes. A name that is no file here
+    /// is looked for beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
     /// Print every finding, not only the first 20 of a file

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
         Some(path) => Some(open(path, &Global { from: None, ..context.global.clone() })?),
         None => None,
     };
-    let symbol = args.symbol.as_ref().map(Symbol::open).transpose()?;
+    let symbol = args.symbol.as_ref().filter(|path| path.exists()).map(Symbol::open).transpose()?;
     let others = Others { file: other, symbol };
     let mut out = context.terminal.out();
     let mut tally = Tally::default();
@@ -171,7 +171,15 @@ fn checks(
             false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
         }
     }
-    if let Some(symbol) = &others.symbol {
+    if let Some(path) = &args.symbol {
+        let of_archive;
+        let symbol = match &others.symbol {
+            Some(symbol) => symbol,
+            None => {
+                of_archive = beside(checkpoint, path)?;
+                &of_archive
+            }
+        };
         let before = report.count();
         let held = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
@@ -189,6 +197,14 @@ fn checks(
         }
     }
     Ok(())
+}
+
+/// The symbol file of this name that lies beside the model, as in its archive.
+fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
+    match path.to_str().map(|name| checkpoint.beside(name)).transpose()?.flatten() {
+        Some(bytes) => Symbol::from_bytes(&path.to_string_lossy(), &bytes),
+        None => Symbol::open(path),
+    }
 }
 
 /// The bytes that the checks will read.
