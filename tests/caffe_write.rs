@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Layout, OpenOptions, Te
 use proptest::prelude::*;
 use prost::Message as _;
 
-use crate::support::{data, files, open, report};
+use crate::support::{command, data, files, open, report};
 
 /// The file of a layout, with the tensors' bytes in their places.
 pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<u8> {
@@ -78,13 +78,62 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     report(&format!("caffe: {count} messages written byte for byte"));
 }
 
-/// What Caffe's own message classes write, `proto` writes: floats of a Datum stand one by one.
+/// Gives its bytes three at a time.
+struct Slow(Vec<f32>);
+
+impl blob_io::Tensor for Slow {
+    fn dtype(&self) -> DType {
+        DType::F32
+    }
+
+    fn shape(&self) -> Result<Shape, blob_io::Error> {
+        Ok(Shape::new([3, 2, self.0.len() / 6])?)
+    }
+
+    fn reader(&self) -> Result<Box<dyn std::io::BufRead + '_>, blob_io::Error> {
+        let bytes: Vec<u8> = self.0.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Ok(Box::new(std::io::BufReader::with_capacity(3, std::io::Cursor::new(bytes))))
+    }
+}
+
+/// Caffe's own message classes do not pack the floats of a Datum: each is a field. prost encodes the same.
 #[test]
 fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
     let golden = std::fs::read(data("caffe/misc/float.datum")).expect("readable");
     let datum = Datum::decode(&golden[..]).expect("a Datum");
     assert_eq!((datum.float_data.len(), datum.label), (12, Some(-1)));
     assert_eq!(datum.encode_to_vec(), golden);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.datum");
+    for count in [0, 6, 12, 600_000] {
+        let values: Vec<f32> = (0..count).map(|i| i as f32 - 0.25).collect();
+        let label = (count != 6).then_some(-1);
+        let writer = label.map_or(Writer::new(Format::Datum), |label: i32| {
+            Writer::new(Format::Datum).metadata("label", label.to_string())
+        });
+        let tensor = Slow(values.clone());
+        writer.tensor("@0", &tensor).write(&path, IfExists::Replace).unwrap_or_else(|e| panic!("{e}"));
+        let (channels, height, width) = (Some(3), Some(2), Some(count / 6));
+        let expected = Datum { channels, height, width, label, float_data: values.clone(), ..Datum::default() };
+        let written = std::fs::read(&path).expect("written");
+        assert!(written == expected.encode_to_vec(), "{count}");
+        // A conversion writes the same, from pieces that end within values, and to a pipe.
+        let carrier = folder.path().join("x.npz");
+        let source = Checkpoint::from_bytes("x.datum", written.clone()).expect("opens");
+        let convert = |source: &Checkpoint, to: Format, path: &std::path::Path| {
+            let target = blob_convert::Target::File { path, if_exists: IfExists::Replace };
+            let plan = blob_convert::plan(source, &blob_convert::Options::new(to).anew(true), &target);
+            plan.and_then(|plan| plan.run(&blob_convert::Silent)).unwrap_or_else(|e| panic!("{e}"));
+        };
+        convert(&source, Format::Npz, &carrier);
+        let source = Checkpoint::open(&carrier).expect("opens");
+        convert(&source, Format::Datum, &path);
+        let unlabelled = Datum { label: None, ..expected }.encode_to_vec();
+        assert!(std::fs::read(&path).expect("written") == unlabelled, "{count}");
+        let carrier = carrier.to_str().expect("UTF-8");
+        let output = command(&["convert", carrier, "--anew", "--to", "datum", "-o", "-"]).output().expect("runs");
+        assert!(output.stdout == unlabelled, "{}", String::from_utf8_lossy(&output.stderr));
+    }
 }
 
 /// prost, which shares no code with the writer, encodes the same net of the same blobs.
@@ -187,7 +236,7 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &message).expect_err("refused").to_string();
     assert!(error.contains("tensor 0 is in the message twice"), "{error}");
     let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &Message::datum(0, None)).expect_err("refused");
-    assert!(error.to_string().contains("a Datum is written of u8 of three axes"), "{error}");
+    assert!(error.to_string().contains("a Datum is written of u8 or f32 of three axes"), "{error}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ const NAMED: usize = 20;
 const ITER: &str = "iter";
 
 /// A new file of the tensors alone.
-pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<Layout, Error> {
+pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     let mut metadata = checkpoint.metadata().to_vec();
     match (checkpoint.format(), options.to) {
@@ -31,6 +31,10 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
     let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
+    // Whole values get keys: a piece of the pass may end within one.
+    for tensor in tensors.iter_mut().filter(|tensor| layout.is_keyed() && matches!(tensor.how, How::Copy)) {
+        tensor.how = How::Stream;
+    }
     if layout.len() == 0 {
         let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
         return Err(refuse(checkpoint, message));

@@ -157,7 +157,9 @@ impl Job<'_> {
         for (_, piece) in pieces {
             match piece {
                 Piece::Frame(bytes) => output.write_all(&bytes)?,
-                Piece::Tensor(tensor) => self.stream(tensor, &unheard, |bytes| output.write_all(bytes))?,
+                Piece::Tensor(tensor) => {
+                    self.stream(tensor, &unheard, |bytes| output.write_all(&layout.stored(0, bytes).1))?
+                }
                 Piece::Copied(copied) => {
                     let written = Mutex::new(&mut output);
                     let base = self.plan.base.file().unwrap_or(self.checkpoint);

@@ -285,7 +285,7 @@ fn planned_for<'a>(
         (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
         (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
-        (Base::None, true) => caffe::new(checkpoint, options, &tensors),
+        (Base::None, true) => caffe::new(checkpoint, options, &mut tensors),
         _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file().map(|(path, _)| path)),
         _ => layout(checkpoint, options, &tensors, &receipt),
     };

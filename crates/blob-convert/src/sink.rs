@@ -11,6 +11,7 @@ use crate::shards::Shards;
 /// Takes tensors' bytes, from several threads.
 pub(crate) struct Sink<'a> {
     to: To<'a>,
+    layout: Option<&'a Layout>,
     /// The CRC-32 of every part that was put, where checksums are wanted.
     parts: Option<Mutex<Vec<Part>>>,
 }
@@ -50,26 +51,26 @@ impl<'a> Sink<'a> {
     pub(crate) fn file(output: &'a Output, layout: &'a Layout, tensors: &[Planned]) -> Self {
         let offset = |tensor: &Planned| tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
         let places = tensors.iter().map(|tensor| (output, offset(tensor))).collect();
-        Self { to: To::Files(places), parts: layout.wants_crc().then(Mutex::default) }
+        Self { to: To::Files(places), layout: Some(layout), parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn shards(outputs: &'a [Output], shards: &Shards, tensors: usize) -> Self {
         let places = (0..tensors).map(|tensor| shards.place(tensor));
-        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at)).collect()), parts: None }
+        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at)).collect()), layout: None, parts: None }
     }
 
     pub(crate) fn copy(output: &'a Output) -> Self {
-        Self { to: To::Copy(output), parts: None }
+        Self { to: To::Copy(output), layout: None, parts: None }
     }
 
     pub(crate) fn nowhere(layout: &Layout) -> Self {
-        Self { to: To::Nowhere, parts: layout.wants_crc().then(Mutex::default) }
+        Self { to: To::Nowhere, layout: None, parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn folder(dir: &'a OutputDir, specs: &'a [TensorSpec], files: &'a [String]) -> Self {
         let (begun, open) = (vec![false; specs.len()], HashMap::new());
         let folder = Folder { dir, specs, files, begun, open, written: 0 };
-        Self { to: To::Folder(Mutex::new(folder)), parts: None }
+        Self { to: To::Folder(Mutex::new(folder)), layout: None, parts: None }
     }
 
     /// Whether parts may come from several threads at once, in any order.
@@ -94,7 +95,8 @@ impl<'a> Sink<'a> {
         match &self.to {
             To::Files(places) => {
                 let (output, begin) = places[tensor];
-                output.write_all_at(begin + at, bytes)
+                let (at, bytes) = self.layout.map_or((at, bytes.into()), |layout| layout.stored(at, bytes));
+                output.write_all_at(begin + at, &bytes)
             }
             To::Copy(_) | To::Nowhere => Ok(()),
             To::Folder(folder) => lock(folder).put(tensor, bytes),

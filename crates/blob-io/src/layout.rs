@@ -2,13 +2,14 @@
 //!
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::checkpoint::Checkpoint;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
-use crate::parts::{Copied, Placed};
+use crate::parts::{Copied, Placed, keyed};
 use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
 use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
@@ -40,6 +41,8 @@ pub struct Layout {
     offsets: Vec<u64>,
     copies: Vec<Copied>,
     len: u64,
+    /// The key before each value, where they are fields of their own.
+    key: Option<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ impl Layout {
     pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
         let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
     }
 
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
@@ -79,7 +82,7 @@ impl Layout {
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
     }
 
     /// An HDF5 file as `form` says; `metadata` as attributes of its root. Each array's data are 64-byte aligned, in the order
@@ -91,7 +94,7 @@ impl Layout {
     pub fn hdf5(specs: &[TensorSpec], form: hdf5::Form, metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
         let plan = Plan::Hdf5(Box::new(plan));
-        Ok(Self { plan, offsets, copies: Vec::new(), len })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
     }
 
     /// One npy file. The name is not stored.
@@ -102,7 +105,7 @@ impl Layout {
         let header = npy::write::header(spec)?;
         let offset = header.len() as u64;
         let len = total("npy", offset, spec.byte_len())?;
-        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], copies: Vec::new(), len })
+        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], copies: Vec::new(), len, key: None })
     }
 
     /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
@@ -112,7 +115,7 @@ impl Layout {
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len })
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, key: None })
     }
 
     /// A Caffe message, as Caffe writes it. Names and metadata are the message's.
@@ -147,12 +150,12 @@ impl Layout {
         };
         places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));
         let copies = around(base.file_len(), &places)?;
-        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len() })
+        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), key: None })
     }
 
     fn placed(placed: Placed) -> Self {
-        let Placed { frame, copies, offsets, len } = placed;
-        Self { plan: Plan::Fixed(frame), offsets, copies, len }
+        let Placed { frame, copies, offsets, len, key } = placed;
+        Self { plan: Plan::Fixed(frame), offsets, copies, len, key }
     }
 
     /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
@@ -163,6 +166,21 @@ impl Layout {
     /// seven axes, over 2^31 - 1 bytes in one blob, another shape in a pickle.
     pub fn neoml(specs: &[TensorSpec], archive: &neoml::Archive) -> Result<Self, Error> {
         Ok(Self::placed(neoml::write::plan(specs, archive)?))
+    }
+
+    /// Whether a tensor's bytes are not stored as they are, but as [`Layout::stored`] says.
+    #[must_use]
+    pub fn is_keyed(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what: the
+    /// floats of Caffe's Datum with a key before each.
+    #[must_use]
+    pub fn stored<'b>(&self, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
+        let Some(key) = self.key else { return (at, Cow::Borrowed(values)) };
+        let each = values.chunks(4).flat_map(|value| [&[key], value].concat());
+        (keyed(at), each.collect())
     }
 
     /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps.

@@ -16,6 +16,8 @@ pub(crate) enum Part {
     },
     /// A tensor's bytes.
     Values(usize),
+    /// A tensor's values of four bytes, each a field of its own behind this key.
+    Keyed(usize, u8),
     /// A length-delimited field: its number, and its parts, whose length goes before them.
     Field(u32, Vec<Part>),
 }
@@ -40,6 +42,8 @@ pub(crate) struct Placed {
     /// Where each tensor's values begin, in the order of the specs.
     pub(crate) offsets: Vec<u64>,
     pub(crate) len: u64,
+    /// The key before each value, where they are fields of their own.
+    pub(crate) key: Option<u8>,
 }
 
 /// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
@@ -51,13 +55,20 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
         return Err(refuse(format, format!("the file would be of {found} bytes; Caffe reads none of over {most}")));
     }
     let (frame, copies) = (Vec::new(), Vec::new());
-    let mut file = File { lens: &lens, at: 0, pending: Vec::new(), frame, copies, offsets: vec![None; specs.len()] };
+    let mut file =
+        File { lens: &lens, at: 0, pending: Vec::new(), frame, copies, offsets: vec![None; specs.len()], key: None };
     file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the message twice")))?;
     file.flush();
     if let Some(tensor) = file.offsets.iter().position(Option::is_none) {
         return Err(refuse(format, format!("tensor {:?} is in no blob of the message", specs[tensor].name)));
     }
-    Ok(Placed { frame: file.frame, copies: file.copies, offsets: file.offsets.into_iter().flatten().collect(), len })
+    Ok(Placed {
+        frame: file.frame,
+        copies: file.copies,
+        offsets: file.offsets.into_iter().flatten().collect(),
+        len,
+        key: file.key,
+    })
 }
 
 /// The length of parts; `u64::MAX` where it is over that.
@@ -66,12 +77,18 @@ fn sum(parts: &[Part], lens: &[u64]) -> u64 {
         Part::Bytes(bytes) => bytes.len() as u64,
         Part::Copy { len, .. } => *len,
         Part::Values(tensor) => lens[*tensor],
+        Part::Keyed(tensor, _) => keyed(lens[*tensor]),
         Part::Field(number, parts) => {
             let inner = sum(parts, lens);
             (head(*number, inner).len() as u64).saturating_add(inner)
         }
     });
     each.fold(0, u64::saturating_add)
+}
+
+/// Where a byte of values of four lies, if each has a key of one byte before it.
+pub(crate) fn keyed(at: u64) -> u64 {
+    at.saturating_add(at / 4)
 }
 
 /// The key of a length-delimited field, and its length.
@@ -100,6 +117,7 @@ struct File<'a> {
     frame: Vec<(u64, Vec<u8>)>,
     copies: Vec<Copied>,
     offsets: Vec<Option<u64>>,
+    key: Option<u8>,
 }
 
 impl File<'_> {
@@ -121,18 +139,25 @@ impl File<'_> {
                 }
                 self.at += len;
             }
-            Part::Values(tensor) => {
-                self.flush();
-                if self.offsets[*tensor].replace(self.at).is_some() {
-                    return Err(*tensor);
-                }
-                self.at += self.lens[*tensor];
+            Part::Values(tensor) => self.values(*tensor, self.lens[*tensor])?,
+            Part::Keyed(tensor, key) => {
+                self.key = Some(*key);
+                self.values(*tensor, keyed(self.lens[*tensor]))?;
             }
             Part::Field(number, parts) => {
                 self.bytes(&head(*number, sum(parts, self.lens)));
                 self.put_all(parts)?;
             }
         }
+        Ok(())
+    }
+
+    fn values(&mut self, tensor: usize, len: u64) -> Result<(), usize> {
+        self.flush();
+        if self.offsets[tensor].replace(self.at).is_some() {
+            return Err(tensor);
+        }
+        self.at += len;
         Ok(())
     }
 

@@ -98,11 +98,20 @@ impl<'a> Writer<'a> {
                 Part::Frame(bytes) => output.write_all(&bytes)?,
                 Part::Tensor(i) => {
                     let mut hasher = crc32fast::Hasher::new();
+                    // What a reader hands over need not end with a value.
+                    let mut rest = Vec::new();
                     bytes_of(i, &mut |bytes| {
                         if layout.wants_crc() {
                             hasher.update(bytes);
                         }
-                        output.write_all(bytes)
+                        if !layout.is_keyed() {
+                            return output.write_all(bytes);
+                        }
+                        rest.extend_from_slice(bytes);
+                        let whole = rest.len() - rest.len() % specs[i].dtype.size();
+                        output.write_all(&layout.stored(0, &rest[..whole]).1)?;
+                        rest.drain(..whole);
+                        Ok(())
                     })?;
                     // The file has the first checksum: other bytes would make it a broken one.
                     if crcs.get(i).is_some_and(|first| *first != hasher.finalize()) {

@@ -2,6 +2,8 @@
 //!
 //! Pure: it sees names, dtypes and shapes. Which message names spell is `named`.
 
+use blob_core::DType;
+
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::types::v1_number;
 use crate::error::{Error, Remedy};
@@ -11,6 +13,9 @@ use crate::spec::{Problems, TensorSpec};
 
 /// No Caffe reads a longer message: protobuf counts its bytes in an `int`.
 pub(crate) const MOST_BYTES: u64 = i32::MAX as u64;
+
+/// The key of a Datum's `float_data`, field 6 of 32 bits: Caffe's message does not pack it.
+const FLOAT: u8 = 6 << 3 | 5;
 
 /// A Caffe message that is to be written, without its values.
 ///
@@ -77,8 +82,7 @@ impl Message {
         Self::of(Body::Solver { iter, learned_net, current_step, history: Vec::new() })
     }
 
-    /// A Datum of u8 values of three axes: channels, height and width. Floats, which it stores one by one, are written with
-    /// [`proto::Datum`](crate::caffe::proto::Datum).
+    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a field.
     #[must_use]
     pub fn datum(tensor: usize, label: Option<i32>) -> Self {
         Self::of(Body::Datum { tensor, label })
@@ -253,16 +257,21 @@ fn datum(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut
         return Vec::new();
     };
     let dims = spec.shape.dims();
-    if spec.dtype != blob_core::DType::U8 || dims.len() != 3 || dims.iter().any(|dim| i32::try_from(*dim).is_err()) {
+    let is_float = spec.dtype == DType::F32;
+    if !is_float && spec.dtype != DType::U8 || dims.len() != 3 || dims.iter().any(|dim| i32::try_from(*dim).is_err()) {
         let (dtype, shape) = (spec.dtype, &spec.shape);
-        problems.add(&spec.name, format!("is {dtype} of {shape}; a Datum is written of u8 of three axes"));
+        problems.add(&spec.name, format!("is {dtype} of {shape}; a Datum is written of u8 or f32 of three axes"));
     }
     let mut head = Vec::new();
     for (dim, key) in dims.iter().zip([0x08, 0x10, 0x18]) {
         head.push(key);
         varint(&mut head, *dim as u64);
     }
-    vec![Part::Bytes(head), Part::Field(4, vec![Part::Values(tensor)]), int(0x28, label)]
+    let (head, label) = (Part::Bytes(head), int(0x28, label));
+    match is_float {
+        true => vec![head, label, Part::Keyed(tensor, FLOAT)],
+        false => vec![head, Part::Field(4, vec![Part::Values(tensor)]), label],
+    }
 }
 
 /// A text field.
