@@ -244,6 +244,10 @@ fn names_that_are_no_layers_are_refused_with_all_of_them() {
     let refusal = |format: Format, names: &[&str]| {
         Message::named(format, names.iter().copied(), &[]).expect_err("refused").to_string()
     };
+    let long: Vec<String> = (0..30).map(|i| format!("{i}{}", "é".repeat(30_000))).collect();
+    let long: Vec<&str> = long.iter().map(String::as_str).collect();
+    let error = refusal(Format::CaffeModel, &long);
+    assert!(error.len() < 8000 && error.contains("é\"…, \"19é") && error.contains("and 10 more"), "{error}");
     let error = refusal(Format::CaffeModel, &["a/0", "weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"]);
     assert!(error.starts_with("caffemodel: names that do not fit: "), "{error}");
     for name in ["weight", "/0", "b/1", "c/0.diff", "d/00", "d/x", "a/-1"] {

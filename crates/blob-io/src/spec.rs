@@ -46,6 +46,8 @@ pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
 
 /// How many tensors that do not fit are named.
 pub(crate) const NAMED: usize = 20;
+/// How many characters of a name are shown: a zip keeps 65,000 bytes of one.
+const LONGEST_NAME: usize = 128;
 
 /// What does not fit into a file, each as a name and why; all of it is told in one error, before anything is written.
 #[derive(Debug, Default)]
@@ -60,7 +62,7 @@ impl Problems {
     pub(crate) fn add(&mut self, name: &str, problem: impl AsRef<str>) {
         self.count += 1;
         if self.named.len() < NAMED {
-            self.named.push(format!("{name:?} {}", problem.as_ref()));
+            self.named.push(format!("{} {}", quoted(name), problem.as_ref()));
         }
     }
 
@@ -92,12 +94,20 @@ impl Problems {
     }
 }
 
+/// A name in quotes, as a message shows it: the first characters of a long one.
+pub(crate) fn quoted(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
+}
+
 /// Refuses a repeated name.
 pub(crate) fn unique<'a>(format: &str, what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Error> {
     let mut seen = std::collections::HashSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(refuse(format, format!("{what} {name:?} stands twice")));
+            return Err(refuse(format, format!("{what} {} stands twice", quoted(name))));
         }
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::caffe::message::Message;
 use crate::error::Error;
 use crate::format::Format;
-use crate::spec::{self, NAMED};
+use crate::spec::{self, NAMED, quoted};
 
 impl Message {
     /// The message of a format that holds tensors of these names: in a net `<layer>/<index>`, in a vector and a solver's history
@@ -133,7 +133,7 @@ fn fitting(message: Message, odd: &[&str], rule: &str) -> Result<Message, String
     if odd.is_empty() {
         return Ok(message);
     }
-    let named: Vec<String> = odd.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
+    let named: Vec<String> = odd.iter().take(NAMED).map(|name| quoted(name)).collect();
     let more = match odd.len() - named.len() {
         0 => String::new(),
         more => format!(", and {more} more"),
