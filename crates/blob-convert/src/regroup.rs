@@ -87,7 +87,7 @@ impl<'a> Made<'a> {
         Ok(Self { dtype, shape, axis, parts: entries.iter().map(whole).collect(), watch })
     }
 
-    /// A tensor in parts of these sizes along an axis.
+    /// A tensor in parts of these sizes along an axis. A checksum that its file has is compared where the last part ends.
     ///
     /// # Errors
     /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together.
@@ -143,15 +143,6 @@ impl Tensor for Made<'_> {
     }
 
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
-        for part in &self.parts {
-            // A part alone never comes to the end of the array, where its checksum is compared.
-            if part.gap(self.axis) > 0 {
-                part.checkpoint.check(part.entry, &mut |_| match self.watch.cancelled() {
-                    true => Err(Error::Interrupted),
-                    false => Ok(()),
-                })?;
-            }
-        }
         let dims = self.shape.dims();
         let (outer, inner) = match dims {
             // Without values the other extents may be of any size.
