@@ -686,6 +686,18 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_during_a_wait_does_not_keep_what_was_before_it() {
+        let (mut uses, mut clock) = (Uses::new(), Clock::default());
+        uses.enter(&1, 0..8, Access::Write, None, &clock);
+        let began = clock.begin();
+        uses.enter(&1, 8..16, Access::Write, None, &clock);
+        clock.end(began);
+        uses.finish(&1, began);
+        assert_eq!(host_waits(&uses, 0..8, Access::Write), []);
+        assert_eq!(host_waits(&uses, 8..16, Access::Write), [1]);
+    }
+
+    #[test]
     fn waits_that_overlap_without_end_do_not_pile_up_entries() {
         let (mut uses, mut clock) = (Uses::new(), Clock::default());
         let mut began = clock.begin();
