@@ -72,6 +72,7 @@ fn stand_ins(folder: &Path) {
         write(folder, name, Format::Npy, &[("@0", &[3, 4, 4])]);
     }
     write(folder, "mean.binaryproto", Format::BlobProto, &[("@0", &[1, 3, 4, 4])]);
+    fs::write(folder.join("names.txt"), "conv1/* first/$1\n").expect("written");
     fs::create_dir(folder.join("models")).unwrap();
     fs::copy(folder.join("net.npz"), folder.join("models/net.npz")).unwrap();
 }
@@ -79,8 +80,9 @@ fn stand_ins(folder: &Path) {
 /// Files of one name that examples of several commands mean differently: how the line begins, the file, its tensors.
 type Meant = (&'static str, &'static str, &'static [(&'static str, &'static [usize])]);
 
-const MEANT: [Meant; 3] = [
+const MEANT: [Meant; 4] = [
     ("blob split net.npz", "net.npz", &[("qkv", &[192, 4])]),
+    ("blob rename net.npz", "net.npz", &[("fc.weight", &[3, 5])]),
     ("blob transpose net.npz", "net.npz", &[("fc.weight", &[3, 5])]),
     (
         "blob transpose net.caffemodel",

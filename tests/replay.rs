@@ -124,6 +124,11 @@ fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
             ": the transform \"fc-from\" of the receipt has settings that cannot be read",
         ),
         (
+            one("permute", json!({"tensors": ["conv1/0"], "axes": [0, 1, 1, 0]})),
+            ": the transform \"permute\" of the receipt has settings that cannot be read",
+        ),
+        (one("permute", json!({"tensors": ["gone"], "axes": [0]})), "does not allow permute: \"gone\" is not there"),
+        (
             one("fc-from", json!({"channels": 7, "height": 7, "width": 7})),
             "does not allow fc-from: no weights of an inner product have 343 inputs",
         ),
@@ -135,4 +140,7 @@ fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
     let found = said(one("dtype", json!({"to": "bf16"})));
     assert!(found.iter().any(|found| found.starts_with("conv1/0: has shape ")), "{found:?}");
     assert!(found.iter().any(|found| found.starts_with("conv1/0.diff: is missing from x.safetensors")), "{found:?}");
+    let more = open("x.safetensors", &with_receipt(&bytes, &honest, "", Some("more/0"))).expect("opens");
+    let missing = "more/0: is missing from what the receipt's transforms make of";
+    assert!(against(&more, &source()).1[0].starts_with(missing));
 }

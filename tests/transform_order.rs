@@ -248,6 +248,7 @@ fn transpose_is_a_conversion_of_the_tensors_that_are_named() {
     assert!(refused(&["fc/0", "--perm", "2,3,1,0"], 2).contains("\"fc/0\" has 2 axes, and 4 are permuted"));
     assert!(refused(&["conv/0", "--perm", "2,3,1,1"], 2).contains("--perm takes the numbers from 0 on"));
     assert!(refused(&["conv/0", "--fc-from", "2,3,4"], 2).contains("is no matrix of 24 columns"));
+    assert!(refused(&["fc/0", "--fc-from", "2,3,5"], 2).contains("is no matrix of 30 columns"));
     assert!(refused(&["nothing", "--perm", "0"], 1).contains("nothing"));
     assert!(refused(&["conv/0"], 2).contains("--perm"));
     assert!(!Path::new(&path("no.npz")).exists());

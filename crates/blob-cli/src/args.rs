@@ -11,6 +11,7 @@ mod hash;
 mod ls;
 mod merge;
 mod plot;
+mod rename;
 mod report;
 mod transpose;
 
@@ -22,6 +23,7 @@ pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
 pub(crate) use merge::{Merge, Split};
 pub(crate) use plot::Plot;
+pub(crate) use rename::Rename;
 pub(crate) use report::Report;
 pub(crate) use transpose::Transpose;
 
@@ -125,6 +127,7 @@ pub(crate) enum Command {
     Plot(Plot),
     Report(Report),
     Transpose(Transpose),
+    Rename(Rename),
     /// List the formats: names, extensions, read, write, tested against what
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of

@@ -61,6 +61,7 @@ impl Command {
             Self::Plot(args) => &args.file,
             Self::Report(args) => &args.file,
             Self::Transpose(args) => &args.file,
+            Self::Rename(args) => &args.file,
             _ => return None,
         };
         Some(open::name(path))

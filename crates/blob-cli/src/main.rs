@@ -32,6 +32,7 @@ mod net;
 mod open;
 mod output;
 mod plot;
+mod rename;
 mod render;
 mod report;
 mod schema;
@@ -107,6 +108,7 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Plot(args) => plot::run(args, context),
         Command::Report(args) => report::run(args, context),
         Command::Transpose(args) => transpose::run(args, context),
+        Command::Rename(args) => rename::run(args, context),
         Command::Formats => formats::run(context),
         Command::Devices(_) => devices::run(context),
         Command::Schemas => schema::run(context),

@@ -65,7 +65,7 @@ pub(crate) fn added(args: &Transforms, mut options: Options, checkpoint: &Checkp
 }
 
 /// The names that a file says.
-fn names_of(path: &Path, checkpoint: &Checkpoint) -> Result<Names, Failure> {
+pub(crate) fn names_of(path: &Path, checkpoint: &Checkpoint) -> Result<Names, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|e| {
         Failure::new(format!("{name}: cannot read the names: {e}"))

@@ -1,6 +1,6 @@
 //! Caffe files as outputs: new ones of tensors alone, and existing ones whose blobs are replaced.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
@@ -60,13 +60,13 @@ pub(crate) fn spliced(
         placed(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
     }
     if is_itself {
-        let kept: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+        let kept: HashSet<&str> = tensors.iter().map(|tensor| base.entries()[tensor.entry].name()).collect();
         for entry in base.entries().iter().filter(|entry| !kept.contains(entry.name())) {
             splice.remove(entry.name())?;
         }
     }
     let (mut specs, mut is_reshaped) = (Vec::new(), false);
-    for tensor in tensors {
+    for tensor in &mut *tensors {
         let entry = &checkpoint.entries()[tensor.entry];
         is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
@@ -76,9 +76,12 @@ pub(crate) fn spliced(
             tensor.changes.clear();
             continue;
         }
-        splice.replace(&tensor.spec.name, specs.len())?;
+        splice.replace(if is_itself { entry.name() } else { &tensor.spec.name }, specs.len())?;
         tensor.slot = Some(specs.len());
         specs.push(tensor.spec.clone());
+    }
+    for (layer, name) in renamed(checkpoint, tensors).filter(|_| is_itself).unwrap_or_default() {
+        splice.rename(layer, name)?;
     }
     let splice = match options.form {
         Some(form) => splice.in_form(form),
@@ -87,6 +90,28 @@ pub(crate) fn spliced(
         None => splice,
     };
     Layout::spliced(&specs, &splice)
+}
+
+/// The layers that are called otherwise, the old name and the new one; `None` where tensors have other places than in the file, so
+/// that it cannot be told which layer is which.
+pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
+    let mut layers = BTreeMap::new();
+    for tensor in tensors {
+        let (old, new) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
+        let (Some((layer, index)), Some((name, other))) = (old.rsplit_once('/'), new.rsplit_once('/')) else {
+            if old == new {
+                continue;
+            }
+            return None;
+        };
+        if index != other || *layers.entry(layer).or_insert(name) != name {
+            return None;
+        }
+    }
+    let names: HashSet<&str> = layers.values().copied().collect();
+    let is_one_to_one = names.len() == layers.len();
+    layers.retain(|layer, name| layer != name);
+    is_one_to_one.then_some(layers)
 }
 
 /// Errors with the tensors that have no array of their name in `base`, or one that they do not fit.

@@ -23,13 +23,6 @@ pub(crate) struct Chained {
     pub(crate) notes: Vec<String>,
 }
 
-impl Chained {
-    /// Whether each tensor is called as the array that it comes from.
-    pub(crate) fn keeps_names(&self, checkpoint: &Checkpoint) -> bool {
-        self.tensors.iter().all(|tensor| tensor.spec.name == checkpoint.entries()[tensor.entry].name())
-    }
-}
-
 /// Plans the steps, each on what the ones before have made.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,

@@ -184,7 +184,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_folder = matches!(target, Target::Folder { .. });
     let chosen = chosen(checkpoint, options, is_folder)?;
     // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
-    let is_same = options.to.is_caffe() && options.to == checkpoint.format() && chosen.keeps_names(checkpoint);
+    let is_same = options.to.is_caffe() && options.to == checkpoint.format();
+    let is_same = is_same && caffe::renamed(checkpoint, &chosen.tensors).is_some();
     let mut notes = Vec::new();
     let base = if identity::applies(checkpoint, options, target) {
         Base::Same

@@ -76,9 +76,9 @@ impl Planned {
         matches!(self.how, How::Copy | How::Stream) && self.casts.is_empty()
     }
 
-    /// Whether it is its entry, with its values, name and shape.
+    /// Whether it is its entry, with its values and shape.
     pub(crate) fn is_entry(&self, entry: &Entry) -> bool {
-        self.is_as_read() && self.spec.name == entry.name() && self.spec.shape == *entry.shape()
+        self.is_as_read() && self.spec.shape == *entry.shape()
     }
 
     /// The sparse array that it is a part of, also in the output.

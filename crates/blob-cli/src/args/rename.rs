@@ -1,0 +1,144 @@
+//! The command line of `blob rename`.
+
+use std::path::PathBuf;
+
+use blob_io::Format;
+use regex::Regex;
+
+use super::format;
+
+/// Call tensors otherwise; all else stays
+///
+/// Names that clash are refused, all of them. The result is a file of FILE's format, or of the one that OUT's extension says; in a
+/// .caffemodel the layers are called otherwise, and its every other byte stays. A receipt has the old names where OUT's format has
+/// one: `blob verify OUT --against FILE` renames again and compares.
+#[derive(Debug, clap::Args)]
+#[command(before_help = "\
+Examples:
+  blob rename net.params --sed 's/^arg://' -o net.npz
+  blob rename net.caffemodel --map names.txt -o renamed.caffemodel
+  blob rename net.npz --sed 's/weight$/kernel/' --sed 's/^fc/dense/' -n -o x.npz")]
+#[command(group = clap::ArgGroup::new("how").required(true).args(["map", "sed"]))]
+pub(crate) struct Rename {
+    /// The file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub(crate) output: PathBuf,
+    /// The output's format; without it, OUT's extension says it
+    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    pub(crate) to: Option<Format>,
+    /// A file of lines `OLD NEW`, where `*` in OLD stands for any text, `$1` in NEW for what the first one stood for
+    #[arg(long, value_name = "MAP")]
+    pub(crate) map: Option<PathBuf>,
+    /// Replace what a regular expression finds, as sed does: `s/OLD/NEW/`, with `g` behind it each time; in NEW, `\1` stands for what
+    /// the first parentheses found, `&` for all. Several are done one after the other
+    #[arg(long, value_name = "S/OLD/NEW/", value_parser = sed)]
+    pub(crate) sed: Vec<Sed>,
+    /// Replace OUT where it exists; FILE itself is never replaced
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Say what would be done, and write nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A replacement as sed writes it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sed {
+    old: Regex,
+    /// As the crate `regex` writes it.
+    new: String,
+    is_global: bool,
+}
+
+impl Sed {
+    /// The name with what is found replaced.
+    pub(crate) fn applied(&self, name: &str) -> String {
+        self.old.replacen(name, if self.is_global { 0 } else { 1 }, &*self.new).into_owned()
+    }
+}
+
+fn sed(text: &str) -> Result<Sed, String> {
+    const USAGE: &str = "s/OLD/NEW/ or s/OLD/NEW/g is expected";
+    let mut letters = text.chars();
+    let (Some('s'), Some(mark)) = (letters.next(), letters.next()) else { return Err(USAGE.to_owned()) };
+    let mut parts = vec![String::new()];
+    let mut is_escaped = false;
+    for letter in letters {
+        let part = parts.last_mut().ok_or(USAGE)?;
+        match letter {
+            _ if is_escaped && letter == mark => part.push(letter),
+            _ if is_escaped => part.extend(['\\', letter]),
+            '\\' => {}
+            _ if letter == mark => parts.push(String::new()),
+            _ => part.push(letter),
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    let ([old, new, flags], false) = (&parts[..], is_escaped) else { return Err(USAGE.to_owned()) };
+    if !["", "g"].contains(&&**flags) || mark.is_alphanumeric() || mark == '\\' {
+        return Err(USAGE.to_owned());
+    }
+    let old = Regex::new(old).map_err(|e| e.to_string().lines().last().unwrap_or_default().trim().to_owned())?;
+    Ok(Sed { new: replacement(new, old.captures_len())?, old, is_global: flags == "g" })
+}
+
+/// What stands for the text that is found, as the crate `regex` writes it.
+fn replacement(new: &str, groups: usize) -> Result<String, String> {
+    let (mut made, mut letters) = (String::new(), new.chars());
+    while let Some(letter) = letters.next() {
+        match (letter, letter == '\\') {
+            ('$', _) => made += "$$",
+            ('&', _) => made += "${0}",
+            (_, false) => made.push(letter),
+            (_, true) => match letters.next() {
+                Some(digit @ '1'..='9') if (digit as usize - '0' as usize) < groups => made += &format!("${{{digit}}}"),
+                Some(digit @ '1'..='9') => return Err(format!("\\{digit} stands for no parentheses")),
+                Some('&') => made.push('&'),
+                Some('\\') => made.push('\\'),
+                Some(other) => return Err(format!("\\{other} has no meaning in the new name")),
+                None => {}
+            },
+        }
+    }
+    Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_replaced_as_sed_replaces_them() {
+        for (script, old, new) in [
+            ("s/a/b/", "aa", "ba"),
+            ("s/a/b/g", "aa", "bb"),
+            ("s|arg:||", "arg:w", "w"),
+            ("s/\\//./g", "conv/0/1", "conv.0.1"),
+            (r"s/(\w+)_(\w+)/\2.\1/", "fc_weight", "weight.fc"),
+            (r"s/x/[&]\&$1/", "x", "[x]&$1"),
+            ("s/^/net./", "w", "net.w"),
+            (r"s/\./\\/", "a.b", r"a\b"),
+        ] {
+            assert_eq!(sed(script).unwrap_or_else(|e| panic!("{script}: {e}")).applied(old), new, "{script}");
+        }
+        for wrong in [
+            "",
+            "s",
+            "s/a/b",
+            "s/a",
+            "y/a/b/",
+            "s/a/b/x",
+            "s/(/b/",
+            r"s/a/\1/",
+            r"s/a/\n/",
+            "saabaa",
+            "s/a/b/c/d",
+            "s/a/b\\",
+        ] {
+            assert!(sed(wrong).is_err(), "{wrong}");
+        }
+    }
+}
