@@ -1,6 +1,6 @@
 //! BatchNorms and folds: what is refused and why, what is told; any fold changes no output.
 
-use blob_convert::transform::{BatchNorm, Bound, FixGamma, Fold};
+use blob_convert::transform::{BatchNorm, Bound, Dtype, FixGamma, Fold, Names};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::prototxt;
@@ -75,6 +75,20 @@ fn mean_and_variance_are_divided_as_caffe_divides() {
     let options = Options::new(SAFETENSORS).transform(BatchNorm::of(&Bound::new(&net, &source)));
     let refused = plan(&source, &options, &Target::Stdout).expect_err("two factors").to_string();
     assert!(refused.ends_with("does not allow bn: \"bn/2\" is 2, and a factor is one value"), "{refused}");
+}
+
+#[test]
+fn what_is_computed_may_be_rounded_after() {
+    let tensors: [(&str, &[usize], &[f32]); 3] =
+        [("bn/0", &[2], &[3.0, -0.5]), ("bn/1", &[2], &[0.75, 9.0]), ("bn/2", &[1], &[0.5])];
+    let source = file(Format::Npz, &tensors);
+    let net = net(r#"layer { name: "bn" type: "BatchNorm" bottom: "x" top: "x" }"#);
+    let bound = Bound::new(&net, &source);
+    let wide = Dtype::new(DType::F64).expect("a dtype of floats");
+    let narrow = Dtype::new(DType::F32).expect("a dtype of floats");
+    let options = Options::new(SAFETENSORS).transform(BatchNorm::of(&bound)).transform(wide).transform(narrow);
+    let all = run(&source, &options.transform(Names::new([("bn/0".to_owned(), "mean".to_owned())])));
+    assert_eq!((value(&all, "mean"), value(&all, "bn/1")), (&[6.0, -1.0][..], &[1.5, 18.0][..]));
 }
 
 #[test]

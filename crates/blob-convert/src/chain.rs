@@ -67,7 +67,8 @@ fn taken(made: Made, before: &[Planned]) -> Planned {
         }
         Values::Computed(compute) => {
             let inputs = made.from.iter().map(|place| before[*place].clone()).collect();
-            (How::Computed(Arc::new(Computed { compute, inputs })), made.tensor.dtype, Vec::new())
+            let computed = Computed { compute, made: made.tensor.clone(), inputs };
+            (How::Computed(Arc::new(computed)), made.tensor.dtype, Vec::new())
         }
     };
     Planned { how, read_as, casts, changes, ..Planned::new(made.tensor, first.entry) }

@@ -51,6 +51,8 @@ pub(crate) enum How {
 #[derive(Debug)]
 pub(crate) struct Computed {
     pub(crate) compute: Arc<dyn Compute>,
+    /// What the step makes; later ones may rename it, round it and give it another shape.
+    pub(crate) made: TensorSpec,
     pub(crate) inputs: Vec<Planned>,
 }
 
@@ -105,7 +107,8 @@ impl Planned {
                 let open = Box::new(move |input: usize| inputs[input].open(checkpoint, watch, tally));
                 let specs = inputs.iter().map(|input| &input.spec).collect();
                 let most_bytes = checkpoint.limits().alloc();
-                let inputs = Inputs::new((checkpoint.name(), &self.spec), specs, open, most_bytes, tally);
+                let inputs =
+                    Inputs::new((checkpoint.name(), &self.spec.name), &computed.made, (specs, open), most_bytes, tally);
                 computed.compute.open(inputs)?
             }
         };

@@ -41,6 +41,8 @@ type Open<'a> = Box<dyn Fn(usize) -> Result<Box<dyn Stream + 'a>, Error> + 'a>;
 /// The tensors that another one is computed of, in the order of [`Made::from`](super::Made::from).
 pub struct Inputs<'a> {
     file: &'a str,
+    /// What the output calls the tensor that is made.
+    name: &'a str,
     tensor: &'a TensorSpec,
     specs: Vec<&'a TensorSpec>,
     open: Open<'a>,
@@ -49,18 +51,18 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// `file` is what errors call the source, `tensor` the one that is made, `most_bytes` what may be held at once.
+    /// `file` and `name` are what messages call the source and the tensor, `most_bytes` what may be held at once.
     pub(crate) fn new(
-        (file, tensor): (&'a str, &'a TensorSpec),
-        specs: Vec<&'a TensorSpec>,
-        open: Open<'a>,
+        (file, name): (&'a str, &'a str),
+        tensor: &'a TensorSpec,
+        (specs, open): (Vec<&'a TensorSpec>, Open<'a>),
         most_bytes: u64,
         tally: &'a Tally,
     ) -> Self {
-        Self { file, tensor, specs, open, most_bytes, tally }
+        Self { file, name, tensor, specs, open, most_bytes, tally }
     }
 
-    /// The tensor that is made: its name, dtype and shape.
+    /// The tensor that is made, as its step says: later ones may rename it and round it.
     #[must_use]
     pub fn made(&self) -> &'a TensorSpec {
         self.tensor
@@ -108,7 +110,7 @@ impl<'a> Inputs<'a> {
     }
 
     fn memory(&self, bytes: u64, why: &str) -> Error {
-        let message = format!("array {:?} needs {bytes} bytes at once, {why}", self.tensor.name);
+        let message = format!("array {:?} needs {bytes} bytes at once, {why}", self.name);
         Error::Memory { file: self.file.to_owned(), message }
     }
 
@@ -124,17 +126,17 @@ impl<'a> Inputs<'a> {
 
     /// Says that values of the tensor were lost, each of them once for each time that they are made.
     pub fn lost(&self, count: u64, what: impl Into<Cow<'static, str>>) {
-        self.tally.lost(&self.tensor.name, count, what);
+        self.tally.lost(self.name, count, what);
     }
 
     /// Says how far values of the tensor were changed; the largest number is told.
     pub fn most(&self, value: f64, what: impl Into<Cow<'static, str>>) {
-        self.tally.most(&self.tensor.name, value, what);
+        self.tally.most(self.name, value, what);
     }
 
     /// An error that names the file and the tensor.
     pub fn error(&self, message: impl fmt::Display) -> Error {
-        Error::Request { file: self.file.to_owned(), message: format!("array {:?}: {message}", self.tensor.name) }
+        Error::Request { file: self.file.to_owned(), message: format!("array {:?}: {message}", self.name) }
     }
 }
 
