@@ -210,6 +210,34 @@ fn a_file_s_digest_is_that_of_its_bytes() {
     }
 }
 
+/// Also of names that break a line, and of bytes that are no text.
+#[cfg(target_os = "linux")]
+#[test]
+fn sha256sum_checks_the_lines() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let names: [&[u8]; 7] =
+        [b"plain", b"two  spaces", b"new\nline", b"back\\slash", b"re\rturn", b"tab\t\xc3\xbc", b"\xff\xfe"];
+    let names = names.map(std::ffi::OsStr::from_bytes);
+    for (i, name) in names.iter().enumerate() {
+        std::fs::write(folder.path().join(name), vec![i as u8; i * 1000]).expect("writable");
+    }
+    let run = |program: &mut Command| program.current_dir(folder.path()).output().expect("runs");
+    let sums = run(Command::new(crate::support::tool()).args(["hash", "--sha256"]).args(names));
+    assert!(sums.status.success(), "{sums:?}");
+    std::fs::write(folder.path().join("SUMS"), &sums.stdout).expect("writable");
+    let checked = run(Command::new("sha256sum").args(["--check", "--strict", "SUMS"]));
+    assert!(checked.status.success(), "{checked:?}");
+    let printed = run(Command::new("sha256sum").args(names));
+    assert_eq!(sums.stdout, printed.stdout);
+    assert!(blob_with(&["hash", "-"], b"x").out.ends_with("  -\n"));
+    // Its length is 0, and there are bytes to read.
+    let version = std::fs::read("/proc/version").expect("readable");
+    assert_eq!(blob(&["hash", "/proc/version"]).out, format!("{}  /proc/version\n", blake3::hash(&version).to_hex()));
+}
+
 #[test]
 fn what_cannot_be_hashed_is_told_and_the_others_follow() {
     let (sound, cut) = ("caffe/net/v1.caffemodel", "caffe/net/truncated.caffemodel");

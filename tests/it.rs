@@ -67,6 +67,7 @@ mod reader;
 mod reasons;
 mod receipt;
 mod regroup;
+mod regroup_kept;
 mod rename;
 mod replay;
 mod report;

@@ -124,7 +124,7 @@ fn what_is_no_float_stays_and_is_said() {
     let source = npz(&[("n", DType::I32, &[1, 0, 0, 0]), ("x", DType::F32, &1.5f32.to_le_bytes())], false);
     let options = Options::new(Format::Safetensors).transform(float(DType::F16));
     let plan = plan(&source, &options, &Target::Stdout).expect("a plan");
-    assert_eq!(plan.notes(), ["1 tensor is no floats, and stays as it is"]);
+    assert_eq!(plan.notes(), ["1 tensor does not hold floats, and stays as it is"]);
     let dtypes: Vec<DType> = plan.tensors().iter().map(|tensor| tensor.spec.dtype).collect();
     assert_eq!(dtypes, [DType::I32, DType::F16]);
     assert!(plan.tensors()[0].changes.is_empty());

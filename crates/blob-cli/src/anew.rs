@@ -2,18 +2,19 @@
 //!
 //! Which tensors go where, those decide, and `blob_convert::regroup` gathers the bytes.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::Watch;
-use blob_convert::regroup::Made;
+use blob_convert::regroup::{Gathered, receipt};
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Tensor, Writer};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
 use serde_json::json;
 
+use crate::context::Context;
 use crate::convert::no_format;
-use crate::failure::Failure;
+use crate::failure::{Failure, help};
 use crate::json::{Field, Fields, Is, field};
 use crate::source;
 use crate::units;
@@ -21,10 +22,28 @@ use crate::units;
 /// How many warnings are told one by one.
 const TOLD: usize = 20;
 
+/// Files that replace others are open together until all of them are whole, and systems allow a thousand.
+const MOST_REPLACED: usize = 500;
+
+/// What an output is called that is standard output.
+const STDOUT: &str = "-";
+
+/// What a blob's diff is called behind its blob.
+pub(crate) const DIFF: &str = ".diff";
+
 /// A file to be written: its tensors with their names.
 pub(crate) struct File<'a> {
     pub(crate) path: PathBuf,
-    pub(crate) tensors: Vec<(String, Made<'a>)>,
+    pub(crate) tensors: Vec<(String, Gathered<'a>)>,
+}
+
+/// A sparse array among the tensors of a file.
+struct Whole<'a> {
+    name: String,
+    sparse: &'a Sparse,
+    found: HashMap<Kind, usize>,
+    /// The places of its parts, in their order.
+    parts: Vec<usize>,
 }
 
 impl File<'_> {
@@ -43,51 +62,193 @@ impl Fields for File<'_> {
     }
 }
 
-/// The format that a file's extension promises, unless `to` names one.
-pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failure> {
-    let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
-    to.or_else(extension).ok_or_else(|| {
-        let written: Vec<&str> = Format::ALL.iter().filter(|f| f.is_written()).map(|f| f.name()).collect();
-        Failure::new(no_format(path)).help(format!("name a format with --to: {}", written.join(", ")))
-    })
+/// The formats that are written from tensors alone: the layers of a NeoML net are not known.
+pub(crate) fn is_written(format: Format) -> bool {
+    format.is_written() && format != Format::NeomlNet
 }
 
-/// Refuses files that cannot be written, or are among those that are read.
-pub(crate) fn check(files: &[File<'_>], sources: &[&Checkpoint], if_exists: IfExists) -> Result<(), Failure> {
-    for file in files {
-        let mut names = HashSet::new();
-        if let Some((name, _)) = file.tensors.iter().find(|(name, _)| !names.insert(name)) {
-            let message = format!("{}: two tensors would be called {name:?}", file.path.display());
-            return Err(Failure::new(message));
+fn written() -> String {
+    let written: Vec<&str> = Format::ALL.iter().filter(|f| is_written(**f)).map(|f| f.name()).collect();
+    written.join(", ")
+}
+
+/// The format that a file's extension promises, unless `to` names one.
+pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failure> {
+    if to.is_none() && path == Path::new(STDOUT) {
+        let failure = Failure::new("-o - needs --to, because standard output has no extension");
+        return Err(failure.help(format!("formats: {}", written())));
+    }
+    let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
+    to.or_else(extension)
+        .ok_or_else(|| Failure::new(no_format(path)).help(format!("name a format with --to: {}", written())))
+}
+
+/// Refuses standard output for tensors and for JSON at once.
+pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failure> {
+    match context.global.json && output == Path::new(STDOUT) {
+        true => Err(Failure::new("--json and -o - would both write to standard output")),
+        false => Ok(()),
+    }
+}
+
+/// Refuses files that cannot be written, or are among those that are read. `folder` is one that is still to be made for them.
+pub(crate) fn check(
+    files: &[File<'_>],
+    sources: &[&Checkpoint],
+    to: Format,
+    if_exists: IfExists,
+    folder: Option<&Path>,
+) -> Result<(), Failure> {
+    if files.is_empty() || files.iter().all(|file| file.tensors.is_empty()) {
+        let sources: Vec<&str> = sources.iter().map(|source| source.name()).collect();
+        return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", sources.join(", "))));
+    }
+    let replaced = files.iter().filter(|file| file.path.exists()).count();
+    if replaced > MOST_REPLACED {
+        let failure = Failure::new(format!("{replaced} files would be replaced at once; at most {MOST_REPLACED} are"));
+        return Err(failure.help("remove the old files, or name another folder"));
+    }
+    if let Some(folder) = folder {
+        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !parent.is_dir() {
+            return Err(Failure::new(format!("{}: the folder {} is missing", folder.display(), parent.display())));
         }
+    }
+    for file in files {
+        file.check(to)?;
         for checkpoint in sources {
             source::keep(Path::new(checkpoint.file()), &file.path, if_exists)?;
             source::keep_shards(checkpoint, &file.path)?;
         }
-        Output::check(&file.path, if_exists)?;
+        if folder.is_none() && !file.is_stdout() {
+            Output::check(&file.path, if_exists)?;
+        }
     }
     Ok(())
 }
 
-/// Writes the files, one after the other. Where one fails, those that are new go again.
-pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
-    let mut written: Vec<&Path> = Vec::new();
-    for file in files {
-        let writer = file.tensors.iter().fold(Writer::new(to), |writer, (name, made)| writer.tensor(name, made));
-        let done = match watch.cancelled() {
-            true => Err(Error::Interrupted),
-            false => writer.write(&file.path, if_exists),
-        };
-        if let Err(error) = done {
-            if if_exists == IfExists::Refuse {
-                // None of them was there before.
-                written.into_iter().for_each(|path| drop(fs::remove_file(path)));
-            }
-            return Err(error.into());
-        }
-        written.push(&file.path);
+impl<'a> File<'a> {
+    /// Whether it goes to standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        self.path == Path::new(STDOUT)
     }
-    Ok(())
+
+    /// Refuses names that stand twice, and diffs of another shape than their blobs.
+    fn check(&self, to: Format) -> Result<(), Failure> {
+        let refused = |message: String| Err(Failure::new(format!("{}: {message}", self.path.display())));
+        let mut shapes = HashMap::new();
+        for (name, tensor) in &self.tensors {
+            if shapes.insert(&**name, tensor.shape()?).is_some() {
+                return refused(format!("two tensors would be called {name:?}"));
+            }
+        }
+        for (name, _) in self.tensors.iter().filter(|(_, tensor)| tensor.is_diff()) {
+            let blob = name.strip_suffix(DIFF).unwrap_or_default();
+            if let (Some(shape), Some(diff)) = (shapes.get(blob), shapes.get(&**name))
+                && shape != diff
+            {
+                return refused(format!("{name:?} would be {diff}, and {blob:?} {shape}: a diff has its blob's shape"));
+            }
+        }
+        let wholes = if is_mxnet(to) { self.wholes() } else { Vec::new() };
+        match wholes.iter().find(|whole| shapes.contains_key(&*whole.name)) {
+            Some(whole) => refused(format!("two tensors would be called {:?}", whole.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The sparse arrays of which all parts are here.
+    fn wholes(&self) -> Vec<Whole<'a>> {
+        let mut wholes: Vec<Whole<'a>> = Vec::new();
+        let mut known: HashMap<*const Sparse, usize> = HashMap::new();
+        for (place, (name, tensor)) in self.tensors.iter().enumerate() {
+            let Some((entry, sparse)) = tensor.sparse_part().and_then(|entry| Some((entry, entry.sparse()?))) else {
+                continue;
+            };
+            let index = *known.entry(sparse).or_insert(wholes.len());
+            if index == wholes.len() {
+                // Beside tensors of other files it may have another name than in its own.
+                let suffix = entry.name().strip_prefix(&*sparse.name).unwrap_or_default();
+                let name = name.strip_suffix(suffix).unwrap_or(name).to_owned();
+                wholes.push(Whole { name, sparse, found: HashMap::new(), parts: Vec::new() });
+            }
+            wholes[index].found.insert(entry.kind(), place);
+        }
+        wholes.retain_mut(|whole| {
+            let kinds = whole.sparse.kind.parts();
+            whole.parts = kinds.iter().filter_map(|kind| whole.found.get(kind).copied()).collect();
+            whole.parts.len() == kinds.len()
+        });
+        wholes
+    }
+
+    fn writer(&self, to: Format) -> Writer<'_> {
+        let mut writer = Writer::new(to);
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        for (name, tensor) in &self.tensors {
+            let name = match is_nameless(to) {
+                true => numbered(name, tensor.is_diff(), &mut numbers),
+                false => name.clone(),
+            };
+            writer = writer.tensor(name, tensor);
+        }
+        for whole in self.wholes() {
+            writer = writer.sparse(whole.name, whole.sparse.kind, whole.sparse.shape.clone(), &whole.parts);
+        }
+        match receipt(&self.tensors).filter(|_| to == Format::Npz) {
+            Some((key, text)) => writer.metadata(key, text),
+            None => writer,
+        }
+    }
+}
+
+/// Writes the files. Those that replace others do so once all of them are whole; where one cannot be written, the others stay
+/// as they were, and new ones go again.
+pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
+    let mut new: Vec<&Path> = Vec::new();
+    let done = put(files, to, if_exists, watch, &mut new);
+    if done.is_err() {
+        new.into_iter().for_each(|path| drop(fs::remove_file(path)));
+    }
+    done.map_err(|e| match &e {
+        Error::Misfit { remedy: Some(Remedy::NoDiffs), .. } => {
+            Failure::from(e).help("`blob convert` leaves the diffs out with --strip-diff; then take what it wrote")
+        }
+        Error::Misfit { remedy: Some(_), .. } => {
+            let help = help(&e).unwrap_or_default();
+            Failure::from(e).help(format!("write safetensors, and convert that with `blob convert`: {help}"))
+        }
+        _ => Failure::from(e),
+    })
+}
+
+/// Notes in `new` what was not there before.
+fn put<'f>(
+    files: &'f [File<'_>],
+    to: Format,
+    if_exists: IfExists,
+    watch: &dyn Watch,
+    new: &mut Vec<&'f Path>,
+) -> Result<(), Error> {
+    let mut whole = Vec::new();
+    for file in files {
+        if watch.cancelled() {
+            return Err(Error::Interrupted);
+        }
+        if file.is_stdout() {
+            let mut output = Output::stdout();
+            file.writer(to).write_to(&mut output)?;
+            output.finish()?;
+        } else if file.path.exists() {
+            let mut output = Output::create(&file.path, if_exists)?;
+            file.writer(to).write_to(&mut output)?;
+            whole.push(output);
+        } else {
+            file.writer(to).write(&file.path, if_exists)?;
+            new.push(&file.path);
+        }
+    }
+    whole.into_iter().try_for_each(Output::finish)
 }
 
 /// What is lost on the way, in words.
@@ -97,7 +258,7 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
         let count = |kind| source.entries().iter().filter(|entry| entry.kind() == kind).count() as u64;
         for (n, what, becomes) in [
             (count(Kind::None), "place without an array", "left out"),
-            (count(Kind::Values), "sparse array", "written in parts"),
+            (if is_mxnet(to) { 0 } else { count(Kind::Values) }, "sparse array", "written in parts"),
         ] {
             if n > 0 {
                 let (noun, are) = (units::plural(n, what), if n == 1 { "is" } else { "are" });
@@ -105,13 +266,42 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
             }
         }
     }
-    let is_bf16 = |(_, tensor): &&(String, Made<'_>)| tensor.dtype() == DType::BF16;
+    let is_named = |(name, _): &&(String, Gathered<'_>)| !name.starts_with('@');
+    let named = files.iter().flat_map(|file| &file.tensors).filter(is_named).count() as u64;
+    if named > 0 && is_nameless(to) {
+        losses.push(format!(
+            "the names of {} are not stored: a {} has none",
+            units::plural(named, "tensor"),
+            to.name()
+        ));
+    }
+    let is_bf16 = |(_, tensor): &&(String, Gathered<'_>)| tensor.dtype() == DType::BF16;
     let bf16 = files.iter().flat_map(|file| &file.tensors).filter(is_bf16).count() as u64;
     if bf16 > 0 && matches!(to, Format::Npy | Format::Npz) {
         let tensors = units::plural(bf16, "bf16 tensor");
         losses.push(format!("the bits of {tensors} are stored as u2: NumPy has no bfloat16"));
     }
     losses
+}
+
+/// Whether it is a message of Caffe's that has blobs without names, in their order.
+fn is_nameless(format: Format) -> bool {
+    matches!(format, Format::BlobProto | Format::BlobProtoVector)
+}
+
+/// What a tensor is called among others that have no names. A diff has its blob's number.
+fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usize>) -> String {
+    let blob = name.strip_suffix(DIFF).filter(|_| is_diff);
+    if let Some(number) = blob.and_then(|blob| numbers.get(blob)) {
+        return format!("@{number}{DIFF}");
+    }
+    let number = numbers.len();
+    numbers.insert(name, number);
+    format!("@{number}")
+}
+
+fn is_mxnet(format: Format) -> bool {
+    matches!(format, Format::MxnetList | Format::MxnetRecord)
 }
 
 /// The first of many lines, and how many there are more.

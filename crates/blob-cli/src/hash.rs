@@ -1,7 +1,7 @@
 //! `blob hash`: the digest of a file, or of its tensors. `blob_convert::digest` computes; here are the lines.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use blob_convert::digest::{self, Algorithm, Hashed};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
             false => file(path, algorithm, context).map_err(Failure::from),
         };
         match hashed {
-            Ok(hashed) => context.say(Line { file: &name(path), algorithm, hashed })?,
+            Ok(hashed) => context.say(Line { path, algorithm, hashed })?,
             Err(failure) if failure.problem().is_none() => return Err(failure),
             Err(failure) => {
                 context.failed(Some(&name(path)), &failure);
@@ -52,7 +52,9 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
     }
     let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
     let file = File::open(path).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
+    let meta = file.metadata().map_err(failed)?;
+    // Files of /proc have bytes to read, and a length of 0.
+    if !meta.is_file() || meta.len() == 0 {
         let progress = Progress::begin(&context.terminal, 0);
         return digest::stream(&name, file, algorithm, &progress);
     }
@@ -63,7 +65,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
 
 /// The digest of one file.
 pub(crate) struct Line<'a> {
-    file: &'a str,
+    path: &'a Path,
     algorithm: Algorithm,
     hashed: Hashed,
 }
@@ -80,9 +82,30 @@ impl Render for Line<'_> {
             (Some(_), Algorithm::Blake3) => "content-1:".to_owned(),
             (Some(_), algorithm) => format!("content-1-{}:", algorithm.name()),
         };
-        let file = context.terminal.name(self.file);
-        Ok(writeln!(out, "{mark}{}  {file}", self.hashed.digest)?)
+        if io::stdout().is_terminal() {
+            let file = self.path.to_string_lossy();
+            return Ok(writeln!(out, "{mark}{}  {}", self.hashed.digest, context.terminal.name(&file))?);
+        }
+        let (escape, file) = checkable(self.path.as_os_str().as_encoded_bytes());
+        write!(out, "{escape}{mark}{}  ", self.hashed.digest)?;
+        out.write_all(&file)?;
+        Ok(out.write_all(b"\n")?)
     }
+}
+
+/// A name as the coreutils write it: the bytes as they are, but for those that would break the line. A line with such bytes
+/// begins with a backslash.
+fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
+    let mut escaped = Vec::with_capacity(name.len());
+    for byte in name {
+        match byte {
+            b'\\' => escaped.extend(br"\\"),
+            b'\n' => escaped.extend(br"\n"),
+            b'\r' => escaped.extend(br"\r"),
+            byte => escaped.push(*byte),
+        }
+    }
+    (if escaped.len() > name.len() { "\\" } else { "" }, escaped)
 }
 
 impl Says for Line<'_> {
@@ -94,7 +117,7 @@ impl Says for Line<'_> {
 impl Fields for Line<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("file", Is::Text, FILE, |l| json!(l.file)),
+            field("file", Is::Text, FILE, |l| json!(name(l.path))),
             field("of", Is::OneOf(&["file", "content-1"]), "what was hashed: its bytes, or its tensors", |l| {
                 json!(if l.hashed.tensors.is_some() { "content-1" } else { "file" })
             }),

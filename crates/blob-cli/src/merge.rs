@@ -1,14 +1,14 @@
 //! `blob merge`: the tensors of several files in one, or several tensors of a file as one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use blob_convert::Watch;
-use blob_convert::regroup::{Made, name_beside};
+use blob_convert::regroup::{Gathered, Gatherer, name_beside};
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::json;
 
-use crate::anew::{self, File, first, format_of, losses};
+use crate::anew::{self, DIFF, File, first, format_of, losses};
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -21,7 +21,12 @@ use crate::select::select;
 use crate::units;
 
 pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
+    if args.output.is_dir() || args.output.to_string_lossy().ends_with(std::path::is_separator) {
+        let failure = Failure::new(format!("{}: is a folder, and one file is written", args.output.display()));
+        return Err(failure.help("name the file: -o FOLDER/net.safetensors"));
+    }
     let to = format_of(&args.output, args.to)?;
+    anew::check_stdout(&args.output, context)?;
     let files = match args.axis {
         None => &args.inputs[..],
         Some(_) => &args.inputs[..1],
@@ -33,16 +38,17 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     }
     let bytes = sources.iter().flat_map(Checkpoint::entries).map(Entry::byte_len).sum::<u64>();
     let progress = Progress::begin(&context.terminal, if to == Format::Npz { 2 * bytes } else { bytes });
+    let mut warnings = Vec::new();
     let tensors = match args.axis {
         None => union(files, &sources, &progress)?,
-        Some(axis) => along(args, axis, &sources[0], &progress)?,
+        Some(axis) => along(args, axis, &sources[0], &progress, &mut warnings)?,
     };
     let out = [File { path: args.output.clone(), tensors }];
     let read: Vec<&Checkpoint> = sources.iter().collect();
-    let warnings = losses(&read, &out, to);
+    warnings.extend(losses(&read, &out, to));
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
     let if_exists = if_exists(args.force);
-    anew::check(&out, &read, if_exists)?;
+    anew::check(&out, &read, to, if_exists, None)?;
     if !args.dry_run {
         anew::write(&out, to, if_exists, &progress)?;
     }
@@ -57,12 +63,12 @@ fn union<'a>(
     paths: &[PathBuf],
     sources: &'a [Checkpoint],
     watch: &'a dyn Watch,
-) -> Result<Vec<(String, Made<'a>)>, Failure> {
-    let mut tensors: Vec<(String, Made<'a>)> = Vec::new();
+) -> Result<Vec<(String, Gathered<'a>)>, Failure> {
+    let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
     let mut known: HashMap<String, &Path> = HashMap::new();
     let mut clashes = Vec::new();
     for (path, source) in paths.iter().zip(sources) {
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let (stem, gatherer) = (path.file_stem().unwrap_or_default().to_string_lossy(), Gatherer::new(source, watch));
         for entry in source.entries().iter().filter(|entry| entry.kind() != Kind::None) {
             let name = match sources {
                 [_] => entry.name().to_owned(),
@@ -72,7 +78,7 @@ fn union<'a>(
                 Some(other) => clashes.push(format!("{name:?} in {} and {}", other.display(), path.display())),
                 None => {
                     known.insert(name.clone(), path);
-                    tensors.push((name, Made::whole(source, entry, watch)?));
+                    tensors.push((name, gatherer.whole(entry)?));
                 }
             }
         }
@@ -85,41 +91,65 @@ fn union<'a>(
     Err(failure.help("`blob diff` says whether they are equal; files of which one has them merge"))
 }
 
-/// The tensors of a file with some of them as one.
+/// The tensors of a file with some of them as one, and what is lost by that. Where all of them have diffs, these become one too.
 fn along<'a>(
     args: &Merge,
     axis: i64,
     source: &'a Checkpoint,
     watch: &'a dyn Watch,
-) -> Result<Vec<(String, Made<'a>)>, Failure> {
-    let mut chosen: Vec<usize> = Vec::new();
-    for tensor in &args.inputs[1..] {
-        for index in select(source, &[tensor.to_string_lossy().into_owned()], false)? {
-            if chosen.contains(&index) {
-                let name = source.entries()[index].name();
-                return Err(Failure::new(format!("{name:?} is named twice")));
-            }
-            chosen.push(index);
-        }
-    }
-    let Some(place) = chosen.iter().min() else {
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(String, Gathered<'a>)>, Failure> {
+    let (entries, gatherer) = (source.entries(), Gatherer::new(source, watch));
+    let chosen = chosen(args, source)?;
+    let Some(first) = chosen.first().map(|entry| entry.name()) else {
         return Err(Failure::new("--axis needs the tensors that are to become one")
             .help("for instance: blob merge FILE q k v --axis 0 --into qkv -o OUT"));
     };
+    let diffs: Vec<&Entry> = chosen.iter().filter_map(|entry| diff_of(source, entry)).collect();
+    let gone: HashSet<&str> = chosen.iter().chain(&diffs).map(|entry| entry.name()).collect();
+    let place = entries.iter().find(|entry| gone.contains(entry.name())).map_or(first, Entry::name);
     let into = args.into.as_deref().unwrap_or_default();
     let mut tensors = Vec::new();
-    for (index, entry) in source.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None) {
-        if index == *place {
-            let entries: Vec<&Entry> = chosen.iter().map(|index| &source.entries()[*index]).collect();
-            tensors.push((into.to_owned(), Made::merged(source, &entries, axis, watch)?));
-        } else if !chosen.contains(&index) {
+    for entry in entries.iter().filter(|entry| entry.kind() != Kind::None) {
+        if entry.name() == place {
+            tensors.push((into.to_owned(), gatherer.merged(&chosen, axis)?));
+            if diffs.len() == chosen.len() {
+                tensors.push((format!("{into}{DIFF}"), gatherer.merged(&diffs, axis)?));
+            }
+        } else if !gone.contains(entry.name()) {
             if entry.name() == into {
                 return Err(Failure::new(format!("{}: there is a tensor {into:?} already", source.name())));
             }
-            tensors.push((entry.name().to_owned(), Made::whole(source, entry, watch)?));
+            tensors.push((entry.name().to_owned(), gatherer.whole(entry)?));
         }
     }
+    if !diffs.is_empty() && diffs.len() < chosen.len() {
+        let lost = units::plural(diffs.len() as u64, "diff");
+        warnings.push(format!("{}: left out {lost}: not every tensor of {into:?} has one", source.name()));
+    }
     Ok(tensors)
+}
+
+/// The diff of a blob; a diff has none.
+fn diff_of<'a>(source: &'a Checkpoint, entry: &Entry) -> Option<&'a Entry> {
+    source.diff_of(entry).filter(|_| entry.kind() != Kind::Diff)
+}
+
+/// The tensors that are to become one, in the order of the arguments. A diff whose blob is among them goes with that.
+fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Failure> {
+    let (entries, mut all, mut known) = (source.entries(), Vec::new(), HashSet::new());
+    for tensor in &args.inputs[1..] {
+        for index in select(source, &[tensor.to_string_lossy().into_owned()], false)? {
+            if !known.insert(index) {
+                return Err(Failure::new(format!("{:?} is named twice", entries[index].name())));
+            }
+            all.push(&entries[index]);
+        }
+    }
+    let diffs: HashSet<&str> = all.iter().filter_map(|entry| diff_of(source, entry)).map(Entry::name).collect();
+    let is_diff = |entry: &Entry| entry.kind() == Kind::Diff && diffs.contains(entry.name());
+    all.retain(|entry| !is_diff(entry));
+    Ok(all)
 }
 
 /// What was written.

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_convert::Watch;
-use blob_convert::regroup::{Made, by_layer, by_size, singles};
-use blob_io::{Checkpoint, Entry, Format, Kind, file_names};
+use blob_convert::regroup::{Gathered, Gatherer, by_layer, by_size, singles};
+use blob_io::{Checkpoint, Entry, Format, Kind, file_names, hdf5};
 use serde_json::json;
 
-use crate::anew::{self, File, format_of, losses};
+use crate::anew::{self, DIFF, File, format_of, losses};
 use crate::args::{Split, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -28,29 +28,29 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open(&args.file, &context.global)?;
     checkpoint.whole()?;
     let place = Place::of(args, &checkpoint)?;
+    anew::check_stdout(&args.output, context)?;
     let bytes = checkpoint.entries().iter().map(Entry::byte_len).sum::<u64>();
     let progress = Progress::begin(&context.terminal, if place.to == Format::Npz { 2 * bytes } else { bytes });
-    let files = match args.axis {
+    let (files, warning) = match args.axis {
         Some(axis) => parts(args, axis, &checkpoint, &place, &progress)?,
-        None => groups(args, &checkpoint, &place, &progress)?,
+        None => (groups(args, &checkpoint, &place, &progress)?, None),
     };
-    let warnings = losses(&[&checkpoint], &files, place.to);
+    let mut warnings = losses(&[&checkpoint], &files, place.to);
+    warnings.extend(warning);
     warnings.iter().for_each(|warning| context.terminal.warning(warning));
     let if_exists = if_exists(args.force);
     let made = place.folder.as_deref().filter(|folder| !folder.exists());
-    if let Some(folder) = made {
-        fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
-    }
-    let mut done = anew::check(&files, &[&checkpoint], if_exists);
-    if done.is_ok() && !args.dry_run {
-        done = anew::write(&files, place.to, if_exists, &progress);
-    }
-    if let Some(folder) = made.filter(|_| done.is_err() || args.dry_run) {
-        // Empty again.
-        drop(fs::remove_dir(folder));
+    anew::check(&files, &[&checkpoint], place.to, if_exists, made)?;
+    if !args.dry_run {
+        if let Some(folder) = made {
+            fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
+        }
+        anew::write(&files, place.to, if_exists, &progress).inspect_err(|_| {
+            // Empty again.
+            made.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
+        })?;
     }
     progress.end();
-    done?;
     context.say(Parts { args, file: checkpoint.name(), to: place.to, files, warnings })?;
     Ok(Status::Yes)
 }
@@ -66,7 +66,7 @@ struct Place {
 impl Place {
     fn of(args: &Split, checkpoint: &Checkpoint) -> Result<Self, Failure> {
         let Some(output) = args.output.to_str() else {
-            return Err(Failure::new(format!("{}: is no UTF-8", args.output.display())));
+            return Err(Failure::new(format!("{}: is not UTF-8", args.output.display())));
         };
         if !output.ends_with(std::path::is_separator) && !args.output.is_dir() {
             let to = format_of(&args.output, args.to)?;
@@ -85,6 +85,12 @@ impl Place {
         let extension = to.extensions().first().copied().unwrap_or(to.name());
         let path = args.output.join(format!("{{}}.{extension}"));
         Ok(Self { to, folder: Some(args.output.clone()), pattern: path.to_string_lossy().into_owned() })
+    }
+
+    /// Whether the files are Caffe's nets, whose layers hold their blobs.
+    fn has_layers(&self) -> bool {
+        let form = || hdf5::Form::of_name(&self.path(""));
+        self.to == Format::CaffeModel || self.to == Format::Hdf5 && form() == Some(hdf5::Form::Weights)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -108,9 +114,10 @@ fn groups<'a>(
         Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
         Some(most) => {
             // In a Caffe net a layer's blobs stand together.
-            let layers = || by_layer(checkpoint).into_iter().map(|(_, group)| group).collect();
-            let groups =
-                if matches!(place.to, Format::CaffeModel | Format::Hdf5) { layers() } else { singles(checkpoint) };
+            let groups = match place.has_layers() {
+                true => by_layer(checkpoint).into_iter().map(|(_, group)| group).collect(),
+                false => singles(checkpoint),
+            };
             let groups = by_size(checkpoint, &groups, most);
             let count = groups.len();
             groups.into_iter().enumerate().map(|(i, group)| (format!("{:05}-of-{count:05}", i + 1), group)).collect()
@@ -126,10 +133,11 @@ fn groups<'a>(
     if groups.len() > MOST_FILES {
         return Err(Failure::new(format!("there would be {} files; at most {MOST_FILES} are written", groups.len())));
     }
+    let gatherer = Gatherer::new(checkpoint, watch);
     let file = |(name, group): (String, Vec<usize>)| {
         let whole = |index: usize| {
             let entry = &checkpoint.entries()[index];
-            Ok((entry.name().to_owned(), Made::whole(checkpoint, entry, watch)?))
+            Ok((entry.name().to_owned(), gatherer.whole(entry)?))
         };
         let tensors = group.into_iter().map(whole).collect::<Result<_, Failure>>()?;
         Ok(File { path: place.path(&name), tensors })
@@ -137,16 +145,17 @@ fn groups<'a>(
     groups.into_iter().map(file).collect()
 }
 
-/// One tensor in parts: each in a file of its own, or all in its place among the others.
+/// One tensor in parts: each in a file of its own, or all in its place among the others. Its diff is cut along, or lost.
 fn parts<'a>(
     args: &Split,
     axis: i64,
     checkpoint: &'a Checkpoint,
     place: &Place,
     watch: &'a dyn Watch,
-) -> Result<Vec<File<'a>>, Failure> {
+) -> Result<(Vec<File<'a>>, Option<String>), Failure> {
     let tensor = select_one(checkpoint, args.tensor.as_deref())?;
-    let parts = Made::split(checkpoint, tensor, axis, &args.sizes, watch)?;
+    let gatherer = Gatherer::new(checkpoint, watch);
+    let parts = gatherer.split(tensor, axis, &args.sizes)?;
     let is_alone = place.pattern.contains("{}");
     if !args.into.is_empty() && args.into.len() != parts.len() {
         let (names, parts) = (args.into.len() as u64, parts.len() as u64);
@@ -161,20 +170,36 @@ fn parts<'a>(
         None if is_alone => tensor.name().to_owned(),
         None => format!("{}_{i}", tensor.name()),
     };
-    let parts = parts.into_iter().enumerate().map(|(i, part)| (name(i), part));
-    if is_alone {
-        let file = |(i, part)| File { path: place.path(&format!("{i}")), tensors: vec![part] };
-        return Ok(parts.enumerate().map(file).collect());
-    }
-    let mut parts = Some(parts);
-    let mut tensors: Vec<(String, Made<'a>)> = Vec::new();
-    for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
-        match entry.name() == tensor.name() {
-            true => tensors.extend(parts.take().into_iter().flatten()),
-            false => tensors.push((entry.name().to_owned(), Made::whole(checkpoint, entry, watch)?)),
+    let diff = checkpoint.diff_of(tensor).filter(|_| tensor.kind() == Kind::Data);
+    let holds_diffs = !is_alone || holds_several(place.to);
+    let lost = diff.filter(|_| !holds_diffs).map(|diff| {
+        format!("{}: left out {:?}: a file of {} holds one tensor", checkpoint.name(), diff.name(), place.to.name())
+    });
+    let mut parts: Vec<Vec<(String, Gathered<'a>)>> =
+        parts.into_iter().enumerate().map(|(i, part)| vec![(name(i), part)]).collect();
+    if let Some(diff) = diff.filter(|_| holds_diffs) {
+        for (i, part) in gatherer.split(diff, axis, &args.sizes)?.into_iter().enumerate() {
+            parts[i].push((format!("{}{DIFF}", name(i)), part));
         }
     }
-    Ok(vec![File { path: place.path(""), tensors }])
+    if is_alone {
+        let file = |(i, tensors)| File { path: place.path(&format!("{i}")), tensors };
+        return Ok((parts.into_iter().enumerate().map(file).collect(), lost));
+    }
+    let mut tensors: Vec<(String, Gathered<'a>)> = Vec::new();
+    for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
+        if entry.name() == tensor.name() {
+            tensors.extend(std::mem::take(&mut parts).into_iter().flatten());
+        } else if diff.is_none_or(|diff| diff.name() != entry.name()) {
+            tensors.push((entry.name().to_owned(), gatherer.whole(entry)?));
+        }
+    }
+    Ok((vec![File { path: place.path(""), tensors }], lost))
+}
+
+/// Whether a file of the format holds a blob and its diff.
+fn holds_several(to: Format) -> bool {
+    !matches!(to, Format::Npy | Format::Datum | Format::MxnetRecord | Format::NeomlBlob)
 }
 
 /// What was written.

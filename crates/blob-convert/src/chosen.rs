@@ -9,6 +9,7 @@ use crate::chain::{Chained, chain};
 use crate::layout::is_mxnet;
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned};
+use crate::receipt::{BITS_OF_BF16, kept_bits};
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
@@ -18,7 +19,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let has_nulls = |format| is_mxnet(format) || format == Format::NeomlArray;
     let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && is_mxnet(to) == is_mxnet(checkpoint.format());
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
-    let mut taken = HashSet::new();
+    let (mut taken, kept) = (HashSet::new(), kept_bits(checkpoint));
     for (index, entry) in checkpoint.entries().iter().enumerate() {
         if let Some(fault) = entry.fault() {
             return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
@@ -27,7 +28,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
             // `view` returns the error that names the dtype.
             checkpoint.view(entry)?;
         }
-        let Some(dtype) = entry.dtype() else {
+        let Some(dtype) = kept.dtype(entry) else {
             if keeps_all {
                 continue;
             }
@@ -72,7 +73,7 @@ fn stored(tensor: &mut Planned, entry: &Entry, to: Format, is_folder: bool) {
     let changes = &mut tensor.changes;
     tensor.keeps_bf16 = tensor.spec.dtype == DType::BF16 && matches!(to, Npy | Format::Npz);
     if tensor.keeps_bf16 {
-        changes.push("bf16 bits stored as u2: NumPy has no bfloat16".into());
+        changes.push(BITS_OF_BF16.into());
     }
     if matches!(to, NeomlBlob | NeomlArray) {
         let axes = tensor.spec.shape.num_axes();

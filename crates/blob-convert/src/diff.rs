@@ -13,6 +13,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind};
 
 use crate::hash::PIECE;
 use crate::pairing::{Met, Side, walk};
+use crate::receipt::{KeptBits, kept_bits};
 use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
@@ -109,7 +110,8 @@ pub fn diff(
 ) -> Result<Tally, Error> {
     ours.whole()?;
     theirs.whole()?;
-    let mut compare = Compare { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
+    let kept = &[kept_bits(ours), kept_bits(theirs)];
+    let mut compare = Compare { tolerance, watch, kept, pieces: [vec![0; PIECE], vec![0; PIECE]] };
     let mut tally = Tally::default();
     let mut alone: [Vec<&Entry>; 2] = Default::default();
     let mut tell = |row: Row| {
@@ -128,20 +130,21 @@ pub fn diff(
         Ok(())
     })?;
     let [removed, added] = alone;
-    let mut partners = renamed(ours, &removed, theirs, &added, watch)?;
+    let mut partners = renamed([ours, theirs], kept, [&removed, &added], watch)?;
     let mut is_taken = vec![false; added.len()];
     for (index, entry) in removed.into_iter().enumerate() {
-        let tensor = Some(Tensor::of(&Side::stored(ours, entry)));
+        let tensor = Some(Tensor::of(&Side::stored(ours, entry), &kept[0]));
         let partner = partners.remove(&index);
         let theirs = partner.map(|other| {
             is_taken[other] = true;
-            Tensor::of(&Side::stored(theirs, added[other]))
+            Tensor::of(&Side::stored(theirs, added[other]), &kept[1])
         });
         let change = if theirs.is_some() { Change::Renamed } else { Change::Removed };
         tell(Row { ours: tensor, theirs, change })?;
     }
     for (entry, _) in added.into_iter().zip(is_taken).filter(|(_, is_taken)| !is_taken) {
-        tell(Row { ours: None, theirs: Some(Tensor::of(&Side::stored(theirs, entry))), change: Change::Added })?;
+        let tensor = Tensor::of(&Side::stored(theirs, entry), &kept[1]);
+        tell(Row { ours: None, theirs: Some(tensor), change: Change::Added })?;
     }
     Ok(tally)
 }
@@ -160,8 +163,8 @@ impl Tally {
 }
 
 impl Tensor {
-    fn of(side: &Side<'_>) -> Self {
-        Self { name: side.name().to_owned(), dtype: side.entry.dtype(), shape: side.shape().clone() }
+    fn of(side: &Side<'_>, kept: &KeptBits) -> Self {
+        Self { name: side.name().to_owned(), dtype: kept.dtype(side.entry), shape: side.shape().clone() }
     }
 }
 
@@ -169,6 +172,8 @@ impl Tensor {
 struct Compare<'a> {
     tolerance: Tolerance,
     watch: &'a dyn Watch,
+    /// The tensors of either file that keep bf16 as the bits of a u16.
+    kept: &'a [KeptBits; 2],
     pieces: [Vec<u8>; 2],
 }
 
@@ -178,7 +183,7 @@ impl Compare<'_> {
             Err(Error::Malformed { file, fault, .. }) => Change::Unread(format!("broken in {file}: {fault}")),
             change => change?,
         };
-        Ok(Row { ours: Some(Tensor::of(a)), theirs: Some(Tensor::of(b)), change })
+        Ok(Row { ours: Some(Tensor::of(a, &self.kept[0])), theirs: Some(Tensor::of(b, &self.kept[1])), change })
     }
 
     fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Change, Error> {
@@ -190,7 +195,7 @@ impl Compare<'_> {
                 return Ok(Change::Unread(format!("of dtype {dtype} in {}, which is not compared", side.file.name())));
             }
         }
-        let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
+        let (Some(left), Some(right)) = (self.kept[0].dtype(a.entry), self.kept[1].dtype(b.entry)) else {
             let both = a.entry.dtype() == b.entry.dtype();
             return Ok(if both { Change::Equal(Distance::default()) } else { Change::Shape });
         };
@@ -246,26 +251,25 @@ fn squeezed(shape: &Shape) -> impl Iterator<Item = &usize> {
 ///
 /// Only tensors are read of which the other list has one of the same dtype and shape.
 fn renamed(
-    ours: &Checkpoint,
-    removed: &[&Entry],
-    theirs: &Checkpoint,
-    added: &[&Entry],
+    [ours, theirs]: [&Checkpoint; 2],
+    kept: &[KeptBits; 2],
+    [removed, added]: [&[&Entry]; 2],
     watch: &dyn Watch,
 ) -> Result<HashMap<usize, usize>, Error> {
     type Key = (DType, Vec<usize>);
-    let key = |entry: &Entry| -> Option<Key> {
+    let key = |entry: &Entry, kept: &KeptBits| -> Option<Key> {
         let is_whole = entry.sparse().is_none() && entry.fault().is_none() && entry.byte_len() > 0;
-        Some((entry.dtype().filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
+        Some((kept.dtype(entry).filter(|_| is_whole)?, squeezed(entry.shape()).copied().collect()))
     };
     let mut alike: HashMap<Key, Vec<usize>> = HashMap::new();
     for (index, entry) in added.iter().enumerate() {
-        if let Some(key) = key(entry) {
+        if let Some(key) = key(entry, &kept[1]) {
             alike.entry(key).or_default().push(index);
         }
     }
     let (mut by_content, mut found) = (HashMap::<(Key, Hash), Vec<usize>>::new(), HashMap::new());
     for (index, entry) in removed.iter().enumerate() {
-        let Some(key) = key(entry) else { continue };
+        let Some(key) = key(entry, &kept[0]) else { continue };
         // The first of a kind reads all that may be its partners, once.
         for other in alike.get_mut(&key).map(std::mem::take).unwrap_or_default() {
             if let Some(hash) = hash_of(theirs, added[other], watch)? {

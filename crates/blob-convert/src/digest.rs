@@ -162,10 +162,7 @@ pub fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch)
     let (mut hasher, mut bytes) = (algorithm.hasher(), 0);
     hasher.update(DOMAIN);
     for (entry, digest) in entries.iter().zip(&digests) {
-        let dtype = match entry.dtype() {
-            Some(DType::U16) if kept.contains(entry.name()) => DType::BF16,
-            dtype => dtype.unwrap_or(DType::U8),
-        };
+        let dtype = kept.dtype(entry).unwrap_or(DType::U8);
         let shape = entry.shape().dims();
         hasher.text(entry.name());
         hasher.text(dtype.name());

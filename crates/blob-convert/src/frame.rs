@@ -7,7 +7,6 @@ mod base64;
 
 use std::io::{self, Read, Write};
 
-use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
@@ -193,11 +192,9 @@ impl Frame {
             return Err("there are other tensors");
         }
         for entry in made.entries().iter().filter(|entry| entry.dtype().is_some()) {
-            let same = checkpoint.entry(entry.name()).is_some_and(|other| {
-                let is_bf16 = (entry.dtype(), other.dtype()) == (Some(DType::BF16), Some(DType::U16));
-                let same = entry.dtype() == other.dtype() || is_bf16 && bits.contains(other.name());
-                same && entry.shape() == other.shape()
-            });
+            let same = checkpoint
+                .entry(entry.name())
+                .is_some_and(|other| entry.dtype() == bits.dtype(other) && entry.shape() == other.shape());
             if !same {
                 return Err("tensors have other names, dtypes or shapes");
             }

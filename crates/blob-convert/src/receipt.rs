@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Entry, Error};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -24,6 +24,9 @@ pub(crate) use contents::of_all;
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
+
+/// What is changed about bf16 in npy and npz.
+pub(crate) const BITS_OF_BF16: &str = "bf16 bits stored as u2: NumPy has no bfloat16";
 
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;
@@ -222,6 +225,14 @@ pub(crate) struct KeptBits {
 }
 
 impl KeptBits {
+    /// The dtype of an array's values: bf16 where the file stores only its bits.
+    pub(crate) fn dtype(&self, entry: &Entry) -> Option<DType> {
+        match entry.dtype() {
+            Some(DType::U16) if self.contains(entry.name()) => Some(DType::BF16),
+            dtype => dtype,
+        }
+    }
+
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.changes.as_ref().map_or(self.bf16_as_u16, |changes| changes.0.contains(name))
     }
@@ -307,6 +318,25 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
         change
     };
     changed.map(change).collect()
+}
+
+/// The receipt of an npz that is written without a conversion, if any of its tensors keep bf16 as u16: only what says so.
+pub(crate) fn of_kept_bits<'t>(tensors: impl Iterator<Item = (&'t str, DType)>) -> Option<(String, String)> {
+    let kept: Vec<&str> = tensors.filter(|(_, dtype)| *dtype == DType::BF16).map(|(name, _)| name).collect();
+    if kept.is_empty() {
+        return None;
+    }
+    let change = |name: &&str| json!({"name": name, "changes": [BITS_OF_BF16], "bits_of": DType::BF16.name()});
+    let mut rest = json!({
+        "schema": "blob.receipt/1",
+        "tool": concat!("blob ", env!("CARGO_PKG_VERSION")),
+        "changes": kept.iter().map(change).collect::<Vec<_>>(),
+    });
+    shorten(&mut Value::Null, &mut rest, MOST_TEXT);
+    if rest["changes"].is_null() {
+        rest["bf16_as_u16"] = json!(true);
+    }
+    Some((KEY.to_owned(), rest.to_string()))
 }
 
 /// The sparse arrays that were written as parts, with what a reader needs to put them together again.

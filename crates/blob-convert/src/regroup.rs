@@ -1,28 +1,36 @@
 //! Tensors made of others, and which of them go into one file: what `blob merge` and `blob split` write.
 //!
-//! Nothing is loaded: a made tensor's bytes are gathered while it is written. Memory stays at some 8 MiB.
+//! Nothing is loaded: a tensor's bytes are gathered while it is written. Memory stays at some 8 MiB, but for 4 KiB for each
+//! tensor that is joined along an axis behind the first, and for an array that is cut and is not stored as it is read.
 
-use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Read};
+mod array;
+mod gather;
+mod groups;
+
+use std::io::{BufRead, BufReader};
 use std::ops::Range;
+use std::rc::Rc;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind, Reader, Tensor};
+use blob_io::{Checkpoint, Entry, Error, Kind, Tensor};
 
+use crate::hash::PIECE;
 use crate::options::refuse;
-use crate::pairing::is_unnamed;
-use crate::shards;
+use crate::receipt::{KeptBits, kept_bits, of_kept_bits};
 use crate::watch::Watch;
+use array::Array;
+use gather::Gather;
+pub use groups::{by_layer, by_size, name_beside, singles};
 
-/// What all readers of a tensor's parts hold together.
-const BUFFERS: usize = 8 << 20;
-
-/// The words that MXNet's names end with.
-const PARAMETERS: [&str; 9] =
-    ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
+/// What the tensors of an open file are gathered from.
+pub struct Gatherer<'a> {
+    checkpoint: &'a Checkpoint,
+    kept: KeptBits,
+    watch: &'a dyn Watch,
+}
 
 /// A tensor that is made of others of open files, one behind the other along an axis, each whole or a range of it.
-pub struct Made<'a> {
+pub struct Gathered<'a> {
     dtype: DType,
     shape: Shape,
     axis: usize,
@@ -31,75 +39,67 @@ pub struct Made<'a> {
 }
 
 struct Part<'a> {
-    checkpoint: &'a Checkpoint,
-    entry: &'a Entry,
+    array: Rc<Array<'a>>,
     /// Of the axis.
     range: Range<usize>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> Gatherer<'a> {
+    /// The tensors of an open file; bf16 that its receipt says is kept as the bits of a u16 is bf16 again.
+    #[must_use]
+    pub fn new(checkpoint: &'a Checkpoint, watch: &'a dyn Watch) -> Self {
+        Self { checkpoint, kept: kept_bits(checkpoint), watch }
+    }
+
     /// A tensor as it is.
     ///
     /// # Errors
     /// As [`Checkpoint::array`].
-    pub fn whole(checkpoint: &'a Checkpoint, entry: &'a Entry, watch: &'a dyn Watch) -> Result<Self, Error> {
-        let dtype = checkpoint.array(entry)?.dtype;
+    pub fn whole(&self, entry: &'a Entry) -> Result<Gathered<'a>, Error> {
         // Without axes it is one of a single index.
         let range = 0..entry.shape().dims().first().copied().unwrap_or(1);
-        let parts = vec![Part { checkpoint, entry, range }];
-        Ok(Self { dtype, shape: entry.shape().clone(), axis: 0, parts, watch })
+        let part = Part { array: self.array(entry), range };
+        Ok(self.gathered(self.dtype(entry)?, entry.shape().clone(), 0, vec![part]))
     }
 
     /// Tensors of one dtype, one behind the other along an axis, in which alone their shapes may differ.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; no tensor, an axis that they do not have, another dtype or shape.
-    pub fn merged(
-        checkpoint: &'a Checkpoint,
-        entries: &[&'a Entry],
-        axis: i64,
-        watch: &'a dyn Watch,
-    ) -> Result<Self, Error> {
+    /// As [`Checkpoint::array`]; no tensor, an axis that they do not have, another dtype or shape, a part of a sparse array.
+    pub fn merged(&self, entries: &[&'a Entry], axis: i64) -> Result<Gathered<'a>, Error> {
         let Some((first, others)) = entries.split_first() else {
-            return Err(refuse(checkpoint, "there is no tensor to merge".to_owned()));
+            return Err(refuse(self.checkpoint, "there is no tensor to merge".to_owned()));
         };
-        let dtype = checkpoint.array(first)?.dtype;
-        let axis = axis_of(checkpoint, first, axis)?;
+        let dtype = self.dtype(first)?;
+        let axis = self.axis_of(first, axis)?;
         let mut dims = first.shape().dims().to_vec();
         for other in others {
-            let found = checkpoint.array(other)?;
-            let extents = found.shape.dims();
+            self.axis_of(other, axis as i64)?;
+            let (found, extents) = (self.dtype(other)?, other.shape().dims());
             let fits = |(i, extent): (usize, &usize)| i == axis || extent == &dims[i];
-            if found.dtype != dtype || extents.len() != dims.len() || !extents.iter().enumerate().all(fits) {
+            if found != dtype || extents.len() != dims.len() || !extents.iter().enumerate().all(fits) {
+                let (name, shape) = (other.name(), other.shape());
                 let (one, kind) = (first.name(), format!("{dtype} {}", first.shape()));
                 let message = format!(
-                    "{:?} is {} {}, which does not fit behind {one:?}, {kind}, along axis {axis}",
-                    other.name(),
-                    found.dtype,
-                    found.shape
+                    "{name:?} is {found} {shape}, which does not fit behind {one:?}, {kind}, along axis {axis}"
                 );
-                return Err(refuse(checkpoint, message));
+                return Err(refuse(self.checkpoint, message));
             }
             dims[axis] = dims[axis].saturating_add(extents[axis]);
         }
-        let shape = Shape::new(&dims).map_err(|e| refuse(checkpoint, format!("{:?}: {e}", first.name())))?;
-        let whole = |entry: &&'a Entry| Part { checkpoint, entry, range: 0..entry.shape().dims()[axis] };
-        Ok(Self { dtype, shape, axis, parts: entries.iter().map(whole).collect(), watch })
+        let shape = self.shape(first, &dims)?;
+        let whole = |entry: &&'a Entry| Part { array: self.array(entry), range: 0..entry.shape().dims()[axis] };
+        Ok(self.gathered(dtype, shape, axis, entries.iter().map(whole).collect()))
     }
 
     /// A tensor in parts of these sizes along an axis. A checksum that its file has is compared where the last part ends.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together.
-    pub fn split(
-        checkpoint: &'a Checkpoint,
-        entry: &'a Entry,
-        axis: i64,
-        sizes: &[usize],
-        watch: &'a dyn Watch,
-    ) -> Result<Vec<Self>, Error> {
-        let dtype = checkpoint.array(entry)?.dtype;
-        let axis = axis_of(checkpoint, entry, axis)?;
+    /// As [`Checkpoint::array`]; an axis that it does not have, sizes that are not its extent together, a part of a sparse
+    /// array.
+    pub fn split(&self, entry: &'a Entry, axis: i64, sizes: &[usize]) -> Result<Vec<Gathered<'a>>, Error> {
+        let dtype = self.dtype(entry)?;
+        let axis = self.axis_of(entry, axis)?;
         let mut dims = entry.shape().dims().to_vec();
         let extent = dims[axis];
         let sum = sizes.iter().try_fold(0, |sum: usize, size| sum.checked_add(*size));
@@ -108,32 +108,75 @@ impl<'a> Made<'a> {
             let sum = sum.map_or("more".to_owned(), |sum| sum.to_string());
             let sizes = sizes.join(" + ");
             let message = format!("{:?} has {extent} indices on axis {axis}, and {sizes} is {sum}", entry.name());
-            return Err(refuse(checkpoint, message));
+            return Err(refuse(self.checkpoint, message));
         }
-        let mut from = 0;
+        let (array, mut from) = (self.array(entry), 0);
         let parts = sizes.iter().map(|size| {
             dims[axis] = *size;
-            let shape = Shape::new(&dims).map_err(|e| refuse(checkpoint, format!("{:?}: {e}", entry.name())))?;
             let range = from..from + size;
             from += size;
-            Ok(Self { dtype, shape, axis, parts: vec![Part { checkpoint, entry, range }], watch })
+            Ok(self.gathered(dtype, self.shape(entry, &dims)?, axis, vec![Part { array: array.clone(), range }]))
         });
         parts.collect()
     }
 
+    fn gathered(&self, dtype: DType, shape: Shape, axis: usize, parts: Vec<Part<'a>>) -> Gathered<'a> {
+        Gathered { dtype, shape, axis, parts, watch: self.watch }
+    }
+
+    fn array(&self, entry: &'a Entry) -> Rc<Array<'a>> {
+        Rc::new(Array::new(self.checkpoint, entry))
+    }
+
+    fn dtype(&self, entry: &Entry) -> Result<DType, Error> {
+        let stored = self.checkpoint.array(entry)?.dtype;
+        Ok(self.kept.dtype(entry).unwrap_or(stored))
+    }
+
+    fn shape(&self, entry: &Entry, dims: &[usize]) -> Result<Shape, Error> {
+        Shape::new(dims).map_err(|e| refuse(self.checkpoint, format!("{:?}: {e}", entry.name())))
+    }
+
+    /// Which axis is meant of a tensor that is to be cut or joined.
+    fn axis_of(&self, entry: &Entry, axis: i64) -> Result<usize, Error> {
+        if let Some(sparse) = entry.sparse() {
+            let (name, whole) = (entry.name(), &sparse.name);
+            let message = format!("{name:?} is a part of the sparse array {whole:?}, which would be none without it");
+            return Err(refuse(self.checkpoint, message));
+        }
+        let axis = i32::try_from(axis).unwrap_or(i32::MAX);
+        entry.shape().axis(axis).map_err(|e| refuse(self.checkpoint, format!("{:?}: {e}", entry.name())))
+    }
+}
+
+impl<'a> Gathered<'a> {
     /// How many bytes it has.
     #[must_use]
     pub fn byte_len(&self) -> u64 {
         self.shape.count() as u64 * self.dtype.size() as u64
     }
+
+    /// The part of a sparse array that it is, if it is one.
+    #[must_use]
+    pub fn sparse_part(&self) -> Option<&'a Entry> {
+        self.parts.first().map(|part| part.array.entry).filter(|entry| entry.sparse().is_some())
+    }
+
+    /// Whether it is the diff of a Caffe blob, or made of such.
+    #[must_use]
+    pub fn is_diff(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.array.entry.kind() == Kind::Diff)
+    }
 }
 
-fn axis_of(checkpoint: &Checkpoint, entry: &Entry, axis: i64) -> Result<usize, Error> {
-    let axis = i32::try_from(axis).unwrap_or(i32::MAX);
-    entry.shape().axis(axis).map_err(|e| refuse(checkpoint, format!("{:?}: {e}", entry.name())))
+/// What an npz of these tensors has to say so that their bf16, which it stores as u16, is read as bf16 again: the key and the
+/// text of a receipt. `None` where there is no bf16.
+#[must_use]
+pub fn receipt(tensors: &[(String, Gathered<'_>)]) -> Option<(String, String)> {
+    of_kept_bits(tensors.iter().map(|(name, tensor)| (&**name, tensor.dtype)))
 }
 
-impl Tensor for Made<'_> {
+impl Tensor for Gathered<'_> {
     fn dtype(&self) -> DType {
         self.dtype
     }
@@ -143,208 +186,32 @@ impl Tensor for Made<'_> {
     }
 
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
-        let dims = self.shape.dims();
-        let (outer, inner) = match dims {
-            // Without values the other extents may be of any size.
-            _ if self.shape.count() == 0 => (0, 0),
-            [] => (1, 1),
-            _ => (dims[..self.axis].iter().product(), dims[self.axis + 1..].iter().product::<usize>()),
-        };
-        let runs = outer * self.parts.len();
-        let readers = self.parts.iter().map(|_| None).collect();
-        let width = inner as u64 * self.dtype.size() as u64;
-        Ok(Box::new(Gather { made: self, readers, width, runs, run: 0, begun: false, left: 0 }))
+        for part in &self.parts {
+            if part.gap(self.axis) > 0 {
+                part.array.unpack(self.watch)?;
+            }
+        }
+        let capacity = self.byte_len().min(PIECE as u64) as usize;
+        Ok(Box::new(BufReader::with_capacity(capacity, Gather::new(self))))
     }
 }
 
-impl std::fmt::Debug for Made<'_> {
+impl std::fmt::Debug for Gathered<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<&str> = self.parts.iter().map(|part| part.entry.name()).collect();
-        f.debug_struct("Made").field("of", &names).field("shape", &self.shape).finish_non_exhaustive()
+        let names: Vec<&str> = self.parts.iter().map(|part| part.array.entry.name()).collect();
+        f.debug_struct("Gathered").field("of", &names).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Gatherer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gatherer").field("file", &self.checkpoint.name()).finish_non_exhaustive()
     }
 }
 
 impl Part<'_> {
     /// How many indices of the axis are left out.
     fn gap(&self, axis: usize) -> usize {
-        self.entry.shape().dims().get(axis).copied().unwrap_or(1) - self.range.len()
-    }
-}
-
-/// The bytes of a made tensor: for each index of the outer axes, a run of each part.
-struct Gather<'m> {
-    made: &'m Made<'m>,
-    /// Open from the first run of a part to its last one.
-    readers: Vec<Option<BufReader<Reader<'m>>>>,
-    /// The bytes of one index of the axis.
-    width: u64,
-    runs: usize,
-    /// Which run is read, whether it is begun, and what is left of it.
-    run: usize,
-    begun: bool,
-    left: u64,
-}
-
-impl Gather<'_> {
-    /// Opens the part of this run, or passes over what lies between its runs.
-    fn begin(&mut self) -> Result<(), Error> {
-        let at = self.run % self.made.parts.len();
-        let part = &self.made.parts[at];
-        let gap = match &self.readers[at] {
-            None => part.range.start,
-            Some(_) => part.gap(self.made.axis),
-        };
-        let reader = match &mut self.readers[at] {
-            Some(reader) => reader,
-            none => {
-                let capacity = (BUFFERS / self.made.parts.len()).clamp(4 << 10, 1 << 20);
-                none.insert(BufReader::with_capacity(capacity, part.checkpoint.reader(part.entry)?))
-            }
-        };
-        let mut gap = gap as u64 * self.width;
-        let held = gap.min(reader.buffer().len() as u64);
-        reader.consume(held as usize);
-        gap -= held;
-        if gap > 0 {
-            reader.get_mut().skip(gap)?;
-        }
-        (self.begun, self.left) = (true, part.range.len() as u64 * self.width);
-        Ok(())
-    }
-
-    /// Goes on to the next run where this one is done.
-    fn next(&mut self) {
-        if self.left > 0 {
-            return;
-        }
-        if self.run + self.made.parts.len() >= self.runs {
-            self.readers[self.run % self.made.parts.len()] = None;
-        }
-        (self.run, self.begun) = (self.run + 1, false);
-    }
-}
-
-impl BufRead for Gather<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        if self.made.watch.cancelled() {
-            return Err(io::Error::other(Error::Interrupted));
-        }
-        while self.run < self.runs && !self.begun {
-            self.begin().map_err(io::Error::other)?;
-            self.next();
-        }
-        let at = self.run % self.made.parts.len();
-        match &mut self.readers[at] {
-            Some(reader) if self.run < self.runs => {
-                let bytes = reader.fill_buf()?;
-                Ok(&bytes[..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX))])
-            }
-            _ => Ok(&[]),
-        }
-    }
-
-    fn consume(&mut self, n: usize) {
-        let at = self.run % self.made.parts.len();
-        let Some(reader) = self.readers[at].as_mut().filter(|_| n > 0) else { return };
-        reader.consume(n);
-        self.made.watch.advanced(n as u64);
-        self.left -= n as u64;
-        self.next();
-    }
-}
-
-impl Read for Gather<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.fill_buf()?;
-        let n = bytes.len().min(out.len());
-        out[..n].copy_from_slice(&bytes[..n]);
-        self.consume(n);
-        Ok(n)
-    }
-}
-
-/// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's order.
-///
-/// A layer's name is that of its tensors without the last part: behind the last `/`, else the last `.`; of MXNet's names
-/// without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a layer of its own.
-#[must_use]
-pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
-    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
-    let mut known: HashMap<&str, usize> = HashMap::new();
-    for (index, entry) in arrays(checkpoint) {
-        let layer = layer(entry.sparse().map_or(entry.name(), |sparse| &sparse.name));
-        let group = *known.entry(layer).or_insert_with(|| {
-            groups.push((layer.to_owned(), Vec::new()));
-            groups.len() - 1
-        });
-        groups[group].1.push(index);
-    }
-    groups
-}
-
-/// Groups of tensors, in their order, in larger groups of at most so many bytes; a group of more stays alone.
-#[must_use]
-pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
-    let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
-    let sizes: Vec<u64> = groups.iter().map(len).collect();
-    let filled = shards::split(&sizes, most).into_iter();
-    let filled = filled.map(|some| some.into_iter().flat_map(|group| groups[group].iter().copied()).collect());
-    filled.collect()
-}
-
-/// Each tensor alone, as an index into [`Checkpoint::entries`].
-#[must_use]
-pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
-    arrays(checkpoint).map(|(index, _)| vec![index]).collect()
-}
-
-/// All entries but the places without an array.
-fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
-    checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
-}
-
-fn layer(name: &str) -> &str {
-    let name = name.strip_suffix(".diff").unwrap_or(name);
-    if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
-        return layer;
-    }
-    let name = name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name);
-    let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
-    PARAMETERS.iter().find_map(without).unwrap_or(name)
-}
-
-/// How a tensor is called beside those of other files: as in its file, or, where that stores no names, as `stem`.
-#[must_use]
-pub fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
-    if !is_unnamed(checkpoint) {
-        return entry.name().to_owned();
-    }
-    let is_single = checkpoint.entries().iter().all(|other| other.position() == entry.position());
-    match entry.name().trim_start_matches('@').trim_start_matches(|c: char| c.is_ascii_digit()) {
-        rest if is_single => format!("{stem}{rest}"),
-        _ => format!("{stem}{}", entry.name()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_layer_is_a_name_without_its_last_part() {
-        for (name, expected) in [
-            ("conv1/0", "conv1"),
-            ("conv1/0.diff", "conv1"),
-            ("inception_3a/1x1/1", "inception_3a/1x1"),
-            ("layer1.0.conv1.weight", "layer1.0.conv1"),
-            ("arg:conv0_weight", "conv0"),
-            ("aux:bn0_moving_mean", "bn0"),
-            ("aux:stage1_bn0_running_var", "stage1_bn0"),
-            ("arg:_weight", "_weight"),
-            ("weight", "weight"),
-            ("", ""),
-        ] {
-            assert_eq!(layer(name), expected, "{name}");
-        }
+        self.array.entry.shape().dims().get(axis).copied().unwrap_or(1) - self.range.len()
     }
 }

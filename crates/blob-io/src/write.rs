@@ -1,10 +1,14 @@
 //! Tensors to a file in one call, over `Layout` and `Output`.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::path::Path;
 
+use blob_core::Shape;
+
 use crate::caffe::Message;
+use crate::entry::SparseKind;
 use crate::error::Error;
 use crate::format::Format;
 use crate::hdf5;
@@ -36,7 +40,16 @@ use crate::tensor::Tensor;
 pub struct Writer<'a> {
     format: Format,
     tensors: Vec<(String, &'a dyn Tensor)>,
+    sparse: Vec<Whole>,
     metadata: Vec<(String, String)>,
+}
+
+/// A sparse array, with the indices of the tensors that are its parts.
+struct Whole {
+    name: String,
+    kind: SparseKind,
+    shape: Shape,
+    parts: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {
@@ -44,12 +57,19 @@ impl<'a> Writer<'a> {
     /// array of NeoML blobs and MXNet's lists, which are of V2, take no metadata. What Caffe's messages take,
     /// [`Message::named`] says. An HDF5 file has Caffe's form where it is called as [`hdf5::Form::of_name`] says.
     pub fn new(format: Format) -> Self {
-        Self { format, tensors: Vec::new(), metadata: Vec::new() }
+        Self { format, tensors: Vec::new(), sparse: Vec::new(), metadata: Vec::new() }
     }
 
     /// Adds a tensor.
     pub fn tensor(mut self, name: impl Into<String>, tensor: &'a dyn Tensor) -> Self {
         self.tensors.push((name.into(), tensor));
+        self
+    }
+
+    /// Says that tensors, counted from the first one added, are the parts of a sparse array of this dense shape, in the order of
+    /// [`SparseKind::parts`]. An MXNet file holds them as one array of this name; to other formats they are tensors.
+    pub fn sparse(mut self, name: impl Into<String>, kind: SparseKind, shape: Shape, parts: &[usize]) -> Self {
+        self.sparse.push(Whole { name: name.into(), kind, shape, parts: parts.to_vec() });
         self
     }
 
@@ -66,12 +86,33 @@ impl<'a> Writer<'a> {
     /// shape say, or other bytes when npz reads it again; [`Error::Exists`]; [`Error::Io`]; what a tensor's own reader returns.
     pub fn write(&self, path: impl AsRef<Path>, if_exists: IfExists) -> Result<(), Error> {
         let path = path.as_ref();
+        let (specs, layout) = self.planned(path)?;
+        let mut output = Output::create(path, if_exists)?;
+        self.fill(&specs, &layout, &mut output)?;
+        output.finish()
+    }
+
+    /// Writes the file's bytes to an output, which is left for [`Output::finish`]: standard output, or one of several files that
+    /// are to appear together.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_to(&self, output: &mut Output) -> Result<(), Error> {
+        let (specs, layout) = self.planned(Path::new(output.name()))?;
+        self.fill(&specs, &layout, output)
+    }
+
+    fn planned(&self, path: &Path) -> Result<(Vec<TensorSpec>, Layout), Error> {
         let file = path.display().to_string();
         let specs =
             self.tensors.iter().map(|(name, tensor)| Ok(TensorSpec::new(name, tensor.dtype(), tensor.shape()?)));
         let specs: Vec<TensorSpec> = specs.collect::<Result<_, Error>>()?;
         let layout = self.layout(path, &file, &specs).map_err(|e| e.about(&file))?;
-        let mut output = Output::create(path, if_exists)?;
+        Ok((specs, layout))
+    }
+
+    fn fill(&self, specs: &[TensorSpec], layout: &Layout, output: &mut Output) -> Result<(), Error> {
+        let file = output.name().to_owned();
         let bytes_of = |i: usize, sink: &mut dyn FnMut(&[u8]) -> Result<(), Error>| {
             let (name, tensor) = &self.tensors[i];
             pieces(&file, name, *tensor, specs[i].byte_len(), sink)
@@ -121,7 +162,7 @@ impl<'a> Writer<'a> {
                 }
             }
         }
-        output.finish()
+        Ok(())
     }
 
     fn layout(&self, path: &Path, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
@@ -147,8 +188,8 @@ impl<'a> Writer<'a> {
                 };
                 format!("{whose} file has no place for metadata")
             }
-            (Format::MxnetList, specs) => return Layout::mxnet(specs, &list(specs)),
-            (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &list(specs).into_bare()),
+            (Format::MxnetList, specs) => return Layout::mxnet(specs, &self.list(specs)),
+            (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &self.list(specs).into_bare()),
             (Format::NeomlBlob, specs) => return Layout::neoml(specs, &neoml::Archive::blob()),
             (Format::NeomlArray, specs) => return Layout::neoml(specs, &neoml::Archive::array(specs.len())),
             (format, specs) if format.is_caffe() => {
@@ -161,13 +202,25 @@ impl<'a> Writer<'a> {
         };
         Err(Error::Request { file: file.to_owned(), message })
     }
-}
 
-/// The tensors as MXNet 1 would save them.
-fn list(specs: &[TensorSpec]) -> List {
-    let mut list = List::new(Version::V2);
-    specs.iter().enumerate().for_each(|(tensor, spec)| list.push(&spec.name, tensor));
-    list
+    /// The tensors as MXNet 1 would save them. Its first part stands for a sparse array.
+    fn list(&self, specs: &[TensorSpec]) -> List {
+        let mut list = List::new(Version::V2);
+        let mut wholes: HashMap<usize, &Whole> = HashMap::new();
+        for whole in &self.sparse {
+            wholes.extend(whole.parts.iter().map(|part| (*part, whole)));
+        }
+        for (tensor, spec) in specs.iter().enumerate() {
+            match wholes.get(&tensor) {
+                None => list.push(&spec.name, tensor),
+                Some(whole) if whole.parts.iter().min() == Some(&tensor) => {
+                    list.push_sparse(&whole.name, whole.kind, whole.shape.clone(), &whole.parts);
+                }
+                Some(_) => {}
+            }
+        }
+        list
+    }
 }
 
 enum Part {

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 /// Print digests of files, or of the tensors in them: BLAKE3, or SHA-256
 ///
-/// The digest of a file is that of its bytes, whatever they are, and each line is one that b3sum and sha256sum print and check.
+/// The digest of a file is that of its bytes, whatever they are. Where the output is not a terminal, each line is one that b3sum and
+/// sha256sum print and check.
 /// With --content it is that of the tensors: equal for the same names, dtypes, shapes and values in any format and order, and
 /// marked `content-1:`; docs/content-hash.md defines it.
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use blob_io::Format;
 
 use super::format;
+use crate::anew::is_written;
 use crate::units;
 
 /// Put the tensors of several files into one, or several tensors of a file into one along an axis
 ///
 /// Tensors of one name in two files are refused, all of them named. Those of a file that stores no names are called by the file's
-/// name. With --axis the tensors become NAME, which stands in the first one's place; all others stay. OUT is written anew: it has
-/// no receipt, nor what its format has beside tensors.
+/// name. With --axis the tensors become NAME, which stands in the first one's place; all others stay. Where all of them have diffs,
+/// as Caffe's blobs can, these become NAME.diff. OUT is written anew: it has no receipt (but an npz says which of its tensors are
+/// bf16), nor what its format has beside tensors. Memory stays at some 8 MiB; along an axis behind the first 4 KiB for each
+/// tensor, or what the decompression of each takes, where that is more.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\
@@ -26,11 +29,11 @@ pub(crate) struct Merge {
     /// The files; with --axis a file, then its tensors: names, `#3` by index
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Where to: a file
+    /// Where to: a file; `-` is standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(is_written))]
     pub(crate) to: Option<Format>,
     /// Put the tensors one behind the other along this axis; negative ones count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true, requires = "into")]
@@ -49,8 +52,11 @@ pub(crate) struct Merge {
 /// Write the tensors of a file to several files: by layer, by size, or a tensor in parts along an axis
 ///
 /// OUT is a folder (with `/` at the end), or has `{}` in its name, where each file gets the layer's name or its number. With --axis
-/// and neither, OUT is one file: FILE's tensors, with the parts in TENSOR's place. Files are written anew: they have no receipts, nor
-/// what their format has beside tensors. Each appears whole or not at all; where one cannot be written, new ones before it go too.
+/// and neither, OUT is one file: FILE's tensors, with the parts in TENSOR's place. A diff is cut as its blob is. Files are written
+/// anew: they have no receipts (but an npz says which of its tensors are bf16), nor what their format has beside tensors. With
+/// --force the files that are there are replaced together, at most 500, once all are whole; where one cannot be written, they stay
+/// as they were, and new ones go again. Memory stays at some 8 MiB, but for a TENSOR that is compressed or column-major: it is
+/// unpacked once, as a whole, up to --max-alloc.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -65,17 +71,17 @@ pub(crate) struct Split {
     /// With --axis, the tensor: a name, `#3` by index, or a glob that matches one
     #[arg(value_name = "TENSOR", requires = "axis")]
     pub(crate) tensor: Option<String>,
-    /// Where to: a folder (with `/` at the end), files called with `{}`, or with --axis a file
+    /// Where to: a folder (with `/` at the end), files called with `{}`, or with --axis a file, `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The format of the files; without it, the extension says it, and in a folder it is FILE's
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(is_written))]
     pub(crate) to: Option<Format>,
     /// A file for each layer: the tensors whose names are the same but for the last part
     #[arg(long)]
     pub(crate) by_layer: bool,
-    /// Files of at most so many bytes of tensors, in FILE's order; a larger tensor, and in a Caffe net a larger layer, has a
-    /// file of its own
+    /// Files of at most so many bytes of tensors, in FILE's order; a larger tensor, and in a .caffemodel or
+    /// .caffemodel.h5 a larger layer, has a file of its own; a sparse array is one tensor
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) max_size: Option<u64>,
     /// Cut TENSOR along this axis; negative ones count from the last

@@ -51,8 +51,8 @@ impl Transform for Dtype {
         let outcome: Outcome = made.collect();
         Ok(match others {
             0 => outcome,
-            1 => outcome.noting("1 tensor is no floats, and stays as it is"),
-            others => outcome.noting(format!("{others} tensors are no floats, and stay as they are")),
+            1 => outcome.noting("1 tensor does not hold floats, and stays as it is"),
+            others => outcome.noting(format!("{others} tensors do not hold floats, and stay as they are")),
         })
     }
 }

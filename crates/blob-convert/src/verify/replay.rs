@@ -6,7 +6,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Format};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -164,10 +163,9 @@ impl Compare<'_> {
 
     /// What a tensor of the file and the one that is made do not have in common; `None` where they are equal.
     fn difference(&mut self, made: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
-        let (spec, name) = (&made.spec, entry.name());
+        let spec = &made.spec;
         let dtype = self.file.array(entry)?.dtype;
-        let is_kept = dtype == DType::U16 && spec.dtype == DType::BF16 && self.kept.contains(name);
-        if dtype != spec.dtype && !is_kept {
+        if self.kept.dtype(entry) != Some(spec.dtype) {
             return Ok(Some(("dtype", format!("is {dtype} here, and would be {}", spec.dtype))));
         }
         if *entry.shape() != spec.shape {

@@ -1,0 +1,113 @@
+//! Which tensors of a file go into one file together, and how they are called there. From headers alone.
+
+use std::collections::HashMap;
+
+use blob_io::{Checkpoint, Entry, Kind};
+
+use crate::pairing::is_unnamed;
+use crate::shards;
+
+/// The words that MXNet's names end with.
+const PARAMETERS: [&str; 9] =
+    ["weight", "bias", "gamma", "beta", "alpha", "moving_mean", "moving_var", "running_mean", "running_var"];
+
+/// The tensors of a layer, as indices into [`Checkpoint::entries`], with the layer's name; the layers in the file's order.
+///
+/// A layer's name is that of its tensors without the last part: behind the last `/`, else the last `.`; of MXNet's names
+/// without `arg:` or `aux:` and without `_weight` and the like. A tensor whose name has one part is a layer of its own.
+#[must_use]
+pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (index, entry) in arrays(checkpoint) {
+        let layer = layer(entry.sparse().map_or(entry.name(), |sparse| &sparse.name));
+        let group = *known.entry(layer).or_insert_with(|| {
+            groups.push((layer.to_owned(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[group].1.push(index);
+    }
+    groups
+}
+
+/// Groups of tensors, in their order, in larger groups of at most so many bytes; a group of more stays alone.
+#[must_use]
+pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
+    let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
+    let sizes: Vec<u64> = groups.iter().map(len).collect();
+    let filled = shards::split(&sizes, most).into_iter();
+    let filled = filled.map(|some| some.into_iter().flat_map(|group| groups[group].iter().copied()).collect());
+    filled.collect()
+}
+
+/// Each tensor alone, as an index into [`Checkpoint::entries`]; the parts of a sparse array together, and a Caffe blob with its
+/// diff.
+#[must_use]
+pub fn singles(checkpoint: &Checkpoint) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut known: HashMap<(usize, usize), usize> = HashMap::new();
+    for (index, entry) in arrays(checkpoint) {
+        let is_joined = entry.sparse().is_some() || entry.kind() == Kind::Diff || checkpoint.diff_of(entry).is_some();
+        let place = (entry.position(), if entry.sparse().is_some() { 0 } else { entry.index() });
+        let group = match is_joined {
+            true => *known.entry(place).or_insert(groups.len()),
+            false => groups.len(),
+        };
+        if group == groups.len() {
+            groups.push(Vec::new());
+        }
+        groups[group].push(index);
+    }
+    groups
+}
+
+/// All entries but the places without an array.
+fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
+    checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
+}
+
+fn layer(name: &str) -> &str {
+    let name = name.strip_suffix(".diff").unwrap_or(name);
+    if let Some((layer, _)) = name.rsplit_once('/').or_else(|| name.rsplit_once('.')) {
+        return layer;
+    }
+    let name = name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name);
+    let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
+    PARAMETERS.iter().find_map(without).unwrap_or(name)
+}
+
+/// How a tensor is called beside those of other files: as in its file, or, where that stores no names, as `stem`.
+#[must_use]
+pub fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
+    if !is_unnamed(checkpoint) {
+        return entry.name().to_owned();
+    }
+    let is_single = checkpoint.entries().iter().all(|other| other.position() == entry.position());
+    match entry.name().trim_start_matches('@').trim_start_matches(|c: char| c.is_ascii_digit()) {
+        rest if is_single => format!("{stem}{rest}"),
+        _ => format!("{stem}{}", entry.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_is_a_name_without_its_last_part() {
+        for (name, expected) in [
+            ("conv1/0", "conv1"),
+            ("conv1/0.diff", "conv1"),
+            ("inception_3a/1x1/1", "inception_3a/1x1"),
+            ("layer1.0.conv1.weight", "layer1.0.conv1"),
+            ("arg:conv0_weight", "conv0"),
+            ("aux:bn0_moving_mean", "bn0"),
+            ("aux:stage1_bn0_running_var", "stage1_bn0"),
+            ("arg:_weight", "_weight"),
+            ("weight", "weight"),
+            ("", ""),
+        ] {
+            assert_eq!(layer(name), expected, "{name}");
+        }
+    }
+}
