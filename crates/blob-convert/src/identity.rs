@@ -6,14 +6,14 @@
 use blob_io::{Checkpoint, Error, Format, Layout};
 
 use crate::options::Options;
-use crate::plan::Target;
 use crate::planned::Planned;
 use crate::receipt::own;
 
-/// Whether the output is to be the source's bytes: one plain file without a fault, of which nothing is asked but its format.
-pub(crate) fn applies(checkpoint: &Checkpoint, options: &Options, target: &Target<'_>) -> bool {
+/// Whether the output is to be the source's bytes: one plain file without a fault, of which nothing is asked but its
+/// format; a folder is another format.
+pub(crate) fn applies(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty();
-    let is_asked = options.keeps_frame() && !options.sha256 && !matches!(target, Target::Folder { .. });
+    let is_asked = options.keeps_frame() && !options.sha256 && !is_folder;
     let is_anew = match options.to {
         Format::Safetensors | Format::Npz | Format::Hdf5 => true,
         // A folder is opened as npy as well, by its receipt.

@@ -187,7 +187,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_same = options.to.is_caffe() && options.to == checkpoint.format();
     let is_same = is_same && caffe::renamed(checkpoint, &chosen.tensors).is_some();
     let mut notes = Vec::new();
-    let base = if identity::applies(checkpoint, options, target) {
+    let base = if identity::applies(checkpoint, options, is_folder) {
         Base::Same
     } else if is_same && !options.form.is_some_and(Form::is_v1) {
         Base::File(checkpoint)
