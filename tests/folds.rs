@@ -213,7 +213,13 @@ fn a_new_bias_and_the_largest_change_are_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.safetensors");
     let plan = plan(&source, &options, &Target::File { path: &path, if_exists: IfExists::Refuse }).expect("plans");
-    assert_eq!(plan.notes(), ["fold: \"c/1\" is new; the layer of \"c/0\" must be said to have a bias"]);
+    assert_eq!(
+        plan.notes(),
+        [
+            "fold: \"c/1\" is new; the layer of \"c/0\" must be said to have a bias",
+            "fold: the net has to be described without the layers \"bn\""
+        ]
+    );
     assert_eq!(plan.left_out().len(), 3);
     let found = plan.run(&Silent).expect("runs").found;
     // sqrt(4 + eps) halves the weights, but for eps.
@@ -226,6 +232,72 @@ fn a_new_bias_and_the_largest_change_are_told() {
     );
     let all = run(&source, &options);
     assert!((value(&all, "c/1")[0] + 3.0).abs() < 1e-5);
+}
+
+#[test]
+fn a_bias_that_the_layer_does_not_have_is_not_folded() {
+    let symbol = r#"{"nodes": [
+        {"op": "null", "name": "data", "inputs": []}, {"op": "null", "name": "c_weight", "inputs": []},
+        {"op": "Convolution", "name": "c", "attrs": {"kernel": "(1,1)", "num_filter": "1", "no_bias": "True"}, "inputs": [[0,0,0],[1,0,0]]},
+        {"op": "null", "name": "bn_gamma", "inputs": []}, {"op": "null", "name": "bn_beta", "inputs": []},
+        {"op": "null", "name": "bn_moving_mean", "inputs": []}, {"op": "null", "name": "bn_moving_var", "inputs": []},
+        {"op": "BatchNorm", "name": "bn", "attrs": {"fix_gamma": "False"},
+         "inputs": [[2,0,0],[3,0,0],[4,0,0],[5,0,1],[6,0,1]]}], "heads": [[7,0,0]]}"#;
+    let symbol = Symbol::from_bytes("net-symbol.json", symbol.as_bytes()).expect("a symbol");
+    let one: &[usize] = &[1];
+    let mut tensors: Vec<(&str, &[usize], &[f32])> = vec![
+        ("arg:c_weight", &[1, 1, 1, 1], &[2.0]),
+        ("arg:bn_gamma", one, &[1.0]),
+        ("arg:bn_beta", one, &[0.0]),
+        ("aux:bn_moving_mean", one, &[0.0]),
+        ("aux:bn_moving_var", one, &[1.0]),
+    ];
+    for has_stray in [false, true] {
+        if has_stray {
+            tensors.push(("arg:c_bias", one, &[5.0]));
+        }
+        let source = file(Format::MxnetList, &tensors);
+        let (fold, refused) = Fold::of(&Bound::new(symbol.net(), &source));
+        assert!(refused.is_empty(), "{refused:?}");
+        let planned = plan(&source, &Options::new(SAFETENSORS).transform(fold), &Target::Stdout);
+        match planned {
+            Ok(_) => assert!(!has_stray),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(
+                    has_stray && error.contains("\"arg:c_bias\" is there, though the layer has no bias"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_fold_makes_infinite_is_told() {
+    let net =
+        net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
+    let source = file(
+        Format::Npz,
+        &[
+            ("c/0", &[1, 1, 1, 2], &[1e38, 1.0]),
+            ("bn/0", &[1], &[0.0]),
+            ("bn/1", &[1], &[1e-4]),
+            ("bn/2", &[1], &[1.0]),
+        ],
+    );
+    let (fold, _) = Fold::of(&Bound::new(&net, &source));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let options = Options::new(SAFETENSORS).transform(fold);
+    let found = plan(&source, &options, &target).expect("plans").run(&Silent).expect("runs").found;
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert!(told.contains(&"\"c/0\": 1 values became infinite as f32".to_owned()), "{told:?}");
+    let other = folder.path().join("strict.safetensors");
+    let target = Target::File { path: &other, if_exists: IfExists::Refuse };
+    assert!(plan(&source, &options.strict(true), &target).expect("plans").run(&Silent).is_err() && !other.exists());
 }
 
 proptest! {

@@ -104,6 +104,24 @@ fn torchs_names_follow_the_layers() {
     );
 }
 
+/// One of another axis, or one factor for all channels, is no part of a BatchNorm.
+#[test]
+fn a_scale_that_is_not_by_channel_keeps_a_module_of_its_own() {
+    for param in ["axis: 2", "num_axes: 0", "num_axes: -1"] {
+        let net = net(&format!(
+            r#"layer {{ name: "bn" type: "BatchNorm" bottom: "data" top: "x" }}
+               layer {{ name: "s" type: "Scale" bottom: "x" top: "x" scale_param {{ {param} }} }}"#
+        ));
+        let names = ["bn/0", "bn/1", "bn/2", "s/0"];
+        let source = file(Format::Npz, &names.map(|name| (name, &[1][..], &[1.0][..])));
+        let bound = Bound::new(&net, &source);
+        let options = Options::new(SAFETENSORS).transform(Names::torch(Some(&bound), &source));
+        let planned = plan(&source, &options, &Target::Stdout).expect("plans");
+        let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+        assert_eq!(new[3], "s.weight", "{param}: {new:?}");
+    }
+}
+
 #[test]
 fn mxnets_names_go_by_their_endings() {
     let pairs = [

@@ -36,7 +36,11 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         return Err(nothing(&checkpoint, &refused));
     }
     refused.iter().for_each(|refusal| context.terminal.warning(refusal));
-    let target = Target::File { path: &args.output, if_exists };
+    let is_stdout = args.output.as_os_str() == "-";
+    if context.global.json && is_stdout && !args.dry_run {
+        return Err(Failure::new("--json and -o - would both write to standard output"));
+    }
+    let target = if is_stdout { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let plan = plan(&checkpoint, &Options::new(to).anew(true).transform(fold), &target)?;
     plan.notes().iter().for_each(|note| context.terminal.warning(note));
     let found = if args.dry_run {
@@ -46,6 +50,8 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         let progress = Progress::begin(&context.terminal, checkpoint.file_len());
         let done = plan.run(&progress)?;
         progress.end();
+        let lost = done.found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
+        lost.for_each(|found| context.terminal.warning(found));
         done.found
     };
     let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();

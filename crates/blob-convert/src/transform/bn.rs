@@ -126,6 +126,6 @@ impl Compute for Divided {
             let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
             values.iter_mut().for_each(|value| *value = f64::from(*value as f32 * scale));
         }
-        Ok(ready(write(&values, made.dtype)))
+        Ok(ready(write(&values, &inputs)))
     }
 }

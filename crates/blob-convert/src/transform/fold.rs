@@ -17,6 +17,7 @@ use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
 
 pub use find::Refusal;
+pub(super) use find::{is_by_channel, scale_after};
 
 /// Folds normalisations into the layers before them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -29,9 +30,12 @@ pub struct Fold {
 struct Folded {
     /// The normalisation's layer.
     layer: String,
+    /// The Scale's after it.
+    scale_layer: Option<String>,
     weight: String,
-    /// The bias: of the file, or a new one.
+    /// The bias: the layer's own, or what a new one is called.
     bias: String,
+    has_bias: bool,
     side: Side,
     eps: f64,
     /// Without them, as SegNet's have been for long, the channels are scaled and shifted only.
@@ -119,6 +123,11 @@ impl Transform for Fold {
             }
         }
         outcome.notes = planned.notes;
+        let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
+        let gone: Vec<String> = gone.map(|layer| format!("{layer:?}")).collect();
+        if !gone.is_empty() {
+            outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
+        }
         Ok(outcome)
     }
 }
@@ -164,6 +173,10 @@ impl Planned {
             *slot = Some(place);
         }
         let bias = places.find(&folded.bias);
+        if bias.is_some() != folded.has_bias {
+            let what = if folded.has_bias { "is not there" } else { "is there, though the layer has no bias" };
+            misfits.push(Misfit::new(&folded.bias, format!("{what}, and {:?} is folded with it", folded.layer)));
+        }
         if let Some(count) = bias.map(|bias| tensors[bias].tensor.shape.count()).filter(|count| *count != channels) {
             misfits.push(Misfit::new(&folded.bias, format!("has {count} values, not {channels}")));
         }
@@ -334,7 +347,7 @@ impl Compute for Scaled {
             let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
             inputs.most(most, "is the largest change of a weight");
             at += old.len();
-            out[..n].copy_from_slice(&write(&new, dtype));
+            out[..n].copy_from_slice(&write(&new, &inputs));
             Ok(n)
         }))
     }
@@ -353,6 +366,6 @@ impl Compute for Shifted {
         let affine = self.norm.affine(&inputs)?;
         let bias = if self.has_bias { data(&inputs, 0)? } else { vec![0.0; self.norm.channels] };
         let new: Vec<f64> = bias.iter().zip(affine).map(|(bias, (factor, summand))| bias * factor + summand).collect();
-        Ok(ready(write(&new, inputs.made().dtype)))
+        Ok(ready(write(&new, &inputs)))
     }
 }

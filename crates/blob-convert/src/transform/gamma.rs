@@ -81,6 +81,6 @@ impl Compute for Ones {
         let made = inputs.made();
         // Its size was within bounds, or it is refused here.
         let count = inputs.whole(0)?.len() / made.dtype.size();
-        Ok(ready(write(&vec![1.0; count], made.dtype)))
+        Ok(ready(write(&vec![1.0; count], &inputs)))
     }
 }

@@ -33,11 +33,15 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
-/// Values as a dtype, each rounded once.
-pub(super) fn write(values: &[f64], dtype: DType) -> Vec<u8> {
+/// Values as the dtype that is made, each rounded once; those that become infinite by it are told.
+pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
+    let dtype = inputs.made().dtype;
     let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = Vec::new();
     blob_ops::convert_bytes(DType::F64, &wide, dtype, &mut bytes);
+    let infinite = blob_ops::count_nonfinite(dtype, &bytes).inf;
+    let were = values.iter().filter(|value| value.is_infinite()).count() as u64;
+    inputs.lost(infinite.saturating_sub(were), format!("values became infinite as {dtype}"));
     bytes
 }
 

@@ -62,6 +62,8 @@ fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
     let scaled = |role: Role| scale.and_then(|scale| named(scale, role));
     Ok(Folded {
         layer: norm.name().to_owned(),
+        scale_layer: scale.map(|scale| scale.name().to_owned()),
+        has_bias: named(before, Role::Bias).is_some(),
         bias: named(before, Role::Bias).unwrap_or_else(|| bias_beside(&weight)),
         side: side(before),
         eps: norm.eps(),
@@ -131,13 +133,18 @@ fn side(layer: &Layer) -> Side {
 }
 
 /// The Scale that alone reads a normalisation, channel by channel.
-fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
+pub(in crate::transform) fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
     let [top] = *norm.tops() else {
         return None;
     };
     let scale = net.net().readers(top).next().filter(|layer| layer.kind() == LayerKind::Scale)?;
-    let is_plain = scale.bottoms().len() == 1 && scale.axis() == 1 && scale.num_axes() == 1 && !scale.shares_tensors();
+    let is_plain = scale.bottoms().len() == 1 && is_by_channel(scale) && !scale.shares_tensors();
     let is_whole =
         net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some());
     (net.net().uses(top) == 1 && is_plain && is_whole).then_some(scale)
+}
+
+/// Whether a Scale has a factor for each channel, and not one for all or for another axis.
+pub(in crate::transform) fn is_by_channel(scale: &Layer) -> bool {
+    scale.axis() == 1 && scale.num_axes() == 1
 }

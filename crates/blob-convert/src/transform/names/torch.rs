@@ -9,6 +9,7 @@ use blob_io::{Checkpoint, Format, Kind};
 
 use super::Names;
 use crate::transform::bound::{Bound, bare, bias_beside};
+use crate::transform::fold::{is_by_channel, scale_after};
 
 /// How many names are told that stay.
 const TOLD: usize = 5;
@@ -65,7 +66,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
     for layer in net.layers() {
         // A Scale after a BatchNorm is a part of it.
         let norm = match layer.kind() {
-            LayerKind::Scale if layer.bottoms().is_empty() => {
+            LayerKind::Scale if layer.bottoms().is_empty() && is_by_channel(layer) => {
                 norms.get(&plain(layer.name())).copied().inspect(|_| by_name += 1)
             }
             LayerKind::Scale => scaled(net, layer).inspect(|_| by_topology += 1),
@@ -106,13 +107,13 @@ fn stem(name: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)?.strip_suffix(['_', '.']))
 }
 
-/// The BatchNorm whose output a Scale alone reads, as it is.
+/// The BatchNorm whose output a Scale alone reads, channel by channel.
 fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
     let [bottom] = *scale.bottoms() else {
         return None;
     };
     let norm = net.net().writer(bottom).filter(|layer| is_norm(net, layer))?;
-    (net.net().uses(bottom) == 1).then_some(norm)
+    scale_after(net, norm).filter(|after| std::ptr::eq(*after, scale)).map(|_| norm)
 }
 
 /// A BatchNorm without factors and summands of its own.
