@@ -162,3 +162,17 @@ fn a_missing_symbol_is_told() {
     let off = blob(&["convert", BLOCK, "--names", "torch", "--fix-gamma", "off", "-o", &folder.path("c.npz")]);
     assert!(off.code == Some(0) && !off.err.contains("fix-gamma"), "{off:?}");
 }
+
+/// Caffe wants as many tensors as a layer has.
+#[test]
+fn a_factor_is_1_in_a_file_of_caffes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out.caffemodel");
+    let net = "caffe/forward/mobilenet.caffemodel";
+    let done = blob(&["convert", net, "--bn", "fold-factor", "-o", out.to_str().expect("a path")]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let shown = blob(&["show", out.to_str().expect("a path"), "conv_dw_bn/2"]);
+    assert!(shown.out.contains("[1"), "{shown:?}");
+    let before = blob(&["ls", net]).out.lines().count();
+    assert_eq!(names(out.to_str().expect("a path")).len(), before);
+}

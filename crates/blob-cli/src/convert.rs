@@ -89,7 +89,7 @@ pub(crate) fn run(
 
 /// How to convert; an option of another format than the output's is refused.
 fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
-    let options = transforms::added(&args.transforms, Options::new(to), checkpoint)?;
+    let options = transforms::options(&args.transforms, to, checkpoint)?;
     let mut options = options.dense(args.dense).sha256(args.sha256).anew(args.anew);
     if let Some(version) = args.params_version {
         if !matches!(to, Format::MxnetList | Format::MxnetRecord) {

@@ -8,14 +8,15 @@ use blob_convert::Options;
 use blob_convert::transform::{
     BatchNorm, Bound, Dtype, FixGamma, Layout, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout,
 };
-use blob_io::Checkpoint;
+use blob_io::{Checkpoint, Format};
 
 use crate::args::{Bn, FixedGamma, Transforms};
 use crate::failure::Failure;
 use crate::net;
 
-/// The options with what is asked to be changed about the tensors of this file.
-pub(crate) fn added(args: &Transforms, mut options: Options, checkpoint: &Checkpoint) -> Result<Options, Failure> {
+/// Conversion to a format, with what is asked to be changed about the tensors of this file.
+pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
+    let mut options = Options::new(to);
     let is_torch = args.names == Path::new("torch");
     let described = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
     let net = if described { net::of(&args.nets, checkpoint)? } else { None };
@@ -33,6 +34,8 @@ pub(crate) fn added(args: &Transforms, mut options: Options, checkpoint: &Checkp
         options = options.transform(SqueezeLegacy);
     }
     let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
+    // Caffe refuses a layer with fewer tensors than it makes itself.
+    let divided = divided.map(|divided| if to.is_caffe() { divided.with_ones() } else { divided });
     if let Some(divided) = divided.filter(|divided| !divided.is_empty()) {
         options = options.transform(divided);
     }

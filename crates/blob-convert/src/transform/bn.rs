@@ -1,6 +1,6 @@
 //! `bn`: Caffe's means and variances divided by the factor that is stored beside them, as Caffe does when it computes.
 //!
-//! The factor is left out. 0 makes both 0; `BatchNormLayer::Forward_cpu` in BVLC/caffe `9b891540` is the source.
+//! The factor is left out, or becomes 1. 0 makes both 0; `BatchNormLayer::Forward_cpu` in BVLC/caffe `9b891540` is the source.
 
 use blob_core::DType;
 use blob_io::Error;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::bound::Bound;
-use super::small::{Places, data, ready, write};
+use super::small::{Ones, Places, data, layers, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
 
@@ -17,6 +17,7 @@ use super::values::{Compute, Inputs, Stream};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BatchNorm {
     layers: Vec<Norm>,
+    with_ones: bool,
 }
 
 /// The tensors of one layer.
@@ -36,7 +37,14 @@ impl BatchNorm {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
         });
-        Self { layers: layers.collect() }
+        Self { layers: layers.collect(), with_ones: false }
+    }
+
+    /// Keeps the factors, which become 1, for a file that Caffe is to read.
+    #[must_use]
+    pub fn with_ones(mut self) -> Self {
+        self.with_ones = true;
+        self
     }
 
     /// Whether there is no such layer.
@@ -86,14 +94,16 @@ impl Transform for BatchNorm {
         let count = left_out.len();
         let mut is_kept = vec![true; tensors.len()];
         left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
-        let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place]);
+        let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place] || self.with_ones);
         let made = kept.map(|(place, spec)| match divided[place] {
+            _ if !is_kept[place] => Made::computed(spec.tensor.clone(), vec![place], Ones)
+                .saying("1: mean and variance are divided by what it was"),
             Some(factor) => Made::computed(spec.tensor.clone(), vec![place, factor], Divided)
                 .saying("divided by the layer's factor"),
             None => Made::same(place, spec),
         });
         let mut outcome: Outcome = made.collect();
-        outcome.left_out = left_out;
+        outcome.left_out = if self.with_ones { Vec::new() } else { left_out };
         Ok(match count {
             0 => outcome,
             count => {
@@ -101,10 +111,6 @@ impl Transform for BatchNorm {
             }
         })
     }
-}
-
-pub(super) fn layers(count: usize) -> &'static str {
-    if count == 1 { "layer" } else { "layers" }
 }
 
 /// The first input times the inverse of the second, which is one value.

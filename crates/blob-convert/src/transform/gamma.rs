@@ -3,15 +3,13 @@
 //! A BatchNorm of MXNet with `fix_gamma`, which is so where the symbol says nothing, computes with 1, whatever its file has.
 
 use blob_io::net::{Layer, Role};
-use blob_io::{Checkpoint, Error, Format};
+use blob_io::{Checkpoint, Format};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bn::layers;
 use super::bound::Bound;
-use super::small::{Places, ready, write};
+use super::small::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
-use super::values::{Compute, Inputs, Stream};
 
 /// Sets gamma to 1 where MXNet does.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -70,17 +68,5 @@ impl Transform for FixGamma {
             0 => outcome,
             count => outcome.noting(format!("fix-gamma: gamma of {count} {} set to 1", layers(count))),
         })
-    }
-}
-
-#[derive(Debug)]
-struct Ones;
-
-impl Compute for Ones {
-    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let made = inputs.made();
-        // Its size was within bounds, or it is refused here.
-        let count = inputs.whole(0)?.len() / made.dtype.size();
-        Ok(ready(write(&vec![1.0; count], &inputs)))
     }
 }

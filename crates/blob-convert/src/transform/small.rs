@@ -6,7 +6,7 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::step::Spec;
-use super::values::{Inputs, Stream};
+use super::values::{Compute, Inputs, Stream};
 
 /// Where each tensor is, by its name.
 pub(super) struct Places<'a>(HashMap<&'a str, usize>);
@@ -54,4 +54,22 @@ pub(super) fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
         at += n;
         Ok(n)
     })
+}
+
+/// A 1 for each value of the input.
+#[derive(Debug)]
+pub(super) struct Ones;
+
+impl Compute for Ones {
+    fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
+        let made = inputs.made();
+        // Its size was within bounds, or it is refused here.
+        let count = inputs.whole(0)?.len() / made.dtype.size();
+        Ok(ready(write(&vec![1.0; count], &inputs)))
+    }
+}
+
+/// The noun for so many.
+pub(super) fn layers(count: usize) -> &'static str {
+    if count == 1 { "layer" } else { "layers" }
 }
