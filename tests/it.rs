@@ -33,6 +33,7 @@ mod element_neoml;
 mod examples;
 mod folder;
 mod folds;
+mod folds_mxnet;
 mod forward;
 mod gzip;
 mod hash;

@@ -208,7 +208,7 @@ impl Layer {
         self.tensors().find(|(own, _)| *own == role).map(|(_, name)| name)
     }
 
-    /// Whether another layer uses one of its tensors too.
+    /// Whether another layer uses one of its tensors too, as a tensor of its own or as a value.
     #[must_use]
     pub fn shares_tensors(&self) -> bool {
         self.shares_tensors

@@ -62,10 +62,15 @@ impl Layers {
         Ok(())
     }
 
-    /// The net. Its outputs count as read.
-    pub(super) fn finish(mut self) -> Net {
+    /// The net. Its outputs count as read, and a variable that is also read as a value, not as a parameter, as shared.
+    pub(super) fn finish<'a>(mut self, variables: impl Iterator<Item = (u64, &'a Arc<str>)>) -> Net {
         for head in self.heads {
             self.builder.read(head);
+        }
+        for (node, name) in variables {
+            if self.builder.is_read(&(node, 0)) {
+                self.builder.share(name);
+            }
         }
         self.builder.finish()
     }

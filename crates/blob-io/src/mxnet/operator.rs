@@ -53,7 +53,7 @@ impl Operator {
             "Convolution" | "Convolution_v1" => LayerKind::Convolution,
             "Deconvolution" => LayerKind::Deconvolution,
             "FullyConnected" => LayerKind::InnerProduct,
-            "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" => LayerKind::BatchNorm,
+            _ if is_norm(op) => LayerKind::BatchNorm,
             "Embedding" => LayerKind::Embed,
             "LeakyReLU" if self.act_type.as_deref() == Some("prelu") => LayerKind::PRelu,
             _ => LayerKind::Other,
@@ -98,7 +98,7 @@ impl Operator {
         match op {
             "Convolution" | "Convolution_v1" | "Deconvolution" | "FullyConnected" | "InstanceNorm" | "LayerNorm"
             | "GroupNorm" => (1..=2).contains(&place),
-            "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" => (1..=4).contains(&place),
+            _ if is_norm(op) => (1..=4).contains(&place),
             "Embedding" => place == 1,
             "LeakyReLU" => place == 1 && self.act_type.as_deref() == Some("prelu"),
             "RNN" => place == 1,
@@ -121,7 +121,8 @@ impl Operator {
             ("Convolution" | "Convolution_v1" | "Deconvolution", 2) => Some(vec![self.num_filter]),
             ("FullyConnected", 1) => Some(vec![self.num_hidden, None]),
             ("FullyConnected", 2) => Some(vec![self.num_hidden]),
-            ("BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm", 1..=4) | ("LeakyReLU", 1) => Some(vec![None]),
+            ("LeakyReLU", 1) => Some(vec![None]),
+            (_, 1..=4) if is_norm(op) => Some(vec![None]),
             ("Embedding", 1) => Some(vec![self.input_dim, self.output_dim]),
             _ => None,
         }
@@ -141,11 +142,14 @@ impl Operator {
 
     /// The auxiliary states of an operator: which input each is, and what its name ends with.
     pub(super) fn auxiliary(op: &str) -> &'static [(usize, &'static str)] {
-        match op {
-            "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" => &[(3, "moving_mean"), (4, "moving_var")],
-            _ => &[],
-        }
+        if is_norm(op) { &[(3, "moving_mean"), (4, "moving_var")] } else { &[] }
     }
+}
+
+/// Whether an operator is a BatchNorm: those of one device, of several, and with a ReLU in it take the same inputs.
+fn is_norm(op: &str) -> bool {
+    let op = op.strip_prefix("_contrib_").unwrap_or(op);
+    matches!(op, "BatchNorm" | "BatchNorm_v1" | "CuDNNBatchNorm" | "SyncBatchNorm" | "BatchNormWithReLU")
 }
 
 /// A flag as Python or C++ prints it.

@@ -95,8 +95,10 @@ impl Symbol {
             let mut cursor = Cursor::new(source);
             nodes(&mut Literal::new(&mut cursor, source.len()), &Limits::default())
         };
-        let Nodes { variables, layers, .. } = read().map_err(|stop| stop.into_error(name))?;
-        Ok(Self { name: name.to_owned(), variables, net: layers.finish() })
+        let Nodes { variables, of_node, layers } = read().map_err(|stop| stop.into_error(name))?;
+        let nodes = (0..).zip(&of_node).filter_map(|(node, index)| Some((node, &variables[(*index)? as usize].name)));
+        let net = layers.finish(nodes);
+        Ok(Self { name: name.to_owned(), variables, net })
     }
 
     /// The file's name.

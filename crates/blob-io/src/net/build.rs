@@ -84,6 +84,19 @@ impl<V: Hash + Eq> Builder<V> {
         value
     }
 
+    /// Whether a layer or the net's user reads a value.
+    pub(crate) fn is_read(&self, name: &V) -> bool {
+        self.values.get(name).is_some_and(|value| self.net.uses[*value] > 0)
+    }
+
+    /// Counts a use of a tensor by what is not its layer.
+    pub(crate) fn share(&mut self, tensor: &Arc<str>) {
+        // Where several layers use it, each is known to share it.
+        if let Some(layer) = self.users.get(&User::Tensor(Arc::clone(tensor))) {
+            self.net.layers[*layer].shares_tensors = true;
+        }
+    }
+
     fn write(&mut self, name: V, is_training: bool) -> usize {
         let value = self.net.uses.len();
         self.net.uses.push(0);

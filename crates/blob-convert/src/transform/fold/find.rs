@@ -81,6 +81,9 @@ fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
 
 /// The layer before a normalisation, if nothing forbids to change it.
 fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
+    if norm.type_name().ends_with("WithReLU") {
+        return Err(format!("is {}, whose ReLU would be lost", norm.type_name()));
+    }
     let [bottom] = *norm.bottoms() else {
         return Err(format!("reads {} values, and one is expected", norm.bottoms().len()));
     };
