@@ -192,7 +192,11 @@ fn checks(
         let equal = verify::against(checkpoint, other, &progress, &mut tell)?;
         if report.count() == before {
             let equal = units::plural(equal, "tensor");
-            let held = format!("{equal} bit for bit as in {}", other.name());
+            let held = match verify::redone(checkpoint, other) {
+                0 => format!("{equal} bit for bit as in {}", other.name()),
+                1 => format!("{equal} bit for bit what 1 transform makes of {}", other.name()),
+                steps => format!("{equal} bit for bit what {steps} transforms make of {}", other.name()),
+            };
             report.held(held);
         }
     }

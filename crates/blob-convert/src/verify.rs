@@ -13,7 +13,7 @@ use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 use crate::hash::PIECE;
 pub use crate::hash::sha256;
 use crate::watch::{Watch, Watched};
-pub use against::against;
+pub use against::{against, redone};
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;

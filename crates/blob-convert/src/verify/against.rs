@@ -55,6 +55,15 @@ pub fn against(
     Ok(compare.equal)
 }
 
+/// How many transforms of the receipt of `ours` [`against`] does again with `theirs`.
+#[must_use]
+pub fn redone(ours: &Checkpoint, theirs: &Checkpoint) -> usize {
+    match replay::steps(ours) {
+        Ok(steps) if replay::steps(theirs).as_ref() != Ok(&steps) => steps.len(),
+        _ => 0,
+    }
+}
+
 /// A comparison in the making.
 struct Compare<'a> {
     /// The tensors of either file that keep bf16 as the bits of a u16.
