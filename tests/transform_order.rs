@@ -8,7 +8,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Format, IfExists};
 use proptest::prelude::*;
 
-use crate::support::message::{floats, len, shape};
+use crate::support::message::{floats, len, shape, var};
 use crate::support::{blob, data, open};
 use crate::transform::float;
 
@@ -24,6 +24,67 @@ fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
         bytes.extend(len(100, &layer));
     }
     open("net.caffemodel", &bytes).expect("opens")
+}
+
+/// A layer with its bottom, its top, the fields of its settings, and weights of these extents.
+fn wired(name: &str, kind: &str, [bottom, top]: [&str; 2], settings: Vec<u8>, weight: &[u64]) -> Vec<u8> {
+    let texts = [(1, name), (2, kind), (3, bottom), (4, top)].map(|(number, text)| len(number, text.as_bytes()));
+    let values: Vec<f32> = (0..weight.iter().product()).map(|i: u64| i as f32).collect();
+    let blob = if weight.is_empty() { Vec::new() } else { len(7, &[shape(weight), floats(&values)].concat()) };
+    len(100, &[texts.concat(), settings, blob].concat())
+}
+
+fn changed(source: &Checkpoint, options: &Options) -> Vec<String> {
+    let plan = plan(source, options, &Target::Stdout).expect("a plan");
+    plan.tensors().iter().filter(|t| !t.changes.is_empty()).map(|t| t.spec.name.clone()).collect()
+}
+
+#[test]
+fn rgb_reverses_every_convolution_that_reads_the_input_and_refuses_others() {
+    let conv = |name, wires, weight: &[u64]| wired(name, "Convolution", wires, Vec::new(), weight);
+    let open = |layers: &[Vec<u8>]| open("net.caffemodel", &layers.concat()).expect("opens");
+    let split = wired("split", "Split", ["data", "copy"], Vec::new(), &[]);
+    let a = conv("a", ["data", "a"], &[4, 3, 3, 3]);
+    let two = open(&[
+        a.clone(),
+        conv("later", ["a", "later"], &[2, 3, 1, 1]),
+        split,
+        conv("b", ["copy", "b"], &[2, 3, 1, 1]),
+    ]);
+    assert_eq!(changed(&two, &safetensors().transform(Rgb)), ["a/0", "b/0"]);
+    let up = |wires| wired("up", "Deconvolution", wires, Vec::new(), &[3, 3, 2, 2]);
+    let refused = |source: &Checkpoint| refusal(source, &safetensors().transform(Rgb));
+    let said = refused(&open(&[up(["data", "u"]), conv("c", ["u", "c"], &[4, 3, 3, 3])]));
+    assert!(said.contains("\"up\" reads the net's input and is a Deconvolution, not a convolution"), "{said}");
+    let groups = wired("c", "Convolution", ["data", "c"], len(106, &var(5, 2)), &[4, 3, 3, 3]);
+    let said = refused(&open(&[a.clone(), groups]));
+    assert!(said.contains("\"c\" reads the net's input in 2 groups"), "{said}");
+    let concat = wired("k", "Concat", ["data", "k"], Vec::new(), &[]);
+    let said = refused(&open(&[a, concat, conv("c", ["k", "c"], &[4, 3, 3, 3])]));
+    assert!(said.contains("\"c\" reads the net's input through \"k\", a Concat"), "{said}");
+    let said = refused(&net(&[("up", "Deconvolution", &[&[3, 3, 2, 2]]), ("c", "Convolution", &[&[4, 3, 3, 3]])]));
+    assert!(said.contains("\"up/0\" is the first of the convolutions, and a Deconvolution"), "{said}");
+}
+
+#[test]
+fn fc_from_permutes_only_what_is_behind_a_convolution() {
+    let fc = |name, wires, settings, weight: &[u64]| wired(name, "InnerProduct", wires, settings, weight);
+    let open = |layers: &[Vec<u8>]| open("net.caffemodel", &layers.concat()).expect("opens");
+    let from = || safetensors().transform(FcFrom::new(2, 3, 4).expect("inputs"));
+    let conv = wired("c", "Convolution", ["data", "c"], Vec::new(), &[2, 3, 1, 1]);
+    let relu = wired("r", "ReLU", ["i1", "i1"], Vec::new(), &[]);
+    let first = fc("i1", ["c", "i1"], Vec::new(), &[24, 24]);
+    let second = fc("i2", ["i1", "i2"], Vec::new(), &[5, 24]);
+    assert_eq!(changed(&open(&[conv.clone(), first, relu, second]), &from()), ["i1/0"]);
+    let turned = fc("i", ["c", "i"], len(117, &var(6, 1)), &[24, 24]);
+    let said = refusal(&open(&[conv.clone(), turned]), &from());
+    assert!(said.contains("\"i/0\" has its weights as input \u{d7} output (transpose: true)"), "{said}");
+    let permute = wired("p", "Permute", ["c", "p"], Vec::new(), &[]);
+    let said = refusal(&open(&[conv, permute, fc("i", ["p", "i"], Vec::new(), &[5, 24])]), &from());
+    assert!(said.contains("\"i/0\" reads \"p\", a Permute"), "{said}");
+    let loose = net(&[("i1", "InnerProduct", &[&[24, 24]]), ("i2", "InnerProduct", &[&[5, 24]])]);
+    let said = refusal(&loose, &from());
+    assert!(said.contains("\"i1/0\", \"i2/0\" all have 24 inputs, and one is expected"), "{said}");
 }
 
 fn converted(source: &Checkpoint, options: &Options) -> Checkpoint {
@@ -204,6 +265,7 @@ fn the_tool_does_them_in_one_order() {
     assert!(ran.err.contains("prove it:"), "{ran:?}");
     let ran = blob(&["verify", out, "--replay", "--against", "transform/order.npz"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.out.contains("bit for bit what 6 transforms make of transform/order.npz"), "{ran:?}");
     let steps: Vec<&str> = ran.out.lines().filter_map(|line| line.trim().strip_prefix("note: step ")).collect();
     let expected = [
         "1 of 6: strip-diff {}",

@@ -55,6 +55,7 @@ mod strip_diff;
 mod tally;
 mod torch;
 mod values;
+mod wires;
 
 pub use bn::BatchNorm;
 pub use bound::{Bound, symbol_beside};

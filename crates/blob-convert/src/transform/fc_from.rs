@@ -2,17 +2,21 @@
 //!
 //! Caffe, MXNet and torch flatten channels × height × width; TensorFlow and Keras flatten height × width × channels.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
 use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::wires::{Source, sources, wired};
 
 /// Permutes the columns of the inner products that have as many inputs as the extents say: from channels × height × width to
 /// height × width × channels.
+///
+/// Where the file has the net's description, those behind a convolution or a pooling; else there must be one alone.
 #[derive(Clone, Debug)]
 pub struct FcFrom {
     extents: [usize; 3],
@@ -59,17 +63,23 @@ impl Transform for FcFrom {
         settings
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let [channels, height, width] = self.extents;
         let inputs = channels * height * width;
         let named: Option<HashSet<&str>> = self.tensors.as_ref().map(|all| all.iter().map(|name| &**name).collect());
         let mut misfits = lacking(self.tensors.as_deref().unwrap_or_default(), tensors);
+        let net = if named.is_none() { wired(context)? } else { None };
+        let (stay, refused) = net.as_ref().map(|net| of_net(net, tensors, inputs)).unwrap_or_default();
+        misfits.extend(refused);
+        if named.is_none() && net.is_none() {
+            misfits.extend(several(tensors, inputs));
+        }
         let (mut by_shape, mut count) = (0, 0);
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let same = Made::same(place, spec);
             let (is_meant, by) = match &named {
                 Some(named) => (named.contains(&*spec.tensor.name), By::Type),
-                None => (role(spec).0 == Role::InnerProduct, role(spec).1),
+                None => (role(spec).0 == Role::InnerProduct && !stay.contains(&place), role(spec).1),
             };
             match *spec.tensor.shape.dims() {
                 [rows, columns] | [1, 1, rows, columns] if is_meant && columns == inputs => {
@@ -93,6 +103,57 @@ impl Transform for FcFrom {
             misfits.push(Misfit::about_all(format!("no weights of an inner product have {inputs} inputs")));
         }
         outcome.notes.extend(guessed(by_shape, "weights of inner products"));
+        let behind = |place: &usize| {
+            format!("{:?} stays: its inputs are those of another inner product", tensors[*place].tensor.name)
+        };
+        outcome.notes.extend(stay.iter().map(behind));
         if misfits.is_empty() { Ok(outcome) } else { Err(misfits) }
     }
+}
+
+/// Whether it is a matrix of so many columns.
+fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
+    matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
+}
+
+/// Of the inner products with so many inputs those that stay, as they are behind another one, by their places; and those that
+/// cannot be permuted, with the reason.
+fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Misfit>) {
+    let (mut stay, mut misfits) = (Vec::new(), Vec::new());
+    let places: HashMap<&str, usize> =
+        tensors.iter().enumerate().map(|(place, spec)| (spec.entry.name(), place)).collect();
+    for (layer, source) in sources(net).into_iter().filter(|(layer, _)| layer.kind() == LayerKind::InnerProduct) {
+        let Some(place) = layer.tensor(Of::Weight).and_then(|name| places.get(name)).copied() else { continue };
+        let spec = &tensors[place];
+        let is_turned = layer.transpose() && spec.tensor.shape.dims().contains(&inputs);
+        if !is_turned && !has_columns(spec, inputs) {
+            continue;
+        }
+        let problem = match source {
+            Source::Vector => {
+                stay.push(place);
+                continue;
+            }
+            _ if is_turned => "has its weights as input \u{d7} output (transpose: true)".to_owned(),
+            Source::Spatial if layer.axis() == 1 => continue,
+            Source::Spatial => format!("flattens from axis {} on", layer.axis()),
+            Source::Input => "reads the net's input, not a convolution or a pooling".to_owned(),
+            Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name(), mixed.type_name()),
+        };
+        let named = format!("{problem}; `blob transpose FILE TENSOR --fc-from` permutes one by its name");
+        misfits.push(Misfit::new(&spec.tensor.name, named));
+    }
+    (stay, misfits)
+}
+
+/// Without the net, one alone is known to be behind the flattening.
+fn several(tensors: &[Spec<'_>], inputs: usize) -> Option<Misfit> {
+    let all = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct && has_columns(spec, inputs));
+    let names: BTreeSet<&str> =
+        all.map(|spec| spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name)).collect();
+    let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
+    (names.len() > 1).then(|| {
+        let (names, how) = (names.join(", "), "`blob transpose FILE TENSOR --fc-from` permutes one");
+        Misfit::about_all(format!("{names} all have {inputs} inputs, and one is expected: {how}"))
+    })
 }

@@ -1,14 +1,16 @@
 //! `rgb`: the input channels of the first convolution from end to beginning, for images of RGB where the net takes BGR.
 
+use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
 use super::reorder::Reorder;
 use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::wires::{Source, sources, wired};
 
 /// Reverses the input channels of the first convolution, which must have three: OpenCV's and so Caffe's images are BGR.
 ///
-/// The first is the one that stands first in the file.
+/// Where the file has the net's description, every convolution that reads the net's input; else the one that stands first.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 
@@ -21,31 +23,91 @@ impl Transform for Rgb {
         json!({})
     }
 
-    fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let is_weight = |spec: &&Spec<'_>| role(spec).0 == Role::Convolution;
-        let Some(first) = tensors.iter().find(is_weight) else {
-            return Err(vec![Misfit::about_all("there are no weights of a convolution")]);
+    fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
+        let (first, note) = match wired(context)? {
+            Some(net) => (of_net(&net, tensors)?, None),
+            None => of_file(tensors)?,
         };
-        if first.tensor.shape.dims().get(1) != Some(&3) {
-            let problem =
-                format!("is the first convolution, of shape {}, and has not three input channels", first.tensor.shape);
-            return Err(vec![Misfit::new(&first.tensor.name, problem)]);
-        }
-        // With its diff, where there is one.
-        let is_first = |spec: &Spec<'_>| {
-            let place = |spec: &Spec<'_>| (spec.entry.position(), spec.entry.index());
-            place(spec) == place(first) && spec.tensor.shape == first.tensor.shape
-        };
-        let made = tensors.iter().enumerate().map(|(place, spec)| match is_first(spec) {
-            false => Made::same(place, spec),
-            true => {
-                let order = Reorder::backwards(spec.tensor.shape.dims());
-                Made::computed(spec.tensor.clone(), vec![place], order).saying("input channels reversed")
+        let made = tensors.iter().enumerate().map(|(place, spec)| {
+            // With its diff, where there is one.
+            let is_first = first.iter().any(|first| {
+                let place = |spec: &Spec<'_>| (spec.entry.position(), spec.entry.index());
+                place(spec) == place(first) && spec.tensor.shape == first.tensor.shape
+            });
+            if !is_first {
+                return Made::same(place, spec);
             }
+            let order = Reorder::backwards(spec.tensor.shape.dims());
+            Made::computed(spec.tensor.clone(), vec![place], order).saying("input channels reversed")
         });
         let mut outcome: Outcome = made.collect();
-        let by_shape = usize::from(role(first).1 == By::Shape);
-        outcome.notes.extend(guessed(by_shape, "the weights of the first convolution"));
+        outcome.notes.extend(note);
         Ok(outcome)
     }
+}
+
+/// The weights of the convolutions that read the net's input.
+fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>>, Vec<Misfit>> {
+    let all = sources(net);
+    let (mut first, mut misfits) = (Vec::new(), Vec::new());
+    let is_first = |kind: LayerKind, source: &Source<'_>| kind == LayerKind::Convolution && source.is_input();
+    let shares_with_others =
+        all.iter().any(|(layer, source)| layer.shares_tensors() && !is_first(layer.kind(), source));
+    for (layer, source) in all.iter().filter(|(_, source)| source.is_input()) {
+        let weight = layer.tensor(Of::Weight);
+        let spec = tensors.iter().find(|spec| Some(spec.entry.name()) == weight);
+        let dims = spec.map(|spec| spec.tensor.shape.dims()).unwrap_or_default();
+        let problem = match (layer.kind(), source, spec) {
+            (LayerKind::Deconvolution | LayerKind::InnerProduct, ..) => {
+                format!("reads the net's input and is a {}, not a convolution", layer.type_name())
+            }
+            (LayerKind::Convolution, Source::Mixed(mixed, _), _) => {
+                format!("reads the net's input through {:?}, a {}", mixed.name(), mixed.type_name())
+            }
+            (LayerKind::Convolution, _, None) => "reads the net's input, and its weights are not there".to_owned(),
+            (LayerKind::Convolution, _, _) if layer.group() != 1 => {
+                format!("reads the net's input in {} groups", layer.group())
+            }
+            (LayerKind::Convolution, _, _) if layer.shares_tensors() && shares_with_others => {
+                "reads the net's input, and layers that do not share tensors".to_owned()
+            }
+            (LayerKind::Convolution, _, Some(spec)) if dims.get(1) == Some(&3) => {
+                first.push(spec);
+                continue;
+            }
+            (LayerKind::Convolution, _, Some(spec)) => {
+                let shape = &spec.tensor.shape;
+                format!("reads the net's input, and its weights, of shape {shape}, have not three input channels")
+            }
+            _ => continue,
+        };
+        misfits.push(Misfit::new(layer.name(), problem));
+    }
+    if first.is_empty() && misfits.is_empty() {
+        misfits.push(Misfit::about_all("no convolution reads the net's input"));
+    }
+    if misfits.is_empty() { Ok(first) } else { Err(misfits) }
+}
+
+/// The weights that stand first in the file, and a note where only their name and shape say that they are a convolution's.
+fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<&'s Spec<'a>>, Option<String>), Vec<Misfit>> {
+    let is_weight = |spec: &&Spec<'_>| role(spec).0 == Role::Convolution;
+    let Some(first) = tensors.iter().find(is_weight) else {
+        return Err(vec![Misfit::about_all("there are no weights of a convolution")]);
+    };
+    let shape = &first.tensor.shape;
+    let kind = first.entry.layer_type().filter(|kind| kind.contains("Deconvolution"));
+    let problem = match kind {
+        Some(kind) => format!("is the first of the convolutions, and a {kind}"),
+        None if shape.dims().get(1) != Some(&3) => {
+            format!("is the first convolution, of shape {shape}, and has not three input channels")
+        }
+        None => {
+            return Ok((
+                vec![first],
+                guessed(usize::from(role(first).1 == By::Shape), "the weights of the first convolution"),
+            ));
+        }
+    };
+    Err(vec![Misfit::new(&first.tensor.name, problem)])
 }
