@@ -67,6 +67,25 @@ fn rgb_reverses_every_convolution_that_reads_the_input_and_refuses_others() {
 }
 
 #[test]
+fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
+    let golden = Checkpoint::open(data("transform/order.npz")).expect("opens");
+    let from = || FcFrom::new(2, 3, 4).expect("inputs");
+    let all = safetensors().transform(Rgb).transform(from()).transform(Layout::Hwio);
+    let done = converted(&golden, &all);
+    for (options, said) in [
+        (safetensors().transform(Layout::Hwio), "does not allow layout: its receipt says that it was permuted to hwio"),
+        (safetensors().transform(Layout::Oihw), "does not allow layout: its receipt says that it was permuted to hwio"),
+        (all.clone(), "does not allow rgb: its receipt says that it was reversed to RGB"),
+        (all, "does not allow fc-from: its receipt says that it was permuted to channels last"),
+    ] {
+        let refused = plan(&done, &options, &Target::Stdout).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(refused.contains(said), "{refused}");
+    }
+    let as_it_was = converted(&golden, &safetensors().transform(Layout::Oihw));
+    assert!(plan(&as_it_was, &safetensors().transform(Layout::Hwio), &Target::Stdout).is_ok());
+}
+
+#[test]
 fn fc_from_permutes_only_what_is_behind_a_convolution() {
     let fc = |name, wires, settings, weight: &[u64]| wired(name, "InnerProduct", wires, settings, weight);
     let open = |layers: &[Vec<u8>]| open("net.caffemodel", &layers.concat()).expect("opens");

@@ -30,6 +30,7 @@ mod chosen;
 mod copies;
 pub mod diff;
 pub mod digest;
+mod done;
 mod frame;
 mod hash;
 mod hdf5;

@@ -8,6 +8,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Layout, file_names, member_na
 use crate::caffe;
 use crate::chain::Chained;
 use crate::chosen::chosen;
+use crate::done::refuse_again;
 use crate::frame;
 use crate::hdf5;
 use crate::identity;
@@ -182,6 +183,7 @@ impl Plan<'_> {
 /// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     let is_folder = matches!(target, Target::Folder { .. });
+    refuse_again(checkpoint, &options.transforms)?;
     let chosen = chosen(checkpoint, options, is_folder)?;
     // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
     let is_same = options.to.is_caffe() && options.to == checkpoint.format();
@@ -240,6 +242,7 @@ pub fn plan_into<'a>(
         return Err(refuse(base, message));
     }
     let options = Options { to: base.format(), ..options.clone() };
+    refuse_again(checkpoint, &options.transforms)?;
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)
 }

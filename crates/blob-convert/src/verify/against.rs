@@ -8,6 +8,7 @@ use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind};
 
 use super::{Finding, Remark, index_of, replay};
+use crate::done::steps;
 use crate::pairing::{Met, Side, walk};
 use crate::receipt::{KeptBits, kept_bits, own};
 use crate::watch::Watch;
@@ -35,9 +36,9 @@ pub fn against(
 ) -> Result<u64, Error> {
     ours.whole()?;
     theirs.whole()?;
-    match replay::steps(ours) {
-        Ok(steps) if !steps.is_empty() && replay::steps(theirs).as_ref() != Ok(&steps) => {
-            return replay::against_source(ours, theirs, &steps, watch, tell);
+    match steps(ours) {
+        Ok(done) if !done.is_empty() && steps(theirs).as_ref() != Ok(&done) => {
+            return replay::against_source(ours, theirs, &done, watch, tell);
         }
         Ok(_) => {}
         Err(why) => tell(Remark::Finding(Finding::new("", "receipt", why))),
@@ -58,8 +59,8 @@ pub fn against(
 /// How many transforms of the receipt of `ours` [`against`] does again with `theirs`.
 #[must_use]
 pub fn redone(ours: &Checkpoint, theirs: &Checkpoint) -> usize {
-    match replay::steps(ours) {
-        Ok(steps) if replay::steps(theirs).as_ref() != Ok(&steps) => steps.len(),
+    match steps(ours) {
+        Ok(done) if steps(theirs).as_ref() != Ok(&done) => done.len(),
         _ => 0,
     }
 }

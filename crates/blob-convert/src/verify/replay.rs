@@ -7,55 +7,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use blob_io::{Checkpoint, Entry, Error, Format};
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 
 use super::{Finding, Remark, index_of};
 use crate::chosen::chosen;
+use crate::done::{Step, steps};
 use crate::options::Options;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, kept_bits, own, read};
+use crate::receipt::{KeptBits, kept_bits};
 use crate::transform::{Tally, Transform, known};
 use crate::watch::{Watch, Watched};
 
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
-/// More steps than this are not read.
-const MOST_STEPS: usize = 64;
 /// So much of a step's settings is told.
 const TOLD: usize = 200;
-
-/// What a receipt says of transforms.
-#[derive(Deserialize)]
-struct Transformed {
-    /// Not there, or `null` where there was no room for it.
-    #[serde(default, deserialize_with = "some")]
-    transforms: Option<Value>,
-}
-
-fn some<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(text).map(Some)
-}
-
-/// One transform as a receipt has it.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(crate) struct Step {
-    name: String,
-    #[serde(default)]
-    settings: Value,
-}
-
-/// The transforms of a file's receipt, none where it has none; or why they cannot be read.
-pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> {
-    let Some(text) = own(checkpoint) else { return Ok(Vec::new()) };
-    let transformed: Transformed = read(text).ok_or("the receipt cannot be read")?;
-    match transformed.transforms {
-        None => Ok(Vec::new()),
-        Some(Value::Null) => Err("the receipt had no room for its transforms"),
-        Some(Value::Array(steps)) if steps.len() > MOST_STEPS => Err("the receipt has too many transforms"),
-        Some(steps) => serde_json::from_value(steps).map_err(|_| "the receipt's transforms cannot be read"),
-    }
-}
 
 /// Tells the transforms that a file's receipt says were done, each as a note, in their order; what cannot be read is a
 /// finding. Returns how many they are.

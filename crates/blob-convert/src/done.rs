@@ -1,0 +1,72 @@
+//! The transforms that a file's receipt says were done: they are read, and those that must not be done twice are refused.
+
+use std::sync::Arc;
+
+use blob_io::{Checkpoint, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::options::refuse;
+use crate::receipt::{own, read};
+use crate::transform::Transform;
+
+/// More steps than this are not read.
+const MOST_STEPS: usize = 64;
+
+/// What a receipt says of transforms.
+#[derive(Deserialize)]
+struct Transformed {
+    /// Not there, or `null` where there was no room for it.
+    #[serde(default, deserialize_with = "some")]
+    transforms: Option<Value>,
+}
+
+fn some<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(text).map(Some)
+}
+
+/// One transform as a receipt has it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) settings: Value,
+}
+
+/// The transforms of a file's receipt, none where it has none; or why they cannot be read.
+pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> {
+    let Some(text) = own(checkpoint) else { return Ok(Vec::new()) };
+    let transformed: Transformed = read(text).ok_or("the receipt cannot be read")?;
+    match transformed.transforms {
+        None => Ok(Vec::new()),
+        Some(Value::Null) => Err("the receipt had no room for its transforms"),
+        Some(Value::Array(steps)) if steps.len() > MOST_STEPS => Err("the receipt has too many transforms"),
+        Some(steps) => serde_json::from_value(steps).map_err(|_| "the receipt's transforms cannot be read"),
+    }
+}
+
+/// Refuses the orders of values that the source's receipt says it has already: they would be permuted again.
+pub(crate) fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
+    // What cannot be read is a finding of `verify`.
+    let done = steps(checkpoint).unwrap_or_default();
+    let mut problems = Vec::new();
+    for transform in transforms {
+        // Tensors that are named are the user's own choice.
+        if transform.settings()["tensors"].is_array() {
+            continue;
+        }
+        for step in done.iter().filter(|step| step.name == transform.name()) {
+            let was = match (&*step.name, step.settings["to"].as_str()) {
+                ("layout", Some(to)) if to != "oihw" => format!("permuted to {to}"),
+                ("rgb", _) => "reversed to RGB".to_owned(),
+                ("fc-from", _) => "permuted to channels last".to_owned(),
+                _ => continue,
+            };
+            problems.push(format!("does not allow {}: its receipt says that it was {was}", step.name));
+        }
+    }
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(refuse(checkpoint, problems.join("; "))),
+    }
+}
