@@ -81,7 +81,10 @@ fn a_net_beside_the_weights_is_found_or_named() {
     assert!(refused.code == Some(2) && refused.err.contains("line 2, column 8"), "{refused:?}");
     let other = folder.with("other-symbol.json", r#"{"nodes": []}"#);
     let none = blob(&["fold", BLOCK, "--symbol", &other, "-o", &folder.path("c.params")]);
-    assert!(none.code == Some(2) && none.err.contains("its net has no BatchNorm"), "{none:?}");
+    assert!(
+        none.code == Some(2) && none.err.contains("it is in the file, and the net has no such BatchNorm"),
+        "{none:?}"
+    );
 }
 
 #[test]
@@ -175,4 +178,42 @@ fn a_factor_is_1_in_a_file_of_caffes() {
     assert!(shown.out.contains("[1"), "{shown:?}");
     let before = blob(&["ls", net]).out.lines().count();
     assert_eq!(names(out.to_str().expect("a path")).len(), before);
+}
+
+#[test]
+fn a_net_of_another_file_is_told_or_refused() {
+    let folder = Folder::new();
+    let symbol = "mxnet/forward/block-symbol.json";
+    let out = folder.path("out.npz");
+    let other = folder.with("other-symbol.json", r#"{"nodes": []}"#);
+    let told = blob(&["convert", BLOCK, "--names", "torch", "--symbol", &other, "-o", &out]);
+    let gammas = r#"fix-gamma: "arg:bn0_gamma", "arg:bn1_gamma""#;
+    assert!(told.code == Some(0) && told.err.contains(gammas) && told.err.contains("stay as stored"), "{told:?}");
+    let told = blob(&["convert", RESNET, "--names", "torch", "--symbol", symbol, "-o", &folder.path("a.npz")]);
+    assert!(told.code == Some(0) && told.err.contains(r#"bn: "bn_conv1", "#), "{told:?}");
+    // What is asked for by name is not passed over.
+    let refused = blob(&["convert", BLOCK, "--fix-gamma", "auto", "--symbol", &other, "-o", &folder.path("b.npz")]);
+    assert!(refused.code == Some(2) && refused.err.contains("no BatchNorm of the net has its gamma"), "{refused:?}");
+    let refused = blob(&["convert", RESNET, "--bn", "fold-factor", "--symbol", symbol, "-o", &folder.path("b.npz")]);
+    assert!(refused.code == Some(2) && refused.err.contains("no BatchNorm of the net has its factor"), "{refused:?}");
+    let fits = blob(&["convert", BLOCK, "--fix-gamma", "auto", "--symbol", symbol, "-o", &folder.path("c.npz")]);
+    assert!(fits.code == Some(0) && !fits.err.contains("stay as stored"), "{fits:?}");
+}
+
+#[test]
+fn two_layers_of_one_name_are_refused() {
+    let folder = Folder::new();
+    let text = r#"layer { name: "b" type: "BatchNorm" bottom: "x" top: "x" }
+        layer { name: "b" type: "Scale" bottom: "x" top: "x" }"#;
+    let net = folder.with("net.prototxt", text);
+    for command in [&["convert", "--names", "torch"][..], &["fold"]] {
+        let out = folder.path("out.npz");
+        let refused = blob(&[command, &[RESNET, "--net", &net, "-o", &out]].concat());
+        let both = r#""b/0" is claimed by two layers called "b", BatchNorm and Scale"#;
+        assert!(refused.code == Some(2) && refused.err.contains(both), "{refused:?}");
+    }
+    // One for training and one for use are one layer.
+    let net = folder.with("phases.prototxt", &text.replace("Scale", "BatchNorm"));
+    let told = blob(&["convert", RESNET, "--names", "torch", "--net", &net, "-o", &folder.path("b.npz")]);
+    assert_eq!(told.code, Some(0), "{told:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use blob_convert::transform::{Amount, Bound, Fold as Folding, Found, Refusal};
+use blob_convert::transform::{Amount, Fold as Folding, Found, Refusal};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::Checkpoint;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         let message = format!("{}: nothing says what its layers are", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
-    let (fold, refused) = Folding::of(&Bound::new(&net, &checkpoint));
+    let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
     let layers = fold.len();
     if layers == 0 {
         return Err(nothing(&checkpoint, &refused));

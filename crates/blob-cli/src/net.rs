@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use blob_convert::transform::symbol_beside;
+use blob_convert::transform::{Bound, symbol_beside};
 use blob_io::mxnet::Symbol;
 use blob_io::net::Net;
 use blob_io::{Checkpoint, Error, Format, caffe};
@@ -28,6 +28,15 @@ pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>
         return Ok(symbol_beside(checkpoint)?.map(|symbol| symbol.net().clone()));
     }
     Ok(checkpoint.net()?)
+}
+
+/// A net with the tensors of a file.
+pub(crate) fn bound<'a>(net: &'a Net, checkpoint: &'a Checkpoint) -> Result<Bound<'a>, Failure> {
+    let bound = Bound::new(net, checkpoint);
+    match bound.clashes() {
+        [] => Ok(bound),
+        clashes => Err(Failure::new(format!("{}: the net does not fit: {}", checkpoint.name(), clashes.join("; ")))),
+    }
 }
 
 fn prototxt(path: &Path) -> Result<Net, Error> {

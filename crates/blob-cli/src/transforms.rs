@@ -8,6 +8,7 @@ use blob_convert::Options;
 use blob_convert::transform::{
     BatchNorm, Bound, Dtype, FixGamma, Layout, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout,
 };
+use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Format};
 
 use crate::args::{Bn, FixedGamma, Transforms};
@@ -20,7 +21,10 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     let is_torch = args.names == Path::new("torch");
     let described = is_torch || args.bn.is_some() || args.fix_gamma.is_some();
     let net = if described { net::of(&args.nets, checkpoint)? } else { None };
-    let bound = net.as_ref().map(|net| Bound::new(net, checkpoint));
+    let bound = net.as_ref().map(|net| net::bound(net, checkpoint)).transpose()?;
+    if let Some(bound) = &bound {
+        fits(args, bound, checkpoint)?;
+    }
     let is_divided = args.bn.map_or(is_torch, |bn| bn == Bn::FoldFactor);
     let is_fixed = args.fix_gamma.map_or(is_torch, |fix| fix == FixedGamma::Auto);
     if args.bn == Some(Bn::FoldFactor) && bound.is_none() {
@@ -65,6 +69,25 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
         options = options.transform(names_of(&args.names, checkpoint)?);
     }
     Ok(options.strict(args.strict))
+}
+
+/// Refuses a net that is named for a BatchNorm's sake and has none of the file's.
+fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(), Failure> {
+    if args.nets.net.is_none() && args.nets.symbol.is_none() {
+        return Ok(());
+    }
+    let has = |role| net.layers().any(|l| l.kind() == LayerKind::BatchNorm && net.tensor(l, role).is_some());
+    let refuse = |option: &str, what: &str| {
+        let message = format!("{}: {option}: no BatchNorm of the net has its {what} in the file", checkpoint.name());
+        Err(Failure::new(message).help("name the net whose weights these are"))
+    };
+    if args.bn == Some(Bn::FoldFactor) && !has(Role::Factor) {
+        return refuse("--bn fold-factor", "factor");
+    }
+    if args.fix_gamma == Some(FixedGamma::Auto) && !has(Role::Weight) {
+        return refuse("--fix-gamma auto", "gamma");
+    }
+    Ok(())
 }
 
 /// The names that a file says.

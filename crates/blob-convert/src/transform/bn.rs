@@ -8,7 +8,7 @@ use blob_io::net::{LayerKind, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::Bound;
+use super::bound::{Bound, listed};
 use super::small::{Ones, Places, data, layers, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
@@ -18,6 +18,9 @@ use super::values::{Compute, Inputs, Stream};
 pub struct BatchNorm {
     layers: Vec<Norm>,
     with_ones: bool,
+    /// The layers with a factor that the net does not have.
+    #[serde(skip)]
+    unknown: Vec<String>,
 }
 
 /// The tensors of one layer.
@@ -37,7 +40,9 @@ impl BatchNorm {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
         });
-        Self { layers: layers.collect(), with_ones: false }
+        let unknown = net.strangers().iter().filter(|stranger| stranger.has_factor);
+        let unknown = unknown.map(|stranger| stranger.layer.clone()).collect();
+        Self { layers: layers.collect(), with_ones: false, unknown }
     }
 
     /// Keeps the factors, which become 1, for a file that Caffe is to read.
@@ -47,10 +52,10 @@ impl BatchNorm {
         self
     }
 
-    /// Whether there is no such layer.
+    /// Whether there is no such layer, and nothing to be told.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.layers.is_empty()
+        self.layers.is_empty() && self.unknown.is_empty()
     }
 }
 
@@ -104,6 +109,11 @@ impl Transform for BatchNorm {
         });
         let mut outcome: Outcome = made.collect();
         outcome.left_out = if self.with_ones { Vec::new() } else { left_out };
+        if !self.unknown.is_empty() {
+            let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
+            let listed = listed(&unknown);
+            outcome = outcome.noting(format!("bn: {listed} keep their factor: the net has no such BatchNorm"));
+        }
         Ok(match count {
             0 => outcome,
             count => {

@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Format};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::Bound;
+use super::bound::{Bound, listed};
 use super::small::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
@@ -18,6 +18,9 @@ pub struct FixGamma {
     /// Whether no symbol says which gammas are fixed, though there are some.
     #[serde(skip)]
     is_unsaid: bool,
+    /// The gammas that no layer of the net has.
+    #[serde(skip)]
+    unknown: Vec<String>,
 }
 
 impl FixGamma {
@@ -27,17 +30,18 @@ impl FixGamma {
         let Some(net) = net else {
             let is_mxnet = matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord);
             let is_unsaid = is_mxnet && checkpoint.names().any(|name| name.ends_with("gamma"));
-            return Self { gammas: Vec::new(), is_unsaid };
+            return Self { gammas: Vec::new(), is_unsaid, unknown: Vec::new() };
         };
         let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma());
         let gammas = fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect();
-        Self { gammas, is_unsaid: false }
+        let unknown = net.strangers().iter().filter_map(|stranger| stranger.gamma.clone()).collect();
+        Self { gammas, is_unsaid: false, unknown }
     }
 
     /// Whether there is none, and nothing to be told.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.gammas.is_empty() && !self.is_unsaid
+        self.gammas.is_empty() && !self.is_unsaid && self.unknown.is_empty()
     }
 }
 
@@ -63,6 +67,11 @@ impl Transform for FixGamma {
         let mut outcome: Outcome = made.collect();
         if self.is_unsaid {
             outcome = outcome.noting("fix-gamma: gammas stay as stored; no symbol says which of them MXNet takes as 1, and --symbol can name one");
+        }
+        if !self.unknown.is_empty() {
+            let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
+            let listed = listed(&unknown);
+            outcome = outcome.noting(format!("fix-gamma: {listed} stay as stored: no layer of the net has them"));
         }
         Ok(match is_fixed.iter().filter(|is| **is).count() {
             0 => outcome,

@@ -35,6 +35,10 @@ impl Fold {
                 Err(reason) => refused.push(Refusal { layer: layer.name().to_owned(), reason }),
             }
         }
+        refused.extend(net.strangers().iter().map(|stranger| Refusal {
+            layer: stranger.layer.clone(),
+            reason: "is in the file, and the net has no such BatchNorm".to_owned(),
+        }));
         (fold, refused)
     }
 }

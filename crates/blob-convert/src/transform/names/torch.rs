@@ -8,11 +8,9 @@ use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Format, Kind};
 
 use super::Names;
-use crate::transform::bound::{Bound, bare, bias_beside};
+use crate::transform::bound::{Bound, bare, bias_beside, listed};
 use crate::transform::fold::{is_by_channel, scale_after};
 
-/// How many names are told that stay.
-const TOLD: usize = 5;
 /// How names of MXNet's end, and what PyTorch calls the same.
 const ENDINGS: [(&str, &str); 8] = [
     ("weight", "weight"),
@@ -49,11 +47,9 @@ impl Names {
             }
         }
         if !kept.is_empty() {
-            let named: Vec<String> = kept.iter().take(TOLD).map(|name| format!("{name:?}")).collect();
-            let more = if kept.len() > TOLD { format!(" and {} more", kept.len() - TOLD) } else { String::new() };
             let why =
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
-            notes.push(format!("names: {} of {} stay as they are: {}{more}{why}", kept.len(), all, named.join(", ")));
+            notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
         Self { map, notes }
     }
