@@ -140,7 +140,9 @@ fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Mi
             Source::Input => "reads the net's input, not a convolution or a pooling".to_owned(),
             Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name(), mixed.type_name()),
         };
-        let named = format!("{problem}; `blob transpose FILE TENSOR --fc-from` permutes one by its name");
+        // The columns of a transposed one are its outputs: by its name it would be permuted wrongly.
+        let how = if is_turned { "" } else { "; `blob transpose FILE TENSOR --fc-from` permutes one by its name" };
+        let named = format!("{problem}{how}");
         misfits.push(Misfit::new(&spec.tensor.name, named));
     }
     (stay, misfits)

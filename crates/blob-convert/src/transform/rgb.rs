@@ -69,7 +69,7 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
                 format!("reads the net's input in {} groups", layer.group())
             }
             (LayerKind::Convolution, _, _) if layer.shares_tensors() && shares_with_others => {
-                "reads the net's input, and layers that do not share tensors".to_owned()
+                "reads the net's input, and may share its weights with a layer that does not".to_owned()
             }
             (LayerKind::Convolution, _, Some(spec)) if dims.get(1) == Some(&3) => {
                 first.push(spec);
