@@ -236,7 +236,7 @@ pub(crate) fn sums(there: &There<'_>) {
     }
 }
 
-/// So many that the device joins them too.
+/// Enough blocks that the device joins their sums too.
 pub(crate) fn sums_of_many_blocks(there: &There<'_>) {
     for (dtype, has_nan) in [(DType::U8, false), (DType::I64, false), (DType::F32, false), (DType::F16, true)] {
         same_sums(there, dtype, 259 * 4096 - 5, has_nan);

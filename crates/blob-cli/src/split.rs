@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-/// A file for each layer, or for each so many bytes.
+/// A file for each layer, or files up to a size.
 fn groups<'a>(
     args: &Split,
     checkpoint: &'a Checkpoint,

@@ -244,7 +244,7 @@ impl Shards {
         ascii(&format!("{:#}\n", json!(index)))
     }
 
-    /// Errors where a file would replace one that is read, or is none that can be replaced.
+    /// Errors where a file would replace one that is read, or cannot be replaced.
     fn keep(&self, source: &Checkpoint) -> Result<(), Error> {
         let file = Path::new(source.file());
         let shards = source.shards().iter().map(|shard| file.with_file_name(shard));

@@ -47,7 +47,7 @@ pub(crate) struct Convert {
     /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     pub(crate) form: Vec<CaffeForm>,
-    /// Write safetensors in shards of at most so many bytes of tensors, where one is not enough, with an index beside them:
+    /// Write safetensors in shards of at most this many bytes of tensors, where one is not enough, with an index beside them:
     /// OUT.index.json, which every command reads
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) shard_size: Option<u64>,

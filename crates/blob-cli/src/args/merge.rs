@@ -80,7 +80,7 @@ pub(crate) struct Split {
     /// A file for each layer: the tensors whose names are the same but for the last part
     #[arg(long)]
     pub(crate) by_layer: bool,
-    /// Files of at most so many bytes of tensors, in FILE's order; a larger tensor, and in a .caffemodel or
+    /// Files of at most this many bytes of tensors, in FILE's order; a larger tensor, and in a .caffemodel or
     /// .caffemodel.h5 a larger layer, has a file of its own; a sparse array is one tensor
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) max_size: Option<u64>,

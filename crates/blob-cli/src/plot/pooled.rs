@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// What is read at once.
 const PIECE: usize = 256 << 10;
 
-/// The tensor as a matrix of at most so many columns and rows of points.
+/// The tensor as a matrix of points, with at most the given numbers of columns and rows.
 pub(super) fn heatmap(
     checkpoint: &Checkpoint,
     entry: &Entry,

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(bars, "<path class=\"bar\" d=\"M0.0 10h9.5v-1.0h-9.5zM20.0 10h9.5v-10.0h-9.5z\"/>");
     }
 
-    /// An npy of bytes with so many values in the middle of each bin.
+    /// An npy of bytes: in the middle of each bin as many values as are given for it.
     fn npy(counts: &[u64]) -> Vec<u8> {
         let values: Vec<u8> = counts.iter().zip(0..).flat_map(|(n, i)| vec![i; *n as usize]).collect();
         let header = format!("{{'descr': '|u1', 'fortran_order': False, 'shape': ({},), }}\n", values.len());

@@ -30,7 +30,7 @@ pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
     groups
 }
 
-/// Groups of tensors, in their order, in larger groups of at most so many bytes; a group of more stays alone.
+/// Groups of tensors, in their order, in larger groups up to a size in bytes; a group of more stays alone.
 #[must_use]
 pub fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
     let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();

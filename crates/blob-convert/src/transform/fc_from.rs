@@ -25,7 +25,7 @@ pub struct FcFrom {
 }
 
 impl FcFrom {
-    /// Behind an output of so many channels, of this height and width; `None` where there are no inputs, or more than can be
+    /// Behind an output of these channels, height and width; `None` where there are no inputs, or more than can be
     /// counted.
     #[must_use]
     pub fn new(channels: usize, height: usize, width: usize) -> Option<Self> {
@@ -111,12 +111,12 @@ impl Transform for FcFrom {
     }
 }
 
-/// Whether it is a matrix of so many columns.
+/// Whether it is a matrix with this number of columns.
 fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
 }
 
-/// Of the inner products with so many inputs those that stay, as they are behind another one, by their places; and those that
+/// Of the inner products with this many inputs those that stay, as they are behind another one, by their places; and those that
 /// cannot be permuted, with the reason.
 fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Misfit>) {
     let (mut stay, mut misfits) = (Vec::new(), Vec::new());

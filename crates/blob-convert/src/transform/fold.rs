@@ -59,7 +59,7 @@ enum Side {
     First,
     /// In the last axis.
     Last,
-    /// In the second axis, and in so many groups along the first one.
+    /// In the second axis, in groups along the first one.
     Second { groups: u64 },
 }
 
@@ -87,7 +87,7 @@ impl Fold {
         self.layers.len()
     }
 
-    /// Whether there is none.
+    /// Whether no normalisation is folded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.layers.is_empty()

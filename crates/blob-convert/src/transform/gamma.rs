@@ -38,7 +38,7 @@ impl FixGamma {
         Self { gammas, is_unsaid: false, unknown }
     }
 
-    /// Whether there is none, and nothing to be told.
+    /// Whether no gamma is set and there is nothing to tell.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.gammas.is_empty() && !self.is_unsaid && self.unknown.is_empty()

@@ -36,7 +36,7 @@ const KNOWN: &[(&str, Read)] = &[
     ("names", |settings| Some(Arc::new(Names::deserialize(settings).ok()?))),
 ];
 
-/// The transform of a receipt, or why there is none.
+/// The transform that a receipt names, or why it cannot be made.
 pub(crate) fn known(name: &str, settings: &Value) -> Result<Arc<dyn Transform>, String> {
     let Some((_, read)) = KNOWN.iter().find(|(known, _)| *known == name) else {
         return Err("is not known".to_owned());

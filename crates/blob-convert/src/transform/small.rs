@@ -69,7 +69,7 @@ impl Compute for Ones {
     }
 }
 
-/// The noun for so many.
+/// `layer` or `layers`, as the count needs.
 pub(super) fn layers(count: usize) -> &'static str {
     if count == 1 { "layer" } else { "layers" }
 }

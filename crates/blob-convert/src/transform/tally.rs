@@ -30,7 +30,7 @@ impl fmt::Display for Found {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Amount {
-    /// So many values were lost: [`Options::strict`](crate::Options::strict) refuses them.
+    /// The number of values that were lost: [`Options::strict`](crate::Options::strict) refuses them.
     Lost(u64),
     /// The largest of several numbers, which is only told.
     Most(f64),

@@ -98,7 +98,7 @@ impl<'a> Inputs<'a> {
         Ok(values)
     }
 
-    /// Whether so many bytes may be held at once, as [`Limits::max_alloc`](blob_io::Limits::max_alloc) has it.
+    /// Whether this number of bytes may be held at once, as [`Limits::max_alloc`](blob_io::Limits::max_alloc) has it.
     ///
     /// # Errors
     /// [`Error::Memory`] where they may not.

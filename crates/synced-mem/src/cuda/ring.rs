@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 1 << 20;
 /// Uploads run ahead of the device by this many chunks.
 pub(super) const CHUNKS: usize = 8;
 
-/// With so many rings idle, one that another stream has used is taken instead of pinning more memory.
+/// From this number of idle rings on, one of another stream is taken instead of pinning more memory.
 const RINGS: usize = 4;
 
 /// The rings of one context that no transfer has at the moment, the one that was used last at the end; each with the stream
