@@ -12,6 +12,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Output, Remedy, Sparse, Tensor, Writer};
 use serde_json::json;
 
+use crate::args::is_written;
 use crate::context::Context;
 use crate::convert::no_format;
 use crate::failure::{Failure, help};
@@ -60,11 +61,6 @@ impl Fields for File<'_> {
             field("bytes", Is::Whole, "the bytes of its tensors", |f| json!(f.bytes())),
         ]
     }
-}
-
-/// The formats that are written from tensors alone: the layers of a NeoML net are not known.
-pub(crate) fn is_written(format: Format) -> bool {
-    format.is_written() && format != Format::NeomlNet
 }
 
 fn written() -> String {

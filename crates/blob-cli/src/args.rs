@@ -21,7 +21,7 @@ pub(crate) use extract::{Extract, ExtractFormat};
 pub(crate) use fold::{Fold, NetFiles};
 pub(crate) use hash::Hash;
 pub(crate) use ls::{Ls, SortKey};
-pub(crate) use merge::{Merge, Split};
+pub(crate) use merge::{Merge, Split, is_written};
 pub(crate) use plot::Plot;
 pub(crate) use rename::Rename;
 pub(crate) use report::Report;

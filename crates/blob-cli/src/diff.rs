@@ -20,7 +20,6 @@ use crate::output::width::wrap;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
 use crate::render::table::{Column, Table};
-use crate::stats::number;
 use crate::units;
 
 pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
@@ -150,7 +149,13 @@ fn worst(row: &Row, terminal: &Terminal) -> String {
     let Some(worst) = distance.worst else { return String::new() };
     let index = ours.shape.index(worst.element as usize).unwrap_or_default();
     let index: Vec<String> = index.iter().map(usize::to_string).collect();
-    format!("[{}] {} {} {}", index.join(","), number(worst.ours), terminal.marks().1, number(worst.theirs))
+    format!(
+        "[{}] {} {} {}",
+        index.join(","),
+        units::number(worst.ours),
+        terminal.marks().1,
+        units::number(worst.theirs)
+    )
 }
 
 impl Render for Pair<'_> {
@@ -219,7 +224,7 @@ impl Render for Pair<'_> {
 }
 
 fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
-    distance(row).map_or_else(|| "-".to_owned(), |distance| number(of(distance)))
+    distance(row).map_or_else(|| "-".to_owned(), |distance| units::number(of(distance)))
 }
 
 impl Says for Pair<'_> {

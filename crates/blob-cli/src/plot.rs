@@ -127,7 +127,7 @@ fn order(args: &Plot, checkpoint: &Checkpoint) -> Order {
 /// `conv1/0  4×3×3×3 f32`, with what its values add up to.
 fn title(entry: &Entry, measured: &Measured) -> svg::Title {
     let stats = &measured.stats;
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), crate::stats::number);
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), crate::units::number);
     let dtype = entry.dtype().map_or("none", |dtype| dtype.name());
     svg::Title {
         name: entry.name().to_owned(),

@@ -23,7 +23,6 @@ use crate::output::Out;
 use crate::output::progress::Progress;
 use crate::render::Render;
 use crate::source;
-use crate::stats::number;
 use crate::units;
 use page::Page;
 use sheet::{Counted, tensors};
@@ -156,7 +155,7 @@ fn changed(page: &mut Page, row: &Row) -> Result<(), Error> {
     match distance(row) {
         Some(d) => {
             page.cell("n", &format!("{} of {}", units::grouped(d.changed), units::grouped(d.elements)));
-            [d.max_abs, d.max_rel, d.rms()].iter().for_each(|figure| page.cell("n", &number(*figure)));
+            [d.max_abs, d.max_rel, d.rms()].iter().for_each(|figure| page.cell("n", &units::number(*figure)));
         }
         None => (0..4).for_each(|_| page.cell("n", "-")),
     }

@@ -19,7 +19,6 @@ use crate::units;
 use json::Objects;
 pub(crate) use json::{Bins, Sums};
 use text::Cells;
-pub(crate) use text::{number, share};
 
 /// The bins of a histogram: they fit beside the numbers.
 const BINS: usize = 16;

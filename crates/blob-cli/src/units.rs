@@ -1,4 +1,4 @@
-//! Sizes and counts as people read and write them: `1.64 MiB`, `431,080`, `102.8 M`.
+//! Numbers as people read and write them: `1.64 MiB`, `431,080`, `102.8 M`, `0.008979`, `33.3%`.
 
 /// Bytes in binary units: `512 B`, `1.64 MiB`, `527.8 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
@@ -64,6 +64,45 @@ pub(crate) fn seconds(s: f64) -> String {
 pub(crate) fn plural(n: u64, noun: &str) -> String {
     let s = if n == 1 { "" } else { "s" };
     format!("{} {noun}{s}", grouped(n))
+}
+
+/// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
+pub(crate) fn number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !value.is_finite() {
+        let text = if value.is_nan() {
+            "nan"
+        } else if value > 0.0 {
+            "inf"
+        } else {
+            "-inf"
+        };
+        return text.to_owned();
+    }
+    // Rounded first: 9999.6 has the exponent 4.
+    let rounded = format!("{value:.3e}");
+    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
+    match exponent {
+        Some(e @ -4..=3) => format!("{value:.0$}", (3 - e) as usize),
+        _ => rounded,
+    }
+}
+
+/// A share in percent that is 0 or 100 only where it is exactly that.
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let percent = 100.0 * part as f64 / whole as f64;
+    match part {
+        0 => "0%".to_owned(),
+        p if p == whole => "100%".to_owned(),
+        _ if percent < 0.1 => "<0.1%".to_owned(),
+        _ if percent > 99.9 => ">99.9%".to_owned(),
+        _ => format!("{percent:.1}%"),
+    }
 }
 
 /// Reads a size: `65536`, `512K`, `1.5GiB`, `2GB`. K and KiB are 1024, KB is 1000.
@@ -149,6 +188,55 @@ mod tests {
         for text in ["", "x", "1Q", "1KiBs", "-1", "1.2.3K", "99999999999T"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+    }
+
+    /// The texts are those of C's `printf("%#.4g")`, with our shorter exponents.
+    #[test]
+    fn numbers_have_four_significant_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.01234567, "-0.01235"),
+            (0.008979, "0.008979"),
+            (0.0017, "0.001700"),
+            (3.405e-4, "0.0003405"),
+            (1.5, "1.500"),
+            (-99.999, "-100.0"),
+            (999.96, "1000"),
+            (1234.56, "1235"),
+            (9999.4, "9999"),
+            (9999.6, "1.000e4"),
+            (50516.3, "5.052e4"),
+            (1e-4, "0.0001000"),
+            (9.9999e-5, "0.0001000"),
+            (9.9994e-5, "9.999e-5"),
+            (123456.0, "1.235e5"),
+            (-2.5e-310, "-2.500e-310"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn what_is_printed_is_within_half_of_the_fourth_digit() {
+        for exponent in -12..13 {
+            for digits in [1.0, 1.00049, 1.2345, 4.9995, 9.9994, 9.9996] {
+                let value = digits * 10f64.powi(exponent);
+                let printed = number(value);
+                let error = (printed.parse::<f64>().unwrap() - value).abs();
+                assert!(error <= value * 0.0005001, "{value} as {printed}");
+                let mantissa = printed.split('e').next().unwrap().replace('.', "");
+                assert_eq!(mantissa.trim_start_matches('0').len(), 4, "{value} as {printed}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_is_never_rounded_to_all_or_nothing() {
+        let shares = [(0, 9), (9, 9), (1, 10_000), (9_999, 10_000), (1, 3), (0, 0)];
+        let texts = shares.map(|(part, whole)| share(part, whole));
+        assert_eq!(texts, ["0%", "100%", "<0.1%", ">99.9%", "33.3%", "-"]);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use blob_io::Format;
 
 use super::format;
-use crate::anew::is_written;
 use crate::units;
 
 /// Put the tensors of several files into one, or several tensors of a file into one along an axis
@@ -99,4 +98,9 @@ pub(crate) struct Split {
     /// Say what would be done, and write nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+/// The formats that are written from tensors alone: the layers of a NeoML net are not known.
+pub(crate) fn is_written(format: Format) -> bool {
+    format.is_written() && format != Format::NeomlNet
 }

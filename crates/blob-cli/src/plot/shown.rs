@@ -8,7 +8,7 @@ use super::raster::Raster;
 use crate::failure::Failure;
 use crate::output::{Out, Terminal};
 use crate::render::svg::Title;
-use crate::stats::number;
+use crate::units;
 
 /// The rows of a histogram's bars.
 const BAR_ROWS: u64 = 8;
@@ -83,7 +83,7 @@ pub(super) fn bars(terminal: &Terminal, title: &Title, bins: Option<&Binned>, ou
         let line: String = bins.counts.iter().map(cell).collect();
         writeln!(out, " {}", line.trim_end())?;
     }
-    let (min, max) = (number(bins.min), number(bins.max));
+    let (min, max) = (units::number(bins.min), units::number(bins.max));
     let rule = if terminal.ascii { "-" } else { "─" };
     writeln!(out, " {}", rule.repeat(bins.counts.len()))?;
     let room = bins.counts.len().saturating_sub(min.len());

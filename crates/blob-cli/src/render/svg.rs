@@ -5,7 +5,7 @@ use std::fmt::Write;
 use blob_convert::stats::Binned;
 
 use crate::escape::escape;
-use crate::stats::number;
+use crate::units;
 
 /// The bars' room.
 const WIDTH: usize = 640;
@@ -33,9 +33,9 @@ pub(crate) fn page(title: &Title, bins: Option<&Binned>) -> String {
         Some(bins) => {
             let _ = writeln!(text, "<g transform=\"translate(20 56)\">{}</g>", bars(bins, WIDTH, HEIGHT));
             let y = HEIGHT + 76;
-            let _ = writeln!(text, "<text x=\"20\" y=\"{y}\">{}</text>", number(bins.min));
+            let _ = writeln!(text, "<text x=\"20\" y=\"{y}\">{}</text>", units::number(bins.min));
             let x = WIDTH + 20;
-            let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{}</text>", number(bins.max));
+            let _ = writeln!(text, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"end\">{}</text>", units::number(bins.max));
         }
     }
     text + "</svg>\n"

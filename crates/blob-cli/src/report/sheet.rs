@@ -10,7 +10,6 @@ use crate::broken::Broken;
 use crate::failure::Failure;
 use crate::output::progress::Progress;
 use crate::render::svg;
-use crate::stats::number;
 use crate::units;
 
 /// The bins of a histogram in a row, and its size.
@@ -137,15 +136,15 @@ fn figures(page: &mut Page, entry: &Entry, measured: &Measured) {
     // An extreme of integers has all its digits.
     let extreme = |text: Option<(String, f64)>| match text {
         None => "-".to_owned(),
-        Some((_, value)) if is_float => number(value),
+        Some((_, value)) if is_float => units::number(value),
         Some((digits, _)) => digits,
     };
-    let figure = |value: Option<f64>| value.map_or("-".to_owned(), number);
+    let figure = |value: Option<f64>| value.map_or("-".to_owned(), units::number);
     page.cell("n", &extreme(stats.min.map(|s| (s.to_string(), s.as_f64()))));
     page.cell("n", &extreme(stats.max.map(|s| (s.to_string(), s.as_f64()))));
     page.cell("n", &figure(stats.mean));
     page.cell("n", &figure(stats.std));
-    page.cell("n", &crate::stats::share(stats.zeros, stats.count));
+    page.cell("n", &units::share(stats.zeros, stats.count));
     for count in [stats.nan, stats.inf] {
         page.cell(if count > 0 { "n bad" } else { "n" }, &units::grouped(count));
     }

@@ -1,4 +1,4 @@
-//! The statistics as a table: the columns, and numbers as people read them.
+//! The statistics as a table.
 
 use blob_convert::stats::Measured;
 use blob_core::{DType, Shape};
@@ -37,11 +37,11 @@ impl<'a, 'o> Cells<'a, 'o> {
             }),
             Column::point("MIN").of(|r, _| r.fact(|m| m.stats.min.map(|s| r.extreme(s.to_string(), s.as_f64())))),
             Column::point("MAX").of(|r, _| r.fact(|m| m.stats.max.map(|s| r.extreme(s.to_string(), s.as_f64())))),
-            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats.mean.map(number))),
-            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats.std.map(number))),
-            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(number(m.stats.l1)))),
-            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(number(m.stats.l2)))),
-            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(share(m.stats.zeros, m.stats.count)))),
+            Column::point("MEAN").leaves(7).of(|r, _| r.fact(|m| m.stats.mean.map(units::number))),
+            Column::point("STD").leaves(6).of(|r, _| r.fact(|m| m.stats.std.map(units::number))),
+            Column::point("L1").leaves(1).of(|r, _| r.fact(|m| Some(units::number(m.stats.l1)))),
+            Column::point("L2").leaves(2).of(|r, _| r.fact(|m| Some(units::number(m.stats.l2)))),
+            Column::right("ZERO").leaves(5).of(|r, _| r.fact(|m| Some(units::share(m.stats.zeros, m.stats.count)))),
             Column::right("NaN").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.nan)))),
             Column::right("Inf").of(|r, _| r.fact(|m| Some(units::grouped(m.stats.inf)))),
         ];
@@ -98,50 +98,11 @@ impl Row<'_> {
 
     /// An extreme: an integer with all its digits.
     fn extreme(&self, digits: String, value: f64) -> String {
-        if self.entry.dtype().is_some_and(DType::is_float) { number(value) } else { digits }
+        if self.entry.dtype().is_some_and(DType::is_float) { units::number(value) } else { digits }
     }
 
     fn fact(&self, fact: impl Fn(&Measured) -> Option<String>) -> String {
         self.measured.as_ref().and_then(fact).unwrap_or_else(|| "-".to_owned())
-    }
-}
-
-/// A number with four significant digits, as C's `%#.4g` has them: `0.008979`, `1.500`, `1235`, `5.052e4`.
-pub(crate) fn number(value: f64) -> String {
-    if value == 0.0 {
-        return "0".to_owned();
-    }
-    if !value.is_finite() {
-        let text = if value.is_nan() {
-            "nan"
-        } else if value > 0.0 {
-            "inf"
-        } else {
-            "-inf"
-        };
-        return text.to_owned();
-    }
-    // Rounded first: 9999.6 has the exponent 4.
-    let rounded = format!("{value:.3e}");
-    let exponent = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse::<i32>().ok());
-    match exponent {
-        Some(e @ -4..=3) => format!("{value:.0$}", (3 - e) as usize),
-        _ => rounded,
-    }
-}
-
-/// A share in percent that is 0 or 100 only where it is exactly that.
-pub(crate) fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "-".to_owned();
-    }
-    let percent = 100.0 * part as f64 / whole as f64;
-    match part {
-        0 => "0%".to_owned(),
-        p if p == whole => "100%".to_owned(),
-        _ if percent < 0.1 => "<0.1%".to_owned(),
-        _ if percent > 99.9 => ">99.9%".to_owned(),
-        _ => format!("{percent:.1}%"),
     }
 }
 
@@ -162,55 +123,6 @@ fn bars(counts: &[u64], ascii: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The texts are those of C's `printf("%#.4g")`, with our shorter exponents.
-    #[test]
-    fn numbers_have_four_significant_digits() {
-        for (value, text) in [
-            (0.0, "0"),
-            (-0.01234567, "-0.01235"),
-            (0.008979, "0.008979"),
-            (0.0017, "0.001700"),
-            (3.405e-4, "0.0003405"),
-            (1.5, "1.500"),
-            (-99.999, "-100.0"),
-            (999.96, "1000"),
-            (1234.56, "1235"),
-            (9999.4, "9999"),
-            (9999.6, "1.000e4"),
-            (50516.3, "5.052e4"),
-            (1e-4, "0.0001000"),
-            (9.9999e-5, "0.0001000"),
-            (9.9994e-5, "9.999e-5"),
-            (123456.0, "1.235e5"),
-            (-2.5e-310, "-2.500e-310"),
-            (f64::NEG_INFINITY, "-inf"),
-            (f64::NAN, "nan"),
-        ] {
-            assert_eq!(number(value), text);
-        }
-    }
-
-    #[test]
-    fn what_is_printed_is_within_half_of_the_fourth_digit() {
-        for exponent in -12..13 {
-            for digits in [1.0, 1.00049, 1.2345, 4.9995, 9.9994, 9.9996] {
-                let value = digits * 10f64.powi(exponent);
-                let printed = number(value);
-                let error = (printed.parse::<f64>().unwrap() - value).abs();
-                assert!(error <= value * 0.0005001, "{value} as {printed}");
-                let mantissa = printed.split('e').next().unwrap().replace('.', "");
-                assert_eq!(mantissa.trim_start_matches('0').len(), 4, "{value} as {printed}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_share_is_never_rounded_to_all_or_nothing() {
-        let shares = [(0, 9), (9, 9), (1, 10_000), (9_999, 10_000), (1, 3), (0, 0)];
-        let texts = shares.map(|(part, whole)| share(part, whole));
-        assert_eq!(texts, ["0%", "100%", "<0.1%", ">99.9%", "33.3%", "-"]);
-    }
 
     #[test]
     fn bars_show_every_bin_that_is_not_empty() {
