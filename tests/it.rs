@@ -31,6 +31,7 @@ mod diff;
 mod element;
 mod element_neoml;
 mod examples;
+mod fold_net;
 mod folder;
 mod folds;
 mod folds_mxnet;

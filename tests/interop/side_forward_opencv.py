@@ -1,5 +1,6 @@
-"""What OpenCV computes with a Caffe net, and NumPy with the same weights under PyTorch's names, and with its BatchNorms folded."""
+"""What OpenCV computes with a Caffe net, NumPy with the same weights under PyTorch's names and with its BatchNorms folded, and OpenCV with the folded net."""
 import os
+import re
 
 import cv2
 import numpy as np
@@ -38,7 +39,7 @@ def write(folder, random, count):
         np.savez(path + ".npz", **arrays)
         with open(path + ".prototxt", "w") as file:
             file.write(text)
-        made["%03d" % index] = {"torch": "equal", "folded": "equal"}
+        made["%03d" % index] = {"torch": "equal", "folded": "equal", "caffemodel": "equal"}
     return made
 
 
@@ -54,6 +55,12 @@ def read(path):
     data = np.random.default_rng(0).standard_normal((1, inputs, 7, 7)).astype("float32")
     net.setInput(data)
     theirs, found = net.forward(), {}
+    with open(stem + ".folded.prototxt", "w") as file:
+        file.write(re.sub(r'layer { name: "(bn|scale)\d".*\n', "", text).replace("bias_term: false", "bias_term: true"))
+    net = cv2.dnn.readNetFromCaffe(stem + ".folded.prototxt", stem + ".folded.caffemodel")
+    net.enableFusion(False)
+    net.setInput(data)
+    found["caffemodel"] = verdict(net.forward(), theirs)
     for how in ("torch", "folded"):
         w = Modules("%s.%s.npz" % (stem, how))
         x = np.maximum(w.bn("bn1", w.conv("conv", data, groups), eps[0]), 0)

@@ -47,12 +47,14 @@ pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
     to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
-/// The file `base` with the tensors in the places of its own. Those that stay as they are get no slot.
+/// The file `base` with the tensors in the places of its own, without the layers that are gone. Tensors that stay as they are get
+/// no slot.
 pub(crate) fn spliced(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
     options: &Options,
     tensors: &mut [Planned],
+    layers_gone: &[String],
 ) -> Result<Layout, Error> {
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
@@ -60,14 +62,22 @@ pub(crate) fn spliced(
         placed(checkpoint, base, tensors, |name, tensor, _| splice.fits(name, &tensor.spec.shape))?;
     }
     if is_itself {
-        let kept: HashSet<&str> = tensors.iter().map(|tensor| base.entries()[tensor.entry].name()).collect();
+        let kept = tensors.iter().filter(|tensor| !tensor.is_new);
+        let kept: HashSet<&str> = kept.map(|tensor| base.entries()[tensor.entry].name()).collect();
         for entry in base.entries().iter().filter(|entry| !kept.contains(entry.name())) {
             splice.remove(entry.name())?;
         }
     }
+    splice.remove_layers(layers_gone.iter().map(String::as_str))?;
     let (mut specs, mut is_reshaped) = (Vec::new(), false);
     for tensor in &mut *tensors {
         let entry = &checkpoint.entries()[tensor.entry];
+        if is_itself && tensor.is_new {
+            splice.add(&tensor.spec.name, specs.len())?;
+            tensor.slot = Some(specs.len());
+            specs.push(tensor.spec.clone());
+            continue;
+        }
         is_reshaped |= is_itself && tensor.spec.shape != *entry.shape();
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry);
         // Values in pieces, or none at all, lie among other bytes that stay.
@@ -96,7 +106,7 @@ pub(crate) fn spliced(
 /// that it cannot be told which layer is which.
 pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
     let mut layers = BTreeMap::new();
-    for tensor in tensors {
+    for tensor in tensors.iter().filter(|tensor| !tensor.is_new) {
         let (old, new) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
         let (Some((layer, index)), Some((name, other))) = (old.rsplit_once('/'), new.rsplit_once('/')) else {
             if old == new {

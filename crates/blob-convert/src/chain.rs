@@ -2,7 +2,7 @@
 //!
 //! Checks what a step returns, also one of a user's own: no tensor is lost in silence, and no name stands twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error};
@@ -21,6 +21,8 @@ pub(crate) struct Chained {
     /// Name and reason.
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
+    /// The layers that the net has no more.
+    pub(crate) layers_gone: Vec<String>,
 }
 
 /// Plans the steps, each on what the ones before have made.
@@ -29,7 +31,7 @@ pub(crate) fn chain(
     steps: &[Arc<dyn Transform>],
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
-    let mut chained = Chained { tensors, left_out: Vec::new(), notes: Vec::new() };
+    let mut chained = Chained { tensors, left_out: Vec::new(), notes: Vec::new(), layers_gone: Vec::new() };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
@@ -39,11 +41,13 @@ pub(crate) fn chain(
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
-        let Outcome { made, left_out, notes } = outcome;
+        let Outcome { made, left_out, notes, layers_gone } = outcome;
+        let gone: HashSet<usize> = left_out.iter().map(|(place, _)| *place).collect();
         let name = |place: usize| chained.tensors[place].spec.name.clone();
         chained.left_out.extend(left_out.into_iter().map(|(place, reason)| (name(place), reason)));
         chained.notes.extend(notes);
-        chained.tensors = made.into_iter().map(|made| taken(made, &chained.tensors)).collect();
+        chained.layers_gone.extend(layers_gone);
+        chained.tensors = made.into_iter().map(|made| taken(made, &chained.tensors, &gone)).collect();
     }
     Ok(chained)
 }
@@ -52,9 +56,10 @@ fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
     Spec { tensor: tensor.spec.clone(), entry: &checkpoint.entries()[tensor.entry] }
 }
 
-/// What a step makes of the tensors before.
-fn taken(made: Made, before: &[Planned]) -> Planned {
+/// What a step makes of the tensors before, of which some are gone.
+fn taken(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
     let first = &before[made.from[0]];
+    let is_new = first.is_new || gone.contains(&made.from[0]);
     let mut changes = first.changes.clone();
     changes.extend(made.changes);
     let (how, read_as, casts) = match made.values {
@@ -71,7 +76,7 @@ fn taken(made: Made, before: &[Planned]) -> Planned {
             (How::Computed(Arc::new(computed)), made.tensor.dtype, Vec::new())
         }
     };
-    Planned { how, read_as, casts, changes, ..Planned::new(made.tensor, first.entry) }
+    Planned { how, read_as, casts, changes, is_new, ..Planned::new(made.tensor, first.entry) }
 }
 
 /// What is wrong with what a step returns.

@@ -254,7 +254,7 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut notes } = chosen;
+    let Chained { mut tensors, mut left_out, mut notes, layers_gone } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
@@ -283,12 +283,15 @@ fn planned_for<'a>(
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
+    if matches!(base, Base::File(_)) && to.is_caffe() && !layers_gone.is_empty() {
+        notes.push("fold: the output's own description of the net says so; a prototxt has to be changed".to_owned());
+    }
     let mut layout = || match (&base, to.is_caffe()) {
         (Base::Same, _) => identity::layout(checkpoint, &mut tensors),
         (Base::Frame(base), _) => refilled(base, &mut tensors),
         (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
         (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
-        (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors),
+        (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors, &layers_gone),
         (Base::None, true) => caffe::new(checkpoint, options, &mut tensors),
         _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file().map(|(path, _)| path)),
         _ => layout(checkpoint, options, &tensors, &receipt),

@@ -28,6 +28,8 @@ pub struct Planned {
     pub changes: Vec<Cow<'static, str>>,
     /// Which of the layout's tensors it is; none where its bytes are copied with those around them.
     pub(crate) slot: Option<usize>,
+    /// Whether it takes the place of none of the source's tensors: those that it is made of are gone.
+    pub(crate) is_new: bool,
     /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
 }
@@ -60,7 +62,7 @@ impl Planned {
     /// A tensor whose bytes are copied.
     pub(crate) fn new(spec: TensorSpec, entry: usize) -> Self {
         let (read_as, casts, changes) = (spec.dtype, Vec::new(), Vec::new());
-        Self { spec, entry, how: How::Copy, read_as, casts, changes, slot: None, keeps_bf16: false }
+        Self { spec, entry, how: How::Copy, read_as, casts, changes, slot: None, is_new: false, keeps_bf16: false }
     }
 
     /// The dtype that a reader of the output finds.

@@ -3,6 +3,7 @@
 //! What is to be changed is gathered here, with the headers that it needs; what becomes of the bytes is `splice/plan`.
 
 pub(crate) mod plan;
+mod removal;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,13 +12,16 @@ use blob_core::Shape;
 use crate::caffe::encode::Form;
 use crate::caffe::message::Pair;
 use crate::caffe::named;
+use crate::caffe::protobuf::Span;
 use crate::caffe::tree::{self, Layer, Stored};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::format::Format;
 use crate::names::name_from_bytes;
+use crate::spec::NAMED;
 use crate::wire::cursor::Cursor;
+use removal::Wires;
 
 /// An existing Caffe file, and what is to be changed about it.
 ///
@@ -49,6 +53,10 @@ pub struct Splice<'a> {
     renamed: BTreeMap<usize, String>,
     /// Layers after the last one, each with its blobs.
     added: Vec<(String, Vec<Pair>)>,
+    /// What the layers read and write, once one of them was taken out.
+    wires: Option<Wires>,
+    /// By layer: where it says that it has no bias, and the byte by which it has one.
+    biased: BTreeMap<usize, (Span, u8)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,8 +86,9 @@ impl<'a> Splice<'a> {
             let layer = entry.name().rsplit_once('/').map_or(entry.name(), |(layer, _)| layer);
             places.entry(layer.to_owned()).or_insert(entry.position());
         }
-        let (changes, renamed) = Default::default();
-        let mut made = Self { base, layers, places, form: None, changes, renamed, added: Vec::new() };
+        let (changes, renamed, biased) = Default::default();
+        let (form, added, wires) = (None, Vec::new(), None);
+        let mut made = Self { base, layers, places, form, changes, renamed, added, wires, biased };
         made.place_empty_layers()?;
         Ok(made)
     }
@@ -136,7 +145,29 @@ impl<'a> Splice<'a> {
         Ok(())
     }
 
-    /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none.
+    /// Takes layers out of a net's description, with their blobs, one after the other. The layer before each then writes what
+    /// that one wrote, under the same name, so that the layers behind need no change.
+    ///
+    /// # Errors
+    /// [`Error::Request`] with every layer that is not there once, or that is not between exactly two others: in some phases only,
+    /// with values that other layers read too, with fields beside those of a normalisation, of a net of before 2014.
+    pub fn remove_layers<'n>(&mut self, layers: impl IntoIterator<Item = &'n str>) -> Result<(), Error> {
+        let mut wires = match self.wires.take() {
+            Some(wires) => wires,
+            None => Wires::read(self.base, &self.layers)?,
+        };
+        let remove = |layer| wires.remove(layer, &self.layers).err().map(|why| (layer, why));
+        let stay: Vec<_> = layers.into_iter().filter_map(remove).collect();
+        self.wires = Some(wires);
+        if stay.is_empty() {
+            return Ok(());
+        }
+        let stay: Vec<String> = stay.iter().take(NAMED).map(|(layer, why)| format!("{layer:?}: it {why}")).collect();
+        Err(self.refuse(format!("layers cannot be taken out of the net: {}", stay.join("; "))))
+    }
+
+    /// Adds a tensor as the next blob of a layer, or of a new layer at the end, or as the diff of a blob that has none. A layer
+    /// that is said to have no bias is said to have one after its second blob.
     ///
     /// # Errors
     /// [`Error::Request`] for a name that is not `<layer>/<index>` with the next index, or `<layer>/<index>.diff`; a file
@@ -153,7 +184,10 @@ impl<'a> Splice<'a> {
             return Err(self.refuse(format!("array {name:?} has no place: arrays are added as <layer>/<index>")));
         };
         let is_next = match self.places.get(layer).copied() {
-            Some(place) => self.add_to(place, index, is_diff, tensor),
+            Some(place) => {
+                self.give_bias(place, index)?;
+                self.add_to(place, index, is_diff, tensor)
+            }
             None if self.layers.iter().any(|layer| layer.nested.is_some()) => {
                 return Err(
                     self.refuse(format!("array {name:?} would be of a new layer, and the net is of V0, of 2013"))
@@ -180,6 +214,15 @@ impl<'a> Splice<'a> {
             false => change.data = Some(tensor),
         }
         true
+    }
+
+    /// Notes where a layer says that it has no bias, if its second blob is added.
+    fn give_bias(&mut self, place: usize, index: usize) -> Result<(), Error> {
+        let mut cursor = Cursor::new(self.base.source());
+        let said = if index == 1 { removal::without_bias(&mut cursor, &self.layers[place]) } else { Ok(None) };
+        let said = said.map_err(|e| e.into_error(self.base.name()))?;
+        self.biased.extend(said.map(|said| (place, said)));
+        Ok(())
     }
 
     /// The same for a layer behind the file's.

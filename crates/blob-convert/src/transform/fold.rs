@@ -124,8 +124,9 @@ impl Transform for Fold {
         }
         outcome.notes = planned.notes;
         let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
-        let gone: Vec<String> = gone.map(|layer| format!("{layer:?}")).collect();
-        if !gone.is_empty() {
+        outcome.layers_gone = gone.cloned().collect();
+        if !outcome.layers_gone.is_empty() {
+            let gone: Vec<String> = outcome.layers_gone.iter().map(|layer| format!("{layer:?}")).collect();
             outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
         }
         Ok(outcome)

@@ -68,6 +68,8 @@ pub struct Outcome {
     pub left_out: Vec<(usize, String)>,
     /// What else is to be known, in words.
     pub notes: Vec<String>,
+    /// The layers that the net has no more.
+    pub(crate) layers_gone: Vec<String>,
 }
 
 impl Outcome {

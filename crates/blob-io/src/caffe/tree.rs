@@ -73,7 +73,7 @@ fn bare(blob: Field) -> Layer {
 }
 
 /// Hands over the length-delimited fields of a message.
-fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnMut(Field)) -> Result<(), ReadError> {
+pub(crate) fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnMut(Field)) -> Result<(), ReadError> {
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
         if tag.wire != Wire::Len {

@@ -23,8 +23,10 @@ type Edit = (Span, Vec<Part>);
 pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
     let mut problems = Problems::default();
     let mut edits: Vec<Edit> = Vec::new();
-    let changed: BTreeSet<usize> =
-        splice.changes.keys().map(|(place, _)| *place).chain(splice.renamed.keys().copied()).collect();
+    let wired = splice.wires.iter().flat_map(|wires| wires.all().iter().enumerate());
+    let wired = wired.filter(|(_, layer)| layer.is_gone || layer.tops.iter().any(|top| top.is_renamed));
+    let changed = splice.changes.keys().map(|(place, _)| *place).chain(splice.renamed.keys().copied());
+    let changed: BTreeSet<usize> = changed.chain(wired.map(|(place, _)| place)).collect();
     for place in changed {
         edits.extend(layer(specs, splice, place, &mut problems));
     }
@@ -58,7 +60,20 @@ fn weave(span: Span, edits: Vec<Edit>) -> Vec<Part> {
 /// The edits that a layer's changes make of the file: of the values alone where no length changes, else of the layer.
 fn layer(specs: &[TensorSpec], splice: &Splice<'_>, place: usize, problems: &mut Problems) -> Vec<Edit> {
     let layer = &splice.layers[place];
+    let wired = splice.wires.as_ref().map(|wires| &wires.all()[place]);
     let (mut edits, mut is_resized) = (Vec::new(), false);
+    if let Some(gone) = wired.filter(|wired| wired.is_gone) {
+        let blobs = splice.changes.range((place, 0)..(place + 1, 0)).filter(|(_, change)| !change.is_removed);
+        blobs.for_each(|((_, index), _)| {
+            problems.add(&format!("{}/{index}", gone.name), "is of a layer that is taken out");
+        });
+        return layer.field.map(|field| (field.whole, Vec::new())).into_iter().collect();
+    }
+    for top in wired.into_iter().flat_map(|wired| &wired.tops).filter(|top| top.is_renamed) {
+        edits.push((top.field.whole, vec![Part::Field(top.field.number, vec![Part::Bytes(top.name.clone())])]));
+        is_resized = true;
+    }
+    edits.extend(splice.biased.get(&place).map(|(at, byte)| (*at, vec![Part::Bytes(vec![*byte])])));
     if let Some(name) = splice.renamed.get(&place) {
         let (number, is_nested) = layer.name_number;
         let content = layer.nested.filter(|_| is_nested).or(layer.field).map_or(0, |field| field.content.start);

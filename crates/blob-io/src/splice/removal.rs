@@ -1,0 +1,199 @@
+//! Layers taken out of a net's description: the layer before writes what they wrote, so that those behind read the same names.
+//!
+//! Relies on the layers that `caffe/tree` finds and reads what each one's fields name; the bytes are `plan`'s. Layers of 2013 and
+//! 2014 are not taken out, nor those whose place in the net is not certain.
+
+use crate::caffe::protobuf::{self, Span, Wire};
+use crate::caffe::tree::{self, Field, Layer};
+use crate::checkpoint::Checkpoint;
+use crate::error::{Error, ReadError};
+use crate::names::name_from_bytes;
+use crate::wire::cursor::Cursor;
+
+/// The number of a layer of V2 in a net, and those of its fields.
+const LAYER: u32 = 100;
+const NAME: u32 = 1;
+const BOTTOM: u32 = 3;
+pub(super) const TOP: u32 = 4;
+const INCLUDE: u32 = 8;
+const EXCLUDE: u32 = 9;
+/// What a layer may have that is lost with it: its type, parameters' rates, blobs, the phase that Caffe writes into every layer,
+/// `propagate_down`, and the messages of BN, BatchNorm and Scale.
+const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
+/// Convolutions' and fully connected layers' messages, and the number of `bias_term` in both.
+const WITH_BIAS: &[u32] = &[106, 117];
+const BIAS_TERM: u32 = 2;
+/// More names of values in a net are not read.
+const MOST_WIRES: usize = 1 << 20;
+
+/// What the layers of a net read and write.
+#[derive(Debug)]
+pub(super) struct Wires(Vec<Wired>);
+
+#[derive(Debug, Default)]
+pub(super) struct Wired {
+    pub(super) name: String,
+    bottoms: Vec<Vec<u8>>,
+    pub(super) tops: Vec<Top>,
+    /// The first field that would be lost with the layer, and should not.
+    kept: Option<u32>,
+    is_in_one_phase: bool,
+    pub(super) is_gone: bool,
+}
+
+/// A value that a layer writes.
+#[derive(Debug)]
+pub(super) struct Top {
+    pub(super) field: Field,
+    pub(super) name: Vec<u8>,
+    pub(super) is_renamed: bool,
+}
+
+impl Wired {
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.bottoms.iter().chain(self.tops.iter().map(|top| &top.name)).map(|name| &name[..])
+    }
+}
+
+impl Wires {
+    /// Reads the layers' own fields, which are small; blobs are passed over.
+    pub(super) fn read(base: &Checkpoint, layers: &[Layer]) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(base.source());
+        let mut wires = 0;
+        let each = layers.iter().map(|layer| {
+            let wired = wired(&mut cursor, layer, base.limits().max_name).map_err(|e| e.into_error(base.name()))?;
+            wires += wired.names().count();
+            let is_too_many = wires > MOST_WIRES;
+            let message = || format!("names over {MOST_WIRES} values in its layers, and no layer of it is taken out");
+            if is_too_many {
+                Err(Error::Request { file: base.name().to_owned(), message: message() })
+            } else {
+                Ok(wired)
+            }
+        });
+        each.collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn all(&self) -> &[Wired] {
+        &self.0
+    }
+
+    /// Takes a layer out; or why not, in words that follow its name.
+    pub(super) fn remove(&mut self, name: &str, layers: &[Layer]) -> Result<(), String> {
+        let mut named = (0..self.0.len()).filter(|place| self.0[*place].name == name && !self.0[*place].is_gone);
+        let (Some(place), None) = (named.next(), named.next()) else {
+            return Err("is not exactly one layer of the net".to_owned());
+        };
+        if layers.iter().any(|layer| layer.field.is_none_or(|field| field.number != LAYER)) {
+            return Err("is of a net of V0 or V1, before 2014".to_owned());
+        }
+        let layer = &self.0[place];
+        if layer.is_in_one_phase {
+            return Err("is in some phases of the net only".to_owned());
+        }
+        if let Some(number) = layer.kept {
+            return Err(format!("has a field of the number {number}, which would be lost"));
+        }
+        let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
+            // In place, or a file that does not say what its layers read.
+            ([bottom], [top]) if *bottom == top.name => return self.take_out(place),
+            ([], []) => return self.take_out(place),
+            ([bottom], [top]) => (bottom.clone(), top.name.clone()),
+            _ => return Err("does not read one value and write one".to_owned()),
+        };
+        let before = self.writer(place, &bottom, &top)?;
+        let written = self.0[before].tops.iter_mut().filter(|written| written.name == bottom);
+        written.for_each(|written| (written.name, written.is_renamed) = (top.clone(), true));
+        self.take_out(place)
+    }
+
+    fn take_out(&mut self, place: usize) -> Result<(), String> {
+        self.0[place].is_gone = true;
+        Ok(())
+    }
+
+    /// The layer that alone writes what the layer at `place` alone reads.
+    fn writer(&self, place: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
+        let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
+        let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != place && !layer.is_gone);
+        let mut users = others().filter(|(_, layer)| layer.names().any(|name| name == bottom));
+        let Some((before, writer)) = users.next().filter(|(before, _)| *before < place) else {
+            return Err(format!("reads {}, which no layer before it writes", text(bottom)));
+        };
+        if writer.bottoms.iter().any(|name| name == bottom) {
+            return Err(format!("reads {}, which {:?} reads too", text(bottom), writer.name));
+        }
+        if let Some((_, other)) = users.next() {
+            return Err(format!("reads {}, which {:?} reads or writes too", text(bottom), other.name));
+        }
+        if writer.is_in_one_phase {
+            return Err(format!("follows {:?}, which is in some phases of the net only", writer.name));
+        }
+        match others().take_while(|(other, _)| *other < place).find(|(_, layer)| layer.names().any(|name| name == top))
+        {
+            Some((_, other)) => Err(format!("writes {}, which {:?} reads or writes before it", text(top), other.name)),
+            None => Ok(before),
+        }
+    }
+}
+
+fn wired(cursor: &mut Cursor<'_>, layer: &Layer, most: u64) -> Result<Wired, ReadError> {
+    let mut wired = Wired::default();
+    let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
+        return Ok(wired);
+    };
+    cursor.seek(field.content.start);
+    while let Some(tag) = protobuf::tag(cursor, field.content.end)? {
+        wired.is_in_one_phase |= matches!(tag.number, INCLUDE | EXCLUDE);
+        if !LOST.contains(&tag.number) {
+            wired.kept.get_or_insert(tag.number);
+        }
+        if !(matches!(tag.number, NAME | BOTTOM | TOP) && tag.wire == Wire::Len) {
+            protobuf::skip(cursor, tag, field.content.end)?;
+            continue;
+        }
+        let content = protobuf::span(cursor, field.content.end, "a layer's name")?;
+        let text = cursor.bytes(content.len(), content.end, most, "a layer's name")?;
+        match tag.number {
+            NAME => wired.name = name_from_bytes(&text).into_owned(),
+            BOTTOM => wired.bottoms.push(text.to_vec()),
+            _ => {
+                let field = Field { number: TOP, whole: Span { start: tag.offset, end: content.end }, content };
+                wired.tops.push(Top { field, name: text.to_vec(), is_renamed: false });
+            }
+        }
+    }
+    Ok(wired)
+}
+
+/// Where a layer of V2 says that it has no bias: the first byte of that number, which is 0, and the byte that makes it 1.
+pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Option<(Span, u8)>, ReadError> {
+    let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
+        return Ok(None);
+    };
+    let mut messages = Vec::new();
+    tree::each(cursor, field.content, |field| {
+        if WITH_BIAS.contains(&field.number) {
+            messages.push(field.content);
+        }
+    })?;
+    let mut found = None;
+    for message in messages {
+        cursor.seek(message.start);
+        while let Some(tag) = protobuf::tag(cursor, message.end)? {
+            let start = cursor.pos();
+            if (tag.number, tag.wire) != (BIAS_TERM, Wire::Varint) {
+                protobuf::skip(cursor, tag, message.end)?;
+                continue;
+            }
+            // The last one counts.
+            let is_false = protobuf::varint(cursor, message.end, "bias_term")? == 0;
+            let end = cursor.pos();
+            cursor.seek(start);
+            let first = cursor.u8(message.end, "bias_term")?;
+            cursor.seek(end);
+            found = is_false.then_some((Span { start, end: start + 1 }, first | 1));
+        }
+    }
+    Ok(found)
+}

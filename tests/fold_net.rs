@@ -1,0 +1,191 @@
+//! A fold into a `.caffemodel` takes the folded layers out of the net's description too, and changes nothing else in it.
+
+use blob_convert::transform::{Bound, Fold};
+use blob_convert::{Options, Silent, Target, plan};
+use blob_io::caffe::prototxt;
+use blob_io::{Checkpoint, Error, Format, IfExists};
+
+use crate::support::message::{content, fields, floats, len, shape, var};
+use crate::support::{data, open};
+
+/// A layer of V2: its name, type, inputs and outputs, blobs of one axis, and more fields.
+fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
+    let texts = [(1, name), (2, kind), (3, bottom), (4, top)];
+    let texts =
+        texts.iter().filter(|(_, text)| !text.is_empty()).flat_map(|(number, text)| len(*number, text.as_bytes()));
+    let blobs = blobs.iter().flat_map(|values| len(7, &[floats(values), shape(&dims(kind, values.len()))].concat()));
+    len(100, &[texts.collect(), blobs.collect(), more.to_vec()].concat())
+}
+
+fn dims(kind: &str, count: usize) -> Vec<u64> {
+    if kind == "Convolution" { vec![2, count as u64 / 2, 1, 1] } else { vec![count as u64] }
+}
+
+/// A convolution without a bias, a BatchNorm, a Scale, each of which writes a value of its own, and what follows.
+fn parts() -> [Vec<u8>; 5] {
+    let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
+    [
+        layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias),
+        layer("bn", "BatchNorm", ("c", "d"), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &var(10, 1)),
+        layer("s", "Scale", ("d", "e"), &[&[2.0, 3.0], &[0.0, 1.0]], &len(142, &var(4, 1))),
+        layer("r", "ReLU", ("e", "e"), &[], &[]),
+        layer("p", "Pooling", ("e", "f"), &[], &len(200, b"of a fork")),
+    ]
+}
+
+fn net(parts: &[Vec<u8>]) -> Vec<u8> {
+    [len(1, b"net"), parts.concat(), len(201, b"behind")].concat()
+}
+
+/// The folded file; the net is the file's own, or that of a prototxt.
+fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error> {
+    let source = open("net.caffemodel", bytes).unwrap_or_else(|e| panic!("{e}"));
+    let net = match text {
+        Some(text) => prototxt("net.prototxt", text.as_bytes()).expect("a net"),
+        None => source.net().expect("reads").expect("a net"),
+    };
+    let (fold, refused) = Fold::of(&Bound::new(&net, &source));
+    assert!(!fold.is_empty(), "{refused:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("out.caffemodel");
+    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    plan(&source, &Options::new(Format::CaffeModel).transform(fold), &target)?.run(&Silent)?;
+    Ok(std::fs::read(&path).expect("readable"))
+}
+
+/// The layer's name, and its other fields.
+fn described(layer: &[u8]) -> (String, Vec<(u64, &[u8])>) {
+    let (names, others): (Vec<_>, Vec<_>) = fields(content(layer)).into_iter().partition(|(key, _)| *key == 10);
+    (String::from_utf8(content(names[0].1).to_vec()).expect("text"), others)
+}
+
+#[test]
+fn the_layers_are_gone_and_their_neighbours_joined() {
+    let before = parts();
+    let out = folded(&net(&before), None).unwrap_or_else(|e| panic!("{e}"));
+    let all = fields(&out);
+    // The net's name, the convolution, what follows, and what is behind.
+    let names: Vec<String> = all[1..4].iter().map(|(_, layer)| described(layer).0).collect();
+    assert_eq!((all.len(), &names[..]), (5, &["c", "r", "p"].map(str::to_owned)[..]));
+    assert_eq!((all[2].1, all[3].1, all[4].1), (&before[3][..], &before[4][..], &len(201, b"behind")[..]));
+    let (_, conv) = described(all[1].1);
+    let texts = [(2, "Convolution"), (3, "data"), (4, "e")].map(|(number, text)| len(number, text.as_bytes()));
+    assert_eq!(conv[..3].iter().map(|(_, field)| field.to_vec()).collect::<Vec<_>>(), texts);
+    // Weights, the new bias, and that there is one.
+    assert_eq!(conv.iter().map(|(key, _)| key >> 3).collect::<Vec<_>>(), [2, 3, 4, 7, 7, 106]);
+    assert_eq!(content(conv[5].1), [var(1, 2), var(2, 1), var(4, 1)].concat());
+    // 2 · (0 − 0.5) / 1 + 0 and 3 · (0 − 0.5) / 2 + 1, but for eps.
+    let file = open("out.caffemodel", &out).expect("opens");
+    let bias = file.view(file.entry("c/1").expect("a bias")).expect("views").into_owned();
+    let bias: Vec<f32> = bias.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().expect("four"))).collect();
+    assert!((bias[0] + 1.0).abs() < 1e-4 && (bias[1] - 0.25).abs() < 1e-4, "{bias:?}");
+    // The net that is left says what it said of everything else.
+    let left = file.net().expect("reads").expect("a net");
+    let [conv, relu, pool] = left.layers() else { panic!("{left:?}") };
+    assert!(conv.tops() == relu.bottoms() && relu.tops() == pool.bottoms() && conv.bias_term());
+}
+
+#[test]
+fn nets_of_opencvs_are_described_without_what_was_folded() {
+    for stem in ["resnet", "mobilenet", "inception", "upsample"] {
+        let bytes = std::fs::read(data(&format!("caffe/forward/{stem}.caffemodel"))).expect("readable");
+        let out = folded(&bytes, None).unwrap_or_else(|e| panic!("{stem}: {e}"));
+        let is_norm = |layer: &[u8]| {
+            fields(content(layer))
+                .iter()
+                .any(|(key, field)| *key == 18 && matches!(content(field), b"BatchNorm" | b"Scale"))
+        };
+        let of = |bytes: &[u8]| {
+            let layers: Vec<Vec<u8>> =
+                fields(bytes).into_iter().filter(|(key, _)| *key == 802).map(|(_, layer)| layer.to_vec()).collect();
+            layers
+        };
+        let (before, after) = (of(&bytes), of(&out));
+        assert!(before.iter().any(|layer| is_norm(layer)) && !after.iter().any(|layer| is_norm(layer)), "{stem}");
+        let kept: Vec<&Vec<u8>> = before.iter().filter(|layer| !is_norm(layer)).collect();
+        assert_eq!(kept.len(), after.len(), "{stem}");
+        for (before, after) in kept.iter().zip(&after) {
+            // All works in place here, so that only weights, biases and what says that there is one may change.
+            let still = |layer: &[u8]| {
+                let (name, fields) = described(layer);
+                (
+                    name,
+                    fields
+                        .into_iter()
+                        .filter(|(key, _)| !matches!(key >> 3, 7 | 106))
+                        .map(|(_, f)| f.to_vec())
+                        .collect::<Vec<_>>(),
+                )
+            };
+            assert_eq!(still(before), still(after), "{stem}");
+        }
+        let file = open("out.caffemodel", &out).expect("opens");
+        let net = file.net().expect("reads").expect("a net");
+        let convolutions = net.layers().iter().filter(|layer| layer.tensor(blob_io::net::Role::Weight).is_some());
+        assert!(convolutions.filter(|layer| layer.type_name() != "PReLU").all(|layer| layer.bias_term()), "{stem}");
+    }
+}
+
+#[test]
+fn a_layer_whose_place_is_not_certain_stays_and_is_named() {
+    let text = r#"layer { name: "c" type: "Convolution" bottom: "x" top: "c" convolution_param { bias_term: false } }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" } layer { name: "s" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }"#;
+    let bn: [&[f32]; 3] = [&[0.5, 0.5], &[1.0, 4.0], &[1.0]];
+    let with = |place: usize, part: Vec<u8>| {
+        let mut all = parts().to_vec();
+        all[place] = part;
+        all
+    };
+    let more = |part: Vec<u8>| [parts().to_vec(), vec![part]].concat();
+    let cases = [
+        (
+            with(1, layer("bn", "BatchNorm", ("c", "d"), &bn, &len(8, &var(1, 1)))),
+            "\"bn\": it is in some phases of the net only",
+        ),
+        (
+            with(1, layer("bn", "BatchNorm", ("c", "d"), &bn, &len(200, b"x"))),
+            "\"bn\": it has a field of the number 200, which would be lost",
+        ),
+        (with(1, layer("bn", "BatchNorm", ("c", ""), &bn, &[])), "\"bn\": it does not read one value and write one"),
+        (
+            with(1, layer("bn", "BatchNorm", ("data", "d"), &bn, &[])),
+            "\"bn\": it reads \"data\", which \"c\" reads too",
+        ),
+        (
+            with(1, layer("bn", "BatchNorm", ("b", "d"), &bn, &[])),
+            "\"bn\": it reads \"b\", which no layer before it writes",
+        ),
+        (more(layer("q", "Pooling", ("c", "q"), &[], &[])), "\"bn\": it reads \"c\", which \"q\" reads or writes too"),
+        (more(layer("bn", "Pooling", ("f", "q"), &[], &[])), "\"bn\": it is not exactly one layer of the net"),
+        (
+            with(4, layer("p", "Pooling", ("d", "f"), &[], &[])),
+            "\"s\": it reads \"d\", which \"p\" reads or writes too",
+        ),
+        (
+            [vec![layer("h", "Input", ("", "e"), &[], &[])], parts().to_vec()].concat(),
+            "\"s\": it writes \"e\", which \"h\" reads or writes before it",
+        ),
+        (more(len(2, &len(4, b"old"))), "\"bn\": it is of a net of V0 or V1, before 2014"),
+    ];
+    for (parts, reason) in cases {
+        let refused = folded(&net(&parts), Some(text)).expect_err(reason).to_string();
+        assert!(
+            refused.contains("layers cannot be taken out of the net: ") && refused.contains(reason),
+            "{reason}: {refused}"
+        );
+    }
+    let phased = len(106, &var(2, 0));
+    let phased = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &[phased, len(9, &var(1, 0))].concat());
+    let refused = folded(&net(&with(0, phased)), Some(text)).expect_err("in a phase").to_string();
+    assert!(refused.contains("\"bn\": it follows \"c\", which is in some phases of the net only"), "{refused}");
+    // A file of weights that does not say what its layers read has nothing to be joined.
+    let bare = |name, kind, blobs: &[&[f32]]| layer(name, kind, ("", ""), blobs, &[]);
+    let parts = [
+        bare("c", "Convolution", &[&[1.0, 2.0]]),
+        bare("bn", "BatchNorm", &bn),
+        bare("s", "Scale", &[&[2.0, 3.0], &[0.0, 1.0]]),
+    ];
+    let out = folded(&net(&parts), Some(text)).unwrap_or_else(|e| panic!("{e}"));
+    let file: Checkpoint = open("out.caffemodel", &out).expect("opens");
+    assert_eq!((file.net().expect("reads").expect("a net").layers().len(), file.entries().len()), (1, 2));
+}
