@@ -45,3 +45,13 @@ class Modules:
 def verdict(ours, theirs):
     off = np.abs(ours - theirs).max() / max(np.abs(theirs).max(), 1e-30)
     return "equal" if off <= 1e-5 else "off by %g" % off
+
+
+def forward(stem, data, groups, eps, theirs):
+    """Whether the net of the sides `forward_*` gives what they computed: under PyTorch's names, and with its BatchNorms folded."""
+    found = {}
+    for how in ("torch", "folded"):
+        w = Modules("%s.%s.npz" % (stem, how))
+        x = np.maximum(w.bn("bn1", w.conv("conv", data, groups), eps[0]), 0)
+        found[how] = verdict(w.linear("ip", w.bn("bn2", w.up("up", x, groups), eps[1])), theirs)
+    return found

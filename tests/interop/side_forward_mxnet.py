@@ -5,7 +5,7 @@ import mxnet as mx
 import numpy as np
 
 import common
-from modules import Modules, verdict
+from modules import forward
 
 
 def write(folder, random, count):
@@ -39,12 +39,7 @@ def read(path):
     eps = [float(attributes.get(name, {}).get("eps", 1e-3)) for name in ("bn1", "bn2")]
     data = np.random.default_rng(0).standard_normal((1, groups * arguments["conv_weight"].shape[1], 7, 7)).astype("float32")
     bound = net.bind(mx.cpu(), {**arguments, "data": mx.nd.array(data)}, aux_states=pick("aux:"))
-    theirs, found = bound.forward(is_train=False)[0].asnumpy(), {}
-    for how in ("torch", "folded"):
-        w = Modules("%s.%s.npz" % (stem, how))
-        x = np.maximum(w.bn("bn1", w.conv("conv", data, groups), eps[0]), 0)
-        found[how] = verdict(w.linear("ip", w.bn("bn2", w.up("up", x, groups), eps[1])), theirs)
-    return found
+    return forward(stem, data, groups, eps, bound.forward(is_train=False)[0].asnumpy())
 
 
 common.main(write, read)

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 import common
-from modules import Modules, verdict
+from modules import forward, verdict
 
 LAYER = 'layer { name: "%s" type: "%s" bottom: "%s" top: "%s" %s }\n'
 
@@ -54,18 +54,13 @@ def read(path):
     inputs = int(text.split("input_dim: ")[2])
     data = np.random.default_rng(0).standard_normal((1, inputs, 7, 7)).astype("float32")
     net.setInput(data)
-    theirs, found = net.forward(), {}
+    theirs = net.forward()
     with open(stem + ".folded.prototxt", "w") as file:
         file.write(re.sub(r'layer { name: "(bn|scale)\d".*\n', "", text).replace("bias_term: false", "bias_term: true"))
     net = cv2.dnn.readNetFromCaffe(stem + ".folded.prototxt", stem + ".folded.caffemodel")
     net.enableFusion(False)
     net.setInput(data)
-    found["caffemodel"] = verdict(net.forward(), theirs)
-    for how in ("torch", "folded"):
-        w = Modules("%s.%s.npz" % (stem, how))
-        x = np.maximum(w.bn("bn1", w.conv("conv", data, groups), eps[0]), 0)
-        found[how] = verdict(w.linear("ip", w.bn("bn2", w.up("up", x, groups), eps[1])), theirs)
-    return found
+    return {"caffemodel": verdict(net.forward(), theirs), **forward(stem, data, groups, eps, theirs)}
 
 
 common.main(write, read)
