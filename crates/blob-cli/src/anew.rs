@@ -146,7 +146,7 @@ impl<'a> File<'a> {
                 return refused(format!("{name:?} would be {diff}, and {blob:?} {shape}: a diff has its blob's shape"));
             }
         }
-        let wholes = if is_mxnet(to) { self.wholes() } else { Vec::new() };
+        let wholes = if to.is_mxnet() { self.wholes() } else { Vec::new() };
         match wholes.iter().find(|whole| shapes.contains_key(&*whole.name)) {
             Some(whole) => refused(format!("two tensors would be called {:?}", whole.name)),
             None => Ok(()),
@@ -254,7 +254,7 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
         let count = |kind| source.entries().iter().filter(|entry| entry.kind() == kind).count() as u64;
         for (n, what, becomes) in [
             (count(Kind::None), "place without an array", "left out"),
-            (if is_mxnet(to) { 0 } else { count(Kind::Values) }, "sparse array", "written in parts"),
+            (if to.is_mxnet() { 0 } else { count(Kind::Values) }, "sparse array", "written in parts"),
         ] {
             if n > 0 {
                 let (noun, are) = (units::plural(n, what), if n == 1 { "is" } else { "are" });
@@ -294,10 +294,6 @@ fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usi
     let number = numbers.len();
     numbers.insert(name, number);
     format!("@{number}")
-}
-
-fn is_mxnet(format: Format) -> bool {
-    matches!(format, Format::MxnetList | Format::MxnetRecord)
 }
 
 /// The first of many lines, and how many there are more.

@@ -92,7 +92,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
     let options = transforms::options(&args.transforms, to, checkpoint)?;
     let mut options = options.dense(args.dense).sha256(args.sha256).anew(args.anew);
     if let Some(version) = args.params_version {
-        if !matches!(to, Format::MxnetList | Format::MxnetRecord) {
+        if !to.is_mxnet() {
             return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
         }
         options = options.params_version(version);

@@ -99,11 +99,10 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     }
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
-    let is_mxnet = matches!(format, Format::MxnetList | Format::MxnetRecord);
     // Files of others; in ours is a receipt, which would stand within the other. Shards are several files.
     let is_with_receipt = matches!(format, Format::Hdf5 | Format::Npz | Format::Safetensors);
     let others = is_with_receipt && own(checkpoint).is_none() && checkpoint.shards().is_empty();
-    if !(format.is_caffe() || is_mxnet || format.is_neoml() || single || others) {
+    if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));
     }
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {

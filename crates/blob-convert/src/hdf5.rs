@@ -5,8 +5,8 @@ use std::path::Path;
 use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
+use crate::base::refilled;
 use crate::caffe::placed;
-use crate::layout::refilled;
 use crate::options::refuse;
 use crate::planned::Planned;
 use crate::receipt::{Receipt, own};

@@ -1,25 +1,45 @@
-//! The layout of an output, by its format; what a source of the same format says of its records or archive is kept.
+//! The layout of an output: of its base with other values, or of a new file, by its format; what a source of the same format
+//! says of its records or archive is kept.
 
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
+use blob_core::{Dims7, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
 
+use crate::base::{Base, refilled, same};
+use crate::caffe::{self, placed};
+use crate::hdf5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::receipt::Receipt;
 
-pub(crate) fn is_mxnet(format: Format) -> bool {
-    matches!(format, Format::MxnetList | Format::MxnetRecord)
+/// The layout of an output with these tensors: the base with other values in it and without the layers that are gone, or a new
+/// file, which goes to `path` where it has one.
+pub(crate) fn of(
+    checkpoint: &Checkpoint,
+    base: &Base<'_>,
+    options: &Options,
+    (tensors, layers_gone): (&mut [Planned], &[String]),
+    (receipt, path): (&Receipt, Option<&Path>),
+) -> Result<Layout, Error> {
+    let to = options.to;
+    let layout = match base {
+        Base::Same => same(checkpoint, tensors),
+        Base::Frame(base) => refilled(base, tensors),
+        Base::File(base) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, tensors),
+        Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
+        Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, layers_gone),
+        Base::None if to.is_caffe() => caffe::new(checkpoint, options, tensors),
+        Base::None if to == Format::Hdf5 => hdf5::new(checkpoint, tensors, receipt, path),
+        Base::None => new(checkpoint, options, tensors, receipt),
+    };
+    layout.map_err(|e| e.about(checkpoint.name()))
 }
 
-pub(crate) fn layout(
-    checkpoint: &Checkpoint,
-    options: &Options,
-    tensors: &[Planned],
-    receipt: &Receipt,
-) -> Result<Layout, Error> {
+fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match options.to {
         Format::MxnetList => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_list()),
@@ -41,19 +61,6 @@ pub(crate) fn layout(
         }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
-}
-
-/// The file `base` with the tensors in the places of its own, which they fit.
-pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
-    let mut entries = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
-        let missing = || refuse(base, format!("has no {:?}", tensor.spec.name));
-        let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
-        entries.push(entry);
-        tensor.spec = base.array(entry)?;
-        tensor.changes.clear();
-    }
-    Layout::refilled(base, &entries)
 }
 
 /// Whether the tensors are the source's arrays, all of them, under their names: what it says of each is of the output, too.
@@ -140,4 +147,26 @@ fn places(specs: &[TensorSpec]) -> Vec<usize> {
     let mut places = vec![0; specs.len()];
     order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
     places
+}
+
+/// The archive `base` with the tensors in the places of its own; all else stays.
+fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
+    base.whole()?;
+    placed(checkpoint, base, tensors, |_, tensor, entry| Ok(fits(tensor, entry)))?;
+    let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
+    let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
+    // Each of them was found in the base just now.
+    let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
+    for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() != 7) {
+        tensor.changes.push("stored as seven axes, with ones behind".into());
+    }
+    let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
+    let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is no archive of NeoML".to_owned()))?;
+    Layout::neoml(&specs, &archive.replacing(&replaced))
+}
+
+/// Whether a tensor has the dtype and the extents of the blob in whose place it goes.
+fn fits(tensor: &Planned, entry: &Entry) -> bool {
+    let dims = Dims7::from_leading(tensor.spec.shape.dims());
+    entry.dtype() == Some(tensor.spec.dtype) && dims.is_ok_and(|dims| Shape::from(dims) == *entry.shape())
 }

@@ -23,10 +23,10 @@
 
 #![forbid(unsafe_code)]
 
+mod base;
 mod caffe;
 mod cast;
 mod chain;
-mod chosen;
 mod copies;
 pub mod diff;
 pub mod digest;
@@ -34,10 +34,7 @@ mod done;
 mod frame;
 mod hash;
 mod hdf5;
-mod identity;
 mod layout;
-mod moves;
-mod neoml;
 mod options;
 mod pairing;
 mod pass;

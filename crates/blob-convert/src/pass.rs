@@ -14,12 +14,11 @@ use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
 use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
-use crate::moves::Moves;
 use crate::options::refuse;
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
-use crate::sink::Sink;
+use crate::sink::{Moves, Sink};
 use crate::target;
 use crate::threads::{join, spawn};
 use crate::transform::{Amount, Found, Tally};

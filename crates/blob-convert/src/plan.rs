@@ -1,22 +1,20 @@
-//! What a conversion will do, decided from headers alone: which tensors, under which names, with which changes.
+//! What a conversion will do, decided from headers alone: which tensors go out, under which names, what the transforms and
+//! the output's format change about them, and where each goes.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, file_names, member_names};
+use blob_core::{BlobDim, DType};
+use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSpec, file_names, member_names};
 
-use crate::caffe;
-use crate::chain::Chained;
-use crate::chosen::chosen;
+use crate::base::Base;
+use crate::chain::{Chained, chain};
 use crate::done::refuse_again;
 use crate::frame;
-use crate::hdf5;
-use crate::identity;
-use crate::layout::{layout, refilled};
-use crate::neoml;
+use crate::layout;
 use crate::options::{Options, refuse};
-use crate::planned::Planned;
-use crate::receipt::{Receipt, own};
+use crate::planned::{How, Planned};
+use crate::receipt::{BITS_OF_BF16, Receipt, kept_bits};
 use crate::shards::{self, Shards};
 
 /// Where the output goes.
@@ -64,27 +62,6 @@ pub struct Plan<'a> {
     /// Whether lost values are an error.
     pub(crate) strict: bool,
     pub(crate) output: Destination<'a>,
-}
-
-/// The file whose bytes the output has where it is not changed.
-#[derive(Debug)]
-pub(crate) enum Base<'a> {
-    None,
-    /// The source, copied as it is.
-    Same,
-    File(&'a Checkpoint),
-    /// What the source's receipt has of it.
-    Frame(Box<Checkpoint>),
-}
-
-impl Base<'_> {
-    pub(crate) fn file(&self) -> Option<&Checkpoint> {
-        match self {
-            Self::None | Self::Same => None,
-            Self::File(file) => Some(file),
-            Self::Frame(file) => Some(file),
-        }
-    }
 }
 
 /// Where the output goes, with what only that kind of output needs.
@@ -185,38 +162,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'
     let is_folder = matches!(target, Target::Folder { .. });
     refuse_again(checkpoint, &options.transforms)?;
     let chosen = chosen(checkpoint, options, is_folder)?;
-    // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
-    let is_same = options.to.is_caffe() && options.to == checkpoint.format();
-    let is_same = is_same && caffe::renamed(checkpoint, &chosen.tensors).is_some();
-    let mut notes = Vec::new();
-    let base = if identity::applies(checkpoint, options, is_folder) {
-        Base::Same
-    } else if is_same && !options.form.is_some_and(Form::is_v1) {
-        Base::File(checkpoint)
-    } else if is_folder || !options.keeps_frame() {
-        Base::None
-    } else {
-        match frame::source(checkpoint, options.to) {
-            Some(Ok(made)) => Base::Frame(Box::new(made)),
-            Some(Err(why)) => {
-                let format = options.to.name();
-                notes.push(format!("the {format} is written anew, not as the receipt has it: {why}"));
-                Base::None
-            }
-            None => Base::None,
-        }
-    };
-    if caffe::lacks_iter(checkpoint, options.to) && base.file().is_none() {
-        notes.push("iter is written as 0: the source does not say how far the solver was".to_owned());
-    }
-    let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
-    let is_anew = is_hdf5 && matches!(base, Base::None) && !is_folder;
-    // Ours holds tensors and its receipt alone.
-    if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
-        notes.push(
-            "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
-        );
-    }
+    let (base, notes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
     plan.notes.splice(0..0, notes);
     Ok(plan)
@@ -245,6 +191,84 @@ pub fn plan_into<'a>(
     refuse_again(checkpoint, &options.transforms)?;
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)
+}
+
+/// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
+pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
+    checkpoint.whole()?;
+    let to = if is_folder { Format::Npy } else { options.to };
+    // An MXNet file has a record where an array is lacking, an array of NeoML blobs a flag.
+    let has_nulls = |format: Format| format.is_mxnet() || format == Format::NeomlArray;
+    let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && to.is_mxnet() == checkpoint.format().is_mxnet();
+    let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
+    let (mut taken, kept) = (HashSet::new(), kept_bits(checkpoint));
+    for (index, entry) in checkpoint.entries().iter().enumerate() {
+        if let Some(fault) = entry.fault() {
+            return Err(refuse(checkpoint, format!("array {:?}: {fault}", entry.name())));
+        }
+        if entry.foreign_dtype().is_some() {
+            // `view` returns the error that names the dtype.
+            checkpoint.view(entry)?;
+        }
+        let Some(dtype) = kept.dtype(entry) else {
+            if keeps_all {
+                continue;
+            }
+            left_out.push((entry.name().to_owned(), "none: a place without an array".to_owned()));
+            continue;
+        };
+        if options.dense && entry.sparse().is_some() && entry.kind() != Kind::Values {
+            continue;
+        }
+        tensors.push(read(index, entry, dtype, options.dense, &mut taken));
+    }
+    let mut chained = chain(checkpoint, &options.transforms, tensors)?;
+    chained.left_out.splice(0..0, left_out);
+    for tensor in &mut chained.tensors {
+        stored(tensor, &checkpoint.entries()[tensor.entry], to, is_folder);
+    }
+    Ok(chained)
+}
+
+/// A tensor as it is read.
+fn read(index: usize, entry: &Entry, dtype: DType, is_dense: bool, taken: &mut HashSet<String>) -> Planned {
+    let (mut name, shape, how) = match entry.sparse() {
+        Some(sparse) if is_dense => (sparse.name.to_string(), sparse.shape.clone(), How::Dense),
+        _ if entry.is_plain() => (entry.name().to_owned(), entry.shape().clone(), How::Copy),
+        _ => (entry.name().to_owned(), entry.shape().clone(), How::Stream),
+    };
+    // Entries have unique names; only the name of a whole sparse array can be taken already.
+    while !taken.insert(name.clone()) {
+        name = format!("{name}@{}", entry.position());
+    }
+    let changes = match how {
+        How::Stream => vec!["unpacked to row-major little-endian".into()],
+        How::Dense => vec!["expanded from sparse to dense".into()],
+        How::Copy | How::Kept | How::Computed(_) => Vec::new(),
+    };
+    Planned { how, changes, ..Planned::new(TensorSpec::new(name, dtype, shape), index) }
+}
+
+/// Notes what the output's format cannot hold of a tensor as it is.
+fn stored(tensor: &mut Planned, entry: &Entry, to: Format, is_folder: bool) {
+    use Format::{BlobProto, Datum, MxnetRecord, NeomlArray, NeomlBlob, Npy};
+    let changes = &mut tensor.changes;
+    tensor.keeps_bf16 = tensor.spec.dtype == DType::BF16 && matches!(to, Npy | Format::Npz);
+    if tensor.keeps_bf16 {
+        changes.push(BITS_OF_BF16.into());
+    }
+    if matches!(to, NeomlBlob | NeomlArray) {
+        let axes = tensor.spec.shape.num_axes();
+        if axes < BlobDim::ALL.len() {
+            changes.push(format!("stored as seven axes, with ones behind its {axes}").into());
+        }
+    }
+    // A folder's files have the tensors' names, and are planned as npy.
+    let nameless = matches!(to, BlobProto | Datum | MxnetRecord | NeomlBlob | NeomlArray | Npy) && !is_folder;
+    let name = &tensor.spec.name;
+    if nameless && name.strip_suffix(".diff").unwrap_or(name) != format!("@{}", entry.position()) {
+        changes.push("stored without its name".into());
+    }
 }
 
 fn planned_for<'a>(
@@ -286,17 +310,8 @@ fn planned_for<'a>(
     if matches!(base, Base::File(_)) && to.is_caffe() && !layers_gone.is_empty() {
         notes.push("fold: the output's own description of the net says so; a prototxt has to be changed".to_owned());
     }
-    let mut layout = || match (&base, to.is_caffe()) {
-        (Base::Same, _) => identity::layout(checkpoint, &mut tensors),
-        (Base::Frame(base), _) => refilled(base, &mut tensors),
-        (Base::File(base), _) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, &mut tensors),
-        (Base::File(base), _) if base.format().is_neoml() => neoml::spliced(checkpoint, base, &mut tensors),
-        (Base::File(base), _) => caffe::spliced(checkpoint, base, options, &mut tensors, &layers_gone),
-        (Base::None, true) => caffe::new(checkpoint, options, &mut tensors),
-        _ if to == Format::Hdf5 => hdf5::new(checkpoint, &tensors, &receipt, target.file().map(|(path, _)| path)),
-        _ => layout(checkpoint, options, &tensors, &receipt),
-    };
-    let mut layout = || layout().map_err(|e| e.about(checkpoint.name()));
+    let path = target.file().map(|(path, _)| path);
+    let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &layers_gone), (&receipt, path));
     let output = match (*target, in_shards) {
         (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
         (Target::File { path, if_exists }, None) => Destination::File { path, if_exists, layout: layout()? },

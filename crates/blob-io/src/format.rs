@@ -79,8 +79,8 @@ impl Format {
     /// Whether this crate writes the format too.
     #[must_use]
     pub fn is_written(self) -> bool {
-        use Format::{Hdf5, MxnetList, MxnetRecord, Npy, Npz, Safetensors};
-        self.is_caffe() || self.is_neoml() || matches!(self, MxnetList | MxnetRecord | Npy | Npz | Hdf5 | Safetensors)
+        use Format::{Hdf5, Npy, Npz, Safetensors};
+        self.is_caffe() || self.is_mxnet() || self.is_neoml() || matches!(self, Npy | Npz | Hdf5 | Safetensors)
     }
 
     /// Whether it is one of Caffe's messages.
@@ -88,6 +88,12 @@ impl Format {
     pub fn is_caffe(self) -> bool {
         use Format::{BlobProto, BlobProtoVector, CaffeModel, Datum, SolverState};
         matches!(self, CaffeModel | BlobProto | BlobProtoVector | SolverState | Datum)
+    }
+
+    /// Whether it is MXNet's: a list of arrays, or a bare record.
+    #[must_use]
+    pub fn is_mxnet(self) -> bool {
+        matches!(self, Self::MxnetList | Self::MxnetRecord)
     }
 
     /// Whether it is an archive of NeoML's.

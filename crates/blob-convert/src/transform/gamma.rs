@@ -2,8 +2,8 @@
 //!
 //! A BatchNorm of MXNet with `fix_gamma`, which is so where the symbol says nothing, computes with 1, whatever its file has.
 
+use blob_io::Checkpoint;
 use blob_io::net::{Layer, Role};
-use blob_io::{Checkpoint, Format};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ impl FixGamma {
     #[must_use]
     pub fn of(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let Some(net) = net else {
-            let is_mxnet = matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord);
+            let is_mxnet = checkpoint.format().is_mxnet();
             let is_unsaid = is_mxnet && checkpoint.names().any(|name| name.ends_with("gamma"));
             return Self { gammas: Vec::new(), is_unsaid, unknown: Vec::new() };
         };

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use blob_io::{Checkpoint, Entry, Error, Format};
 
 use super::{Finding, Remark, index_of};
-use crate::chosen::chosen;
 use crate::done::{Step, steps};
 use crate::options::Options;
+use crate::plan::chosen;
 use crate::planned::Planned;
 use crate::receipt::{KeptBits, kept_bits};
 use crate::transform::{Tally, Transform, known};

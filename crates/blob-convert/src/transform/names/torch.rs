@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use blob_io::net::{Layer, LayerKind, Role};
-use blob_io::{Checkpoint, Format, Kind};
+use blob_io::{Checkpoint, Kind};
 
 use super::Names;
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
@@ -32,8 +32,7 @@ impl Names {
         if let Some(net) = net {
             of_net(net, &mut map, &mut notes);
         }
-        let is_mxnet = matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord)
-            || checkpoint.names().any(|name| bare(name) != name);
+        let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
         for entry in checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
             let name = entry.name();
