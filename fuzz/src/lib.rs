@@ -1,10 +1,14 @@
 //! What every fuzz target does with its bytes: opens them as one format, reads all there is to read, and where the format
-//! is written too, writes the tensors and reads them again.
+//! is written too, writes the tensors and reads them again. Of a net's description, what it says of its values.
 //!
 //! The targets differ in the format only; `cargo xtask fuzz` runs them from the golden files.
 
+use std::collections::{HashMap, HashSet};
+
 use blob_core::DType;
-use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, Writer};
+use blob_io::mxnet::Symbol;
+use blob_io::net::{Layer, Net};
+use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, Writer, caffe};
 
 /// Bounds under which no input takes long: an error beyond them is as good as any other.
 fn limits() -> Limits {
@@ -20,6 +24,12 @@ pub fn target(format: Option<&str>, bytes: &[u8]) {
         let options = if salvage { options.salvage() } else { options };
         if let Ok(checkpoint) = options.open_source("input", Box::new(Bytes::new(bytes.to_vec()))) {
             read(&checkpoint);
+            if let Ok(Some(described)) = checkpoint.net() {
+                net(&described);
+                let tensors = described.layers().iter().flat_map(Layer::tensors);
+                tensors
+                    .for_each(|(_, name)| assert!(checkpoint.entry(name).is_some(), "{name}: no tensor of the file"));
+            }
             there_and_back(&checkpoint);
         }
     }
@@ -36,6 +46,43 @@ pub fn archive(bytes: &[u8]) {
             read(&checkpoint);
             let _ = checkpoint.beside("symbol.json");
         }
+    }
+}
+
+/// Reads the bytes as Caffe's description of a net.
+pub fn prototxt(bytes: &[u8]) {
+    if let Ok(described) = caffe::prototxt("input", bytes) {
+        assert!(!described.layers().is_empty());
+        net(&described);
+    }
+}
+
+/// Reads the bytes as MXNet's description of a net.
+pub fn symbol(bytes: &[u8]) {
+    if let Ok(symbol) = Symbol::from_bytes("input", bytes) {
+        let is_open = |variable: &blob_io::mxnet::Variable| !variable.is_auxiliary() || variable.is_parameter();
+        assert!(symbol.variables().iter().all(is_open), "an auxiliary state that is no parameter");
+        net(symbol.net());
+    }
+}
+
+/// Every value has one writer at most, and the readers that the layers name.
+fn net(net: &Net) {
+    let mut written = HashSet::new();
+    for layer in net.layers() {
+        for top in layer.tops() {
+            assert!(written.insert(*top), "{}: value {top} has two writers", layer.name());
+            assert!(net.writer(*top).is_some_and(|writer| std::ptr::eq(writer, layer)));
+        }
+    }
+    let mut reads: HashMap<usize, Vec<*const Layer>> = HashMap::new();
+    for layer in net.layers() {
+        layer.bottoms().iter().for_each(|bottom| reads.entry(*bottom).or_default().push(layer));
+        let _ = (layer.kernel(), layer.axis(), layer.eps(), layer.fix_gamma(), layer.normalises_by_input());
+    }
+    for (value, layers) in &reads {
+        assert!(net.uses(*value) >= layers.len(), "value {value} is read more often than it is used");
+        assert!(net.readers(*value).map(std::ptr::from_ref).eq(layers.iter().copied()), "the readers of value {value}");
     }
 }
 

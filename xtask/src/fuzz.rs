@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let chosen = all.iter().filter(|name| named.is_empty() || named.contains(&name.as_str()));
     for name in chosen {
         let corpus = target.join("corpus").join(name);
-        let seeds = seed(&corpus)?;
+        let seeds = seed(name, &corpus)?;
         println!("{name}: {seconds} s from {seeds} golden files");
         let mut command = shell::program(target.join("bin/cargo-fuzz"));
         command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus);
@@ -62,16 +62,21 @@ fn install(target: &Path) -> Result<()> {
     shell::run(command.env_remove("CARGO"))
 }
 
-/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals.
-fn seed(corpus: &Path) -> Result<usize> {
+/// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals. A reader
+/// of text begins with the texts of its kind.
+fn seed(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;
     let root = shell::root();
     let files = shell::files(&root)?.into_iter().filter(|file| file.starts_with("tests/data/"));
     let mut seeds = 0;
     for file in files {
         let small = root.join(&file).metadata()?.len() <= LONGEST_SEED;
-        let table = [".json", ".jsonl", ".tsv", ".md"].iter().any(|end| file.ends_with(end));
-        if small && !table {
+        let fits = match target {
+            "prototxt" => file.ends_with(".prototxt"),
+            "symbol" => file.ends_with(".json"),
+            _ => ![".json", ".jsonl", ".tsv", ".md"].iter().any(|end| file.ends_with(end)),
+        };
+        if small && fits {
             std::fs::copy(root.join(&file), corpus.join(file.replace('/', "-")))?;
             seeds += 1;
         }
