@@ -64,6 +64,7 @@ mod npz_checksum;
 mod npz_corrupt;
 mod npz_hostile;
 mod numpy;
+mod pieces;
 mod plot;
 mod reader;
 mod reasons;

@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Error, Format, Layout};
 use crate::caffe;
 use crate::frame;
 use crate::options::{Options, refuse};
-use crate::planned::Planned;
+use crate::planned::{Planned, stream_woven};
 use crate::receipt::own;
 
 /// The file whose bytes the output has where it is not changed.
@@ -102,12 +102,14 @@ pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<L
 /// The file `base` with the tensors in the places of its own, which they fit.
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let mut entries = Vec::with_capacity(tensors.len());
-    for tensor in tensors {
+    for tensor in &mut *tensors {
         let missing = || refuse(base, format!("has no {:?}", tensor.spec.name));
         let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
         entries.push(entry);
         tensor.spec = base.array(entry)?;
         tensor.changes.clear();
     }
-    Layout::refilled(base, &entries)
+    let layout = Layout::refilled(base, &entries)?;
+    stream_woven(&layout, tensors);
+    Ok(layout)
 }

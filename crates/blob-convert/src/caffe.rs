@@ -8,7 +8,7 @@ use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
 use crate::options::{Options, refuse};
-use crate::planned::{How, Planned};
+use crate::planned::{How, Planned, stream_woven};
 
 /// How many tensors that have no place are named.
 const NAMED: usize = 20;
@@ -31,10 +31,7 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Pla
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
     let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
-    // Whole values get keys: a piece of the pass may end within one.
-    for tensor in tensors.iter_mut().filter(|tensor| layout.is_keyed() && matches!(tensor.how, How::Copy)) {
-        tensor.how = How::Stream;
-    }
+    stream_woven(&layout, tensors);
     if layout.len() == 0 {
         let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
         return Err(refuse(checkpoint, message));

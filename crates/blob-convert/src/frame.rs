@@ -7,7 +7,7 @@ mod base64;
 
 use std::io::{self, Read, Write};
 
-use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
+use blob_io::{Checkpoint, Entry, Error, Format, Layout, OpenOptions, Source};
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
@@ -21,6 +21,8 @@ use crate::receipt::{KeptBits, kept_bits, own, read};
 
 /// A longer frame is left out: a receipt has 4 MiB, which our readers accept of metadata.
 const MOST_BYTES: u64 = 4 << 20;
+/// A frame of more holes is left out, too: each takes 40 bytes of memory, however short the text is that says so.
+const MOST_HOLES: u64 = 1 << 20;
 
 /// A file's bytes but for those of its tensors.
 pub(crate) struct Frame {
@@ -41,7 +43,7 @@ struct Gap {
     from: u64,
 }
 
-/// The place of a tensor's bytes in a file.
+/// The place of a tensor's bytes in a file, or of a part of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Hole {
     at: u64,
@@ -55,12 +57,22 @@ pub(crate) struct Text {
     format: String,
     /// The file's length.
     bytes: u64,
-    /// Where each tensor's bytes begin, and how many there are, in the order of the file.
-    holes: Vec<(u64, u64)>,
+    /// Where tensors' bytes lie, in the order of the file.
+    holes: Vec<Holes>,
     /// The BLAKE3 of all bytes outside of the holes.
     blake3: String,
     /// These bytes, as a raw deflate stream in base64.
     deflate: String,
+}
+
+/// Holes as a receipt has them.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Holes {
+    /// Where the bytes begin, and how many there are.
+    One(u64, u64),
+    /// The same of the first of several; how many these are, and how far each begins behind the one before it.
+    Many(u64, u64, u64, u64),
 }
 
 /// What a receipt says of a frame.
@@ -108,15 +120,17 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
         return Ok(Err("tensors were left out"));
     }
-    let mut holes = Vec::new();
+    let mut said = Vec::new();
     for tensor in tensors {
-        let entry = &checkpoint.entries()[tensor.entry];
-        match hole(entry) {
-            Some(hole) if tensor.is_copied() => holes.extend(hole),
-            _ => return Ok(Err("values do not lie in one run of row-major bytes")),
+        match of_entry(&checkpoint.entries()[tensor.entry], format) {
+            Some(holes) if tensor.is_as_read() => said.extend(holes),
+            _ => return Ok(Err("values do not lie in runs of row-major bytes")),
         }
     }
-    holes.sort_unstable();
+    said.sort_unstable_by_key(Holes::begin);
+    let Some(holes) = each(&said) else {
+        return Ok(Err("values lie in more than 1,048,576 pieces"));
+    };
     let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MOST_BYTES) else {
         return Ok(Err("more than 4 MiB lie around the tensors, or tensors share bytes"));
     };
@@ -130,7 +144,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let text = Text {
         format: format.name().to_owned(),
         bytes: checkpoint.file_len(),
-        holes: holes.iter().map(|hole| (hole.at, hole.len)).collect(),
+        holes: said,
         blake3: blake3::hash(&kept).to_hex().to_string(),
         deflate: base64::encode(&deflated(&kept)),
     };
@@ -154,7 +168,7 @@ pub(crate) fn source(checkpoint: &Checkpoint, format: Format) -> Option<Result<C
     let text = framed.frame.filter(|text| text.format == format.name())?;
     // The file's length is bounded by that of values that are there.
     let values = checkpoint.entries().iter().map(Entry::byte_len).fold(0, u64::saturating_add);
-    if text.holes.iter().map(|(_, len)| *len).fold(0, u64::saturating_add) > values {
+    if text.holes.iter().map(Holes::bytes).fold(0, u64::saturating_add) > values {
         return Some(Err("there are other tensors"));
     }
     let frame = Frame::read(format, &text).ok_or("it is damaged");
@@ -169,7 +183,7 @@ impl Frame {
 
     /// The frame of a text that comes from a file, and so may say anything.
     fn read(format: Format, text: &Text) -> Option<Self> {
-        let holes: Vec<Hole> = text.holes.iter().map(|(at, len)| Hole { at: *at, len: *len }).collect();
+        let holes = each(&text.holes)?;
         let room = around(text.bytes, &holes).filter(|room| *room <= MOST_BYTES)?;
         let packed = base64::decode(&text.deflate)?;
         let mut kept = Vec::new();
@@ -181,7 +195,7 @@ impl Frame {
     /// The file with zeros for its tensors, if these have the names, dtypes and shapes of those of `checkpoint`, and lie in the
     /// holes.
     fn open(self, checkpoint: &Checkpoint, bits: &KeptBits) -> Result<Checkpoint, &'static str> {
-        let holes = self.holes.clone();
+        let (holes, format) = (self.holes.clone(), self.format);
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
         let made = options.open_source(format!("the frame in {}", checkpoint.name()), Box::new(self));
         let made = made.map_err(|_| "it is damaged")?;
@@ -197,26 +211,66 @@ impl Frame {
             if !same {
                 return Err("tensors have other names, dtypes or shapes");
             }
-            found.extend(hole(entry).ok_or("it is damaged")?);
+            found.extend(of_entry(entry, format).ok_or("it is damaged")?);
         }
-        found.sort_unstable();
-        if made.is_gzip() || made.whole().is_err() || found != holes {
+        found.sort_unstable_by_key(Holes::begin);
+        if made.is_gzip() || made.whole().is_err() || each(&found).is_none_or(|found| found != holes) {
             return Err("it is damaged");
         }
+        // Values can be put into it.
+        let arrays: Vec<&Entry> = made.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
+        Layout::refilled(&made, &arrays).map_err(|_| "it is damaged")?;
         Ok(made)
     }
 }
 
-/// Where an array's bytes lie, if that is one place; nothing for an array without bytes.
-fn hole(entry: &Entry) -> Option<Option<Hole>> {
-    if entry.fault().is_some() || !entry.is_plain() {
+impl Holes {
+    fn begin(&self) -> u64 {
+        let (Self::One(at, _) | Self::Many(at, ..)) = *self;
+        at
+    }
+
+    fn count(&self) -> u64 {
+        if let Self::Many(.., count, _) = *self { count } else { 1 }
+    }
+
+    fn bytes(&self) -> u64 {
+        let (Self::One(_, len) | Self::Many(_, len, ..)) = *self;
+        len.saturating_mul(self.count())
+    }
+}
+
+/// Where an array's bytes lie, if they are stored as they are; nothing for an array without bytes.
+fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
+    // Caffe's values are never swapped or reordered; where they do not follow each other, there are keys between them.
+    let is_stored = entry.is_plain() || format.is_caffe();
+    if entry.fault().is_some() || !is_stored || entry.segments().is_empty() && entry.byte_len() > 0 {
         return None;
     }
-    match entry.segments() {
-        [] => (entry.byte_len() == 0).then_some(None),
-        [run] => Some((run.count > 0).then_some(Hole { at: run.offset, len: entry.byte_len() })),
-        _ => None,
+    let width = entry.dtype()?.size() as u64;
+    let runs = entry.segments().iter().filter(|run| run.count > 0);
+    let holes = runs.map(|run| match run.stride == width {
+        true => Holes::One(run.offset, run.count * width),
+        false => Holes::Many(run.offset, width, run.count, run.stride),
+    });
+    Some(holes.collect())
+}
+
+/// Each hole on its own; `None` where they are too many, or leave every file.
+fn each(said: &[Holes]) -> Option<Vec<Hole>> {
+    let count = said.iter().map(Holes::count).fold(0, u64::saturating_add);
+    let mut holes = Vec::with_capacity(usize::try_from(count).ok().filter(|_| count <= MOST_HOLES)?);
+    for some in said {
+        match *some {
+            Holes::One(at, len) => holes.push(Hole { at, len }),
+            Holes::Many(at, len, count, stride) => {
+                for i in 0..count {
+                    holes.push(Hole { at: i.checked_mul(stride)?.checked_add(at)?, len });
+                }
+            }
+        }
     }
+    Some(holes)
 }
 
 /// How many bytes lie around the holes of a file; `None` where they are not in order, share bytes or leave the file.

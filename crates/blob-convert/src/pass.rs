@@ -148,7 +148,7 @@ impl Job<'_> {
         let mut pieces: Vec<(u64, Piece)> = frame.map(|(at, bytes)| (at, Piece::Frame(bytes))).collect();
         pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
         let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
-        pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i))));
+        pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
         // What comes up was counted by the pass before.
         let unheard = Tally::default();
         // Of two at one place, the tensor has no bytes.
@@ -156,8 +156,13 @@ impl Job<'_> {
         for (_, piece) in pieces {
             match piece {
                 Piece::Frame(bytes) => output.write_all(&bytes)?,
-                Piece::Tensor(tensor) => {
-                    self.stream(tensor, &unheard, |bytes| output.write_all(&layout.stored(0, bytes).1))?
+                Piece::Tensor(tensor, slot) => {
+                    let mut at = 0;
+                    self.stream(tensor, &unheard, |bytes| {
+                        let stored = layout.stored(slot, at, bytes).1;
+                        at += bytes.len() as u64;
+                        output.write_all(&stored)
+                    })?;
                 }
                 Piece::Copied(copied) => {
                     let written = Mutex::new(&mut output);
@@ -333,8 +338,8 @@ impl Job<'_> {
 enum Piece {
     Frame(Vec<u8>),
     Copied(Copied),
-    /// Which tensor.
-    Tensor(usize),
+    /// Which tensor, and which of the layout's it is.
+    Tensor(usize, usize),
 }
 
 /// How many threads a file is written by.

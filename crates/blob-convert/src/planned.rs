@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Sparse, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Layout, Sparse, TensorSpec};
 
 use crate::cast::Cast;
 use crate::transform::{Compute, Inputs, Stream, Tally};
@@ -118,6 +118,14 @@ impl Planned {
             (Box::new(Cast::new(read, (from, *to), &self.spec.name, tally)), *to)
         };
         Ok(self.casts.iter().fold((read, self.read_as), cast).0)
+    }
+}
+
+/// Has tensors read on their own whose values get other bytes between them: a piece of the pass may end within a value.
+pub(crate) fn stream_woven(layout: &Layout, tensors: &mut [Planned]) {
+    let is_woven = |tensor: &Planned| tensor.slot.is_some_and(|slot| layout.is_woven(slot));
+    for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy) && is_woven(tensor)) {
+        tensor.how = How::Stream;
     }
 }
 

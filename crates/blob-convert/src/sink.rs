@@ -166,8 +166,8 @@ pub(crate) struct Sink<'a> {
 }
 
 enum To<'a> {
-    /// The file that each tensor of the plan lies in, and where.
-    Files(Vec<(&'a Output, u64)>),
+    /// The file that each tensor of the plan lies in, and where; which of the layout's it is.
+    Files(Vec<(&'a Output, u64, usize)>),
     /// The whole file is copied; of a tensor nothing is left to be put.
     Copy(&'a Output),
     /// Only the checksums are wanted.
@@ -198,14 +198,15 @@ pub(crate) struct Folder<'a> {
 
 impl<'a> Sink<'a> {
     pub(crate) fn file(output: &'a Output, layout: &'a Layout, tensors: &[Planned]) -> Self {
-        let offset = |tensor: &Planned| tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
-        let places = tensors.iter().map(|tensor| (output, offset(tensor))).collect();
+        let place =
+            |tensor: &Planned| tensor.slot.map_or((output, 0, 0), |slot| (output, layout.offsets()[slot], slot));
+        let places = tensors.iter().map(place).collect();
         Self { to: To::Files(places), layout: Some(layout), parts: layout.wants_crc().then(Mutex::default) }
     }
 
     pub(crate) fn shards(outputs: &'a [Output], shards: &Shards, tensors: usize) -> Self {
         let places = (0..tensors).map(|tensor| shards.place(tensor));
-        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at)).collect()), layout: None, parts: None }
+        Self { to: To::Files(places.map(|(file, at)| (&outputs[file], at, 0)).collect()), layout: None, parts: None }
     }
 
     pub(crate) fn copy(output: &'a Output) -> Self {
@@ -243,8 +244,8 @@ impl<'a> Sink<'a> {
         }
         match &self.to {
             To::Files(places) => {
-                let (output, begin) = places[tensor];
-                let (at, bytes) = self.layout.map_or((at, bytes.into()), |layout| layout.stored(at, bytes));
+                let (output, begin, slot) = places[tensor];
+                let (at, bytes) = self.layout.map_or((at, bytes.into()), |layout| layout.stored(slot, at, bytes));
                 output.write_all_at(begin + at, &bytes)
             }
             To::Copy(_) | To::Nowhere => Ok(()),

@@ -3,15 +3,17 @@
 //! Pure: it sees names, dtypes and shapes, no tensor's bytes, and opens nothing. The formats' `write` do the work.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::checkpoint::Checkpoint;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
-use crate::parts::{Copied, Placed, keyed};
+use crate::parts::{Copied, Placed};
 use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
+use crate::woven::Woven;
 use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
@@ -41,8 +43,8 @@ pub struct Layout {
     offsets: Vec<u64>,
     copies: Vec<Copied>,
     len: u64,
-    /// The key before each value, where they are fields of their own.
-    key: Option<u8>,
+    /// Tensors whose values have other bytes between them.
+    woven: HashMap<usize, Woven>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ impl Layout {
     pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
         let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
     }
 
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
@@ -82,7 +84,7 @@ impl Layout {
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
     }
 
     /// An HDF5 file as `form` says; `metadata` as attributes of its root. Each array's data are 64-byte aligned, in the order
@@ -94,7 +96,7 @@ impl Layout {
     pub fn hdf5(specs: &[TensorSpec], form: hdf5::Form, metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
         let plan = Plan::Hdf5(Box::new(plan));
-        Ok(Self { plan, offsets, copies: Vec::new(), len, key: None })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
     }
 
     /// One npy file. The name is not stored.
@@ -105,7 +107,13 @@ impl Layout {
         let header = npy::write::header(spec)?;
         let offset = header.len() as u64;
         let len = total("npy", offset, spec.byte_len())?;
-        Ok(Self { plan: Plan::Fixed(vec![(0, header)]), offsets: vec![offset], copies: Vec::new(), len, key: None })
+        Ok(Self {
+            plan: Plan::Fixed(vec![(0, header)]),
+            offsets: vec![offset],
+            copies: Vec::new(),
+            len,
+            woven: HashMap::new(),
+        })
     }
 
     /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
@@ -115,7 +123,7 @@ impl Layout {
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, key: None })
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, woven: HashMap::new() })
     }
 
     /// A Caffe message, as Caffe writes it. Names and metadata are the message's.
@@ -136,13 +144,24 @@ impl Layout {
     }
 
     /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around them
-    /// are the file's own, at [`Layout::copies`]. The checksums that an npz has of them are made anew.
+    /// are the file's own: those between a tensor's values in [`Layout::stored`], the others at [`Layout::copies`]. The
+    /// checksums that an npz has of them are made anew.
     ///
     /// # Errors
-    /// [`Error::Request`] for entries that share bytes or leave the file; what reading an npz's directory returns.
+    /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an npz's
+    /// directory, returns.
     pub fn refilled(base: &Checkpoint, entries: &[&Entry]) -> Result<Self, Error> {
-        let place = |entry: &&Entry| entry.offset().map_or(0..0, |at| at..at + entry.byte_len());
-        let mut places: Vec<Range<u64>> = entries.iter().map(place).collect();
+        let mut woven = HashMap::new();
+        for (place, entry) in entries.iter().enumerate() {
+            let read =
+                Woven::read(base.source(), entry, base.limits()).map_err(|stop| entry.error(base.name(), stop))?;
+            woven.extend(read.map(|read| (place, read)));
+        }
+        let place = |(place, entry): (usize, &&Entry)| match (woven.get(&place), entry.offset()) {
+            (Some(woven), _) => woven.span(),
+            (None, at) => at.map_or(0..0, |at| at..at + entry.byte_len()),
+        };
+        let mut places: Vec<Range<u64>> = entries.iter().enumerate().map(place).collect();
         let offsets = places.iter().map(|place| place.start).collect();
         let sums = match base.format() {
             Format::Npz => npz::sums::of(base.source(), entries).map_err(|stop| stop.into_error(base.name()))?,
@@ -150,12 +169,12 @@ impl Layout {
         };
         places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));
         let copies = around(base.file_len(), &places)?;
-        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), key: None })
+        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), woven })
     }
 
     fn placed(placed: Placed) -> Self {
-        let Placed { frame, copies, offsets, len, key } = placed;
-        Self { plan: Plan::Fixed(frame), offsets, copies, len, key }
+        let Placed { frame, copies, offsets, len, woven } = placed;
+        Self { plan: Plan::Fixed(frame), offsets, copies, len, woven }
     }
 
     /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
@@ -168,22 +187,28 @@ impl Layout {
         Ok(Self::placed(neoml::write::plan(specs, archive)?))
     }
 
-    /// Whether a tensor's bytes are not stored as they are, but as [`Layout::stored`] says.
+    /// Whether a tensor's values have other bytes between them: they are not stored as they are, but as
+    /// [`Layout::stored`] says.
     #[must_use]
-    pub fn is_keyed(&self) -> bool {
-        self.key.is_some()
+    pub fn is_woven(&self, tensor: usize) -> bool {
+        self.woven.contains_key(&tensor)
     }
 
     /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what: the
-    /// floats of Caffe's Datum with a key before each.
+    /// floats of Caffe's Datum with the next one's key behind each.
     #[must_use]
-    pub fn stored<'b>(&self, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
-        let Some(key) = self.key else { return (at, Cow::Borrowed(values)) };
-        let each = values.chunks(4).flat_map(|value| [&[key], value].concat());
-        (keyed(at), each.collect())
+    pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
+        match self.woven.get(&tensor) {
+            None => (at, Cow::Borrowed(values)),
+            Some(woven) => {
+                let (at, bytes) = woven.stored(at, values);
+                (at, Cow::Owned(bytes))
+            }
+        }
     }
 
-    /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps.
+    /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps unless
+    /// [`Layout::is_woven`].
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets

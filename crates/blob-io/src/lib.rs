@@ -48,6 +48,7 @@ mod splice;
 mod tensor;
 mod warning;
 mod wire;
+mod woven;
 mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};

@@ -2,8 +2,11 @@
 //!
 //! Pure: lengths are summed and every part gets its place before anything is written. Knows no message.
 
+use std::collections::HashMap;
+
 use crate::error::Error;
 use crate::spec::{TensorSpec, refuse};
+use crate::woven::Woven;
 
 /// A part of a message.
 #[derive(Clone, Debug)]
@@ -42,8 +45,8 @@ pub(crate) struct Placed {
     /// Where each tensor's values begin, in the order of the specs.
     pub(crate) offsets: Vec<u64>,
     pub(crate) len: u64,
-    /// The key before each value, where they are fields of their own.
-    pub(crate) key: Option<u8>,
+    /// Tensors whose values have other bytes between them.
+    pub(crate) woven: HashMap<usize, Woven>,
 }
 
 /// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
@@ -55,8 +58,15 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
         return Err(refuse(format, format!("the file would be of {found} bytes; Caffe reads none of over {most}")));
     }
     let (frame, copies) = (Vec::new(), Vec::new());
-    let mut file =
-        File { lens: &lens, at: 0, pending: Vec::new(), frame, copies, offsets: vec![None; specs.len()], key: None };
+    let mut file = File {
+        lens: &lens,
+        at: 0,
+        pending: Vec::new(),
+        frame,
+        copies,
+        offsets: vec![None; specs.len()],
+        woven: HashMap::new(),
+    };
     file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the message twice")))?;
     file.flush();
     if let Some(tensor) = file.offsets.iter().position(Option::is_none) {
@@ -67,7 +77,7 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
         copies: file.copies,
         offsets: file.offsets.into_iter().flatten().collect(),
         len,
-        key: file.key,
+        woven: file.woven,
     })
 }
 
@@ -86,9 +96,9 @@ fn sum(parts: &[Part], lens: &[u64]) -> u64 {
     each.fold(0, u64::saturating_add)
 }
 
-/// Where a byte of values of four lies, if each has a key of one byte before it.
-pub(crate) fn keyed(at: u64) -> u64 {
-    at.saturating_add(at / 4)
+/// How many bytes values of four take, if each has a key of one byte before it.
+fn keyed(len: u64) -> u64 {
+    len.saturating_add(len / 4)
 }
 
 /// The key of a length-delimited field, and its length.
@@ -117,7 +127,7 @@ struct File<'a> {
     frame: Vec<(u64, Vec<u8>)>,
     copies: Vec<Copied>,
     offsets: Vec<Option<u64>>,
-    key: Option<u8>,
+    woven: HashMap<usize, Woven>,
 }
 
 impl File<'_> {
@@ -141,8 +151,12 @@ impl File<'_> {
             }
             Part::Values(tensor) => self.values(*tensor, self.lens[*tensor])?,
             Part::Keyed(tensor, key) => {
-                self.key = Some(*key);
-                self.values(*tensor, keyed(self.lens[*tensor]))?;
+                let len = self.lens[*tensor];
+                if len > 0 {
+                    self.bytes(&[*key]);
+                    self.woven.insert(*tensor, Woven::keyed(self.at, len / 4, 4, *key));
+                }
+                self.values(*tensor, keyed(len).saturating_sub(1))?;
             }
             Part::Field(number, parts) => {
                 self.bytes(&head(*number, sum(parts, self.lens)));

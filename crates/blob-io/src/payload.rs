@@ -231,7 +231,7 @@ fn advance(runs: &mut &[Segment], done: &mut u64, n: u64) {
 }
 
 /// Reads elements that have gaps between them, through a scratch buffer of a bounded size.
-fn gather(
+pub(crate) fn gather(
     source: &dyn Source,
     mut at: u64,
     stride: usize,

@@ -140,17 +140,18 @@ impl<'a> Writer<'a> {
                 Part::Tensor(i) => {
                     let mut hasher = crc32fast::Hasher::new();
                     // What a reader hands over need not end with a value.
-                    let mut rest = Vec::new();
+                    let (mut rest, mut at) = (Vec::new(), 0);
                     bytes_of(i, &mut |bytes| {
                         if layout.wants_crc() {
                             hasher.update(bytes);
                         }
-                        if !layout.is_keyed() {
+                        if !layout.is_woven(i) {
                             return output.write_all(bytes);
                         }
                         rest.extend_from_slice(bytes);
                         let whole = rest.len() - rest.len() % specs[i].dtype.size();
-                        output.write_all(&layout.stored(0, &rest[..whole]).1)?;
+                        output.write_all(&layout.stored(i, at, &rest[..whole]).1)?;
+                        at += whole as u64;
                         rest.drain(..whole);
                         Ok(())
                     })?;

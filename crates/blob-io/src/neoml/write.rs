@@ -2,6 +2,8 @@
 //!
 //! A blob's extents and its number of cells stand in its head alone, so that all else in an archive is copied as it is.
 
+use std::collections::HashMap;
+
 use blob_core::{Dims7, Shape};
 
 use crate::error::Error;
@@ -55,7 +57,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     if !bytes.is_empty() {
         frame.push((at, bytes));
     }
-    Ok(Placed { frame, copies, offsets, len, key: None })
+    Ok(Placed { frame, copies, offsets, len, woven: HashMap::new() })
 }
 
 /// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.

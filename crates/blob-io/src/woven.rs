@@ -1,0 +1,128 @@
+//! A tensor whose values have other bytes between them, as the unpacked numbers of a protobuf message each have a key.
+//!
+//! Says what is written for a part of the values. Knows no format: the bytes between are those of an existing file, or one key.
+
+use std::ops::Range;
+
+use crate::entry::{Entry, Segment};
+use crate::error::{ReadError, check_limit};
+use crate::limits::{Limit, Limits};
+use crate::payload::gather;
+use crate::wire::source::{Source, read};
+
+/// Where the values lie, and what lies between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Woven {
+    /// In ascending order; none is empty.
+    runs: Vec<Segment>,
+    width: u64,
+    /// What follows each value but the last, one after the other; where there is more to fill, again from its beginning.
+    between: Vec<u8>,
+}
+
+impl Woven {
+    /// Values of `width` bytes from `at` on, with a key before each but the first.
+    pub(crate) fn keyed(at: u64, count: u64, width: u64, key: u8) -> Self {
+        Self { runs: vec![Segment { offset: at, count, stride: width + 1 }], width, between: vec![key] }
+    }
+
+    /// The places of an entry's values, and the file's bytes between them; `None` where all lie in one run.
+    pub(crate) fn read(source: &dyn Source, entry: &Entry, limits: &Limits) -> Result<Option<Self>, ReadError> {
+        let (runs, width) = (entry.segments(), entry.dtype().map_or(1, blob_core::DType::size) as u64);
+        if runs.len() <= 1 && runs.iter().all(|run| run.stride == width) {
+            return Ok(None);
+        }
+        let mut woven = Self { runs: runs.to_vec(), width, between: Vec::new() };
+        let span = woven.span();
+        let room = (span.end - span.start).saturating_sub(entry.byte_len());
+        check_limit(span.start, Limit::Alloc, "bytes between values", room, limits.max_alloc)?;
+        woven.between.resize(room as usize, 0);
+        let mut rest = &mut woven.between[..];
+        for (place, run) in runs.iter().enumerate() {
+            let gap = (run.stride - width) as usize;
+            let (within, behind) = rest.split_at_mut(gap * (run.count - 1) as usize);
+            if !within.is_empty() {
+                gather(source, run.offset + width, run.stride as usize, gap, &mut Vec::new(), within)?;
+            }
+            let end = end(run, width);
+            let next = runs.get(place + 1).map_or(end, |next| next.offset);
+            let (between, behind) = behind.split_at_mut((next - end) as usize);
+            read(source, end, between)?;
+            rest = behind;
+        }
+        Ok(Some(woven))
+    }
+
+    /// From the first value's first byte to the last one's end.
+    pub(crate) fn span(&self) -> Range<u64> {
+        let begin = self.runs.first().map_or(0, |run| run.offset);
+        begin..self.runs.last().map_or(0, |run| end(run, self.width))
+    }
+
+    /// Whole values that begin `at` bytes within the tensor, with what follows each of them, and where they go within the span.
+    pub(crate) fn stored(&self, at: u64, values: &[u8]) -> (u64, Vec<u8>) {
+        let (mut index, mut place) = (at / self.width, 0);
+        while let Some(run) = self.runs.get(place).filter(|run| index >= run.count) {
+            index -= run.count;
+            place += 1;
+        }
+        let begin = self.runs.get(place).map_or(0, |run| run.offset + index * run.stride - self.span().start);
+        let mut passed = begin.saturating_sub(at);
+        let mut out = Vec::with_capacity(values.len() * 2);
+        for value in values.chunks_exact(self.width as usize) {
+            let Some(run) = self.runs.get(place) else { break };
+            out.extend_from_slice(value);
+            index += 1;
+            let gap = if index < run.count {
+                run.stride - self.width
+            } else {
+                (place, index) = (place + 1, 0);
+                self.runs.get(place).map_or(0, |next| next.offset - end(run, self.width))
+            };
+            let of = |at: u64| self.between[(at % self.between.len() as u64) as usize];
+            out.extend((passed..passed + gap).map(of));
+            passed += gap;
+        }
+        (begin, out)
+    }
+}
+
+/// Where a run's last value ends.
+fn end(run: &Segment, width: u64) -> u64 {
+    run.offset + (run.count - 1) * run.stride + width
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of two bytes: three with one byte between them, then two at once.
+    fn woven() -> Woven {
+        let runs = vec![Segment { offset: 10, count: 3, stride: 3 }, Segment { offset: 22, count: 2, stride: 2 }];
+        Woven { runs, width: 2, between: b"abcdef".to_vec() }
+    }
+
+    #[test]
+    fn parts_of_the_values_make_up_the_whole() {
+        let whole = b"00a11b22cdef3344";
+        assert_eq!(woven().span(), 10..10 + whole.len() as u64);
+        let values = b"0011223344";
+        for first in 0..=5 {
+            for second in first..=5 {
+                let mut made = Vec::new();
+                for part in [0..first, first..second, second..5] {
+                    let (at, bytes) = woven().stored(part.start as u64 * 2, &values[part.start * 2..part.end * 2]);
+                    assert!(bytes.is_empty() || at == made.len() as u64, "{part:?}");
+                    made.extend(bytes);
+                }
+                assert_eq!(made, whole, "{first} {second}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_key_is_enough_for_all_values() {
+        let keyed = Woven::keyed(7, 3, 1, b'=');
+        assert_eq!((keyed.span(), keyed.stored(1, b"bc")), (7..12, (2, b"b=c".to_vec())));
+    }
+}

@@ -1,0 +1,115 @@
+//! Values in pieces, as protobuf may have them: a receipt's frame says where each lies, and the way back puts it there.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use blob_convert::Options;
+use blob_io::{Bytes, Checkpoint, Format, OpenOptions};
+use serde_json::json;
+
+use crate::support::message::len;
+use crate::support::{blob, command, open};
+use crate::there_and_back::{convert, read, receipt, with_receipt};
+
+/// Files of Caffe's whose values lie in pieces: packed ones in several fields, unpacked ones with a key each, both.
+fn in_pieces() -> Vec<(&'static str, Vec<u8>)> {
+    let floats = |from: u32, count: u32| (from..from + count).map(|i| (i as f32).to_le_bytes()).collect::<Vec<_>>();
+    let packed = |from, count| len(5, &floats(from, count).concat());
+    let unpacked = |from, count| floats(from, count).iter().flat_map(|value| [&[0x2D], &value[..]].concat()).collect();
+    let shape = |dim: u8| len(7, &len(1, &[dim]));
+    let mixed: [Vec<u8>; 6] = [packed(0, 3), unpacked(3, 4), shape(12), packed(7, 1), unpacked(8, 1), packed(9, 3)];
+    // The bytes between the values differ: an unknown field of another number behind each.
+    let odd = (0..40_u8).flat_map(|i| [&[0x2D], &f32::from(i).to_le_bytes()[..], &[0xA0, 0x06, i]].concat()).collect();
+    let doubles = (0..9).flat_map(|i| [&[0x41], &f64::from(i).to_le_bytes()[..]].concat()).collect();
+    vec![
+        ("mixed", mixed.concat()),
+        ("odd", [odd, shape(40)].concat()),
+        ("doubles", [shape(9), doubles].concat()),
+        ("many", [unpacked(0, 100), shape(100)].concat()),
+    ]
+}
+
+#[test]
+fn values_in_pieces_come_back_to_their_places() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    for (name, bytes) in in_pieces() {
+        std::fs::write(place("source"), &bytes).expect("written");
+        for via in ["x.safetensors", "x.npz"] {
+            let ran = blob(&["convert", "--force", &place("source"), "-o", &place(via)]);
+            assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+            let ran = blob(&["convert", "--force", "--to", "binaryproto", &place(via), "-o", &place("back")]);
+            assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
+            assert!(read(Path::new(&place("back"))) == bytes, "{name} through {via}");
+            let mut piped = command(&["convert", "--to", "binaryproto", &place(via), "-o", "-"]);
+            assert!(
+                piped.stdin(Stdio::null()).output().expect("runs").stdout == bytes,
+                "{name} through {via} and a pipe"
+            );
+        }
+        // Other values go to the places of the old ones.
+        let carrier = read(Path::new(&place("x.safetensors")));
+        let source = Checkpoint::open(place("source")).expect("opens");
+        let at = open("x.safetensors", &carrier).expect("opens").entries()[0].offset().expect("a place") as usize;
+        let width = source.entries()[0].dtype().expect("a dtype").size();
+        let (mut changed, mut wanted) = (carrier, bytes);
+        let runs = source.entries()[0].segments().iter();
+        let places = runs.flat_map(|run| (0..run.count).map(move |i| (run.offset + i * run.stride) as usize));
+        for (value, place) in places.enumerate() {
+            let new = &(value as u64 * 7 + 1).to_le_bytes()[..width];
+            changed[at + value * width..][..width].copy_from_slice(new);
+            wanted[place..][..width].copy_from_slice(new);
+        }
+        let out = folder.path().join("other");
+        let notes = convert(&open("x.safetensors", &changed).expect("opens"), &Options::new(Format::BlobProto), &out);
+        assert_eq!(notes.expect("converts"), [""; 0]);
+        assert!(read(&out) == wanted, "{name}");
+        std::fs::remove_file(&out).expect("removable");
+    }
+}
+
+/// A Datum of one row of floats, as field 6 with a key each.
+fn datum(count: u32) -> Vec<u8> {
+    let mut file = vec![8, 1, 16, 1, 24];
+    let mut rest = count;
+    while rest >= 128 {
+        file.push(rest as u8 | 128);
+        rest >>= 7;
+    }
+    file.push(rest as u8);
+    file.extend((0..count).flat_map(|i| [&[0x35], &i.to_le_bytes()[..]].concat()));
+    file
+}
+
+/// A receipt says in four numbers how pieces repeat; where these are too many, or lie, it is not used.
+#[test]
+fn pieces_are_described_shortly_and_bounded() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let carried = |count: u32| {
+        let (out, options) = (folder.path().join(count.to_string()), OpenOptions::new().from(Format::Datum));
+        let source = options.open_source("x.datum", Box::new(Bytes::new(datum(count)))).expect("opens");
+        convert(&source, &Options::new(Format::Safetensors), &out).expect("converts");
+        read(&out)
+    };
+    let bytes = carried(1000);
+    let short = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    assert_eq!(short["frame"]["holes"], json!([[8, 4, 1000, 5]]));
+    let long = receipt(&open("x.safetensors", &carried((1 << 20) + 1)).expect("opens"));
+    assert_eq!(long["frame_left_out"], json!("values lie in more than 1,048,576 pieces"));
+    for lie in [
+        json!([[8, 4, u64::MAX, 5]]),
+        json!([[8, 4, 1000, u64::MAX]]),
+        json!([[8, 4, 1000, 4]]),
+        json!([[8, 4, 999, 5]]),
+        json!([[8, 4, 1000, 0]]),
+        json!([[8, 4, 0, 5]]),
+        json!([[8, 4, 1000]]),
+    ] {
+        let mut receipt = short.clone();
+        receipt["frame"]["holes"] = lie.clone();
+        let carrier = open("x.safetensors", &with_receipt(&bytes, &receipt, "", None)).expect("opens");
+        let notes = convert(&carrier, &Options::new(Format::Datum), &folder.path().join("back")).expect("converts");
+        assert!(notes.len() == 1 && notes[0].starts_with("the datum is written anew"), "{notes:?}: {lie}");
+        std::fs::remove_file(folder.path().join("back")).expect("removable");
+    }
+}
