@@ -8,7 +8,6 @@ pub(crate) mod classify;
 mod decode;
 mod draft;
 pub(crate) mod encode;
-pub(crate) mod evidence;
 mod layer;
 pub(crate) mod message;
 pub(crate) mod named;

@@ -1,12 +1,18 @@
-//! Which Caffe message a file is: messages carry no mark, so their top-level fields must tell.
+//! Which Caffe message a file is: messages carry no mark, so their top-level fields must tell, and where no file name suggests
+//! Caffe a value or a layer as well: TensorFlow, ONNX and Core ML use the same numbers for other things.
 
-use crate::caffe::evidence;
 use crate::caffe::protobuf::{self, Span, Wire};
-use crate::caffe::read::whole;
+use crate::caffe::read::{self, whole};
+use crate::caffe::{blob, layer};
 use crate::error::{FaultKind, ReadError};
 use crate::format::Format;
 use crate::limits::Limits;
+use crate::names::NameTable;
+use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
+
+/// A name or a type is not longer than this.
+const LONGEST_TEXT: u64 = 1 << 10;
 
 /// Which top-level fields a message has, by number and wire type.
 #[derive(Default)]
@@ -52,7 +58,7 @@ pub(crate) fn classify(cursor: &mut Cursor<'_>, hint: Option<Format>) -> Result<
         return Ok(None);
     };
     // Other frameworks use the same numbers: unless the file's name suggests Caffe, the content must.
-    let is_clear = hint.is_some() || evidence::shows(cursor, format, seen.first, seen.layer)?;
+    let is_clear = hint.is_some() || has_content(cursor, format, seen.first, seen.layer)?;
     Ok(is_clear.then_some(format))
 }
 
@@ -147,9 +153,89 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
 /// Whether the bytes of a field 1 are a blob and not a net's name.
 fn looks_like_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
     let Some(span) = span else { return Ok(false) };
-    match crate::caffe::blob::walk(cursor, span, &Limits::default()) {
+    match blob::walk(cursor, span, &Limits::default()) {
         Ok(fields) => Ok(fields.has_values()),
         Err(ReadError::Fault(_)) => Ok(false),
         Err(stop) => Err(stop),
     }
+}
+
+/// Whether the message has an array with values, or a layer. `first` are the first fields 1 to 3, `layer` is field 100.
+fn has_content(
+    cursor: &mut Cursor<'_>,
+    format: Format,
+    first: [Option<Span>; 3],
+    layer: Option<Span>,
+) -> Result<bool, ReadError> {
+    let all = whole(cursor);
+    let shown = match format {
+        Format::BlobProto => has_blob(cursor, Some(all)),
+        Format::BlobProtoVector => has_blob(cursor, first[0]),
+        Format::SolverState => has_blob(cursor, first[2]),
+        Format::Datum => has_datum(cursor),
+        _ => match (layer, first[1]) {
+            (Some(span), _) => has_layer(cursor, span, 100),
+            (None, Some(span)) => has_layer(cursor, span, 2),
+            (None, None) => Ok(false),
+        },
+    };
+    match shown {
+        Err(ReadError::Fault(_)) => Ok(false),
+        other => other,
+    }
+}
+
+/// A BlobProto with a shape and as many values.
+fn has_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadError> {
+    let Some(span) = span else { return Ok(false) };
+    let fields = match blob::walk(cursor, span, &Limits::default()) {
+        Ok(fields) => fields,
+        // Values in more pieces than are allowed are values.
+        Err(ReadError::Fault(fault)) => return Ok(matches!(fault.kind, FaultKind::Limit { .. })),
+        Err(stop) => return Err(stop),
+    };
+    if !fields.has_shape() {
+        return Ok(false);
+    }
+    let (data, _) = fields.into_entries(0, 0);
+    Ok(data.fault.is_none() && data.byte_len() > 0)
+}
+
+/// A Datum whose values are as many as its dimensions say, or that is an encoded image.
+fn has_datum(cursor: &mut Cursor<'_>) -> Result<bool, ReadError> {
+    let mut table = NameTable::new(&Limits::default());
+    read::datum(cursor, &mut table)?;
+    let [entry] = &table.into_entries()[..] else { return Ok(false) };
+    let Some(at) = entry.offset().filter(|_| entry.fault.is_none()) else { return Ok(false) };
+    cursor.seek(at);
+    let is_image = matches!(cursor.at_hand(at + 2)?, [0xFF, 0xD8, ..] | [0x89, b'P', ..]);
+    Ok(is_image || !entry.flags.has(Flag::Encoded))
+}
+
+/// A layer with a name or a type; one of before 2015 also with a blob that has values.
+fn has_layer(cursor: &mut Cursor<'_>, span: Span, number: u32) -> Result<bool, ReadError> {
+    let mut table = NameTable::new(&Limits::default());
+    let (_, draft) = layer::draft(cursor, &mut table, number, span)?;
+    for span in [draft.name, draft.type_name].into_iter().flatten() {
+        if is_text(cursor, span)? {
+            return Ok(true);
+        }
+    }
+    for span in draft.blobs.iter().filter(|_| number != 100) {
+        if has_blob(cursor, Some(*span))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A text of a character or more, none of which controls a terminal.
+fn is_text(cursor: &mut Cursor<'_>, span: Span) -> Result<bool, ReadError> {
+    if span.len() == 0 || span.len() > LONGEST_TEXT {
+        return Ok(false);
+    }
+    cursor.seek(span.start);
+    let bytes = cursor.bytes(span.len(), span.end, LONGEST_TEXT, "a text")?;
+    let text = std::str::from_utf8(&bytes);
+    Ok(text.is_ok_and(|text| !text.chars().any(char::is_control)))
 }
