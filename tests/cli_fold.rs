@@ -217,3 +217,43 @@ fn two_layers_of_one_name_are_refused() {
     let told = blob(&["convert", RESNET, "--names", "torch", "--net", &net, "-o", &folder.path("b.npz")]);
     assert_eq!(told.code, Some(0), "{told:?}");
 }
+
+/// A receipt can ask for any gamma to be 1, and then has a file that is so: who says that it is right, is told.
+#[test]
+fn a_gamma_that_only_the_receipt_fixes_is_told() {
+    let folder = Folder::new();
+    let text = fs::read_to_string(crate::support::data("mxnet/forward/block-symbol.json")).expect("readable");
+    let lie = folder.with("lie-symbol.json", &text.replace("\"fix_gamma\": \"False\"", "\"fix_gamma\": \"True\""));
+    let (honest, lying) = (folder.path("honest.safetensors"), folder.path("lying.npz"));
+    let gamma = |symbol: &str, out: &str| {
+        let ran = blob(&["convert", BLOCK, "--fix-gamma", "auto", "--symbol", symbol, "-o", out]);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let verify = blob(&["verify", out, "--against", BLOCK]);
+        let json = blob(&["verify", "--json", out, "--against", BLOCK]).json().remove(0);
+        assert_eq!((verify.code, json["ok"].as_bool()), (Some(0), Some(true)), "{verify:?}");
+        (verify.out, json["redone"][0].clone())
+    };
+    let (out, json) = gamma("mxnet/forward/block-symbol.json", &honest);
+    let words = "fix-gamma gives 1 tensor other values, as the receipt and block-symbol.json say: \"arg:bn0_gamma\"\n";
+    assert!(out.contains(words), "{out}");
+    assert_eq!(
+        (&json["transform"], &json["tensors"], &json["first"][0]),
+        (&"fix-gamma".into(), &1.into(), &"arg:bn0_gamma".into())
+    );
+    let (out, json) = gamma(&lie, &lying);
+    assert!(
+        out.contains("other values, as the receipt says, and block-symbol.json does not: \"arg:bn0_gamma\", "),
+        "{out}"
+    );
+    assert!(
+        json["tensors"].as_u64() > Some(1) && json["said_by"] == "the receipt says, and block-symbol.json does not"
+    );
+    // Without the symbol beside the source, there is only the receipt.
+    let alone = folder.path("alone-0000.params");
+    fs::copy(crate::support::data(BLOCK), &alone).expect("copied");
+    let verify = blob(&["verify", &lying, "--against", &alone]);
+    assert!(
+        verify.code == Some(0) && verify.out.contains("as the receipt alone says: \"arg:bn0_gamma\""),
+        "{verify:?}"
+    );
+}

@@ -223,6 +223,11 @@ fn a_conversion_says_what_its_source_s_receipt_denies() {
         let ran = blob(&["convert", &safe, "-o", &to(name)]);
         assert!(ran.code == Some(0) && ran.err.contains(words), "{ran:?}");
     }
+    // What is rounded or left out on the way is read again for its digest.
+    for more in [&["--dtype", "f64"][..], &["--layout", "hwio"]] {
+        let ran = blob(&[&["convert", &safe, "--force", "-o", &to("d.npz")], more].concat());
+        assert!(ran.code == Some(0) && ran.err.contains(words), "{ran:?}");
+    }
     let json = blob(&["convert", "--json", &safe, "-o", &to("c.npz")]).json().remove(0);
     let warnings = json["warnings"].as_array().expect("a list");
     assert!(warnings.len() == 1 && warnings[0].as_str().expect("words").starts_with(words), "{json}");

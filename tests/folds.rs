@@ -294,7 +294,7 @@ fn what_a_fold_makes_infinite_is_told() {
     let options = Options::new(SAFETENSORS).transform(fold);
     let found = plan(&source, &options, &target).expect("plans").run(&Silent).expect("runs").found;
     let told: Vec<String> = found.iter().map(ToString::to_string).collect();
-    assert!(told.contains(&"\"c/0\": 1 values became infinite as f32".to_owned()), "{told:?}");
+    assert!(told.contains(&"\"c/0\": 1 value became infinite as f32".to_owned()), "{told:?}");
     let other = folder.path().join("strict.safetensors");
     let target = Target::File { path: &other, if_exists: IfExists::Refuse };
     assert!(plan(&source, &options.strict(true), &target).expect("plans").run(&Silent).is_err() && !other.exists());

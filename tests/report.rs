@@ -72,6 +72,51 @@ fn a_page_tells_what_the_commands_tell() {
 }
 
 #[test]
+fn a_page_tells_what_conversions_did() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (first, second) = (path("first.safetensors"), path("second.npz"));
+    assert_eq!(blob(&["convert", NET, "--strip-diff", "--layout", "hwio", "-o", &first]).code, Some(0));
+    assert_eq!(blob(&["convert", &first, "--dtype", "f16", "-o", &second]).code, Some(0));
+    let page = blob(&["report", &first, "-o", "-"]).out;
+    is_closed(&page);
+    for row in [
+        "<td class=\"n\">1</td><td class=\"\">strip-diff</td><td class=\"name\"></td>",
+        "<td class=\"n\">2</td><td class=\"\">layout</td><td class=\"name\">{&quot;to&quot;:&quot;hwio&quot;}</td>",
+        "<tr><th>left out</th><td>12 tensors</td></tr>",
+        "<tr><th>lost by rounding</th><td>0 values</td></tr>",
+    ] {
+        assert!(page.contains(row), "{row}: {page}");
+    }
+    // What was done to how many tensors, as the receipt has it.
+    let file = blob_io::Checkpoint::open(&first).expect("opens");
+    let changes = crate::there_and_back::receipt(&file)["changes"].clone();
+    let changed: Vec<&str> = changes.as_array().expect("a list").iter().filter_map(|c| c["name"].as_str()).collect();
+    assert!(changed.len() > 1);
+    let row = format!("</td><td class=\"n\">{}</td><td class=\"name\">{}", changed.len(), changed[..2].join(", "));
+    assert!(page.contains(&row), "{row}: {page}");
+    let page = blob(&["report", &second, "-o", "-"]).out;
+    is_closed(&page);
+    for words in [
+        "<h2>History</h2>",
+        ">f32_v2_diff.caffemodel<",
+        "strip-diff, layout {&quot;to&quot;:&quot;hwio&quot;}",
+        ">dtype<",
+    ] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    // A receipt may say anything.
+    let bytes = fs::read(&first).expect("readable");
+    let mut receipt = crate::there_and_back::receipt(&file);
+    receipt["transforms"] = serde_json::json!([{"name": "<script>", "settings": {"x": "<img src=x>"}}]);
+    receipt["changes"] = serde_json::json!([{"name": "<b>", "changes": ["<i>"]}]);
+    fs::write(&first, crate::there_and_back::with_receipt(&bytes, &receipt, "", None)).expect("written");
+    let page = blob(&["report", &first, "-o", "-"]).out;
+    is_closed(&page);
+    assert!(page.contains("&lt;script&gt;") && page.contains("&lt;i&gt;"), "{page}");
+}
+
+#[test]
 fn what_is_wrong_with_the_values_is_told() {
     let special = blob(&["report", "caffe/blobproto/f32_special.binaryproto", "-o", "-"]);
     assert!(special.code == Some(0) && special.out.contains("<li>@0: 1 NaN, 2 Inf</li>"), "{special:?}");

@@ -141,13 +141,14 @@ fn the_tool_rounds_and_tells() {
     Writer::new(Format::Safetensors).tensor("x", &tensor).write(&source, IfExists::Refuse).expect("written");
     let ran = blob(&["convert", &source, "-o", &out, "--dtype", "f16", "--strict"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("would lose values: \"x\": 1 values became infinite as f16"), "{ran:?}");
+    assert!(ran.err.contains("would lose values: \"x\": 1 value became infinite as f16"), "{ran:?}");
     assert!(!Path::new(&out).exists());
     let ran = blob(&["convert", &source, "-o", &out, "--dtype", "f16"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.err.contains("\"x\": 1 values became infinite as f16"), "{ran:?}");
+    assert!(ran.err.contains("\"x\": 1 value became infinite as f16"), "{ran:?}");
     let receipt = Checkpoint::open(&out).expect("opens").metadata()[0].1.clone();
     let receipt: Value = serde_json::from_str(&receipt).expect("JSON");
+    assert_eq!(receipt["lost_values"], 1);
     assert_eq!(receipt["transforms"], json!([{ "name": "dtype", "settings": { "to": "f16" } }]));
     assert_eq!(receipt["frame_left_out"], "tensors were transformed");
 }

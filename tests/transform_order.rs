@@ -81,6 +81,10 @@ fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
         let refused = plan(&done, &options, &Target::Stdout).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(refused.contains(said), "{refused}");
     }
+    // Also where a conversion in between asked for nothing.
+    let later = converted(&converted(&done, &Options::new(Format::Npz)), &safetensors());
+    let refused = refusal(&later, &safetensors().transform(Layout::Hwio));
+    assert!(refused.contains("its receipt says that it was permuted to hwio"), "{refused}");
     let as_it_was = converted(&golden, &safetensors().transform(Layout::Oihw));
     assert!(plan(&as_it_was, &safetensors().transform(Layout::Hwio), &Target::Stdout).is_ok());
 }

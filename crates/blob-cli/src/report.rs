@@ -1,12 +1,13 @@
 //! `blob report`: a page about a file, and about what another one has otherwise.
 
 mod page;
+mod provenance;
 mod sheet;
 
 use std::path::Path;
 
+use blob_convert::RECEIPT_KEY;
 use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
-use blob_convert::{Origin, RECEIPT_KEY};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Kind, Output};
 use serde_json::json;
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let mut broken = Broken::new(&context.terminal, checkpoint.name());
     let counted = tensors(&mut page, &checkpoint, &progress, &mut broken)?;
     findings(&mut page, &counted);
-    receipt(&mut page, &checkpoint);
+    provenance::write(&mut page, &checkpoint)?;
     let tally = match &other {
         Some(other) => Some(compare(&mut page, &checkpoint, other, &progress)?),
         None => None,
@@ -108,22 +109,6 @@ fn findings(page: &mut Page, counted: &Counted) {
             page.heading(title);
             page.list("bad", lines, count - lines.len() as u64);
         }
-    }
-}
-
-/// Where the file came from, if it says so.
-fn receipt(page: &mut Page, checkpoint: &Checkpoint) {
-    let text = checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| text);
-    let Some(text) = text else { return };
-    page.heading("Receipt");
-    match Origin::of_receipt(text) {
-        None => page.paragraph("bad", "The receipt cannot be read."),
-        Some(origin) => page.facts(&[
-            ("converted from".to_owned(), origin.name),
-            ("of format".to_owned(), origin.format),
-            ("of size".to_owned(), units::bytes(origin.bytes)),
-            ("with BLAKE3".to_owned(), origin.blake3),
-        ]),
     }
 }
 

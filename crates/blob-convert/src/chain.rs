@@ -23,6 +23,15 @@ pub(crate) struct Chained {
     pub(crate) notes: Vec<String>,
     /// The layers that the net has no more.
     pub(crate) layers_gone: Vec<String>,
+    pub(crate) valued: Vec<Valued>,
+}
+
+/// A step that gives tensors other values.
+#[derive(Debug)]
+pub(crate) struct Valued {
+    pub(crate) step: &'static str,
+    /// The source's entries that these tensors come from.
+    pub(crate) entries: Vec<usize>,
 }
 
 /// Plans the steps, each on what the ones before have made.
@@ -31,7 +40,8 @@ pub(crate) fn chain(
     steps: &[Arc<dyn Transform>],
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
-    let mut chained = Chained { tensors, left_out: Vec::new(), notes: Vec::new(), layers_gone: Vec::new() };
+    let mut chained =
+        Chained { tensors, left_out: Vec::new(), notes: Vec::new(), layers_gone: Vec::new(), valued: Vec::new() };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
@@ -43,6 +53,14 @@ pub(crate) fn chain(
         }
         let Outcome { made, left_out, notes, layers_gone } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(place, _)| *place).collect();
+        let is_valued = |made: &&Made| {
+            made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
+        };
+        let entries: Vec<usize> =
+            made.iter().filter(is_valued).map(|made| chained.tensors[made.from[0]].entry).collect();
+        if !entries.is_empty() {
+            chained.valued.push(Valued { step: step.name(), entries });
+        }
         let name = |place: usize| chained.tensors[place].spec.name.clone();
         chained.left_out.extend(left_out.into_iter().map(|(place, reason)| (name(place), reason)));
         chained.notes.extend(notes);

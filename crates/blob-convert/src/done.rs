@@ -7,11 +7,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use crate::options::refuse;
-use crate::receipt::{own, read};
+use crate::receipt::{MOST_STEPS, Step, history_of, own, read};
 use crate::transform::Transform;
-
-/// More steps than this are not read.
-const MOST_STEPS: usize = 64;
 
 /// What a receipt says of transforms.
 #[derive(Deserialize)]
@@ -23,14 +20,6 @@ struct Transformed {
 
 fn some<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(text).map(Some)
-}
-
-/// One transform as a receipt has it.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-pub(crate) struct Step {
-    pub(crate) name: String,
-    #[serde(default)]
-    pub(crate) settings: Value,
 }
 
 /// The transforms of a file's receipt, none where it has none; or why they cannot be read.
@@ -47,8 +36,9 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
 
 /// Refuses the orders of values that the source's receipt says it has already: they would be permuted again.
 pub(crate) fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
-    // What cannot be read is a finding of `verify`.
-    let done = steps(checkpoint).unwrap_or_default();
+    // What cannot be read is a finding of `verify`; the history has what conversions before the last one did, too.
+    let done = own(checkpoint).map(history_of).unwrap_or_default();
+    let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
     let mut problems = Vec::new();
     for transform in transforms {
         // Tensors that are named are the user's own choice.

@@ -26,6 +26,8 @@ pub(crate) struct Digests {
     pub(crate) sha256: Option<String>,
     /// Each tensor's, as it was written.
     pub(crate) tensors: Vec<Hash>,
+    /// How many values the transforms lost.
+    pub(crate) lost: u64,
 }
 
 /// Hashes several streams of known lengths.

@@ -55,5 +55,5 @@ pub use options::Options;
 pub use pass::Summary;
 pub use plan::{Plan, Target, plan, plan_into};
 pub use planned::Planned;
-pub use receipt::{KEY as RECEIPT_KEY, Origin};
+pub use receipt::{Account, Changed, KEY as RECEIPT_KEY, Origin, Step};
 pub use watch::{Silent, Watch, Watched};

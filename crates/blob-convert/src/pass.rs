@@ -75,7 +75,7 @@ impl Plan<'_> {
             Destination::Shards { if_exists, shards } => job.shards(shards, *if_exists, &tally)?,
             Destination::Stdout { layout } => job.pipe(layout, Output::stdout(), &tally)?,
         };
-        let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors);
+        let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
         Ok(Summary { bytes_in, bytes_out, blake3, sha256, contradicted, found: tally.found() })
     }
@@ -220,7 +220,7 @@ impl Job<'_> {
         if self.plan.strict {
             self.unharmed(&tally.found())?;
         }
-        Ok(Digests { blake3, sha256, tensors: tensors.finish() })
+        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost: tally.lost_values() })
     }
 
     /// One tensor's bytes in the output's order; the pass has counted them.

@@ -278,7 +278,7 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut notes, layers_gone } = chosen;
+    let Chained { mut tensors, mut left_out, mut notes, layers_gone, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }

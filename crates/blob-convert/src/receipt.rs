@@ -2,25 +2,28 @@
 //!
 //! Its text has the same length before and after the digests are known, so that a header can be laid out first.
 
+mod account;
 mod contents;
+mod lineage;
 
 use std::collections::HashSet;
-use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
-use serde::de::{Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde::de::Deserializer;
 use serde_json::{Map, Value, json};
 
 use crate::hash::Digests;
 use crate::options::Options;
 use crate::planned::Planned;
 use crate::transform::Transform;
+pub use account::{Account, Changed};
 use contents::Contents;
 pub(crate) use contents::of_all;
+pub(crate) use lineage::{MOST_STEPS, each, history_of, read};
+pub use lineage::{Origin, Step};
 
 /// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` behind it, as a member of an npz.
 pub const KEY: &str = "blob.receipt";
@@ -28,14 +31,8 @@ pub const KEY: &str = "blob.receipt";
 /// What is changed about bf16 in npy and npz.
 pub(crate) const BITS_OF_BF16: &str = "bf16 bits stored as u2: NumPy has no bfloat16";
 
-/// A longer receipt is not read.
-const LONGEST: usize = 16 << 20;
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
 const MOST_TEXT: usize = (4 << 20) - 4096;
-/// How many earlier sources a receipt names: the first, and the last of them.
-const MOST_EARLIER: usize = 64;
-/// Earlier sources with a longer text are left out of the history.
-const LONGEST_TEXT: usize = 1024;
 
 /// A receipt whose digests are still to come.
 #[derive(Debug)]
@@ -133,8 +130,13 @@ impl Receipt {
             false => String::new(),
         };
         let contents = self.contents.fields(digests.map(|all| &all.tensors[..]));
+        // Spaces before a number are JSON.
+        let lost = match self.is_untransformed {
+            true => String::new(),
+            false => format!("\"lost_values\":{:>20},", digests.map_or(0, |all| all.lost)),
+        };
         let (source, rest) = (&self.source[1..], &self.rest[1..]);
-        format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{rest}")
+        format!("{{\"source\":{{\"blake3\":\"{blake3}\",{sha256}{source},{contents},{lost}{rest}")
     }
 }
 
@@ -150,68 +152,6 @@ fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
     {
         *list = Value::Null;
         len -= longest.saturating_sub("null".len());
-    }
-}
-
-/// A file that tensors came from, as a receipt names it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Origin {
-    /// The file's name, without its folder.
-    pub name: String,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Its BLAKE3, in hexadecimal.
-    pub blake3: String,
-    /// Its format's short name.
-    pub format: String,
-    /// What converted it. For the source itself, the receipt has it one level up.
-    #[serde(default)]
-    tool: String,
-}
-
-impl Origin {
-    /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
-    #[must_use]
-    pub fn of_receipt(text: &str) -> Option<Self> {
-        let text = (text.len() <= LONGEST).then_some(text)?;
-        Some(read::<Lineage>(text)?.source)
-    }
-
-    fn is_short(&self) -> bool {
-        [&self.name, &self.blake3, &self.format, &self.tool].iter().all(|text| text.len() <= LONGEST_TEXT)
-    }
-}
-
-/// What a receipt says of where the tensors came from.
-#[derive(Deserialize)]
-struct Lineage {
-    source: Origin,
-    #[serde(default)]
-    tool: String,
-    #[serde(default)]
-    history: Option<Earlier>,
-}
-
-/// Earlier sources, from the first on.
-#[derive(Default)]
-struct Earlier(Vec<Origin>);
-
-impl Earlier {
-    fn push(&mut self, origin: Origin) {
-        if !origin.is_short() {
-            return;
-        }
-        if self.0.len() == MOST_EARLIER {
-            self.0.remove(1);
-        }
-        self.0.push(origin);
-    }
-}
-
-impl<'de> Deserialize<'de> for Earlier {
-    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        each(text, Self::default(), Self::push)
     }
 }
 
@@ -258,35 +198,6 @@ struct Change {
     bits_of: Option<String>,
 }
 
-/// Reads a list item by item; only what `take` keeps stays in memory.
-pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
-    text: D,
-    so_far: R,
-    take: impl Fn(&mut R, T),
-) -> Result<R, D::Error> {
-    struct Items<T, R, F>(R, F, PhantomData<T>);
-    impl<'de, T: Deserialize<'de>, R, F: Fn(&mut R, T)> Visitor<'de> for Items<T, R, F> {
-        type Value = R;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<R, A::Error> {
-            while let Some(item) = items.next_element()? {
-                (self.1)(&mut self.0, item);
-            }
-            Ok(self.0)
-        }
-    }
-    text.deserialize_seq(Items(so_far, take, PhantomData))
-}
-
-/// The fields of a receipt that `T` names; serde skips the others.
-pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
-    serde_json::from_str(text).ok()
-}
-
 pub(crate) fn own(checkpoint: &Checkpoint) -> Option<&str> {
     let mut metadata = checkpoint.metadata().iter();
     metadata.find(|(key, _)| key == KEY).map(|(_, text)| &**text)
@@ -299,13 +210,7 @@ pub(crate) fn kept_bits(checkpoint: &Checkpoint) -> KeptBits {
 
 /// Where the source came from, if it has a receipt: the first file, then what was made of it.
 fn history(checkpoint: &Checkpoint) -> Vec<Origin> {
-    let Some(lineage) = own(checkpoint).and_then(read::<Lineage>) else {
-        return Vec::new();
-    };
-    let mut earlier = lineage.history.unwrap_or_default();
-    let tool = lineage.tool;
-    earlier.push(Origin { tool, ..lineage.source });
-    earlier.0
+    own(checkpoint).map(history_of).unwrap_or_default()
 }
 
 fn changes(tensors: &[Planned]) -> Vec<Value> {
@@ -372,34 +277,6 @@ fn warnings(checkpoint: &Checkpoint) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn origin(name: &str) -> String {
-        format!(r#"{{"name":"{name}","bytes":1,"blake3":"00","format":"npz","tool":"blob 0","more":[{{}}]}}"#)
-    }
-
-    fn lineage(history: &[String]) -> Lineage {
-        let (source, history) = (origin("s"), history.join(","));
-        let text = format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
-        read(&text).expect("a receipt")
-    }
-
-    #[test]
-    fn a_history_keeps_its_first_source_and_the_last_ones() {
-        let all: Vec<String> = (0..1000).map(|i| origin(&i.to_string())).collect();
-        let kept = lineage(&all).history.expect("a history").0;
-        let names: Vec<&str> = kept.iter().map(|origin| &*origin.name).collect();
-        assert_eq!((names.len(), names[0]), (64, "0"));
-        assert_eq!((names[1], names[63]), ("937", "999"));
-    }
-
-    #[test]
-    fn a_long_text_is_not_handed_on() {
-        let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.expect("a history").0;
-        assert_eq!(kept.iter().map(|origin| &*origin.name).collect::<Vec<_>>(), ["b"]);
-        let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
-        assert!(Origin::of_receipt(&long).is_none());
-        assert!(Origin::of_receipt(long.trim_end()).is_some());
-    }
 
     #[test]
     fn bf16_is_found_among_the_changes() {

@@ -27,6 +27,23 @@ pub enum Remark {
     Finding(Finding),
     /// Something is odd or was not looked at, and nothing is wrong.
     Note(String),
+    /// A transform of the receipt was done again, and gave tensors other values.
+    Redone(Redone),
+}
+
+/// A transform that [`against`] has done again and that gives tensors other values than the source has. A receipt can ask for any,
+/// so what the transform does is for people to judge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Redone {
+    /// Its name: `fix-gamma`.
+    pub transform: String,
+    /// How many tensors get other values.
+    pub tensors: usize,
+    /// The first of them, as the source calls them.
+    pub named: Vec<String>,
+    /// What says that it is right, as a sentence: `the receipt alone says`, `the receipt and net-symbol.json say`.
+    pub said_by: String,
 }
 
 /// Something that is wrong.
@@ -243,9 +260,10 @@ mod tests {
     /// The findings of a check, in words.
     fn messages<R>(check: impl FnOnce(&mut dyn FnMut(Remark)) -> Result<R, Error>) -> Vec<String> {
         let mut found = Vec::new();
-        check(&mut |remark| match remark {
-            Remark::Finding(finding) => found.push(finding.message),
-            Remark::Note(_) => {}
+        check(&mut |remark| {
+            if let Remark::Finding(finding) = remark {
+                found.push(finding.message);
+            }
         })
         .unwrap();
         found

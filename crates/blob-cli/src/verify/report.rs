@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use blob_convert::verify::{Finding, Remark};
+use blob_convert::verify::{Finding, Redone, Remark};
 use blob_io::{Checkpoint, Entry, Error, Fault};
 use serde_json::{Value, json};
 
@@ -93,6 +93,8 @@ pub(crate) struct Verdict {
     findings: u64,
     notes: u64,
     first_notes: Vec<String>,
+    /// The transforms that were done again and give other values.
+    redone: Vec<Redone>,
     /// What was checked beyond the structure and held, in words.
     held: Vec<String>,
     /// What the user can do.
@@ -110,6 +112,8 @@ impl Says for Verdict {
 impl Fields for Verdict {
     fn fields() -> Vec<Field<Self>> {
         const FORMAT: &str = "the format's short name; `null` where the file does not open";
+        const REDONE: &str =
+            "with --against: the transforms of the receipt that give other values than the other file has";
         const FINDINGS: &str = "what is wrong: the first 20, with --all all of them";
         vec![
             field("file", Is::Text, FILE, |v| json!(v.file)),
@@ -124,9 +128,23 @@ impl Fields for Verdict {
             }),
             field("held", TEXTS, "what was checked beyond the structure, and held", |v| json!(v.held)),
             field("notes", TEXTS, "what is odd and not wrong, the first 20", |v| json!(v.first_notes)),
+            field("redone", Is::List(&Is::Object(shapes::<Redone>)), REDONE, |v| {
+                v.redone.iter().map(json::value).collect()
+            }),
             field("note_count", Is::Whole, "how many there are", |v| json!(v.notes)),
             or_null("help", Is::Text, "what can be done about it", |v| json!(v.help)),
             or_null("error", Is::Object(shapes::<Problem>), "what kept the check from its end", |v| v.error.clone()),
+        ]
+    }
+}
+
+impl Fields for Redone {
+    fn fields() -> Vec<Field<Self>> {
+        vec![
+            field("transform", Is::Text, "its name", |r| json!(r.transform)),
+            field("tensors", Is::Whole, "how many tensors get other values", |r| json!(r.tensors)),
+            field("first", TEXTS, "the first of them, as the other file calls them", |r| json!(r.named)),
+            field("said_by", Is::Text, "what says that it is right, in words", |r| json!(r.said_by)),
         ]
     }
 }
@@ -191,6 +209,7 @@ impl<'a> Report<'a> {
         match remark {
             Remark::Finding(finding) => self.finding(finding.into()),
             Remark::Note(note) => self.note(note),
+            Remark::Redone(redone) => self.verdict.redone.push(redone),
             _ => {}
         }
     }
@@ -281,6 +300,9 @@ impl<'a> Report<'a> {
             let more = units::grouped(self.verdict.findings - SHOWN);
             self.line(&format!("  and {more} more; --all prints them"), 4)?;
         }
+        for redone in std::mem::take(&mut self.verdict.redone) {
+            self.line(&format!("  {}", terminal.text(&redone_line(&redone))), 4)?;
+        }
         for note in std::mem::take(&mut self.verdict.first_notes) {
             let note = terminal.dim(format!("note: {}", terminal.text(&note)));
             self.line(&format!("  {note}"), 4)?;
@@ -319,4 +341,12 @@ impl<'a> Report<'a> {
             None => json::Line::begin(self.out, &self.verdict),
         }
     }
+}
+
+/// `fix-gamma gives 1 tensor other values, as the receipt alone says: "bn0_gamma"`
+fn redone_line(redone: &Redone) -> String {
+    let named: Vec<String> = redone.named.iter().map(|name| format!("{name:?}")).collect();
+    let more = if redone.tensors > named.len() { ", …" } else { "" };
+    let (transform, tensors) = (&redone.transform, units::plural(redone.tensors as u64, "tensor"));
+    format!("{transform} gives {tensors} other values, as {}: {}{more}", redone.said_by, named.join(", "))
 }

@@ -111,8 +111,8 @@ impl Transform for BatchNorm {
         outcome.left_out = if self.with_ones { Vec::new() } else { left_out };
         if !self.unknown.is_empty() {
             let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
-            let listed = listed(&unknown);
-            outcome = outcome.noting(format!("bn: {listed} keep their factor: the net has no such BatchNorm"));
+            let (listed, keep) = (listed(&unknown), if unknown.len() == 1 { "keeps its" } else { "keep their" });
+            outcome = outcome.noting(format!("bn: {listed} {keep} factor: the net has no such BatchNorm"));
         }
         Ok(match count {
             0 => outcome,

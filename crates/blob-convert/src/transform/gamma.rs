@@ -38,6 +38,11 @@ impl FixGamma {
         Self { gammas, is_unsaid: false, unknown }
     }
 
+    /// The gammas that are set, by the file's names.
+    pub(crate) fn gammas(&self) -> &[String] {
+        &self.gammas
+    }
+
     /// Whether no gamma is set and there is nothing to tell.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -70,8 +75,9 @@ impl Transform for FixGamma {
         }
         if !self.unknown.is_empty() {
             let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
-            let listed = listed(&unknown);
-            outcome = outcome.noting(format!("fix-gamma: {listed} stay as stored: no layer of the net has them"));
+            let (listed, is_one) = (listed(&unknown), unknown.len() == 1);
+            let (stay, them) = if is_one { ("stays", "it") } else { ("stay", "them") };
+            outcome = outcome.noting(format!("fix-gamma: {listed} {stay} as stored: no layer of the net has {them}"));
         }
         Ok(match is_fixed.iter().filter(|is| **is).count() {
             0 => outcome,

@@ -20,6 +20,7 @@ pub struct Found {
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.amount {
+            Amount::Lost(1) => write!(f, "{:?}: 1 {}", self.tensor, self.what.replacen("values ", "value ", 1)),
             Amount::Lost(count) => write!(f, "{:?}: {count} {}", self.tensor, self.what),
             Amount::Most(value) => write!(f, "{:?}: {value:e} {}", self.tensor, self.what),
         }
@@ -60,6 +61,12 @@ impl Tally {
             Amount::Most(most) => *most = most.max(value),
             Amount::Lost(_) => {}
         }
+    }
+
+    /// How many values of all tensors were lost.
+    pub(crate) fn lost_values(&self) -> u64 {
+        let all = self.lock();
+        all.values().map(|amount| if let Amount::Lost(count) = amount { *count } else { 0 }).sum()
     }
 
     /// All that came up, by the tensors' names.

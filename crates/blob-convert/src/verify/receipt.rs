@@ -194,27 +194,41 @@ fn short(text: &str) -> &str {
     text.char_indices().nth(64).map_or(text, |(at, _)| &text[..at])
 }
 
-/// The tensors that are not what the file's own receipt says was written, by the digests that a conversion has taken of
-/// them; an empty name where the receipt has one digest of all.
-pub(crate) fn contradicted(checkpoint: &Checkpoint, tensors: &[Planned], hashes: &[Hash]) -> Vec<String> {
+/// The tensors that are not what the file's own receipt says was written; an empty name where the receipt has one digest of all.
+/// A conversion has taken digests of what it copied as it is; the other arrays are read again for theirs.
+pub(crate) fn contradicted(
+    checkpoint: &Checkpoint,
+    tensors: &[Planned],
+    hashes: &[Hash],
+    watch: &dyn Watch,
+) -> Result<Vec<String>, Error> {
     let Some(written) = own(checkpoint).and_then(read::<Written>) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let entry = |tensor: &Planned| checkpoint.entries()[tensor.entry].name();
-    // The digests are of what was written: of an array that was changed on the way they say nothing.
+    if written.contents.is_none() && written.contents_blake3.is_none() {
+        return Ok(Vec::new());
+    }
     let stored = tensors.iter().zip(hashes).filter(|(tensor, _)| tensor.is_as_read());
-    let found: BTreeMap<&str, &Hash> = stored.map(|(tensor, hash)| (entry(tensor), hash)).collect();
+    let mut found: BTreeMap<&str, Hash> =
+        stored.map(|(tensor, hash)| (checkpoint.entries()[tensor.entry].name(), *hash)).collect();
+    for entry in checkpoint.entries().iter().filter(|entry| entry.dtype().is_some() && entry.fault().is_none()) {
+        if !found.contains_key(entry.name())
+            && let Some(hash) = hash_of(checkpoint, entry, watch)?
+        {
+            found.insert(entry.name(), hash);
+        }
+    }
     let differs = |hash: &Hash, expected: &str| *hash.to_hex() != *expected;
-    match (written.contents, written.contents_blake3) {
+    Ok(match (written.contents, written.contents_blake3) {
         (Some(items), _) => {
             let items = items.0.into_values();
             let other = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
             items.filter(other).map(|item| item.name).collect()
         }
         (None, Some(all)) if found.len() == checkpoint.entries().len() => {
-            let differs = differs(&of_all(found.into_values()), &all);
+            let differs = differs(&of_all(found.values()), &all);
             if differs { vec![String::new()] } else { Vec::new() }
         }
         _ => Vec::new(),
-    }
+    })
 }

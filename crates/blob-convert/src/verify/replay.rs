@@ -8,19 +8,22 @@ use std::sync::Arc;
 
 use blob_io::{Checkpoint, Entry, Error, Format};
 
-use super::{Finding, Remark, index_of};
-use crate::done::{Step, steps};
+use super::{Finding, Redone, Remark, index_of};
+use crate::chain::Valued;
+use crate::done::steps;
 use crate::options::Options;
 use crate::plan::chosen;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, kept_bits};
-use crate::transform::{Tally, Transform, known};
+use crate::receipt::{KeptBits, Step, kept_bits};
+use crate::transform::{Bound, FixGamma, Tally, Transform, known, symbol_beside};
 use crate::watch::{Watch, Watched};
 
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
 /// So much of a step's settings is told.
 const TOLD: usize = 200;
+/// So many tensors of a step are named.
+const NAMED: usize = 3;
 
 /// Tells the transforms that a file's receipt says were done, each as a note, in their order; what cannot be read is a
 /// finding. Returns how many they are.
@@ -80,10 +83,35 @@ pub(crate) fn against_source(
         }
         Err(e) => return Err(e),
     };
+    chained.valued.iter().for_each(|valued| tell(Remark::Redone(redone(valued, source))));
     let (kept, pieces) = (kept_bits(file), [vec![0; PIECE], vec![0; PIECE]]);
     let mut compare = Compare { file, source, kept, pieces, watch, tell, equal: 0 };
     compare.all(&chained.tensors)?;
     Ok(compare.equal)
+}
+
+/// What is told of a step that makes other values.
+fn redone(valued: &Valued, source: &Checkpoint) -> Redone {
+    let name = |entry: &usize| source.entries()[*entry].name().to_owned();
+    let told = "the receipt alone says".to_owned();
+    let said_by = match valued.step {
+        // What fixes gammas is the symbol, which may lie beside the source still.
+        "fix-gamma" => match symbol_beside(source) {
+            Ok(Some(symbol)) => {
+                let bound = Bound::new(symbol.net(), source);
+                let fixed = FixGamma::of(Some(&bound), source);
+                let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
+                match valued.entries.iter().all(is_said) {
+                    true => format!("the receipt and {} say", symbol.name()),
+                    false => format!("the receipt says, and {} does not", symbol.name()),
+                }
+            }
+            _ => told,
+        },
+        _ => told,
+    };
+    let named = valued.entries.iter().take(NAMED).map(name).collect();
+    Redone { transform: valued.step.to_owned(), tensors: valued.entries.len(), named, said_by }
 }
 
 /// A comparison in the making.

@@ -1,0 +1,91 @@
+//! Where a page's file came from, if its receipt says so: the source, what was changed, of which tensors, and what was before.
+
+use blob_convert::{Account, Origin, RECEIPT_KEY, Step};
+use blob_io::{Checkpoint, Error};
+
+use super::page::Page;
+use crate::units;
+
+pub(super) fn write(page: &mut Page, checkpoint: &Checkpoint) -> Result<(), Error> {
+    let text = checkpoint.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).map(|(_, text)| text);
+    let Some(text) = text else { return Ok(()) };
+    page.heading("Receipt");
+    let account = Account::of_receipt(text);
+    let Some((account, (source, earlier))) = account.as_ref().and_then(|all| Some((all, all.history.split_last()?)))
+    else {
+        page.paragraph("bad", "The receipt cannot be read.");
+        return Ok(());
+    };
+    let mut facts = vec![
+        ("converted from".to_owned(), source.name.clone()),
+        ("of format".to_owned(), source.format.clone()),
+        ("of size".to_owned(), units::bytes(source.bytes)),
+        ("with BLAKE3".to_owned(), source.blake3.clone()),
+        ("left out".to_owned(), units::plural(account.left_out, "tensor")),
+    ];
+    facts.extend(account.lost_values.map(|lost| ("lost by rounding".to_owned(), units::plural(lost, "value"))));
+    page.facts(&facts);
+    match &account.transforms {
+        None => page.paragraph("bad", "The transforms of the receipt cannot be read."),
+        Some(steps) if steps.is_empty() => {}
+        Some(steps) => {
+            page.heading("Transforms");
+            page.table(&["#step", "transform", "settings"]);
+            for (number, step) in steps.iter().enumerate() {
+                page.put("<tr>");
+                page.cell("n", &(number + 1).to_string());
+                page.cell("", &step.name);
+                page.cell("name", &settings(step));
+                page.end_row()?;
+            }
+            page.end_table();
+        }
+    }
+    changes(page, account)?;
+    history(page, earlier)
+}
+
+/// What was changed, and of how many tensors.
+fn changes(page: &mut Page, account: &Account) -> Result<(), Error> {
+    if account.changes.is_empty() {
+        return Ok(());
+    }
+    page.heading("Changes");
+    page.table(&["change", "#tensors", "the first of them"]);
+    for change in &account.changes {
+        page.put("<tr>");
+        page.cell("", &change.what);
+        page.cell("n", &units::grouped(change.tensors));
+        page.cell("name", &change.named.join(", "));
+        page.end_row()?;
+    }
+    page.end_table();
+    Ok(())
+}
+
+/// The files before the source.
+fn history(page: &mut Page, earlier: &[Origin]) -> Result<(), Error> {
+    if earlier.is_empty() {
+        return Ok(());
+    }
+    page.heading("History");
+    page.table(&["file", "format", "#size", "BLAKE3", "transforms"]);
+    for origin in earlier {
+        page.put("<tr>");
+        page.cell("name", &origin.name);
+        page.cell("", &origin.format);
+        page.cell("n", &units::bytes(origin.bytes));
+        page.cell("name", &origin.blake3);
+        let steps = origin.transforms.iter().map(|step| [&*step.name, &settings(step)].join(" ").trim_end().to_owned());
+        page.cell("", &steps.collect::<Vec<_>>().join(", "));
+        page.end_row()?;
+    }
+    page.end_table();
+    Ok(())
+}
+
+/// The settings as JSON; none are an empty text.
+fn settings(step: &Step) -> String {
+    let text = step.settings.to_string();
+    if matches!(&*text, "null" | "{}") { String::new() } else { text }
+}

@@ -1,0 +1,108 @@
+//! What a receipt tells of a conversion, in short, for people: what was changed, of which tensors, and where they came from.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+use serde_json::Value;
+
+use super::lineage::{MOST_STEPS, Origin, Step, each, history_of, read};
+
+/// So many kinds of changes are told apart.
+const KINDS: usize = 64;
+/// So many tensors are named of each.
+const NAMED: usize = 3;
+
+/// What a receipt tells of a conversion and of those before it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Account {
+    /// The files that the tensors came from, the first one first; the last one is the source.
+    pub history: Vec<Origin>,
+    /// The transforms, in their order; `None` where the receipt's list of them cannot be read.
+    pub transforms: Option<Vec<Step>>,
+    /// What was changed, and of how many tensors; the first 64 kinds of changes in the order of their words.
+    pub changes: Vec<Changed>,
+    /// How many tensors were left out.
+    pub left_out: u64,
+    /// How many values the transforms lost, where there were any transforms.
+    pub lost_values: Option<u64>,
+}
+
+/// One kind of change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Changed {
+    /// The change, in words.
+    pub what: String,
+    /// How many tensors it was made to.
+    pub tensors: u64,
+    /// The first of them.
+    pub named: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    #[serde(default)]
+    changes: Option<Kinds>,
+    #[serde(default)]
+    left_out: Option<Count>,
+    #[serde(default)]
+    transforms: Option<Value>,
+    #[serde(default)]
+    lost_values: Option<u64>,
+}
+
+#[derive(Default)]
+struct Kinds(BTreeMap<String, (u64, Vec<String>)>);
+
+#[derive(Deserialize)]
+struct Change {
+    name: String,
+    #[serde(default)]
+    changes: Vec<String>,
+}
+
+impl<'de> Deserialize<'de> for Kinds {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), |kinds, change: Change| {
+            for what in change.changes {
+                if kinds.0.len() == KINDS && !kinds.0.contains_key(&what) {
+                    continue;
+                }
+                let (tensors, named) = kinds.0.entry(what).or_default();
+                *tensors += 1;
+                if named.len() < NAMED {
+                    named.push(change.name.clone());
+                }
+            }
+        })
+    }
+}
+
+#[derive(Default)]
+struct Count(u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), |count, _: serde::de::IgnoredAny| count.0 += 1)
+    }
+}
+
+impl Account {
+    /// What a receipt's text tells; `None` where the text is no receipt or over 16 MiB.
+    #[must_use]
+    pub fn of_receipt(text: &str) -> Option<Self> {
+        Origin::of_receipt(text)?;
+        let told: Told = read(text)?;
+        let steps = told.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
+        let kinds = told.changes.unwrap_or_default().0.into_iter();
+        Some(Self {
+            history: history_of(text),
+            transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MOST_STEPS),
+            changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
+            left_out: told.left_out.unwrap_or_default().0,
+            lost_values: told.lost_values,
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! A receipt's text as it is read: untrusted, so that only what is asked for stays in memory, and no text is longer than a limit.
+//!
+//! Where tensors came from, file by file, with the transforms of each conversion.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A longer receipt is not read.
+const LONGEST: usize = 16 << 20;
+/// How many earlier sources a receipt names: the first, and the last of them.
+const MOST_EARLIER: usize = 64;
+/// Earlier sources with a longer text are left out of the history.
+const LONGEST_TEXT: usize = 1024;
+/// More transforms than this are not read.
+pub(crate) const MOST_STEPS: usize = 64;
+/// Longer settings of earlier conversions are left out of the history.
+const LONGEST_SETTINGS: usize = 256;
+
+/// A file that tensors came from, as a receipt names it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Origin {
+    /// The file's name, without its folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its BLAKE3, in hexadecimal.
+    pub blake3: String,
+    /// Its format's short name.
+    pub format: String,
+    /// What converted it. For the source itself, the receipt has it one level up.
+    #[serde(default)]
+    tool: String,
+    /// What the conversion changed about its tensors; also one level up for the source itself. `null` settings were too long.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub transforms: Vec<Step>,
+}
+
+/// One transform as a receipt has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Step {
+    /// The transform's name.
+    pub name: String,
+    /// What it was asked to do.
+    #[serde(default)]
+    pub settings: Value,
+}
+
+impl Step {
+    /// The step as a history keeps it.
+    fn shortened(mut self) -> Self {
+        if self.settings.to_string().len() > LONGEST_SETTINGS {
+            self.settings = Value::Null;
+        }
+        self
+    }
+}
+
+impl Origin {
+    /// The source that a receipt's text names; `None` where the text is no receipt or over 16 MiB.
+    #[must_use]
+    pub fn of_receipt(text: &str) -> Option<Self> {
+        let text = (text.len() <= LONGEST).then_some(text)?;
+        Some(read::<Lineage>(text)?.source)
+    }
+
+    fn is_short(&self) -> bool {
+        let is_short = |text: &String| text.len() <= LONGEST_TEXT;
+        let steps = &self.transforms;
+        [&self.name, &self.blake3, &self.format, &self.tool].into_iter().all(is_short)
+            && steps.len() <= MOST_STEPS
+            && steps.iter().all(|step| is_short(&step.name) && step.settings.to_string().len() <= LONGEST_SETTINGS)
+    }
+}
+
+/// What a receipt says of where the tensors came from.
+#[derive(Deserialize)]
+struct Lineage {
+    source: Origin,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    history: Option<Earlier>,
+    #[serde(default)]
+    transforms: Option<Value>,
+}
+
+/// Earlier sources, from the first on.
+#[derive(Default)]
+struct Earlier(Vec<Origin>);
+
+impl Earlier {
+    fn push(&mut self, origin: Origin) {
+        if !origin.is_short() {
+            return;
+        }
+        if self.0.len() == MOST_EARLIER {
+            self.0.remove(1);
+        }
+        self.0.push(origin);
+    }
+}
+
+impl<'de> Deserialize<'de> for Earlier {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        each(text, Self::default(), Self::push)
+    }
+}
+
+/// The sources that a receipt's text names, the first one first, each with what made the next one of it.
+pub(crate) fn history_of(text: &str) -> Vec<Origin> {
+    let Some(lineage) = read::<Lineage>(text) else {
+        return Vec::new();
+    };
+    let mut earlier = lineage.history.unwrap_or_default();
+    let steps: Vec<Step> = lineage.transforms.and_then(|steps| serde_json::from_value(steps).ok()).unwrap_or_default();
+    let transforms = steps.into_iter().map(Step::shortened).collect();
+    earlier.push(Origin { tool: lineage.tool, transforms, ..lineage.source });
+    earlier.0
+}
+
+/// Reads a list item by item; only what `take` keeps stays in memory.
+pub(crate) fn each<'de, D: Deserializer<'de>, T: Deserialize<'de>, R>(
+    text: D,
+    so_far: R,
+    take: impl Fn(&mut R, T),
+) -> Result<R, D::Error> {
+    struct Items<T, R, F>(R, F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, R, F: Fn(&mut R, T)> Visitor<'de> for Items<T, R, F> {
+        type Value = R;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<R, A::Error> {
+            while let Some(item) = items.next_element()? {
+                (self.1)(&mut self.0, item);
+            }
+            Ok(self.0)
+        }
+    }
+    text.deserialize_seq(Items(so_far, take, PhantomData))
+}
+
+/// The fields of a receipt that `T` names; serde skips the others.
+pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<T> {
+    serde_json::from_str(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(name: &str) -> String {
+        format!(r#"{{"name":"{name}","bytes":1,"blake3":"00","format":"npz","tool":"blob 0","more":[{{}}]}}"#)
+    }
+
+    fn lineage(history: &[String]) -> Lineage {
+        let (source, history) = (origin("s"), history.join(","));
+        let text = format!(r#"{{"source":{source},"tool":"t","changes":[null],"history":[{history}]}}"#);
+        read(&text).expect("a receipt")
+    }
+
+    #[test]
+    fn a_history_keeps_its_first_source_and_the_last_ones() {
+        let all: Vec<String> = (0..1000).map(|i| origin(&i.to_string())).collect();
+        let kept = lineage(&all).history.expect("a history").0;
+        let names: Vec<&str> = kept.iter().map(|origin| &*origin.name).collect();
+        assert_eq!((names.len(), names[0]), (64, "0"));
+        assert_eq!((names[1], names[63]), ("937", "999"));
+    }
+
+    #[test]
+    fn a_long_text_is_not_handed_on() {
+        let kept = lineage(&[origin(&"n".repeat(1025)), origin("b")]).history.expect("a history").0;
+        assert_eq!(kept.iter().map(|origin| &*origin.name).collect::<Vec<_>>(), ["b"]);
+        let long = format!("{{\"source\":{}}}{}", origin("s"), " ".repeat(16 << 20));
+        assert!(Origin::of_receipt(&long).is_none());
+        assert!(Origin::of_receipt(long.trim_end()).is_some());
+    }
+}
