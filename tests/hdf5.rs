@@ -210,7 +210,7 @@ impl File {
     }
 }
 
-fn message(kind: u16, body: &[u8]) -> Vec<u8> {
+pub(crate) fn message(kind: u16, body: &[u8]) -> Vec<u8> {
     let padded = body.len().next_multiple_of(8);
     let mut message = [kind.to_le_bytes(), (padded as u16).to_le_bytes()].concat();
     message.extend([0; 4]);

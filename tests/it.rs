@@ -39,6 +39,7 @@ mod forward;
 mod gzip;
 mod hash;
 mod hdf5;
+mod hdf5_compact;
 mod hdf5_convert;
 mod hdf5_write;
 mod hostile;

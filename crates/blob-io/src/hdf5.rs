@@ -8,6 +8,8 @@ mod attributes;
 #[cfg(feature = "hdf5")]
 mod chunks;
 #[cfg(feature = "hdf5")]
+mod compact;
+#[cfg(feature = "hdf5")]
 mod dataset;
 #[cfg(feature = "hdf5")]
 mod datatype;

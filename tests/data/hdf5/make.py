@@ -51,3 +51,20 @@ for ver,name in [(('earliest','v108'),'unwritten-earliest.h5'),(('latest','lates
     with h5py.File(name,'w',libver=ver) as f:
         f.create_dataset('seven',(3,4),'<i4',fillvalue=7); f.create_dataset('scalar',(),'<f4',fillvalue=-2.5)
         f.create_dataset('zeros',(3,),'<f8'); f.create_dataset('swapped',(2,),'>i2',fillvalue=258)
+# Values within the header, in headers of every kind: with times, with the order of attributes, with many of these.
+for ver,name in [(('earliest','v108'),'compact-earliest.h5'),(('latest','latest'),'compact-latest.h5')]:
+    with h5py.File(name,'w',libver=ver) as f:
+        def compact(name,values,*settings):
+            dcpl=h5py.h5p.create(h5py.h5p.DATASET_CREATE); dcpl.set_layout(h5py.h5d.COMPACT)
+            for key,value in settings: getattr(dcpl,key)(*value)
+            sp=h5py.h5s.create_simple(values.shape) if values.shape else h5py.h5s.create(h5py.h5s.SCALAR)
+            h5py.h5d.create(f.id,name,h5py.h5t.py_create(values.dtype),sp,dcpl).write(h5py.h5s.ALL,h5py.h5s.ALL,np.ascontiguousarray(values))
+        compact(b'floats',ramp('<f4',2,3))
+        compact(b'swapped',ramp('>f8',3,1,2))
+        compact(b'scalar',np.array(2.5,'<f4'))
+        compact(b'times',ramp('<i2',7),('set_obj_track_times',(True,)))
+        compact(b'ordered',ramp('<u1',5),('set_attr_creation_order',(h5py.h5p.CRT_ORDER_TRACKED|h5py.h5p.CRT_ORDER_INDEXED,)))
+        compact(b'phases',ramp('<i8',4),('set_attr_phase_change',(4,2)))
+        compact(b'long',ramp('<u1',300))
+        for i in range(20): f['floats'].attrs[f'a{i}']='x'*40
+        f.create_dataset('empty',shape=(0,),dtype='<f4')

@@ -12,9 +12,10 @@ use hdf5_reader::messages::layout::DataLayout;
 use hdf5_reader::object_header::ObjectHeader;
 
 use super::chunks::{self, Stored};
+use super::compact;
 use super::datatype::{Element, element};
 use super::structure::Structure;
-use crate::entry::{Chunked, Entry, Payload, Runs, Segment};
+use crate::entry::{Chunk, Chunked, Entry, Payload, Runs, Segment};
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limits;
 
@@ -53,7 +54,7 @@ pub(super) fn describe(
             entry.payload = payload(structure, &header, (count, width), limits)?;
         }
         Some(Element::Foreign { name, size }) => {
-            // A string's bytes are read as metadata: `foreign_bytes`.
+            // A string's bytes may be metadata.
             if let (DataLayout::Contiguous { .. }, Some(count)) = (header.layout, count.checked_mul(size)) {
                 entry.payload = payload(structure, &header, (count, 1), limits)?;
             }
@@ -107,7 +108,7 @@ fn payload(
     limits: &Limits,
 ) -> Result<Payload, ReadError> {
     let unsupported = |found: &'static str| {
-        let what = FaultKind::unsupported("values that lie within the file, in one run or in chunks", found);
+        let what = FaultKind::unsupported("values that lie within the file", found);
         Err(ReadError::fault(header.at, what))
     };
     if header.is_external {
@@ -154,7 +155,19 @@ fn payload(
             chunked.fill = fill(header, width);
             Ok(Payload::Chunked(Box::new(chunked)))
         }
-        DataLayout::Compact { .. } => unsupported("values within the header (a compact dataset)"),
+        DataLayout::Compact { data } => {
+            let (needed, found) = (count * width, data.len() as u64);
+            if found != needed {
+                let what = FaultKind::Mismatch { field: "a dataset's bytes", expected: needed, found };
+                return Err(ReadError::fault(header.at, what));
+            }
+            let offset = compact::place(structure, header.at, data)?;
+            let dims = header.space.dims.iter().copied().collect();
+            // One chunk that is not filtered. It is no run: a header may have a checksum, so that other values have no place there.
+            let chunk = Chunk { index: 0, offset, packed: needed as u32, mask: 0 };
+            let (chunks, filters) = (Box::new([chunk]), Box::default());
+            Ok(Payload::Chunked(Box::new(Chunked { dims, size: needed, chunks, filters, fill: [0; 8] })))
+        }
     }
 }
 

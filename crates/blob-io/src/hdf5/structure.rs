@@ -13,6 +13,7 @@ use hdf5_reader::{Hdf5File, OpenOptions, Storage, StorageBuffer};
 
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
+use crate::wire::cursor::Cursor;
 use crate::wire::source::{Input, Source};
 
 /// What one question may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
@@ -22,8 +23,8 @@ const MOST_READ: u64 = 768 << 10;
 const MOST_KEPT: u64 = 128 << 10;
 /// What listing a file may read: a header can lead to itself in more ways than one.
 const MOST_IN_ALL: u64 = 256 << 20;
-/// One object's header: Caffe's have 272 bytes.
-const MOST_HEADER: usize = 64 << 10;
+/// One object's header: Caffe's have 272 bytes, one with the longest compact values under 66 KiB.
+pub(super) const MOST_HEADER: usize = 72 << 10;
 
 /// The structure of an open file.
 pub(super) struct Structure {
@@ -75,6 +76,11 @@ impl Structure {
 
     pub(super) fn file_len(&self) -> u64 {
         self.bytes.input.len()
+    }
+
+    /// The file's bytes, without a budget: for what is bounded otherwise.
+    pub(super) fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(&self.bytes.input)
     }
 
     /// Fills `out` with the file's bytes from `offset` on.
