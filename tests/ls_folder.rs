@@ -82,6 +82,51 @@ fn folders_that_were_converted_and_shards_count_as_they_are() {
     assert_eq!(files, ["arrays".to_owned(), shard(1), shard(2), shard(3)]);
 }
 
+/// A tar of these files, in the oldest form.
+fn tar(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut tar = Vec::new();
+    for (name, bytes) in files {
+        let mut head = [0; 512];
+        head[..name.len()].copy_from_slice(name.as_bytes());
+        head[100..108].copy_from_slice(b"0000644\0");
+        head[124..136].copy_from_slice(format!("{:011o}\0", bytes.len()).as_bytes());
+        head[148..156].copy_from_slice(b"        ");
+        let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
+        head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        tar.extend(head);
+        tar.extend(*bytes);
+        tar.resize(tar.len().next_multiple_of(512), 0);
+    }
+    tar.resize(tar.len() + 1024, 0);
+    tar
+}
+
+#[test]
+fn each_tensor_file_of_an_archive_is_listed() {
+    let folder = made();
+    for name in ["two.tar", "small.tar.gz"] {
+        fs::copy(data("archives").join(name), folder.path().join(name)).unwrap();
+    }
+    let (code, files, err) = listed(folder.path(), &[]);
+    let small = "small.tar.gz/model-0000.params";
+    let small = files.iter().find(|file| file.starts_with("small.tar.gz/")).map_or(small, |file| &**file).to_owned();
+    let wanted = ["a.datum", "b/net.caffemodel", &small, "two.tar/b-0000.params", "two.tar/in/a-0000.params"];
+    assert_eq!((code, files, err), (Some(0), wanted.map(str::to_owned).to_vec(), String::new()));
+    // A broken one is told, and so are those that are too many; the others are listed.
+    let net = fs::read(data("caffe/net/v1.caffemodel")).unwrap();
+    let names: Vec<String> = (0..258).map(|i| format!("{i:03}.caffemodel")).collect();
+    let mut all: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &net[..])).collect();
+    all[1].1 = &net[..900];
+    fs::write(folder.path().join("many.tar"), tar(&all)).unwrap();
+    let (code, files, err) = listed(folder.path(), &[]);
+    assert_eq!((code, files.iter().filter(|file| file.starts_with("many.tar/")).count()), (Some(2), 256));
+    assert!(
+        err.contains("many.tar: holds 2 more tensor files than are listed") && err.contains("many.tar/001.caffemodel"),
+        "{err}"
+    );
+    assert_eq!(err.matches("error:").count(), 2, "{err}");
+}
+
 #[test]
 fn a_receipt_that_lists_nothing_hides_nothing() {
     for (receipt, code) in [(r#"{"contents":[]}"#, 0), ("", 2)] {

@@ -157,3 +157,70 @@ fn fully_connected_weights_become_output_by_input() {
     assert_eq!(planned.tensors()[1].spec.shape.dims(), [1]);
     assert_eq!(value(&run(&source, &options), "ip/0"), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
 }
+
+/// Were each line tried for each name, this would take minutes.
+#[test]
+fn a_long_map_is_read_at_once() {
+    const LINES: usize = 60_000;
+    let old = |i: usize| format!("layer{i}/weight");
+    let names: Vec<String> = (0..LINES).map(old).collect();
+    let mut text: String = (0..LINES).rev().map(|i| format!("{} new.{i}\n", old(i))).collect();
+    // The first line that fits decides, whether it has a star or not.
+    text.insert_str(0, "layer7*/weight star.$1\n");
+    text += "layer5*/weight never.$1\nlayer1/weight never\n";
+    let begun = std::time::Instant::now();
+    let map = Names::from_file(&text, names.iter().map(String::as_str)).expect("a map");
+    let seconds = begun.elapsed().as_secs_f64();
+    assert_eq!(map.len(), LINES);
+    assert!(seconds < 20.0, "{seconds} s");
+    let source = file(
+        Format::Npz,
+        &[("layer70/weight", &[1], &[0.0]), ("layer50/weight", &[1], &[0.0]), ("layer1/weight", &[1], &[0.0])],
+    );
+    let planned = plan(&source, &Options::new(SAFETENSORS).transform(map), &Target::Stdout).expect("plans");
+    let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
+    assert_eq!(new, ["star.0", "new.50", "new.1"]);
+}
+
+#[test]
+fn sparse_arrays_keep_their_storage_under_torchs_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let source = "mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd";
+    let listed = |path: &str| -> Vec<String> {
+        blob_io::Checkpoint::open(crate::support::data(path)).expect("opens").names().map(str::to_owned).collect()
+    };
+    let map = path("map.txt");
+    let wholes: std::collections::BTreeSet<String> =
+        listed(source).iter().filter_map(|name| Some(name.split_once('#')?.0.to_owned())).collect();
+    assert!(!wholes.is_empty());
+    // Under the names of MXNet's parameters, which PyTorch's are made of.
+    let text: String = wholes.iter().map(|name| format!("{name}#* arg:{name}_weight#$1\n")).collect();
+    std::fs::write(&map, text).expect("written");
+    let (params, torch, dense, back) = (path("a.params"), path("b.safetensors"), path("c.npz"), path("d.params"));
+    let ok = |arguments: &[&str]| {
+        let ran = crate::support::blob(arguments);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.out
+    };
+    ok(&["convert", source, "--names", &map, "-o", &params]);
+    for whole in &wholes {
+        assert!(listed(&params).contains(&format!("arg:{whole}_weight#values")), "{:?}", listed(&params));
+    }
+    ok(&["convert", &params, "--names", "torch", "-o", &torch]);
+    for whole in &wholes {
+        assert!(listed(&torch).contains(&format!("{whole}.weight#values")), "{:?}", listed(&torch));
+    }
+    ok(&["verify", &torch, "--against", &params]);
+    ok(&["convert", &params, "--names", "torch", "--dense", "-o", &dense]);
+    assert!(wholes.iter().all(|whole| listed(&dense).contains(&format!("{whole}.weight"))), "{:?}", listed(&dense));
+    ok(&["verify", &dense, "--against", &params]);
+    ok(&["convert", &params, "--names", "torch", "-o", &back]);
+    let sorted = |path: &str| listed(path).into_iter().collect::<std::collections::BTreeSet<_>>();
+    assert_eq!(sorted(&back), sorted(&torch), "the storage is kept");
+    let file = blob_io::Checkpoint::open(&torch).expect("opens");
+    let receipt = crate::there_and_back::receipt(&file);
+    let said: Vec<&str> =
+        receipt["sparse"].as_array().expect("a list").iter().filter_map(|s| s["name"].as_str()).collect();
+    assert!(said.iter().all(|name| name.ends_with(".weight")) && said.len() == wholes.len(), "{said:?}");
+}

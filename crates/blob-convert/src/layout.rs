@@ -101,7 +101,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
             let part = |wanted: &Kind| parts.iter().copied().find(|at| kind(at) == *wanted);
             let ordered: Vec<usize> = sparse.kind.parts().iter().filter_map(part).collect();
-            let mut name = sparse.name.to_string();
+            let mut name = tensor.whole_name(sparse).to_owned();
             while taken.contains(&*name) {
                 name = format!("{name}@{}", checkpoint.entries()[tensor.entry].position());
             }

@@ -93,6 +93,11 @@ impl Planned {
         }
     }
 
+    /// What the sparse array is called whose part this is: as its parts are before their `#`, so that they may be renamed.
+    pub(crate) fn whole_name<'a>(&'a self, sparse: &'a Sparse) -> &'a str {
+        self.spec.name.rsplit_once('#').map_or(&*sparse.name, |(whole, _)| whole)
+    }
+
     /// The values of the output, from the first on.
     pub(crate) fn open<'a>(
         &'a self,

@@ -255,7 +255,7 @@ fn sparse(checkpoint: &Checkpoint, tensors: &[Planned]) -> Vec<Value> {
         };
         if last != Some(entry.position()) {
             all.push(json!({
-                "name": *sparse.name,
+                "name": tensor.whole_name(sparse),
                 "kind": sparse.kind.name(),
                 "shape": sparse.shape.dims(),
             }));

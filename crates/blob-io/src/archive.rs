@@ -4,7 +4,7 @@
 //! compared when it is opened. An archive within an archive is left alone, and an npz is a format of its own.
 
 use crate::entry::Checksum;
-use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit};
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason, check_limit, shown};
 use crate::format::Format;
 use crate::limits::{Limit, Limits};
 use crate::names::name_from_bytes;
@@ -18,9 +18,8 @@ use crate::wire::source::{Bytes, Input, Source, read};
 use crate::wire::spool::Spool;
 use crate::wire::tar::{self, Kind};
 
-/// How many members an error names, and how much of each name.
-const LISTED: usize = 20;
-const LONGEST_LISTED: usize = 128;
+/// How many members can be chosen from.
+const MOST_CHOICES: usize = 256;
 /// What is unpacked of a compressed member to tell what it is, and of all of them together.
 const BEGINNING: usize = 64 << 10;
 const BEGINNINGS: usize = 64 << 20;
@@ -213,7 +212,7 @@ impl Archive {
 
     /// None or several: what the user can do.
     fn unclear(&self, name: &str, choice: &Choice) -> Error {
-        let Some(first) = choice.members.first() else {
+        if choice.members.is_empty() {
             let kind = if self.is_tar { "tar" } else { "zip" };
             return Error::NotTensors {
                 file: name.to_owned(),
@@ -221,19 +220,9 @@ impl Archive {
                 what: format!("a {kind} archive without a tensor file in it"),
                 help: Some("an archive within it has to be unpacked first"),
             };
-        };
-        let count = choice.members.len() as u64 + choice.more;
-        let listed: Vec<String> = choice.members.iter().take(LISTED).map(|member| shown(&member.name)).collect();
-        let more = match count - listed.len() as u64 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let path = match first.name.len() <= LONGEST_LISTED {
-            true => format!(": {name}/{}", first.name),
-            false => format!(", {name}/ before its name"),
-        };
-        let message = format!("holds {count} tensor files: {}{more}; choose one by its path{path}", listed.join(", "));
-        Error::Request { file: name.to_owned(), message }
+        }
+        let members = choice.members.iter().map(|member| member.name.clone()).collect();
+        Error::Several { file: name.to_owned(), members, more: choice.more }
     }
 }
 
@@ -260,7 +249,7 @@ impl Choice {
         if !self.holds_tensors(archive, &member) {
             return;
         }
-        match self.members.len() < LISTED {
+        match self.members.len() < MOST_CHOICES {
             true => self.members.push(member),
             false => self.more += 1,
         }
@@ -297,13 +286,5 @@ impl Choice {
             true => sniff::format(&Bytes::new(begin), name).is_some(),
             false => sniff::hopeless(&begin, name).is_none(),
         }
-    }
-}
-
-/// A name as an error shows it.
-fn shown(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_LISTED) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_owned(),
     }
 }

@@ -15,6 +15,10 @@ pub use fault::Fault;
 pub(crate) use fault::{FaultKind, check_limit};
 pub use reason::Reason;
 
+/// How many members of an archive an error's text names, and how much of each name.
+const LISTED: usize = 20;
+const LONGEST_LISTED: usize = 128;
+
 /// Why a file could not be opened, read or written.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -86,6 +90,15 @@ pub enum Error {
         /// What was asked and why it cannot be done.
         message: String,
     },
+    /// An archive with several tensor files, where one is opened.
+    Several {
+        /// The archive, as it was named.
+        file: String,
+        /// The names of the first 256 of them; each is opened as `FILE/NAME`.
+        members: Vec<String>,
+        /// How many more there are.
+        more: u64,
+    },
     /// Tensors that the output's format, or the form that was asked for, cannot hold. Nothing was written.
     Misfit {
         /// The file concerned.
@@ -142,7 +155,7 @@ impl Error {
             Self::NotTensors { reason, .. } => *reason,
             Self::Unsupported { .. } => Reason::Unsupported,
             Self::Memory { .. } => Reason::Memory,
-            Self::Request { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
+            Self::Request { .. } | Self::Several { .. } | Self::Misfit { .. } | Self::Exists { .. } => Reason::Request,
             Self::Interrupted => Reason::Interrupted,
             Self::Blob(error) => Reason::of_blob(error),
         }
@@ -159,6 +172,7 @@ impl Error {
             | Self::Unsupported { file, .. }
             | Self::Memory { file, .. }
             | Self::Request { file, .. }
+            | Self::Several { file, .. }
             | Self::Misfit { file, .. }
             | Self::Exists { path: file, .. } => Some(file),
             Self::Interrupted | Self::Blob(_) => None,
@@ -248,11 +262,35 @@ impl fmt::Display for Error {
             | Self::Memory { file, message }
             | Self::Request { file, message }
             | Self::Misfit { file, message, .. } => write!(f, "{file}: {message}"),
+            Self::Several { file, members, more } => several(f, file, members, *more),
             Self::Exists { path, target: Existing::File | Existing::Folder } => write!(f, "{path}: exists"),
             Self::Exists { path, target: Existing::Disk } => write!(f, "{path}: is a disk"),
             Self::Interrupted => write!(f, "interrupted"),
             Self::Blob(e) => write!(f, "{e}"),
         }
+    }
+}
+
+/// Which files of an archive can be opened, and how.
+fn several(f: &mut fmt::Formatter<'_>, file: &str, members: &[String], more: u64) -> fmt::Result {
+    let count = members.len() as u64 + more;
+    let listed: Vec<String> = members.iter().take(LISTED).map(|member| shown(member)).collect();
+    let more = match count - listed.len() as u64 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    write!(f, "{file}: holds {count} tensor files: {}{more}; choose one by its path", listed.join(", "))?;
+    match members.first().filter(|first| first.len() <= LONGEST_LISTED) {
+        Some(first) => write!(f, ": {file}/{first}"),
+        None => write!(f, ", {file}/ before its name"),
+    }
+}
+
+/// A name as an error shows it.
+pub(crate) fn shown(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_LISTED) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
     }
 }
 

@@ -42,6 +42,14 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
                 total.others += 1;
                 continue;
             }
+            Err(Error::Several { file, members, more }) => {
+                files.members.extend(members.iter().rev().map(|member| Path::new(&file).join(member)));
+                if more == 0 {
+                    continue;
+                }
+                let more = units::plural(more, "more tensor file");
+                Err(Failure::new(format!("{file}: holds {more} than are listed; unpack it to list them all")))
+            }
             Err(error) => Err(error.into()),
             Ok(checkpoint) => {
                 let chosen = matching(&checkpoint, selection, &mut matched)?;
@@ -136,11 +144,13 @@ impl Render for Total {
 struct Files {
     /// What is still to be looked at, the next one last.
     left: Vec<PathBuf>,
+    /// The files of an archive, which come first.
+    members: Vec<PathBuf>,
 }
 
 impl Files {
     fn of(folder: &Path) -> Self {
-        Self { left: vec![folder.to_owned()] }
+        Self { left: vec![folder.to_owned()], members: Vec::new() }
     }
 
     /// Goes on with what stands in a folder.
@@ -175,6 +185,9 @@ impl Iterator for Files {
     type Item = Result<PathBuf, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(member) = self.members.pop() {
+            return Some(Ok(member));
+        }
         while let Some(path) = self.left.pop() {
             let is_folder = path.is_dir();
             if is_folder && !path.join(format!("{RECEIPT_KEY}.json")).is_file() {

@@ -52,9 +52,13 @@ impl Transform for Names {
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let old = &spec.tensor.name;
             let same = Made::same(place, spec);
-            // A diff goes with its data.
+            // A diff goes with its data, a part of a sparse array with the others.
             let data = old.strip_suffix(".diff").and_then(|data| Some(format!("{}.diff", self.map.get(data)?)));
-            match self.map.get(old).cloned().or(data) {
+            let part = || {
+                let (whole, part) = spec.entry.sparse().and_then(|_| old.rsplit_once('#'))?;
+                Some(format!("{}#{part}", self.map.get(whole)?))
+            };
+            match self.map.get(old).cloned().or(data).or_else(part) {
                 Some(new) if new != *old => same.renamed(new).saying(format!("was {old:?}")),
                 _ => same,
             }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use blob_io::{Checkpoint, Entry, Error, Format};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{Finding, Redone, Remark, index_of};
 use crate::chain::Valued;
@@ -14,7 +16,7 @@ use crate::done::steps;
 use crate::options::Options;
 use crate::plan::chosen;
 use crate::planned::Planned;
-use crate::receipt::{KeptBits, Step, kept_bits};
+use crate::receipt::{KeptBits, Step, kept_bits, own, read};
 use crate::transform::{Bound, FixGamma, Tally, Transform, known, symbol_beside};
 use crate::watch::{Watch, Watched};
 
@@ -71,9 +73,13 @@ pub(crate) fn against_source(
         }
     }
     let mut options = Options::new(Format::Safetensors);
-    // A receipt does not say whether sparse arrays were expanded, and the names do.
+    // A receipt lists the sparse arrays that were not expanded; one without the list leaves it to the names.
+    let parts = own(file).and_then(read::<Parts>).and_then(|parts| parts.sparse);
     let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
-    options.dense = source.entries().iter().any(whole);
+    options.dense = match parts {
+        Some(parts) => parts.is_empty(),
+        None => source.entries().iter().any(whole),
+    };
     options.transforms = transforms;
     let chained = match chosen(source, &options, false) {
         Ok(chained) => chained,
@@ -88,6 +94,13 @@ pub(crate) fn against_source(
     let mut compare = Compare { file, source, kept, pieces, watch, tell, equal: 0 };
     compare.all(&chained.tensors)?;
     Ok(compare.equal)
+}
+
+/// What a receipt says of sparse arrays.
+#[derive(Deserialize)]
+struct Parts {
+    #[serde(default)]
+    sparse: Option<Vec<IgnoredAny>>,
 }
 
 /// What is told of a step that makes other values.

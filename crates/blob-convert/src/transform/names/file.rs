@@ -1,5 +1,7 @@
 //! A file of names: lines `OLD NEW`, where `*` in OLD stands for anything and `$1` in NEW for what the first one stood for.
 
+use std::collections::HashMap;
+
 use super::Names;
 
 impl Names {
@@ -32,14 +34,24 @@ impl Names {
         if !wrong.is_empty() {
             return Err(wrong.join("; "));
         }
+        // Lines without a star are looked up; those with one are tried in their order.
+        let (mut whole, mut globs) = (HashMap::new(), Vec::new());
+        for (at, (_, old, ..)) in lines.iter().enumerate() {
+            match old.contains('*') {
+                true => globs.push(at),
+                false => drop(whole.entry(*old).or_insert(at)),
+            }
+        }
         let mut map = Vec::new();
         for name in names {
-            let found = lines.iter_mut().find_map(|(_, old, new, used)| {
-                let captures = captures(old, name)?;
+            let exact = whole.get(name).copied();
+            let before = globs.iter().copied().take_while(|at| exact.is_none_or(|exact| *at < exact));
+            let found = before.chain(exact).find_map(|at| Some((at, captures(lines[at].1, name)?)));
+            if let Some((at, captures)) = found {
+                let (_, _, new, used) = &mut lines[at];
                 *used = true;
-                Some(filled(new, &captures))
-            });
-            map.extend(found.map(|new| (name.to_owned(), new)));
+                map.push((name.to_owned(), filled(new, &captures)));
+            }
         }
         let mut names = Self::new(map);
         let unused = lines.iter().filter(|(.., used)| !used);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use blob_io::net::{Layer, LayerKind, Role};
-use blob_io::{Checkpoint, Kind};
+use blob_io::{Checkpoint, Entry, Kind};
 
 use super::Names;
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
@@ -34,8 +34,10 @@ impl Names {
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
-        for entry in checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
-            let name = entry.name();
+        // A sparse array is told by its values, and its parts are called as it is.
+        let is_first = |entry: &&Entry| matches!(entry.kind(), Kind::Data | Kind::Values);
+        for entry in checkpoint.entries().iter().filter(is_first) {
+            let name = entry.sparse().map_or(entry.name(), |sparse| &sparse.name);
             all += 1;
             if map.contains_key(name) {
                 continue;
