@@ -6,6 +6,7 @@
 
 mod alloc;
 mod archives;
+mod archives_piped;
 mod axes;
 mod blobproto;
 mod blobs;

@@ -68,6 +68,10 @@ pub(crate) struct Global {
     /// Take the file for this format, whatever it looks like
     #[arg(long, global = true, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) from: Option<Format>,
+    /// Take this file of the archive that standard input is; one of an archive on disk is named by its path:
+    /// `model.tar.gz/net.params`
+    #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
+    pub(crate) member: Option<String>,
     /// Print JSON: one object a line for each file
     #[arg(long, global = true)]
     pub(crate) json: bool,

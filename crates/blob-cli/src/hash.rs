@@ -47,6 +47,10 @@ fn content(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashe
 fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, Error> {
     let name = name(path);
     if path == Path::new("-") {
+        if context.global.member.is_some() {
+            let message = "without --content the hash is that of the whole archive, not of --member".to_owned();
+            return Err(Error::Request { file: name, message });
+        }
         let progress = Progress::begin(&context.terminal, 0);
         return digest::stream(&name, io::stdin().lock(), algorithm, &progress);
     }

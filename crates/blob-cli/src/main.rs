@@ -92,6 +92,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
+    open::check_member(&context.global)?;
     match command {
         Command::Info(args) => info::run(args, context),
         Command::Ls(args) => ls::run(args, context),

@@ -1,11 +1,13 @@
 //! Opens the file that an argument names, with the global flags; `-` is standard input.
 
+use std::env;
 use std::io;
 use std::path::Path;
 
 use blob_io::{Checkpoint, Error, Limits, OpenOptions};
 
 use crate::args::Global;
+use crate::failure::Failure;
 
 /// Opens a file; reads its headers only.
 pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
@@ -35,9 +37,30 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
     if let Some(format) = global.from {
         options = options.from(format);
     }
-    match path == Path::new("-") {
-        true => options.open_stream(name(path), io::stdin().lock()),
-        false => options.open(path),
+    if path != Path::new("-") {
+        return options.open(path);
+    }
+    if let Some(member) = &global.member {
+        options = options.member(member);
+    }
+    options.open_stream(name(path), io::stdin().lock()).map_err(|error| match error {
+        // A pipe has no path that could go on to a member.
+        Error::Request { file, message } => match message.split_once("; choose one by its path") {
+            Some((list, _)) => Error::Request { file, message: format!("{list}; choose one with --member") },
+            None => Error::Request { file, message },
+        },
+        other => other,
+    })
+}
+
+/// Refuses --member where no argument is standard input.
+pub(crate) fn check_member(global: &Global) -> Result<(), Failure> {
+    match &global.member {
+        Some(member) if !env::args_os().any(|word| word == "-") => {
+            let failure = Failure::new(format!("--member {member}: no file is `-`, standard input"));
+            Err(failure.help("a file of an archive on disk is named by its path: model.tar.gz/net.params"))
+        }
+        _ => Ok(()),
     }
 }
 

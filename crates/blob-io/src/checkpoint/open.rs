@@ -318,10 +318,10 @@ struct Unpacked {
     is_gzip: bool,
 }
 
-/// The file that a path goes on behind, and how: an archive and the name of a member.
+/// The file or pipe that a path goes on behind, and how: an archive and the name of a member.
 fn within(path: &Path) -> Option<(&Path, String)> {
     let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
-    let rest = path.strip_prefix(file).ok().filter(|_| meta.is_file())?;
+    let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;
     let parts: Vec<_> = rest.iter().map(|part| name_from_bytes(part.as_encoded_bytes())).collect();
     Some((file, parts.join("/")))
 }
