@@ -361,8 +361,7 @@ fn a_conversion_of_a_member_is_proved_by_the_archive() {
 #[test]
 fn the_tool_opens_members_of_files_and_of_standard_input() {
     let path = archive("sagemaker.tar.gz");
-    let info = blob(&["info", &path]);
-    assert_eq!(info.code, Some(0), "{info:?}");
+    let info = blob(&["info", &path]).ok();
     assert!(
         info.out.starts_with(&format!("{path}/model_algo-1-0000.params   archive with MXNet NDArray list")),
         "{}",

@@ -4,7 +4,7 @@ use std::fs;
 
 use blob_io::Checkpoint;
 
-use crate::support::{blob, blob_with, command, data, files, report};
+use crate::support::{Folder, blob, blob_with, command, data, files, report};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 
@@ -47,8 +47,7 @@ fn the_digest_that_is_expected_is_found() {
     use sha2::Digest;
     let digest = sha2::Sha256::digest(fs::read(data(NET)).unwrap());
     let hex: String = digest.iter().map(|b| format!("{b:02X}")).collect();
-    let verify = blob(&["verify", NET, "--sha256", &hex]);
-    assert_eq!(verify.code, Some(0), "{verify:?}");
+    blob(&["verify", NET, "--sha256", &hex]).ok();
 }
 
 /// Every golden that opens, to each written format and back: the tool itself proves that nothing changed.
@@ -73,8 +72,7 @@ fn every_golden_converts_and_proves_it() {
                 }
                 assert_eq!(convert.code, Some(0), "{path}: {convert:?}");
                 assert!(convert.err.contains("✔ ") && convert.out.is_empty(), "{convert:?}");
-                let verify = blob(&["verify", out, "--against", path]);
-                assert_eq!(verify.code, Some(0), "{path}: {verify:?}");
+                blob(&["verify", out, "--against", path]).ok();
                 count += 1;
             }
         }
@@ -86,14 +84,12 @@ fn every_golden_converts_and_proves_it() {
 
 #[test]
 fn sparse_arrays_made_dense_are_recognised() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = "mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd";
-    let out = folder.path().join("dense.safetensors");
-    let out = out.to_str().unwrap();
+    let out = &folder.file("dense.safetensors");
     assert_eq!(blob(&["convert", path, "--dense", "-o", out]).code, Some(0));
     for args in [[out, path], [path, out]] {
-        let verify = blob(&["verify", args[0], "--against", args[1]]);
-        assert_eq!(verify.code, Some(0), "{verify:?}");
+        let verify = blob(&["verify", args[0], "--against", args[1]]).ok();
         assert!(verify.out.contains("compared as dense"), "{verify:?}");
     }
 }
@@ -129,11 +125,9 @@ fn a_folder_and_a_pipe_are_targets_too() {
     assert_eq!(file.entries()[0].shape().dims(), [4, 3, 3, 3]);
     let mut piped = command(&["convert", NET, "-o", "-", "--to", "safetensors"]);
     let bytes = piped.output().unwrap().stdout;
-    let verify = blob_with(&["verify", "-", "--against", NET], &bytes);
-    assert_eq!(verify.code, Some(0), "{verify:?}");
+    blob_with(&["verify", "-", "--against", NET], &bytes).ok();
     for (out, help) in [("x.foo", "--to"), ("-", "formats: caffemodel"), ("x.npy", "npz")] {
-        let refused = blob(&["convert", NET, "-o", out]);
-        assert!(refused.code == Some(2) && refused.err.contains(help), "{refused:?}");
+        blob(&["convert", NET, "-o", out]).refused(help);
     }
 }
 
@@ -144,8 +138,7 @@ fn a_tensor_is_extracted_in_each_format() {
     let expected = file.view(&file.entries()[0]).unwrap();
     for (name, to) in [("x.npy", "npy"), ("x.raw", "raw"), ("x.csv", "csv")] {
         let path = folder.path().join(name);
-        let extract = blob(&["extract", NET, "conv1/0", "-o", path.to_str().unwrap()]);
-        assert_eq!(extract.code, Some(0), "{extract:?}");
+        blob(&["extract", NET, "conv1/0", "-o", path.to_str().unwrap()]).ok();
         let bytes = fs::read(&path).unwrap();
         let piped = command(&["extract", NET, "#0", "-o", "-", "--to", to]).output().unwrap();
         assert_eq!(piped.stdout, bytes);
@@ -161,8 +154,8 @@ fn a_tensor_is_extracted_in_each_format() {
         };
         assert_eq!(values, *expected, "{to}");
     }
-    let whole = blob(&["extract", NET, "conv1/0", "-o", folder.path().to_str().unwrap(), "--to", "npy"]);
-    assert!(whole.code == Some(2) && whole.err.contains("writes one file, and this is a folder"), "{whole:?}");
+    blob(&["extract", NET, "conv1/0", "-o", folder.path().to_str().unwrap(), "--to", "npy"])
+        .refused("writes one file, and this is a folder");
     let again = blob(&["extract", NET, "conv1/0", "-o", folder.path().join("x.npy").to_str().unwrap()]);
     assert_eq!(again.code, Some(2), "{again:?}");
 }
@@ -177,8 +170,7 @@ fn receipts_do_not_grow_from_conversion_to_conversion() {
     };
     let mut from = data(NET).to_str().expect("UTF-8").to_owned();
     for i in 0..20 {
-        let ran = blob(&["convert", &from, "-o", &path(i)]);
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        blob(&["convert", &from, "-o", &path(i)]).ok();
         from = path(i);
     }
     let last = Checkpoint::open(&from).expect("opens");
@@ -236,20 +228,18 @@ fn a_dry_run_fails_where_the_real_one_would() {
 
 #[test]
 fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     let convert = |from: &str, to: &str| {
-        let ran = blob(&["convert", from, "-o", to, "--force"]);
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = blob(&["convert", from, "-o", to, "--force"]).ok();
         ran.err
     };
-    let npz = path("self.npz");
+    let npz = folder.file("self.npz");
     assert!(convert(NET, &npz).contains("prove it"));
     assert_eq!(blob(&["verify", &npz, "--against", NET]).code, Some(0));
     let mut null = command(&["convert", NET, "-o", "/dev/null", "--to", "npz"]);
     let null = null.output().expect("runs");
     assert!(null.status.success() && !String::from_utf8_lossy(&null.stderr).contains("prove it"));
-    let odd = path("o\nn'.npz");
+    let odd = folder.file("o\nn'.npz");
     let said = convert(NET, &odd);
     let line = said.lines().find_map(|line| line.split_once("prove it:  blob "));
     let line = line.expect("offered").1;
@@ -263,7 +253,7 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
     } else {
         report("NOT TESTED: the words that a shell makes of the offered command (no bash)");
     }
-    let npy = path("x.npy");
+    let npy = folder.file("x.npy");
     let extract = blob(&["extract", NET, "conv1/0", "-o", &npy]);
     assert!(extract.err.contains("conv1/0") && extract.err.contains("x.npy"), "{extract:?}");
     assert_eq!(extract.err.lines().count(), 1);
@@ -272,21 +262,19 @@ fn only_what_can_be_proved_is_offered_and_extract_says_what_it_wrote() {
 /// A record of V0 has no mark, so only `--from` tells what it is.
 #[test]
 fn the_offered_proof_names_a_format_that_hides() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     let offered = |args: &[&str]| {
-        let ran = blob(&[&["convert"], args].concat());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let ran = blob(&[&["convert"], args].concat()).ok();
         ran.err.lines().find_map(|line| line.split_once("prove it:  blob ").map(|(_, line)| line.to_owned()))
     };
-    let (npy, v0, v2, copy) = (path("a.npy"), path("v0.rec"), path("v2.rec"), path("copy.npz"));
+    let (npy, v0, v2, copy) =
+        (folder.file("a.npy"), folder.file("v0.rec"), folder.file("v2.rec"), folder.file("copy.npz"));
     assert_eq!(blob(&["extract", NET, "conv1/0", "-o", &npy]).code, Some(0));
     for (version, record, from) in [("0", &v0, " --from mxnet-record"), ("2", &v2, "")] {
         let args = [&*npy, "--to", "mxnet-record", "--params-version", version, "-o", record];
         let line = offered(&args).expect("offered");
         assert_eq!(line, format!("verify {record}{from} --against {npy}"));
-        let ran = blob(&line.split(' ').collect::<Vec<_>>());
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        blob(&line.split(' ').collect::<Vec<_>>()).ok();
     }
     assert_eq!(blob(&["ls", &v0]).code, Some(2));
     // `verify` detects what it compares with: a source that hides cannot be named.
@@ -298,34 +286,31 @@ fn the_offered_proof_names_a_format_that_hides() {
 /// MXNet's files and a single npy have no place for a receipt: `--json` has what it would hold.
 #[test]
 fn a_receipt_is_spoken_of_only_where_there_is_one() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     // 25 blobs of a BlobProtoVector, each with a shape in both ways, which is odd.
     let legacy = [0x08, 1, 0x10, 1, 0x18, 1, 0x20, 1];
     let one = [&[0x0A, 19][..], &legacy, &[0x3A, 3, 0x0A, 1, 1], &[0x2A, 4, 0, 0, 0x80, 0x3F]].concat();
-    let odd = path("odd.vector");
+    let odd = folder.file("odd.vector");
     fs::write(&odd, one.repeat(25)).expect("writable");
     let convert = ["convert", "--from", "blobprotovector", &odd, "-o"];
     for (to, rest) in [("x.npz", "the receipt has them all"), ("x.params", "--dry-run --json prints them all")] {
-        let ran = blob(&[&convert[..], &[&path(to)]].concat());
-        assert!(ran.code == Some(0) && ran.err.contains(&format!("and 5 more; {rest}\n")), "{ran:?}");
+        blob(&[&convert[..], &[&folder.file(to)]].concat()).ok().tells(&format!("and 5 more; {rest}\n"));
     }
-    let dry = blob(&[&convert[..], &[&path("y.params"), "--dry-run", "--json"]].concat());
+    let dry = blob(&[&convert[..], &[&folder.file("y.params"), "--dry-run", "--json"]].concat());
     assert_eq!(dry.json()[0]["warnings"].as_array().map(Vec::len), Some(25));
-    let npy = path("a.npy");
+    let npy = folder.file("a.npy");
     assert_eq!(blob(&["extract", NET, "conv1/0", "-o", &npy]).code, Some(0));
     for to in ["sha.params", "sha.npy"] {
-        let out = path(to);
+        let out = folder.file(to);
         for dry in [&[][..], &["--dry-run"]] {
-            let lost = blob(&[&["convert", &npy, "--sha256", "-o", &out], dry].concat());
-            assert!(lost.code == Some(2) && lost.err.contains("--json prints the digest"), "{lost:?}");
+            blob(&[&["convert", &npy, "--sha256", "-o", &out], dry].concat()).refused("--json prints the digest");
             assert!(fs::metadata(&out).is_err());
         }
         let told = blob(&["convert", &npy, "--sha256", "--json", "-o", &out]);
         assert_eq!(told.json()[0]["sha256"].as_str().map(str::len), Some(64), "{told:?}");
     }
     for to in ["sha.npz", "sha/"] {
-        assert_eq!(blob(&["convert", &npy, "--sha256", "-o", &path(to)]).code, Some(0));
+        assert_eq!(blob(&["convert", &npy, "--sha256", "-o", &folder.file(to)]).code, Some(0));
     }
 }
 
@@ -357,8 +342,7 @@ fn a_source_is_never_replaced() {
         (&member, &weights, inside),
         (&weights, &member, inside),
     ] {
-        let convert = blob(&["convert", "--force", from, "-o", to]);
-        assert!(convert.code == Some(2) && convert.err.contains(words), "{from} to {to}: {convert:?}");
+        blob(&["convert", "--force", from, "-o", to]).refused(words);
         let unforced = blob(&["convert", from, "-o", to]);
         assert!(unforced.code == Some(2) && (words == inside || unforced.err.contains("beside it")), "{unforced:?}");
         let extract = blob(&["extract", "--force", from, "#0", "--to", "npy", "-o", to]);

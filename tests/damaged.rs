@@ -8,7 +8,7 @@ use std::path::Path;
 use blob_io::Checkpoint;
 use serde_json::{Map, Value, json};
 
-use crate::support::{self, Ran, archive, blob};
+use crate::support::{self, Folder, Ran, archive, blob};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const FIRST: &str = "conv1/0";
@@ -16,8 +16,7 @@ const FIRST: &str = "conv1/0";
 /// Converts a file; returns the path, which ends with `/` for a folder.
 fn converted(source: &str, home: &Path, name: &str) -> String {
     let path = format!("{}/{name}", home.display());
-    let ran = blob(&["convert", source, "-o", &path]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    blob(&["convert", source, "-o", &path]).ok();
     path
 }
 
@@ -40,8 +39,7 @@ fn first_value(path: &str) -> usize {
 
 /// Asserts that `verify` fails and says these words.
 fn fails(args: &[&str], words: &str) -> Ran {
-    let ran = blob(&[&["verify"], args].concat());
-    assert_eq!(ran.code, Some(1), "{args:?}: {ran:?}");
+    let ran = blob(&[&["verify"], args].concat()).no();
     assert!(ran.out.contains("FAIL") && ran.out.contains(words), "{words}: {ran:?}");
     ran
 }
@@ -110,8 +108,7 @@ fn a_text_in_place_of_an_array_is_not_replaced() {
     notes.resize(fs::metadata(&file).expect("there").len() as usize, b'!');
     fs::write(&file, &notes).expect("writable");
     for extra in [&[][..], &["-n"]] {
-        let ran = blob(&[&["convert", NET, "--force", "-o", &wts], extra].concat());
-        assert!(ran.code == Some(2) && ran.err.contains("never replaced: \"conv1/0\""), "{ran:?}");
+        blob(&[&["convert", NET, "--force", "-o", &wts], extra].concat()).refused("never replaced: \"conv1/0\"");
     }
     assert_eq!(fs::read(&file).expect("readable"), notes);
 }
@@ -126,15 +123,13 @@ fn a_folder_of_long_names_is_proved_and_guarded_too() {
     let wts = converted(source, home.path(), "wts/");
     let receipt = fs::metadata(format!("{wts}blob.receipt.json")).expect("there").len();
     assert!(receipt > 16 << 20, "{receipt}");
-    let ran = blob(&["verify", "--strict", &wts]);
-    assert!(ran.code == Some(0) && ran.out.contains("350 digests as in the receipt"), "{ran:?}");
+    blob(&["verify", "--strict", &wts]).ok().shows("350 digests as in the receipt");
     let mut files = fs::read_dir(format!("{wts}0007")).expect("a folder");
     let file = files.next().expect("a file").expect("readable").path();
     flip(&file, 128, 1);
     let edited = fs::read(&file).expect("readable");
     fails(&[&wts], "has other bytes than were written");
-    let ran = blob(&["convert", source, "--force", "-o", &wts]);
-    assert!(ran.code == Some(2) && ran.err.contains("changed since they were written"), "{}", ran.err.len());
+    blob(&["convert", source, "--force", "-o", &wts]).refused("changed since they were written");
     assert_eq!(fs::read(&file).expect("readable"), edited);
 }
 
@@ -149,8 +144,7 @@ fn a_receipt_that_is_read_is_written_whatever_the_names() {
     let source = source.to_str().expect("UTF-8");
     for name in ["x.npz", "wts/"] {
         let path = converted(source, home.path(), name);
-        let ran = blob(&["verify", "--strict", &path, "--against", source]);
-        assert_eq!(ran.code, Some(0), "{}", &ran.out[..200]);
+        let ran = blob(&["verify", "--strict", &path, "--against", source]).ok();
         let expected = "2,000 digests as in the receipt, 2,000 tensors bit for bit as in";
         assert!(ran.out.contains(expected), "{}", &ran.out[..200]);
     }
@@ -169,8 +163,7 @@ fn a_receipt_that_is_damaged_is_a_finding() {
     let text = text.replace(r#""dtype":"f32""#, r#""dtype":32"#);
     fs::write(&receipt, text).expect("writable");
     fails(&[&wts], "the receipt cannot be read");
-    let ran = blob(&["convert", NET, "--force", "-o", &wts]);
-    assert!(ran.code == Some(2) && ran.err.contains("whose digests cannot be read"), "{ran:?}");
+    blob(&["convert", NET, "--force", "-o", &wts]).refused("whose digests cannot be read");
     // The block of an npz: its first mark, a length, the JSON, a length, its last mark.
     let npz = converted(NET, home.path(), "x.npz");
     let whole = fs::read(&npz).expect("readable");
@@ -212,23 +205,20 @@ fn a_receipt_of_a_million_axes_is_told_in_one_short_line() {
 
 #[test]
 fn a_conversion_says_what_its_source_s_receipt_denies() {
-    let home = tempfile::tempdir().expect("a folder");
+    let home = Folder::new();
     let safe = converted(NET, home.path(), "x.safetensors");
-    let to = |name: &str| home.path().join(name).to_str().expect("UTF-8").to_owned();
-    let sound = blob(&["convert", &safe, "-o", &to("a.npz")]);
+    let sound = blob(&["convert", &safe, "-o", &home.file("a.npz")]);
     assert!(sound.code == Some(0) && !sound.err.contains("warning"), "{sound:?}");
     flip(&safe, first_value(&safe), 1);
     let words = "array \"conv1/0\" is not what the receipt in ";
     for name in ["b.npz", "b/"] {
-        let ran = blob(&["convert", &safe, "-o", &to(name)]);
-        assert!(ran.code == Some(0) && ran.err.contains(words), "{ran:?}");
+        blob(&["convert", &safe, "-o", &home.file(name)]).ok().tells(words);
     }
     // What is rounded or left out on the way is read again for its digest.
     for more in [&["--dtype", "f64"][..], &["--layout", "hwio"]] {
-        let ran = blob(&[&["convert", &safe, "--force", "-o", &to("d.npz")], more].concat());
-        assert!(ran.code == Some(0) && ran.err.contains(words), "{ran:?}");
+        blob(&[&["convert", &safe, "--force", "-o", &home.file("d.npz")], more].concat()).ok().tells(words);
     }
-    let json = blob(&["convert", "--json", &safe, "-o", &to("c.npz")]).json().remove(0);
+    let json = blob(&["convert", "--json", &safe, "-o", &home.file("c.npz")]).json().remove(0);
     let warnings = json["warnings"].as_array().expect("a list");
     assert!(warnings.len() == 1 && warnings[0].as_str().expect("words").starts_with(words), "{json}");
 }

@@ -7,7 +7,7 @@ use blob_io::{Format, IfExists, Writer};
 use serde_json::{Value, json};
 
 use crate::numpy::python;
-use crate::support::{blob, report};
+use crate::support::{Folder, blob, report};
 
 /// Pairs of arrays, and what NumPy finds between them: changed elements, the largest differences, the root mean square.
 const SCRIPT: &str = "
@@ -141,8 +141,7 @@ fn each_kind_of_change_is_told() {
         ("wide", &wide),
     ];
     let (a, b) = (write(&folder, "a.params", &a), write(&folder, "b.safetensors", &b));
-    let ran = blob(&["diff", &a, &b]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = blob(&["diff", &a, &b]).no();
     let lines: Vec<Vec<&str>> = ran.out.lines().map(|line| line.split('\t').collect()).collect();
     let shown: Vec<(&str, &str, &str)> = lines.iter().map(|l| (l[0], l[1], l[2])).collect();
     let expected = [
@@ -192,17 +191,15 @@ fn a_renamed_tensor_has_its_shape_too() {
 
 #[test]
 fn files_of_two_formats_are_the_same_and_what_cannot_be_read_is_trouble() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("out.safetensors");
-    let out = out.to_str().expect("UTF-8");
+    let folder = Folder::new();
+    let out = &folder.file("out.safetensors");
     let from = "caffe/net/f32_v2_diff.caffemodel";
     assert_eq!(blob(&["convert", from, "-o", out]).code, Some(0));
     let ran = blob(&["diff", from, out, "--exact"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), ""), "{ran:?}");
     let ran = blob(&["diff", from, out, "--json"]);
     assert_eq!((&ran.json()[0]["equal"], &ran.json()[0]["tensors"]), (&json!(24), &json!([])), "{ran:?}");
-    let missing = blob(&["diff", from, "nosuch.npz"]);
-    assert!(missing.code == Some(2) && missing.err.contains("nosuch.npz: cannot open"), "{missing:?}");
+    blob(&["diff", from, "nosuch.npz"]).refused("nosuch.npz: cannot open");
     let cut = folder.path().join("cut.caffemodel");
     let bytes = std::fs::read(crate::support::data(from)).expect("readable");
     std::fs::write(&cut, &bytes[..bytes.len() - 40]).expect("written");

@@ -8,7 +8,7 @@ use blob_convert::Options;
 use blob_io::{Checkpoint, Entry, Format};
 use serde_json::json;
 
-use crate::support::{blob, command, data, files, open, report};
+use crate::support::{Folder, blob, command, data, files, open, report};
 use crate::there_and_back::{convert, receipt, sources};
 
 fn read(path: &Path) -> Vec<u8> {
@@ -56,15 +56,14 @@ fn a_file_stays_what_it_is_within_its_format() {
 
 #[test]
 fn what_is_asked_for_is_done_also_within_one_format() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let place = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     for (file, extension) in [
         ("other/two.safetensors", "safetensors"),
         ("other/numpy_compressed.npz", "npz"),
         ("other/fortran_big_endian.npy", "npy"),
         ("caffe/net/f32.caffemodel.h5", "h5"),
     ] {
-        let (kept, out) = (read(&data(file)), place(&format!("x.{extension}")));
+        let (kept, out) = (read(&data(file)), folder.file(&format!("x.{extension}")));
         let copied = blob(&["convert", "--json", "--force", file, "-o", &out]);
         assert_eq!((copied.code, &copied.json()[0]["copy"]), (Some(0), &json!(true)), "{copied:?}");
         assert!(read(Path::new(&out)) == kept, "{file}");
@@ -84,12 +83,12 @@ fn what_is_asked_for_is_done_also_within_one_format() {
         // A gzip file is unpacked, and what comes out is written anew.
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&kept).expect("memory");
-        std::fs::write(place("x.gz"), packed.finish().expect("memory")).expect("written");
-        let ran = blob(&["convert", "--json", "--force", &place("x.gz"), "-o", &out]);
+        std::fs::write(folder.file("x.gz"), packed.finish().expect("memory")).expect("written");
+        let ran = blob(&["convert", "--json", "--force", &folder.file("x.gz"), "-o", &out]);
         assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
     }
     // A receipt is wanted, where its digest is.
-    let out = place("y.npz");
+    let out = folder.file("y.npz");
     let ran = blob(&["convert", "--sha256", "other/numpy_savez.npz", "-o", &out]);
     assert_eq!((ran.code, receipt(&Checkpoint::open(&out).expect("opens")).is_object()), (Some(0), true), "{ran:?}");
 }

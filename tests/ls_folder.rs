@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{blob, data, on_terminal};
+use crate::support::{Folder, blob, data, on_terminal};
 
 /// A folder with tensors and without.
 fn made() -> tempfile::TempDir {
@@ -70,12 +70,11 @@ fn a_broken_file_is_told_and_the_others_are_listed() {
 
 #[test]
 fn folders_that_were_converted_and_shards_count_as_they_are() {
-    let folder = tempfile::tempdir().unwrap();
-    let out = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let folder = Folder::new();
     let net = data("caffe/net/v1.caffemodel");
     let net = net.to_str().unwrap();
-    assert_eq!(blob(&["convert", net, "-o", &out("arrays/")]).code, Some(0));
-    assert_eq!(blob(&["convert", net, "-o", &out("net.safetensors"), "--shard-size", "1KiB"]).code, Some(0));
+    assert_eq!(blob(&["convert", net, "-o", &folder.file("arrays/")]).code, Some(0));
+    assert_eq!(blob(&["convert", net, "-o", &folder.file("net.safetensors"), "--shard-size", "1KiB"]).code, Some(0));
     let (code, files, _) = listed(folder.path(), &[]);
     assert_eq!(code, Some(0));
     let shard = |number| format!("net-0000{number}-of-00003.safetensors");
@@ -147,8 +146,7 @@ fn what_is_no_folder_or_holds_nothing_is_said() {
     fs::write(folder.path().join("notes.txt"), "none").unwrap();
     let (code, _, err) = listed(folder.path(), &[]);
     assert!(code == Some(1) && err.contains("holds no file of tensors"), "{err}");
-    let file = blob(&["ls", "-r", "caffe/net/v1.caffemodel"]);
-    assert!(file.code == Some(2) && file.err.contains("is a file, and -r lists a folder"), "{file:?}");
+    blob(&["ls", "-r", "caffe/net/v1.caffemodel"]).refused("is a file, and -r lists a folder");
     assert_eq!(blob(&["ls", "-r", "no/such"]).code, Some(2));
 }
 

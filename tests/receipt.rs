@@ -36,8 +36,7 @@ fn one_wrong_bit_in_a_converted_file_is_found_without_its_source() {
     assert_eq!((right, found.len()), (Some(count - 1), 1), "{found:?}");
     let name = format!("{}: has other bytes", last.name());
     assert!(found[0].starts_with(&name), "{found:?}");
-    let ran = blob(&["verify", path.to_str().expect("UTF-8")]);
-    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let ran = blob(&["verify", path.to_str().expect("UTF-8")]).no();
     assert!(ran.out.contains(last.name()), "{ran:?}");
 }
 

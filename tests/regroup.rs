@@ -7,7 +7,7 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 
 use crate::numpy::python;
-use crate::support::{blob, data, report};
+use crate::support::{Folder, blob, data, report};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 
@@ -32,8 +32,7 @@ for seed in range(int(sys.argv[2])):
 ";
 
 fn digest(file: &str) -> String {
-    let ran = blob(&["hash", "--content", file]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = blob(&["hash", "--content", file]).ok();
     ran.out.split(' ').next().expect("a digest").to_owned()
 }
 
@@ -65,14 +64,12 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
         } else {
             out
         };
-        let ran = blob(&["split", &b, "w", "--axis", &axis, "--sizes", &list.join(","), "-o", &out, "--force"]);
-        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        blob(&["split", &b, "w", "--axis", &axis, "--sizes", &list.join(","), "-o", &out, "--force"]).ok();
         assert_eq!(digest(&out), digest(&a), "{line}");
         let names: Vec<String> = (0..sizes.len()).map(|i| format!("w_{i}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let into = ["--axis", &axis, "--into", "w", "-o", &out, "--force"];
-        let ran = blob(&[&["merge", &a], &names[..], &into[..]].concat());
-        assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
+        blob(&[&["merge", &a], &names[..], &into[..]].concat()).ok();
         assert_eq!(digest(&out), digest(&b), "{line}");
         let order: Vec<String> = Checkpoint::open(&out).expect("opens").names().map(str::to_owned).collect();
         assert!(out.ends_with("safetensors") || order == ["first", "w", "last"], "{order:?}");
@@ -83,12 +80,11 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
 /// Longer than the buffers, with runs that are shorter and longer than they are.
 #[test]
 fn large_arrays_are_cut_and_joined_too() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     for (dims, axis) in [([3, 700_001, 2], 1), ([700_001, 3, 2], 1), ([2, 3, 700_001], 2), ([4_200_006, 1, 1], 0)] {
         let bytes: Vec<u8> = (0..4_200_006u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let blob_of = AnyBlob::from_vec(Shape::new(dims).expect("fits"), DType::U8, bytes).expect("as many");
-        let (whole, parts, again) = (file("whole.npy"), file("parts.npz"), file("again.npy"));
+        let (whole, parts, again) = (folder.file("whole.npy"), folder.file("parts.npz"), folder.file("again.npy"));
         Writer::new(Format::Npy).tensor("x", &blob_of).write(&whole, IfExists::Replace).expect("written");
         let extent = dims[axis];
         let sizes = format!("1,{},{}", extent / 3, extent - 1 - extent / 3);
@@ -96,8 +92,7 @@ fn large_arrays_are_cut_and_joined_too() {
         let ran =
             blob(&["split", &whole, "--axis", &axis, "--sizes", &sizes, "--into", "a,b,c", "-o", &parts, "--force"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
-        let ran = blob(&["merge", &parts, "a", "b", "c", "--axis", &axis, "--into", "x", "-o", &again, "--force"]);
-        assert_eq!(ran.code, Some(0), "{ran:?}");
+        blob(&["merge", &parts, "a", "b", "c", "--axis", &axis, "--into", "x", "-o", &again, "--force"]).ok();
         assert!(std::fs::read(&again).expect("readable") == std::fs::read(&whole).expect("readable"), "{dims:?}");
     }
 }
@@ -118,22 +113,19 @@ fn what_is_split_merges_to_the_same_tensors() {
     ];
     for (source, extension) in sources {
         for how in [&["--by-layer"][..], &["--max-size", "300"], &["--max-size", "1G"]] {
-            let folder = tempfile::tempdir().expect("a folder");
+            let folder = Folder::new();
             let pattern = folder.path().join(format!("x-{{}}.{extension}"));
             if extension == "npy" && how != ["--max-size", "300"] {
                 continue;
             }
             let most = if extension == "npy" { &["--max-size", "1"] } else { how };
-            let ran = blob(&[&["split", source], most, &["-o", pattern.to_str().expect("UTF-8")]].concat());
-            assert_eq!(ran.code, Some(0), "{ran:?}");
+            blob(&[&["split", source], most, &["-o", pattern.to_str().expect("UTF-8")]].concat()).ok();
             let parts: Vec<String> = files_of(folder.path());
             let paths: Vec<String> =
                 parts.iter().map(|name| folder.path().join(name).to_str().expect("UTF-8").to_owned()).collect();
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            let all = folder.path().join("all.safetensors");
-            let all = all.to_str().expect("UTF-8");
-            let ran = blob(&[&["merge"], &paths[..], &["-o", all]].concat());
-            assert_eq!(ran.code, Some(0), "{ran:?}");
+            let all = &folder.file("all.safetensors");
+            blob(&[&["merge"], &paths[..], &["-o", all]].concat()).ok();
             if extension == "npy" {
                 // The names are the files' own.
                 let names: Vec<String> = Checkpoint::open(all).expect("opens").names().map(str::to_owned).collect();
@@ -157,8 +149,7 @@ fn a_folder_gets_a_file_a_layer() {
     assert_eq!(files_of(&out), expected, "{ran:?}");
     let line = &ran.json()[0];
     assert_eq!((line["files"][0]["tensors"].as_u64(), line["to"].as_str()), (Some(4), Some("caffemodel")), "{line}");
-    let again = blob(&["split", NET, "--by-layer", "-o", &out_text]);
-    assert!(again.code == Some(2) && again.err.contains("conv1.caffemodel: exists; --force replaces it"), "{again:?}");
+    blob(&["split", NET, "--by-layer", "-o", &out_text]).refused("conv1.caffemodel: exists; --force replaces it");
     assert_eq!(blob(&["split", NET, "--by-layer", "-o", &out_text, "--force"]).code, Some(0));
     // Names lead to no other folder.
     let odd = folder.path().join("odd.safetensors");
@@ -169,17 +160,15 @@ fn a_folder_gets_a_file_a_layer() {
     writer.write(&odd, IfExists::Refuse).expect("written");
     let out = folder.path().join("odd");
     std::fs::create_dir(&out).expect("made");
-    let ran = blob(&["split", odd.to_str().expect("UTF-8"), "--by-layer", "-o", out.to_str().expect("UTF-8")]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    blob(&["split", odd.to_str().expect("UTF-8"), "--by-layer", "-o", out.to_str().expect("UTF-8")]).ok();
     assert_eq!(files_of(&out).len(), 5);
     assert_eq!(files_of(folder.path()), ["layers", "odd", "odd.safetensors"]);
 }
 
 #[test]
 fn all_clashes_are_told_and_nothing_is_left() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("x.safetensors");
-    let out = out.to_str().expect("UTF-8");
+    let folder = Folder::new();
+    let out = &folder.file("x.safetensors");
     let copy = folder.path().join("copy.npz");
     assert_eq!(blob(&["convert", "caffe/net/v1.caffemodel", "-o", copy.to_str().expect("UTF-8")]).code, Some(0));
     let clash = blob(&["merge", "caffe/net/v1.caffemodel", copy.to_str().expect("UTF-8"), "-o", out]);
@@ -207,14 +196,13 @@ fn all_clashes_are_told_and_nothing_is_left() {
         (&["split", NET, "--by-layer"], "would be one file, and several are written"),
         (&["split", NET, "--max-size", "0"], "would be one file, and several are written"),
     ] {
-        let ran = blob(&[args, &["-o", out]].concat());
-        assert!(ran.code == Some(2) && ran.err.contains(words), "{args:?}: {ran:?}");
+        blob(&[args, &["-o", out]].concat()).refused(words);
     }
     assert_eq!(blob(&["merge", NET, "conv9/0", "--axis", "0", "--into", "w", "-o", out]).code, Some(1), "no match");
     assert_eq!(blob(&["merge", NET, "-o", &format!("{out}.onnx")]).code, Some(2));
     assert_eq!(files_of(folder.path()), ["copy.npz"]);
-    let same = blob(&["merge", copy.to_str().expect("UTF-8"), "-o", copy.to_str().expect("UTF-8"), "--force"]);
-    assert!(same.code == Some(2) && same.err.contains("never replaced"), "{same:?}");
+    blob(&["merge", copy.to_str().expect("UTF-8"), "-o", copy.to_str().expect("UTF-8"), "--force"])
+        .refused("never replaced");
 }
 
 /// One broken member: the files before it go again, and others stay.
@@ -230,8 +218,7 @@ fn a_split_that_fails_leaves_nothing() {
     std::fs::write(&npz, bytes).expect("writable");
     let out = folder.path().join("out");
     let npz = npz.to_str().expect("UTF-8");
-    let ran = blob(&["split", npz, "--by-layer", "-o", &format!("{}/", out.to_str().expect("UTF-8"))]);
-    assert!(ran.code == Some(2) && ran.err.contains("b/w"), "{ran:?}");
+    blob(&["split", npz, "--by-layer", "-o", &format!("{}/", out.to_str().expect("UTF-8"))]).refused("b/w");
     assert_eq!(files_of(folder.path()), ["x.npz"]);
     // No part is read from its array's beginning to its end, and yet the checksum counts.
     let large = AnyBlob::from_vec(Shape::new([9 << 20]).expect("fits"), DType::U8, vec![7; 9 << 20]).expect("as many");

@@ -8,21 +8,19 @@ use blob_convert::regroup::Gatherer;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
 
-use crate::support::{blob, blob_with, command, data};
+use crate::support::{Folder, blob, blob_with, command, data};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 const SPARSE: &str = "mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd";
 
 fn digest(file: &str) -> String {
-    let ran = blob(&["hash", "--content", file]);
-    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = blob(&["hash", "--content", file]).ok();
     ran.out.split(' ').next().expect("a digest").to_owned()
 }
 
 /// Runs the tool, which must succeed.
 fn ok(args: &[&str]) {
-    let ran = blob(args);
-    assert_eq!(ran.code, Some(0), "{args:?}: {ran:?}");
+    blob(args).ok();
 }
 
 fn files_of(folder: &Path) -> Vec<String> {
@@ -40,9 +38,8 @@ fn bytes(file: &Checkpoint, name: &str) -> Vec<u8> {
 
 #[test]
 fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    let (source, npz) = (path("source.safetensors"), path("kept.npz"));
+    let folder = Folder::new();
+    let (source, npz) = (folder.file("source.safetensors"), folder.file("kept.npz"));
     let values: Vec<u8> = (0..24u8).flat_map(|i| [i.wrapping_mul(37), 0x3f]).collect();
     let tensor = |dtype| AnyBlob::from_vec(Shape::new([4, 6]).expect("fits"), dtype, values.clone()).expect("as many");
     let (bf16, whole) = (tensor(DType::BF16), tensor(DType::U16));
@@ -55,31 +52,30 @@ fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
         (&["convert", &npz, "--anew"], "2.npz"),
         (&["merge", &npz], "3.safetensors"),
         (&["merge", &npz], "4.npz"),
-        (&["merge", &path("4.npz")], "5.npz"),
-        (&["convert", &path("5.npz")], "6.safetensors"),
-        (&["convert", &path("5.npz")], "7.h5"),
+        (&["merge", &folder.file("4.npz")], "5.npz"),
+        (&["convert", &folder.file("5.npz")], "6.safetensors"),
+        (&["convert", &folder.file("5.npz")], "7.h5"),
     ] {
-        ok(&[command, &["-o", &path(out)]].concat());
-        assert_eq!(digest(&path(out)), expected, "{out}");
+        ok(&[command, &["-o", &folder.file(out)]].concat());
+        assert_eq!(digest(&folder.file(out)), expected, "{out}");
     }
     assert_eq!(
-        Checkpoint::open(path("6.safetensors")).expect("opens").entry("a.w").expect("there").dtype(),
+        Checkpoint::open(folder.file("6.safetensors")).expect("opens").entry("a.w").expect("there").dtype(),
         Some(DType::BF16)
     );
-    ok(&["split", &npz, "--by-layer", "-o", &path("parts/")]);
+    ok(&["split", &npz, "--by-layer", "-o", &folder.file("parts/")]);
     let parts = files_of(&folder.path().join("parts"));
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    ok(&[&["merge"], &parts[..], &["-o", &path("8.safetensors")]].concat());
-    assert_eq!(digest(&path("8.safetensors")), expected, "{parts:?}");
+    ok(&[&["merge"], &parts[..], &["-o", &folder.file("8.safetensors")]].concat());
+    assert_eq!(digest(&folder.file("8.safetensors")), expected, "{parts:?}");
     // Rounded from what they are, and not from whole numbers.
-    ok(&["convert", &source, "--dtype", "f32", "-o", &path("f32.safetensors")]);
-    ok(&["convert", &npz, "--dtype", "f32", "-o", &path("f32.npz")]);
-    assert_eq!(digest(&path("f32.npz")), digest(&path("f32.safetensors")));
-    let diff = blob(&["diff", "--exact", &npz, &source]);
-    assert_eq!(diff.code, Some(0), "{diff:?}");
+    ok(&["convert", &source, "--dtype", "f32", "-o", &folder.file("f32.safetensors")]);
+    ok(&["convert", &npz, "--dtype", "f32", "-o", &folder.file("f32.npz")]);
+    assert_eq!(digest(&folder.file("f32.npz")), digest(&folder.file("f32.safetensors")));
+    blob(&["diff", "--exact", &npz, &source]).ok();
     // Joined with what was no u16, too.
-    ok(&["merge", &npz, "a.w", "b.w", "--axis", "0", "--into", "w", "-o", &path("joined.safetensors")]);
-    let joined = Checkpoint::open(path("joined.safetensors")).expect("opens");
+    ok(&["merge", &npz, "a.w", "b.w", "--axis", "0", "--into", "w", "-o", &folder.file("joined.safetensors")]);
+    let joined = Checkpoint::open(folder.file("joined.safetensors")).expect("opens");
     assert_eq!(joined.entry("w").expect("there").dtype(), Some(DType::BF16));
     assert_eq!(joined.entry("b.n").expect("there").dtype(), Some(DType::U16));
 }
@@ -87,42 +83,39 @@ fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
 /// The file that MXNet wrote, byte for byte.
 #[test]
 fn sparse_arrays_stay_what_they_are() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     let golden = fs::read(data(SPARSE)).expect("readable");
-    ok(&["merge", SPARSE, "-o", &path("all.params")]);
-    assert!(fs::read(path("all.params")).expect("readable") == golden);
+    ok(&["merge", SPARSE, "-o", &folder.file("all.params")]);
+    assert!(fs::read(folder.file("all.params")).expect("readable") == golden);
     let arrays = Checkpoint::open(data(SPARSE)).expect("opens").positions();
     for (how, most) in [("--by-layer", None), ("--max-size", Some("1"))] {
-        let out = path(how);
+        let out = folder.file(how);
         let how: Vec<&str> = [how].into_iter().chain(most).collect();
         ok(&[&["split", SPARSE], &how[..], &["-o", &format!("{out}/")]].concat());
         let parts = files_of(Path::new(&out));
         assert_eq!(parts.len(), arrays, "{how:?}");
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        ok(&[&["merge"], &parts[..], &["-o", &path("again.params"), "--force"]].concat());
+        ok(&[&["merge"], &parts[..], &["-o", &folder.file("again.params"), "--force"]].concat());
         // In another order where the files are those of layers.
-        assert_eq!(digest(&path("again.params")), digest(SPARSE));
-        let again = Checkpoint::open(path("again.params")).expect("opens");
+        assert_eq!(digest(&folder.file("again.params")), digest(SPARSE));
+        let again = Checkpoint::open(folder.file("again.params")).expect("opens");
         assert!(again.entries().iter().all(|entry| entry.sparse().is_some()));
     }
     for args in [
         &["split", SPARSE, "csr_int8#values", "--axis", "0", "--sizes", "2,3"][..],
         &["merge", SPARSE, "csr_int8#values", "--axis", "0", "--into", "x"],
     ] {
-        let ran = blob(&[args, &["-o", &path("x.params")]].concat());
-        assert!(ran.code == Some(2) && ran.err.contains("is a part of the sparse array"), "{ran:?}");
+        blob(&[args, &["-o", &folder.file("x.params")]].concat()).refused("is a part of the sparse array");
     }
 }
 
 #[test]
 fn a_diff_is_cut_and_joined_as_its_blob_is() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let folder = Folder::new();
     let net = Checkpoint::open(data(NET)).expect("opens");
     for (out, parts) in [("cut.npz", None), ("cut-{}.npz", Some(["cut-0.npz", "cut-1.npz"]))] {
-        ok(&["split", NET, "conv1/0", "--axis", "0", "--sizes", "1,3", "--into", "x,y", "-o", &path(out)]);
-        let cut = |i: usize| Checkpoint::open(path(parts.map_or(out, |parts| parts[i]))).expect("opens");
+        ok(&["split", NET, "conv1/0", "--axis", "0", "--sizes", "1,3", "--into", "x,y", "-o", &folder.file(out)]);
+        let cut = |i: usize| Checkpoint::open(folder.file(parts.map_or(out, |parts| parts[i]))).expect("opens");
         for (tensor, suffix) in [("conv1/0", ""), ("conv1/0.diff", ".diff")] {
             let whole = bytes(&net, tensor);
             let (a, b) = (bytes(&cut(0), &format!("x{suffix}")), bytes(&cut(1), &format!("y{suffix}")));
@@ -130,20 +123,20 @@ fn a_diff_is_cut_and_joined_as_its_blob_is() {
         }
         assert!(cut(0).entry("conv1/0.diff").is_none());
     }
-    let npy = blob(&["split", NET, "conv1/0", "--axis", "0", "--sizes", "1,3", "-o", &path("x-{}.npy")]);
-    assert!(npy.code == Some(0) && npy.err.contains("left out \"conv1/0.diff\""), "{npy:?}");
+    blob(&["split", NET, "conv1/0", "--axis", "0", "--sizes", "1,3", "-o", &folder.file("x-{}.npy")])
+        .ok()
+        .tells("left out \"conv1/0.diff\"");
     // By a glob that matches the diffs as well, into a Caffe file, which has a diff of its blob's shape.
-    let joined = path("joined.caffemodel");
+    let joined = folder.file("joined.caffemodel");
     ok(&["merge", NET, "conv*/1*", "--axis", "0", "--into", "conv1/1", "-o", &joined]);
     let file = Checkpoint::open(&joined).expect("opens");
     for suffix in ["", ".diff"] {
         let parts = [bytes(&net, &format!("conv1/1{suffix}")), bytes(&net, &format!("conv2/1{suffix}"))];
         assert_eq!(bytes(&file, &format!("conv1/1{suffix}")), parts.concat());
     }
-    let odd = path("odd.caffemodel");
+    let odd = folder.file("odd.caffemodel");
     let args = ["merge", NET, "conv1/1.diff", "conv2/1.diff", "--axis", "0", "--into", "conv1/1.diff", "-o", &odd];
-    let ran = blob(&args);
-    assert!(ran.code == Some(2) && ran.err.contains("a diff has its blob's shape"), "{ran:?}");
+    blob(&args).refused("a diff has its blob's shape");
     assert!(!Path::new(&odd).exists());
 }
 
@@ -164,8 +157,7 @@ fn a_split_that_fails_leaves_the_files_that_were_there() {
     for old in ["out-a.npz", "out-c.npz", "out-d.npz"] {
         fs::write(path(old), old).expect("writable");
     }
-    let ran = blob(&["split", &npz, "--by-layer", "-o", &path("out-{}.npz"), "--force"]);
-    assert!(ran.code == Some(2) && ran.err.contains("d/w"), "{ran:?}");
+    blob(&["split", &npz, "--by-layer", "-o", &path("out-{}.npz"), "--force"]).refused("d/w");
     assert_eq!(files_of(folder.path()), ["out-a.npz", "out-c.npz", "out-d.npz", "x.npz"].map(path));
     for old in ["out-a.npz", "out-c.npz", "out-d.npz"] {
         assert_eq!(fs::read_to_string(path(old)).expect("readable"), old);
@@ -209,20 +201,18 @@ fn one_file_goes_to_standard_output_and_nothing_to_write_is_an_error() {
         (&["split", NET, "--by-layer", "--to", "npz", "-o", "-"], "would be one file"),
         (&["split", NET, "--by-layer", "-n", "-o", &path("no/where/")], "is missing"),
     ] {
-        let ran = blob(args);
-        assert!(ran.code == Some(2) && ran.err.contains(words), "{args:?}: {ran:?}");
+        blob(args).refused(words);
     }
     let empty = path("empty.safetensors");
     Writer::new(Format::Safetensors).write(&empty, IfExists::Refuse).expect("written");
-    let ran = blob(&["split", &empty, "--by-layer", "-o", &path("none/")]);
-    assert!(ran.code == Some(2) && ran.err.contains("there are no tensors"), "{ran:?}");
+    blob(&["split", &empty, "--by-layer", "-o", &path("none/")]).refused("there are no tensors");
     assert_eq!(files_of(folder.path()), ["empty.safetensors", "x.npz"].map(path));
 }
 
 /// Blobs without names are numbered in each file anew, and a blob stays with its diff.
 #[test]
 fn a_vector_of_blobs_is_split_and_put_together_again() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = Folder::new();
     let vector = "caffe/misc/vector3.blobprotovector";
     for how in [&["--by-layer"][..], &["--max-size", "1"]] {
         let out = format!("{}/", folder.path().join(how[0]).to_str().expect("UTF-8"));
@@ -230,8 +220,7 @@ fn a_vector_of_blobs_is_split_and_put_together_again() {
         let parts = files_of(Path::new(&out));
         assert_eq!(parts.len(), 3);
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let all = folder.path().join("all.blobprotovector");
-        let all = all.to_str().expect("UTF-8");
+        let all = &folder.file("all.blobprotovector");
         ok(&[&["merge"], &parts[..], &["--to", "blobprotovector", "-o", all, "--force"]].concat());
         assert_eq!(digest(all), digest(vector));
     }

@@ -3,7 +3,7 @@
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
-use crate::support::{blob, data};
+use crate::support::{Folder, blob, data};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const V2: &str = "caffe/net/f32_v2.caffemodel";
@@ -91,7 +91,7 @@ fn the_layer_that_is_cut_is_named() {
 
 #[test]
 fn the_tool_lists_what_is_whole_and_then_fails() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Folder::new();
     let path = folder.path().join("cut.caffemodel");
     let bytes = read(NET);
     let whole = open(&OpenOptions::new(), NET, &bytes).unwrap();
@@ -110,8 +110,7 @@ fn the_tool_lists_what_is_whole_and_then_fails() {
     assert_eq!(blob(&["ls", path, "ip/0"]).code, Some(2));
     let json = blob(&["ls", "--json", path]);
     assert_eq!(json.json()[0]["schema"], "blob.error/1", "{json:?}");
-    let out = folder.path().join("out.npz");
-    let out = out.to_str().unwrap();
+    let out = &folder.file("out.npz");
     assert_eq!(blob(&["convert", path, "-o", out]).code, Some(2));
     assert!(!std::path::Path::new(out).exists());
     assert_eq!(blob(&["verify", path]).code, Some(1));

@@ -120,8 +120,7 @@ fn is_of(value: &Value, types: &Value) -> bool {
 #[test]
 fn the_written_schemas_are_those_of_the_tool() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.md");
-    let printed = blob(&["schemas"]);
-    assert_eq!(printed.code, Some(0), "{printed:?}");
+    let printed = blob(&["schemas"]).ok();
     if std::env::var_os("BLOB_WRITE_DOCS").is_some() {
         fs::write(&path, &printed.out).expect("docs/json.md can be written");
     }

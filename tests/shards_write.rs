@@ -242,12 +242,10 @@ fn the_tool_writes_shards_and_says_how_to_prove_them() {
     let out = folder.path().join("model.safetensors").display().to_string();
     let dry = blob(&["convert", &source, "-o", &out, "--shard-size", "120", "-n"]);
     assert!(dry.err.contains("would write 6 tensors in 3 shards") && dry.err.contains(".index.json"), "{dry:?}");
-    let done = blob(&["convert", &source, "-o", &out, "--shard-size", "120"]);
-    assert_eq!(done.code, Some(0), "{done:?}");
+    let done = blob(&["convert", &source, "-o", &out, "--shard-size", "120"]).ok();
     let proof = format!("blob verify {out}.index.json --against {source}");
     assert!(done.err.contains("6 tensors in 3 shards") && done.err.contains(&proof), "{done:?}");
-    let verified = blob(&["verify", &format!("{out}.index.json"), "--against", &source]);
-    assert_eq!(verified.code, Some(0), "{verified:?}");
+    blob(&["verify", &format!("{out}.index.json"), "--against", &source]).ok();
     let line = &blob(&["convert", "--json", "--force", &source, "-o", &out, "--shard-size", "120"]).json()[0];
     assert_eq!(line["index"], format!("{out}.index.json"));
 }

@@ -82,6 +82,35 @@ pub(crate) fn rows(path: &Path) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A folder that is removed at the end of a test.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    /// The path of a file in it, as an argument of the tool.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// A file of this content; returns its path.
+    pub(crate) fn with(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.file(name);
+        fs::write(&path, content).expect("written");
+        path
+    }
+}
+
+impl std::ops::Deref for Folder {
+    type Target = tempfile::TempDir;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 /// What a run of the tool left behind.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -91,6 +120,41 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    /// Asserts that the answer is yes.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self
+    }
+
+    /// Asserts that the answer is no.
+    #[track_caller]
+    pub(crate) fn no(self) -> Self {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        self
+    }
+
+    /// Asserts that the tool could not answer, and says these words about it.
+    #[track_caller]
+    pub(crate) fn refused(self, words: &str) -> Self {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        self.tells(words)
+    }
+
+    /// Asserts that these words are among the messages.
+    #[track_caller]
+    pub(crate) fn tells(self, words: &str) -> Self {
+        assert!(self.err.contains(words), "{words:?}: {self:?}");
+        self
+    }
+
+    /// Asserts that these words are on standard output.
+    #[track_caller]
+    pub(crate) fn shows(self, words: &str) -> Self {
+        assert!(self.out.contains(words), "{words:?}: {self:?}");
+        self
+    }
+
     /// Standard output as lines of JSON, each of them of its schema.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         let line = |l: &str| {

@@ -101,10 +101,10 @@ fn parameters_are_those_of_their_symbol() {
 #[test]
 fn the_symbol_of_an_archive_is_found_in_it() {
     for archive in ["archives/sagemaker.tar.gz", "archives/model.mar"] {
-        let ran = blob(&["verify", archive, "--symbol", "model_algo-1-symbol.json"]);
-        assert!(ran.code == Some(0) && ran.out.contains("variables as in model_algo-1-symbol.json"), "{ran:?}");
-        let ran = blob(&["verify", archive, "--symbol", "other-symbol.json"]);
-        assert!(ran.code == Some(2) && ran.err.contains("other-symbol.json"), "{ran:?}");
+        blob(&["verify", archive, "--symbol", "model_algo-1-symbol.json"])
+            .ok()
+            .shows("variables as in model_algo-1-symbol.json");
+        blob(&["verify", archive, "--symbol", "other-symbol.json"]).refused("other-symbol.json");
     }
     // A file that is there counts, though the archive has one of its name.
     let folder = tempfile::tempdir().expect("a folder");
@@ -161,8 +161,9 @@ fn what_does_not_fit_the_symbol_is_found() {
     let writer = net.iter().fold(Writer::new(Format::MxnetList), |writer, (name, tensor)| writer.tensor(name, tensor));
     writer.tensor(&extra, &net[1].1).write(&twice, IfExists::Refuse).expect("written");
     fs::write(&path, &text).expect("written");
-    let verify = blob(&["verify", twice.to_str().expect("text"), "--symbol", path.to_str().expect("text")]);
-    assert!(verify.code == Some(1) && verify.out.contains("is not the only array for"), "{verify:?}");
+    blob(&["verify", twice.to_str().expect("text"), "--symbol", path.to_str().expect("text")])
+        .no()
+        .shows("is not the only array for");
     let none = "mxnet/golden/mxnet-0.11.0/none_first.nd";
     let text_of_one = r#"{"nodes": [{"op": "null", "name": "@0", "inputs": []}, {"op": "null", "name": "data", "inputs": []},
         {"op": "FullyConnected", "name": "fc", "attrs": {"num_hidden": "2"}, "inputs": [[1, 0, 0], [0, 0, 0]]}],
@@ -173,10 +174,8 @@ fn what_does_not_fit_the_symbol_is_found() {
     // Gluon's names by structure are none of the symbol's.
     let other = format!("{golden}/mobilenet0_25.gluon.params");
     fs::write(&path, &text).expect("written");
-    let verify = blob(&["verify", &other, "--symbol", path.to_str().expect("text")]);
-    assert!(verify.code == Some(1) && verify.out.contains("Gluon's save_parameters"), "{verify:?}");
-    let broken = blob(&["verify", &params, "--symbol", &params]);
-    assert!(broken.code == Some(2) && broken.err.contains("expected a JSON object"), "{broken:?}");
+    blob(&["verify", &other, "--symbol", path.to_str().expect("text")]).no().shows("Gluon's save_parameters");
+    blob(&["verify", &params, "--symbol", &params]).refused("expected a JSON object");
 }
 
 #[test]
