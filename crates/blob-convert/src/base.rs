@@ -1,7 +1,7 @@
-//! The file whose bytes the output keeps where nothing changes: the source itself, the file that its receipt tells of, or one
-//! that the user names.
+//! The base of an output: the file that supplies all bytes that do not change. It is the source itself, the file
+//! described by the source's receipt, or one that the user names.
 //!
-//! Decides which one it is; what Caffe's, NeoML's and HDF5's files do with other values, `caffe`, `layout` and `hdf5` know.
+//! Decides which one it is. How new values are put into it is left to `caffe`, `hdf5` and `layout`.
 
 use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Error, Format, Layout};
@@ -12,26 +12,27 @@ use crate::options::{Options, refuse};
 use crate::planned::{Planned, stream_woven};
 use crate::receipt::own;
 
-/// The file whose bytes the output has where it is not changed.
+/// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]
 pub(crate) enum Base<'a> {
     None,
     /// The source, copied as it is.
     Same,
     File(&'a Checkpoint),
-    /// What the source's receipt has of it.
+    /// The file that the source's receipt describes.
     Frame(Box<Checkpoint>),
 }
 
 impl<'a> Base<'a> {
-    /// The base of a conversion that names none, and what a file that is written anew loses, in words.
+    /// The base of a conversion where the user names none; and in words what is lost if the file is written without a
+    /// base.
     pub(crate) fn of(
         checkpoint: &'a Checkpoint,
         options: &Options,
         tensors: &[Planned],
         is_folder: bool,
     ) -> (Self, Vec<String>) {
-        // A Caffe file written as the same message keeps all that is no blob. V1 and V2 have other layers.
+        // A Caffe file that stays the same message keeps everything but its blobs. V1 and V2 store layers differently.
         let is_same = options.to.is_caffe() && options.to == checkpoint.format();
         let is_same = is_same && caffe::renamed(checkpoint, tensors).is_some();
         let mut notes = Vec::new();
@@ -57,7 +58,7 @@ impl<'a> Base<'a> {
         }
         let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
         let is_anew = is_hdf5 && matches!(base, Self::None) && !is_folder;
-        // Ours holds tensors and its receipt alone.
+        // A file that we wrote holds only tensors and its receipt.
         if is_anew && !options.anew && notes.is_empty() && own(checkpoint).is_none() {
             notes.push(
                 "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost".to_owned(),
@@ -75,22 +76,22 @@ impl<'a> Base<'a> {
     }
 }
 
-/// Whether the output is to be the source's bytes: one plain file without a fault, of which nothing is asked but its
-/// format; a folder is another format.
+/// Whether the output is a plain copy of the source: one file without a fault, converted to its own format without any
+/// option. A folder counts as another format.
 fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> bool {
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty();
     let is_asked = options.keeps_frame() && !options.sha256 && !is_folder;
     let is_anew = match options.to {
         Format::Safetensors | Format::Npz | Format::Hdf5 => true,
-        // A folder is opened as npy as well, by its receipt.
+        // A folder is opened as npy too; it has a receipt.
         Format::Npy => own(checkpoint).is_none(),
         _ => false,
     };
-    // What the format's own reader refuses is written anew, as far as it was understood.
+    // A file that the format's own reader refuses is not copied: what could be read is written as a new file.
     is_anew && options.to == checkpoint.format() && is_asked && is_plain && checkpoint.faults().is_empty()
 }
 
-/// The file as it is. Each tensor is read for its digest and its checksum, and has no place of its own.
+/// The source as it is. Tensors are only read for their digests and checksums: none is written on its own.
 pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     for tensor in tensors {
         tensor.changes.clear();
@@ -99,7 +100,7 @@ pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<L
     Layout::refilled(checkpoint, &[])
 }
 
-/// The file `base` with the tensors in the places of its own, which they fit.
+/// The file `base` with each tensor in place of the one of its name; the sizes are the same.
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let mut entries = Vec::with_capacity(tensors.len());
     for tensor in &mut *tensors {

@@ -10,9 +10,9 @@ use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_woven};
 
-/// How many tensors that have no place are named.
+/// How many tensors without a place an error names.
 const NAMED: usize = 20;
-/// How a solver state's metadata call its iteration.
+/// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
 
 /// A new file of the tensors alone.
@@ -21,7 +21,7 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Pla
     let mut metadata = checkpoint.metadata().to_vec();
     match (checkpoint.format(), options.to) {
         (from, to) if from == to => {}
-        // A solver state of HDF5 says the same of itself as one of protobuf, beside attributes; metadata may say it too.
+        // Solver states in HDF5 and protobuf have the same counters; HDF5 has other attributes beside them.
         (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
     }
@@ -44,8 +44,8 @@ pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
     to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
-/// The file `base` with the tensors in the places of its own, without the layers that are gone. Tensors that stay as they are get
-/// no slot.
+/// The file `base` with each tensor in place of the one of its name, without the layers that are gone. Tensors that do
+/// not change get no slot.
 pub(crate) fn spliced(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
@@ -99,8 +99,8 @@ pub(crate) fn spliced(
     Layout::spliced(&specs, &splice)
 }
 
-/// The layers that are called otherwise, the old name and the new one; `None` where tensors have other places than in the file, so
-/// that it cannot be told which layer is which.
+/// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, because it is then
+/// unclear which layer became which.
 pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) -> Option<BTreeMap<&'a str, &'a str>> {
     let mut layers = BTreeMap::new();
     for tensor in tensors.iter().filter(|tensor| !tensor.is_new) {
@@ -121,7 +121,8 @@ pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) ->
     is_one_to_one.then_some(layers)
 }
 
-/// Errors with the tensors that have no array of their name in `base`, or one that they do not fit.
+/// Checks that `base` has an array of each tensor's name that the tensor fits into; the error names the tensors that
+/// fail.
 pub(crate) fn placed(
     checkpoint: &Checkpoint,
     base: &Checkpoint,

@@ -1,4 +1,4 @@
-//! Values rounded to another dtype, block by block, and how many became infinite by it.
+//! Rounds values to another dtype, block by block, and counts those that overflow to infinity.
 
 use blob_core::DType;
 use blob_io::Error;

@@ -1,6 +1,6 @@
-//! The steps of a conversion, one after the other: what they make of the source's tensors together.
+//! The transforms of a conversion, applied in order to the source's tensors.
 //!
-//! Checks what a step returns, also one of a user's own: no tensor is lost in silence, and no name stands twice.
+//! Checks what each one returns, since users write their own: no tensor disappears silently, and no name is used twice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::transform::{Context, Made, Outcome, Spec, Transform, Values};
 /// How many tensors are named in an error.
 const NAMED: usize = 200;
 
-/// What the steps make of tensors.
+/// The tensors after all transforms.
 #[derive(Debug)]
 pub(crate) struct Chained {
     pub(crate) tensors: Vec<Planned>,
@@ -34,7 +34,7 @@ pub(crate) struct Valued {
     pub(crate) entries: Vec<usize>,
 }
 
-/// Plans the steps, each on what the ones before have made.
+/// Plans the transforms, each on the outcome of those before it.
 pub(crate) fn chain(
     checkpoint: &Checkpoint,
     steps: &[Arc<dyn Transform>],
@@ -97,7 +97,7 @@ fn taken(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
     Planned { how, read_as, casts, changes, is_new, ..Planned::new(made.tensor, first.entry) }
 }
 
-/// What is wrong with what a step returns.
+/// The mistakes in what a transform returns.
 fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut used = vec![false; specs.len()];
@@ -129,7 +129,7 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
     problems
 }
 
-/// A step that cannot be done, with the tensors that stand in its way.
+/// The error for a transform that cannot be applied, with the tensors that prevent it.
 fn refused(checkpoint: &Checkpoint, step: &dyn Transform, mut problems: Vec<String>) -> Error {
     let more = match problems.len().saturating_sub(NAMED) {
         0 => String::new(),

@@ -21,7 +21,7 @@ pub(crate) fn copy<W>(
 where
     W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
 {
-    // The range that is being copied, and how much of it is taken.
+    // The index of the range that is being copied, and how many of its bytes a thread has taken.
     let next = Mutex::new((0, 0));
     let take = || {
         let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,8 @@
 //! What is different between two files, whatever their formats: tensors that only one has, that have another name, shape,
 //! dtype, or values further apart than is tolerated.
 //!
-//! `pairing` says which belong together; `diff/values` measures. Other than `verify`, this tells how far, not only whether.
+//! `pairing` says which belong together; `diff/values` measures. `verify` tells whether files differ, this tells by how
+//! much.
 
 mod values;
 
@@ -27,7 +28,7 @@ pub struct Row {
     pub ours: Option<Tensor>,
     /// As the second file has it.
     pub theirs: Option<Tensor>,
-    /// What became of it.
+    /// How the two compare.
     pub change: Change,
 }
 
@@ -83,7 +84,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Whether the files hold the same, by what could be read.
+    /// Whether all tensors that could be read are equal.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.changed + self.removed + self.added + self.renamed + self.unread == 0

@@ -16,7 +16,7 @@ use crate::receipt::kept_bits;
 use crate::threads::{join, spawn};
 use crate::watch::{Watch, Watched};
 
-/// What stands before the records of the tensors, so that no other use of the hash function gives the same digest.
+/// Hashed before the tensors' records, so that no other use of the hash function gives the same digest.
 const DOMAIN: &[u8] = b"blob.content/1\n";
 
 /// More threads than this find no more memory bandwidth to share.

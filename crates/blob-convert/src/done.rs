@@ -34,14 +34,14 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
-/// Refuses the orders of values that the source's receipt says it has already: they would be permuted again.
+/// Refuses a permutation that the source's receipt lists as done: a second one would scramble the values.
 pub(crate) fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
     // What cannot be read is a finding of `verify`; the history has what conversions before the last one did, too.
     let done = own(checkpoint).map(history_of).unwrap_or_default();
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();
     let mut problems = Vec::new();
     for transform in transforms {
-        // Tensors that are named are the user's own choice.
+        // Where the user names the tensors, it is their decision.
         if transform.settings()["tensors"].is_array() {
             continue;
         }

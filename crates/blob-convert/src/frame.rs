@@ -105,7 +105,7 @@ struct FormatName {
 /// # Errors
 /// What reading the file returns.
 pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<Value, &'static str>, Error> {
-    // A frame is handed on: the next file may be the way back as well.
+    // A frame is handed on, so that the file can still be restored after several conversions.
     if let Some(text) = own(checkpoint).and_then(read::<Framed>).and_then(|framed| framed.frame) {
         return Ok(Ok(json!(text)));
     }

@@ -11,7 +11,7 @@ use crate::options::refuse;
 use crate::planned::Planned;
 use crate::receipt::{Receipt, own};
 
-/// A new file: in Caffe's form where the output is called so, or where the source is a net or a solver's state of Caffe's.
+/// A new file: in Caffe's form if the output's name says so, or if the source is one of Caffe's nets or solver states.
 pub(crate) fn new(
     checkpoint: &Checkpoint,
     tensors: &[Planned],
@@ -31,7 +31,7 @@ pub(crate) fn new(
     Layout::hdf5(&specs, form, &metadata)
 }
 
-/// The file `base` with the tensors in the places of its own; all else stays.
+/// The file `base` with each tensor in place of the one of its name; everything else stays.
 pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
     if own(base).is_some() {
@@ -58,7 +58,7 @@ pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Pl
     refilled(base, tensors)
 }
 
-/// Whether its bytes are a tensor's own, as they are written: in one run, or none at all.
+/// Whether the array is stored as one plain run of bytes, or has none.
 fn is_one_run(entry: &Entry) -> bool {
     entry.is_plain() && entry.segments().len() <= 1
 }

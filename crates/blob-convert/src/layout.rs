@@ -1,5 +1,5 @@
-//! The layout of an output: of its base with other values, or of a new file, by its format; what a source of the same format
-//! says of its records or archive is kept.
+//! The layout of an output: its base with new values, or a new file of a format. Where source and output have the same
+//! format, the details of MXNet's records and NeoML's archive are kept.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -63,13 +63,13 @@ fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt:
     }
 }
 
-/// Whether the tensors are the source's arrays, all of them, under their names: what it says of each is of the output, too.
+/// Whether the output has exactly the source's arrays, under their own names, so that the source's details apply to it.
 fn is_all(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
     options.transforms.is_empty() || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name))
 }
 
-/// The arrays of an MXNet file: as the source has them, where it is one, or all as they are named here.
+/// The arrays of an MXNet file: as in the source if that is one too, else by the tensors' names.
 fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Result<List, Error> {
     let version = options.params_version;
     if is_all(checkpoint, options, tensors)
@@ -95,7 +95,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
             list.push(&tensor.spec.name, index);
             continue;
         };
-        // Its first part stands for all of them.
+        // The array is written in the place of its first part.
         let parts = &parts[&*sparse.name];
         if parts[0] == index {
             let kind = |at: &usize| checkpoint.entries()[tensors[*at].entry].kind();
@@ -111,7 +111,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
     Ok(list)
 }
 
-/// The archive around the tensors: the source's own, where it is of the format, or a new one.
+/// The archive around the tensors: the source's own if the formats are the same, else a new one.
 fn archive(
     checkpoint: &Checkpoint,
     options: &Options,
@@ -136,8 +136,8 @@ fn archive(
     }
 }
 
-/// Which blob of an array each tensor becomes: in the order of the numbers where all are called `@<number>`, as others sort
-/// `@10` before `@2`; else in their own.
+/// Which blob of an array each tensor becomes. Where all names are `@<number>`, the numbers decide, because other
+/// formats sort `@10` before `@2`; else the order of the tensors.
 fn places(specs: &[TensorSpec]) -> Vec<usize> {
     let number = |spec: &TensorSpec| spec.name.strip_prefix('@')?.parse::<u32>().ok();
     let mut order: Vec<usize> = (0..specs.len()).collect();
@@ -149,13 +149,13 @@ fn places(specs: &[TensorSpec]) -> Vec<usize> {
     places
 }
 
-/// The archive `base` with the tensors in the places of its own; all else stays.
+/// The archive `base` with each tensor in place of the one of its name; everything else stays.
 fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
     placed(checkpoint, base, tensors, |_, tensor, entry| Ok(fits(tensor, entry)))?;
     let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();
-    // Each of them was found in the base just now.
+    // `placed` has found each of them in the base.
     let replaced: Vec<usize> = tensors.iter().filter_map(|tensor| places.get(&*tensor.spec.name).copied()).collect();
     for tensor in tensors.iter_mut().filter(|tensor| tensor.spec.shape.num_axes() != 7) {
         tensor.changes.push("stored as seven axes, with ones behind".into());
@@ -165,7 +165,7 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     Layout::neoml(&specs, &archive.replacing(&replaced))
 }
 
-/// Whether a tensor has the dtype and the extents of the blob in whose place it goes.
+/// Whether a tensor has the dtype and the extents of the blob that it replaces.
 fn fits(tensor: &Planned, entry: &Entry) -> bool {
     let dims = Dims7::from_leading(tensor.spec.shape.dims());
     entry.dtype() == Some(tensor.spec.dtype) && dims.is_ok_and(|dims| Shape::from(dims) == *entry.shape())

@@ -1,4 +1,4 @@
-//! What a conversion is asked to do, and how it refuses.
+//! The settings of a conversion, and the error for a source that they do not fit.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use blob_io::{Checkpoint, Error, Format};
 
 use crate::transform::Transform;
 
-/// What to convert to, and how.
+/// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) to: Format,
@@ -69,7 +69,7 @@ impl Options {
         self
     }
 
-    /// Changes the tensors by this transform, after those that were named before.
+    /// Adds a transform; transforms are applied in the order in which they are added.
     #[must_use]
     pub fn transform(mut self, step: impl Transform + 'static) -> Self {
         self.transforms.push(Arc::new(step));
@@ -83,8 +83,8 @@ impl Options {
         self
     }
 
-    /// Writes the file anew from the tensors alone, where the source's receipt has the bytes around them of a file of the
-    /// output's format, which are otherwise written again.
+    /// Writes a new file from the tensors alone. Otherwise, where the source's receipt keeps the bytes around the
+    /// tensors of an earlier file of the output's format, these are written again.
     #[must_use]
     pub fn anew(mut self, anew: bool) -> Self {
         self.anew = anew;
@@ -100,13 +100,13 @@ impl Options {
         self
     }
 
-    /// Whether the output may be the file that the source's receipt tells of.
+    /// Whether the output may be the file that the source's receipt describes.
     pub(crate) fn keeps_frame(&self) -> bool {
         let is_plain = self.keeps_blobs() && self.params_version.is_none() && self.shard_size.is_none();
         is_plain && !self.anew && !self.dense && self.transforms.is_empty()
     }
 
-    /// Whether a Caffe file is written as it is into one of the same message.
+    /// Whether unchanged blobs of a Caffe file keep the form in which they are stored.
     pub(crate) fn keeps_blobs(&self) -> bool {
         self.form.is_none()
     }

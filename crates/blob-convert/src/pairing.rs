@@ -1,7 +1,7 @@
 //! Which tensors of two files belong together: those of one name, a sparse array and the dense one of its name, and where a
 //! file stores no names, those in one place.
 //!
-//! From headers alone. What becomes of a pair, `verify` and `diff` know.
+//! Reads headers only. `verify` and `diff` compare the pairs.
 
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};

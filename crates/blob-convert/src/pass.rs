@@ -1,5 +1,5 @@
-//! The one pass over the source: every byte is read once, in order, hashed as the source's and as its tensor's, and goes to
-//! its place.
+//! The one pass over the source: every byte is read once and in order, hashed for the source and for its tensor, and
+//! written to its place.
 //!
 //! Threads take pieces in turn; each reads, hashes and writes its own, without waiting for the others. For a pipe the
 //! source is read twice.
@@ -43,9 +43,10 @@ pub struct Summary {
     pub blake3: String,
     /// The source's SHA-256 in hexadecimal, where it was asked for.
     pub sha256: Option<String>,
-    /// The source's tensors that are not what its own receipt says was written; an empty name for all of them together.
+    /// The source's tensors whose digests differ from those in its own receipt; an empty name stands for all of them
+    /// together.
     pub contradicted: Vec<String>,
-    /// What came up while the transforms made their values: how many were lost, how far others changed.
+    /// What the transforms report about their values: how many were lost, how far others changed.
     pub found: Vec<Found>,
 }
 
@@ -138,7 +139,7 @@ impl Job<'_> {
         Ok((digests, written))
     }
 
-    /// Writes from beginning to end; a pass before it computes the digests and checksums.
+    /// Writes from beginning to end, after a first pass that computes the digests and checksums.
     fn pipe(self, layout: &Layout, mut output: Output, tally: &Tally) -> Result<(Digests, u64), Error> {
         let sink = Sink::nowhere(layout);
         let digests = self.fill(&sink, tally)?;
@@ -149,9 +150,9 @@ impl Job<'_> {
         pieces.extend(layout.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied))));
         let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
-        // What comes up was counted by the pass before.
+        // The first pass has counted the losses.
         let unheard = Tally::default();
-        // Of two at one place, the tensor has no bytes.
+        // If two have the same place, one is a tensor without bytes.
         pieces.sort_by_key(|(at, _)| *at);
         for (_, piece) in pieces {
             match piece {
@@ -178,7 +179,7 @@ impl Job<'_> {
         Ok((digests, layout.len()))
     }
 
-    /// Fills the sink: plain tensors while the pass goes over them, the others beside it or after it.
+    /// Fills the sink: plain tensors during the pass, the others by another thread or after it.
     fn fill(self, sink: &Sink<'_>, tally: &Tally) -> Result<Digests, Error> {
         let (moves, apart) = Moves::of(self.plan);
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
@@ -209,10 +210,11 @@ impl Job<'_> {
             })
         };
         let (blake3, sha256) = thread::scope(|scope| {
-            // The largest ones beside the pass, where the system has a thread for them; the others after it, by two.
+            // A second thread, if the system has one, starts with the largest; after the pass both threads share the
+            // rest.
             let beside = if threads > 1 && !apart.is_empty() { spawn(scope, each) } else { None };
             let passed = pass().and_then(|passed| each().map(|()| passed));
-            // The other thread ends with the tensor that it is at.
+            // The other thread finishes its current tensor and stops.
             next.store(apart.len(), Ordering::Relaxed);
             let done = beside.map_or(Ok(()), join);
             passed.and_then(|passed| done.map(|()| passed))
@@ -223,7 +225,7 @@ impl Job<'_> {
         Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost: tally.lost_values() })
     }
 
-    /// One tensor's bytes in the output's order; the pass has counted them.
+    /// One tensor's bytes in the output's order. Progress is not advanced: the pass counts these bytes.
     fn stream(
         self,
         tensor: usize,
@@ -238,7 +240,7 @@ impl Job<'_> {
         loop {
             watch.step(0)?;
             let n = values.pull(&mut buf)?;
-            // A computation may be a user's own.
+            // The transform may be the user's own code.
             let Some(rest) = left.checked_sub(n as u64).filter(|rest| n > 0 || *rest == 0) else {
                 let message = format!("array {:?}: its values are not as many as were planned", planned.spec.name);
                 return Err(refuse(self.checkpoint, message));
@@ -251,7 +253,7 @@ impl Job<'_> {
         }
     }
 
-    /// Errors where values were lost.
+    /// Checks that no values were lost.
     fn unharmed(self, found: &[Found]) -> Result<(), Error> {
         let lost: Vec<&Found> = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_))).collect();
         if lost.is_empty() {
@@ -265,7 +267,7 @@ impl Job<'_> {
         Err(refuse(self.checkpoint, format!("would lose values: {}{more}", named.join("; "))))
     }
 
-    /// Errors where a file that was read is another than when it was opened.
+    /// Checks that the files that were read did not change since they were opened.
     fn unchanged(self) -> Result<(), Error> {
         for file in [Some(self.checkpoint), self.plan.base.file()].into_iter().flatten() {
             file.unchanged()?;

@@ -40,7 +40,7 @@ pub enum Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// The file, where it is one, and what happens to an existing one.
+    /// If it is a file: its path, and what happens to an existing file.
     fn file(&self) -> Option<(&'a Path, IfExists)> {
         match *self {
             Self::File { path, if_exists } => Some((path, if_exists)),
@@ -100,7 +100,7 @@ impl Plan<'_> {
         &self.left_out
     }
 
-    /// What else is to be known before it is carried out, in words.
+    /// What the user should know before it is carried out, in words.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -116,7 +116,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The index that opens the output, where it is in shards, and how many they are.
+    /// If the output is in shards: the index that opens it, and the number of shards.
     #[must_use]
     pub fn index(&self) -> Option<(&Path, usize)> {
         match &self.output {
@@ -134,14 +134,14 @@ impl Plan<'_> {
         }
     }
 
-    /// Whether the tensors are the source's, as no transform was asked for.
+    /// Whether no transform changes the source's tensors.
     #[must_use]
     pub fn is_untransformed(&self) -> bool {
         self.receipt.is_untransformed
     }
 
-    /// Whether the output is the source, byte for byte, though its format has a receipt: within one format, nothing else was
-    /// asked for.
+    /// Whether the output is the source, byte for byte, without a receipt: the format stays and no option changes
+    /// anything.
     #[must_use]
     pub fn is_copy(&self) -> bool {
         matches!(self.base, Base::Same)
@@ -197,7 +197,7 @@ pub fn plan_into<'a>(
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
     checkpoint.whole()?;
     let to = if is_folder { Format::Npy } else { options.to };
-    // An MXNet file has a record where an array is lacking, an array of NeoML blobs a flag.
+    // For a missing array, MXNet's files have an empty record, and arrays of NeoML blobs a flag.
     let has_nulls = |format: Format| format.is_mxnet() || format == Format::NeomlArray;
     let keeps_all = has_nulls(to) && has_nulls(checkpoint.format()) && to.is_mxnet() == checkpoint.format().is_mxnet();
     let (mut tensors, mut left_out) = (Vec::new(), Vec::new());
@@ -322,7 +322,7 @@ fn planned_for<'a>(
     Ok(Plan { checkpoint, base, to, tensors, left_out, notes, receipt, strict, output })
 }
 
-/// Whether a file has a receipt; one that is an existing file with other values is as that one is.
+/// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
 fn is_with_receipt(base: &Base<'_>, to: Format) -> bool {
     matches!(base, Base::None) && matches!(to, Format::Safetensors | Format::Npz | Format::Hdf5)
 }

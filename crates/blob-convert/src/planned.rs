@@ -26,9 +26,9 @@ pub struct Planned {
     pub(crate) casts: Vec<DType>,
     /// What is changed on the way, in words; empty where the name and the bytes are kept as they are.
     pub changes: Vec<Cow<'static, str>>,
-    /// Which of the layout's tensors it is; none where its bytes are copied with those around them.
+    /// Its index in the layout; `None` where its bytes are copied together with those around them.
     pub(crate) slot: Option<usize>,
-    /// Whether it takes the place of none of the source's tensors: those that it is made of are gone.
+    /// Whether it replaces none of the source's tensors: those that it is made of are left out.
     pub(crate) is_new: bool,
     /// Whether bf16 is stored as u16: NumPy has no bf16.
     pub(crate) keeps_bf16: bool,
@@ -45,15 +45,15 @@ pub(crate) enum How {
     Dense,
     /// Copied with the bytes around them.
     Kept,
-    /// Computed of others.
+    /// Computed from others.
     Computed(Arc<Computed>),
 }
 
-/// What a tensor is computed of, and how.
+/// A computation that makes a tensor, and its inputs.
 #[derive(Debug)]
 pub(crate) struct Computed {
     pub(crate) compute: Arc<dyn Compute>,
-    /// What the step makes; later ones may rename it, round it and give it another shape.
+    /// The tensor that the transform makes; later ones may rename, round and reshape it.
     pub(crate) made: TensorSpec,
     pub(crate) inputs: Vec<Planned>,
 }
@@ -80,7 +80,7 @@ impl Planned {
         matches!(self.how, How::Copy | How::Stream) && self.casts.is_empty()
     }
 
-    /// Whether it is its entry, with its values and shape.
+    /// Whether it has the values and the shape of its entry.
     pub(crate) fn is_entry(&self, entry: &Entry) -> bool {
         self.is_as_read() && self.spec.shape == *entry.shape()
     }

@@ -75,7 +75,8 @@ impl Receipt {
         let metadata: Map<String, Value> = checkpoint
             .metadata()
             .iter()
-            // The source's receipt goes into the history: as a text it would be escaped once more at each conversion.
+            // The source's receipt goes into the history. As a text here, it would be escaped once more by each
+            // conversion.
             .filter(|(k, _)| k != KEY)
             .map(|(k, v)| (k.clone(), json!(v)))
             .collect();

@@ -22,7 +22,7 @@ use array::Array;
 use gather::Gather;
 pub use groups::{by_layer, by_size, name_beside, singles};
 
-/// What the tensors of an open file are gathered from.
+/// Gathers tensors from an open file.
 pub struct Gatherer<'a> {
     checkpoint: &'a Checkpoint,
     kept: KeptBits,
@@ -56,7 +56,7 @@ impl<'a> Gatherer<'a> {
     /// # Errors
     /// As [`Checkpoint::array`].
     pub fn whole(&self, entry: &'a Entry) -> Result<Gathered<'a>, Error> {
-        // Without axes it is one of a single index.
+        // A scalar is treated as one axis of extent 1.
         let range = 0..entry.shape().dims().first().copied().unwrap_or(1);
         let part = Part { array: self.array(entry), range };
         Ok(self.gathered(self.dtype(entry)?, entry.shape().clone(), 0, vec![part]))

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 
-/// All are open at once, and systems allow a thousand.
+/// All shards are open at once, and systems allow about a thousand open files.
 const MOST_SHARDS: usize = 500;
 
 /// How many old files are named.
@@ -28,7 +28,7 @@ const METADATA: [(&str, &str); 1] = [("format", "pt")];
 pub(crate) struct Shards {
     pub(crate) files: Vec<Shard>,
     pub(crate) index: PathBuf,
-    /// Which of the files each tensor of the plan lies in, and which of its tensors it is.
+    /// For each tensor of the plan, the index of its file and its index in that file.
     places: Vec<(usize, usize)>,
     /// The bytes of all tensors.
     total: u64,
@@ -41,8 +41,8 @@ pub(crate) struct Shard {
     pub(crate) layout: Layout,
 }
 
-/// The shards of these tensors in place of the file that is the target; `None` where they are not wanted, or one holds all.
-/// Files of an earlier output that stay beside the new ones are told in `notes`.
+/// The shards to write instead of one file; `None` if they are not asked for, or if one would hold everything. `notes`
+/// gets the files of an earlier output that stay beside the new ones.
 pub(crate) fn planned(
     checkpoint: &Checkpoint,
     options: &Options,

@@ -1,7 +1,7 @@
-//! Where bytes go: those of a piece of the source to the tensors that they are of, copied as they are or rounded on the way, and a
-//! tensor's bytes to their place in one file or one of several shards, or to a file of its own in a folder.
+//! Where bytes go. `Moves` takes a piece of the source apart into tensors, copied or rounded; `Sink` puts a tensor's
+//! bytes in their place in a file, in one of several shards, or in a file of its own in a folder.
 //!
-//! A tensor that the pass cannot deal with is read on its own.
+//! Tensors that the pass cannot handle are read on their own.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::transform::Tally;
 
-/// Where runs are shorter than this on average, gathering them is faster than writing each on its own.
+/// If runs are shorter than this on average, gathering them is faster than writing each one separately.
 const SCATTERED: u64 = 4096;
 
 /// The moves of a plan, in the source's order.
@@ -56,7 +56,7 @@ impl<'a> Moves<'a> {
             }
         }
         moves.sort_by_key(|m| m.from);
-        // Arrays that share bytes: the pass finds one move for each byte, so they are read on their own.
+        // The pass handles each byte once, so arrays that share bytes are read on their own.
         let mut end = 0;
         let mut shared = Vec::new();
         for step in &moves {
@@ -72,7 +72,8 @@ impl<'a> Moves<'a> {
         (Self { plan, moves }, apart)
     }
 
-    /// Hands a piece of the source, which stands at `at`, to the tensors that its bytes are of, each with its place there.
+    /// Hands each tensor its bytes of a piece of the source, with their place in the tensor. `at` is the piece's
+    /// offset.
     pub(crate) fn piece(
         &self,
         at: u64,
@@ -93,7 +94,7 @@ impl<'a> Moves<'a> {
         Ok(())
     }
 
-    /// Rounds the elements that begin in these bytes; what is lacking of the last one is read.
+    /// Rounds the elements that begin in these bytes; the missing end of the last one is read from the source.
     fn rounded(
         &self,
         step: &Move,
@@ -144,7 +145,7 @@ fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
     tensor.casts.iter().fold((bytes.to_vec(), tensor.read_as), round).0
 }
 
-/// Whether a tensor's bytes can be dealt with where the pass finds them.
+/// Whether the pass can handle a tensor's bytes in the order in which it meets them.
 fn goes_by(plan: &Plan<'_>, planned: &Planned) -> bool {
     let entry = &plan.checkpoint.entries()[planned.entry];
     // Checksums run along a tensor, so its runs must come in their order.
@@ -168,7 +169,7 @@ pub(crate) struct Sink<'a> {
 enum To<'a> {
     /// The file that each tensor of the plan lies in, and where; which of the layout's it is.
     Files(Vec<(&'a Output, u64, usize)>),
-    /// The whole file is copied; of a tensor nothing is left to be put.
+    /// The whole file is copied, and tensors are not written separately.
     Copy(&'a Output),
     /// Only the checksums are wanted.
     Nowhere,
@@ -228,7 +229,7 @@ impl<'a> Sink<'a> {
         !matches!(self.to, To::Folder(_))
     }
 
-    /// Takes bytes of the source, of which a copy has each.
+    /// Takes bytes of the source as they are; only a copy writes them.
     pub(crate) fn pass(&self, at: u64, bytes: &[u8]) -> Result<(), Error> {
         match &self.to {
             To::Copy(output) => output.write_all_at(at, bytes),

@@ -27,7 +27,7 @@ impl Tolerance {
     pub const NONE: Self = Self::Close { relative: 0.0, absolute: 0.0 };
 }
 
-/// What the elements of two arrays of one shape have between them.
+/// How far the elements of two arrays of the same shape are apart.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Distance {

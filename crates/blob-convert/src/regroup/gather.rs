@@ -73,7 +73,7 @@ impl<'m> Gather<'m> {
     }
 }
 
-/// How many indices the axes before an axis have together, and those behind it; no run at all of a tensor without elements.
+/// The product of the extents before an axis, and of those behind it; both are zero for a tensor without elements.
 fn around(shape: &Shape, axis: usize) -> (usize, usize) {
     match shape.dims() {
         // Without elements the other extents may be of any size.

@@ -22,7 +22,7 @@ use crate::watch::{Watch, Watched};
 
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
-/// So much of a step's settings is told.
+/// At most this much of a transform's settings is printed.
 const TOLD: usize = 200;
 /// So many tensors of a step are named.
 const NAMED: usize = 3;
