@@ -43,12 +43,14 @@ fn main() {
         convert(&blob, &vgg16, &dir, "safetensors"),
         convert(&blob, &vgg16, &dir, "npz"),
         transform(&blob, &vgg16, &dir, &["--squeeze-legacy", "--dtype", "f16"]),
+        transform(&blob, &vgg16, &dir, &["--names", "torch", "--dtype", "f16"]),
         transform(&blob, &vgg16, &dir, &["--layout", "hwio", "--fc-from", "512,7,7"]),
         there_and_back(&blob, &vgg16, &dir),
         splice(&blob, &vgg16, &dir, "fc8/0"),
         vec![load(&vgg16), store(&vgg16, "553 MB of blobs stored as a .caffemodel")],
         stats(&vgg16),
         hash(&vgg16),
+        diff(&blob, &vgg16, &dir),
     ];
     std::fs::remove_file(&vgg16).expect("removable");
     let params = dir.join("gigabyte.params");
@@ -83,15 +85,28 @@ fn build_tool() -> PathBuf {
     target.join("release/blob")
 }
 
+/// What a whole process has used: seconds, those of all cores together, and MiB at most.
+struct Used {
+    seconds: f64,
+    cpu: f64,
+    mib: f64,
+}
+
 /// Seconds and peak MiB of a whole process.
 fn process(command: &mut Command) -> (f64, f64) {
+    let used = used(command);
+    (used.seconds, used.mib)
+}
+
+fn used(command: &mut Command) -> Used {
     let start = Instant::now();
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the program starts");
     let used = child.wait4().expect("the program ends");
     let seconds = start.elapsed().as_secs_f64();
     assert!(used.status.success(), "{command:?} fails");
-    (seconds, used.rusage.maxrss as f64 / (1 << 20) as f64)
+    let cpu = (used.rusage.utime + used.rusage.stime).as_secs_f64();
+    Used { seconds, cpu, mib: used.rusage.maxrss as f64 / (1 << 20) as f64 }
 }
 
 fn ls(blob: &Path, file: &Path) -> Vec<Row> {
@@ -238,6 +253,22 @@ fn hash(file: &Path) -> Vec<Row> {
     ]
     .map(|(name, case)| Row::at_least(name, 1.0 / ratio(file, case, "blake3"), "", 0.9))
     .into()
+}
+
+/// A file and its copy compared: the bytes of both over the time of all cores together.
+fn diff(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
+    let copy = dir.join("copy.caffemodel");
+    let bytes = 2 * std::fs::copy(file, &copy).expect("copied");
+    let mut command = Command::new(blob);
+    command.arg("diff").arg(file).arg(&copy);
+    let runs: Vec<Used> = (0..rounds()).map(|_| used(&mut command)).collect();
+    std::fs::remove_file(&copy).expect("removable");
+    let rate = median(runs.iter().map(|run| bytes as f64 / run.cpu / 1e9));
+    let mib = runs.iter().map(|run| run.mib).fold(0.0, f64::max);
+    vec![
+        Row::at_least("diff of two files of 553 MB, bytes of both, a core", rate, "GB/s", 5.0),
+        Row::at_most("diff of two files of 553 MB, peak memory", mib, "MiB", 96.0),
+    ]
 }
 
 fn stats(file: &Path) -> Vec<Row> {

@@ -245,3 +245,31 @@ fn datasets_of_one_group_are_parted() {
         assert_eq!(ran.json()[0]["files"].as_array().map(Vec::len), Some(files), "{ran:?}");
     }
 }
+
+#[test]
+fn a_caffemodels_layers_keep_their_types() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let types = |file: &str| -> Vec<(String, Option<String>)> {
+        let file = Checkpoint::open(data(file)).expect("opens");
+        file.entries().iter().map(|e| (e.name().to_owned(), e.layer_type().map(str::to_owned))).collect()
+    };
+    let (layers, merged, cut) = (path("layers/"), path("merged.caffemodel"), path("cut.caffemodel"));
+    for source in [NET, "caffe/net/v1.caffemodel"] {
+        ok(&["split", source, "--by-layer", "--force", "-o", &layers]);
+        let files = files_of(Path::new(&layers));
+        ok(&[&["merge", "--force", "-o", &merged][..], &files.iter().map(|f| &**f).collect::<Vec<_>>()].concat());
+        let (mut wanted, mut found) = (types(source), types(&merged));
+        assert!(wanted.iter().all(|(_, layer)| layer.as_ref().is_some_and(|layer| !layer.is_empty())), "{wanted:?}");
+        wanted.sort();
+        found.sort();
+        assert_eq!(found, wanted);
+        files.iter().for_each(|file| fs::remove_file(file).expect("removable"));
+    }
+    let source = Checkpoint::open(data(NET)).expect("opens");
+    let rows = source.entry("ip/0").expect("a matrix").shape().dims()[0];
+    let sizes = format!("1,{}", rows - 1);
+    ok(&["split", NET, "ip/0", "--axis", "0", "--sizes", &sizes, "--into", "ip/0,other/0", "-o", &cut]);
+    let found = types(&cut);
+    assert!(found.contains(&("other/0".to_owned(), Some("InnerProduct".to_owned()))), "{found:?}");
+}

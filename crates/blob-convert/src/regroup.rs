@@ -185,6 +185,10 @@ impl Tensor for Gathered<'_> {
         Ok(self.shape.clone())
     }
 
+    fn layer_type(&self) -> Option<&str> {
+        self.parts.first()?.array.entry.layer_type()
+    }
+
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {
         for part in &self.parts {
             if part.gap(self.axis) > 0 {

@@ -53,6 +53,11 @@ pub trait Tensor {
     /// # Errors
     /// If the bytes cannot be read.
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error>;
+
+    /// The type of the layer that it is a blob of, as Caffe names it: a `.caffemodel` says it of the layer.
+    fn layer_type(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The elements of a blob's data or diff, or of a window.

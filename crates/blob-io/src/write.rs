@@ -195,6 +195,7 @@ impl<'a> Writer<'a> {
             (Format::NeomlArray, specs) => return Layout::neoml(specs, &neoml::Archive::array(specs.len())),
             (format, specs) if format.is_caffe() => {
                 let message = Message::named(format, specs.iter().map(|spec| &*spec.name), &self.metadata)?;
+                let message = message.with_types(|tensor| self.tensors[tensor].1.layer_type());
                 return Layout::caffe(specs, &message);
             }
             (Format::Npy, [spec]) => return Layout::npy(spec),

@@ -11,8 +11,9 @@ use crate::units;
 ///
 /// Tensors of one name in two files are refused, all of them named. Those of a file that stores no names are called by the file's
 /// name. With --axis the tensors become NAME, which stands in the first one's place; all others stay. Where all of them have diffs,
-/// as Caffe's blobs can, these become NAME.diff. OUT is written anew: it has no receipt (but an npz says which of its tensors are
-/// bf16), nor what its format has beside tensors. Memory stays at some 8 MiB; along an axis behind the first 4 KiB for each
+/// as Caffe's blobs can, these become NAME.diff. OUT is written anew, without what its format has beside tensors; a .caffemodel's layers
+/// keep their types. It has no receipt, which tells of one source and all of its tensors (but an npz says which of them are bf16): `blob diff`
+/// compares OUT with each FILE. Memory stays at some 8 MiB; along an axis behind the first 4 KiB for each
 /// tensor, or what the decompression of each takes, where that is more.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -52,7 +53,8 @@ pub(crate) struct Merge {
 ///
 /// OUT is a folder (with `/` at the end), or has `{}` in its name, where each file gets the layer's name or its number. With --axis
 /// and neither, OUT is one file: FILE's tensors, with the parts in TENSOR's place. A diff is cut as its blob is. Files are written
-/// anew: they have no receipts (but an npz says which of its tensors are bf16), nor what their format has beside tensors. With
+/// anew, without what their format has beside tensors; a .caffemodel's layers keep their types. They have no receipts, which tell of all
+/// tensors of a source (but an npz says which of them are bf16): `blob diff` compares them with FILE. With
 /// --force the files that are there are replaced together, at most 500, once all are whole; where one cannot be written, they stay
 /// as they were, and new ones go again. Memory stays at some 8 MiB, but for a TENSOR that is compressed or column-major: it is
 /// unpacked once, as a whole, up to --max-alloc.
