@@ -5,6 +5,7 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::caffe::prototxt;
 use blob_io::{Checkpoint, Error, Format, IfExists};
 
+use crate::folds::{SAFETENSORS, file, net as described_by, run, value};
 use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{data, open};
 
@@ -188,4 +189,51 @@ fn a_layer_whose_place_is_not_certain_stays_and_is_named() {
     let out = folded(&net(&parts), Some(text)).unwrap_or_else(|e| panic!("{e}"));
     let file: Checkpoint = open("out.caffemodel", &out).expect("opens");
     assert_eq!((file.net().expect("reads").expect("a net").layers().len(), file.entries().len()), (1, 2));
+}
+
+#[test]
+fn a_scale_alone_is_folded() {
+    let conv = |more: &str| format!("layer {{ name: \"c\" type: \"Convolution\" bottom: \"data\" top: \"c\" {more} }}");
+    let scale = |more: &str| format!("layer {{ name: \"s\" type: \"Scale\" bottom: \"c\" top: \"e\" {more} }}");
+    let none = "convolution_param { bias_term: false }";
+    let (weight, bias): (&[f32], &[f32]) = (&[1.0, -2.0], &[0.5, 0.25]);
+    let (gain, shift): (&[f32], &[f32]) = (&[3.0, 4.0], &[10.0, 20.0]);
+    // Whether the convolution has a bias, and the Scale.
+    for (has_bias, has_shift) in [(false, false), (false, true), (true, false), (true, true)] {
+        let mut tensors = vec![("c/0", &[2_usize, 1, 1, 1][..], weight), ("s/0", &[2][..], gain)];
+        tensors.extend(has_bias.then_some(("c/1", &[2][..], bias)));
+        tensors.extend(has_shift.then_some(("s/1", &[2][..], shift)));
+        let source = file(Format::Npz, &tensors);
+        let with_shift = if has_shift { "scale_param { bias_term: true }" } else { "" };
+        let net = described_by(&(conv(if has_bias { "" } else { none }) + &scale(with_shift)));
+        let (fold, refused) = Fold::of(&Bound::new(&net, &source));
+        assert_eq!((fold.len(), fold.scales(), refused.len()), (1, 1, 0));
+        let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
+        assert_eq!(value(&all, "c/0"), [3.0, -8.0]);
+        let sum = |channel: usize| {
+            let bias = if has_bias { bias[channel] * gain[channel] } else { 0.0 };
+            bias + if has_shift { shift[channel] } else { 0.0 }
+        };
+        match has_bias || has_shift {
+            true => assert_eq!((all.len(), value(&all, "c/1")), (2, &[sum(0), sum(1)][..])),
+            // What is only multiplied needs no bias.
+            false => assert_eq!(all.len(), 1),
+        }
+    }
+    let source = file(Format::Npz, &[("c/0", &[2, 1, 1, 1], weight), ("s/0", &[2], gain), ("p/0", &[2], gain)]);
+    for (more, count) in [
+        ("scale_param { axis: 0 }", 0),
+        ("scale_param { num_axes: 2 }", 0),
+        ("bottom: \"data\"", 0),
+        ("scale_param { bias_term: true }", 0),
+        ("", 1),
+    ] {
+        let net = described_by(&(conv(none) + &scale(more)));
+        assert_eq!(Fold::of(&Bound::new(&net, &source)).0.len(), count, "{more}");
+    }
+    let pool = "layer { name: \"p\" type: \"Pooling\" bottom: \"c\" top: \"p\" }";
+    let (fold, refused) = Fold::of(&Bound::new(&described_by(&(conv(none) + pool + &scale(""))), &source));
+    assert!(
+        fold.is_empty() && refused[0].to_string().contains("\"s\" is not folded: it is not the only one that reads")
+    );
 }

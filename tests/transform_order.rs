@@ -89,6 +89,40 @@ fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
     assert!(plan(&as_it_was, &safetensors().transform(Layout::Hwio), &Target::Stdout).is_ok());
 }
 
+/// `tf.nn.depthwise_conv2d`: `output[..., k * M + q] = sum of filter[di, dj, k, q] * input[..., k]`.
+#[test]
+fn depthwise_weights_are_as_tensorflow_has_them() {
+    let open = |kind: &str, settings: Vec<u8>, dims: &[u64]| {
+        open("net.caffemodel", &wired("d", kind, ["data", "d"], settings, dims)).expect("opens")
+    };
+    let (channels, each, height, width) = (2, 3, 2, 4);
+    let groups = |n: u64| len(106, &var(5, n));
+    let source = open("Convolution", groups(2), &[6, 1, 2, 4]);
+    let done = converted(&source, &safetensors().transform(Layout::Hwio));
+    let (dims, found) = tensor(&done, "d/0");
+    assert_eq!(dims, [height, width, channels, each]);
+    let (_, before) = tensor(&source, "d/0");
+    let at = |k: usize, q: usize, i: usize, j: usize| &before[(((k * each + q) * height + i) * width + j) * 4..][..4];
+    let (mut place, mut distinct) = (0, std::collections::BTreeSet::new());
+    for (i, j) in (0..height).flat_map(|i| (0..width).map(move |j| (i, j))) {
+        for (k, q) in (0..channels).flat_map(|k| (0..each).map(move |q| (k, q))) {
+            assert_eq!(&found[place..place + 4], at(k, q, i, j));
+            distinct.insert(at(k, q, i, j));
+            place += 4;
+        }
+    }
+    assert!(place == found.len() && distinct.len() > 1);
+    for (kind, settings, dims, wanted) in [
+        ("DepthwiseConvolution", Vec::new(), [6, 1, 2, 4], [2, 4, 6, 1]),
+        ("Convolution", groups(1), [6, 1, 2, 4], [2, 4, 1, 6]),
+        ("Convolution", groups(2), [6, 2, 2, 4], [2, 4, 2, 6]),
+        ("Deconvolution", groups(6), [6, 1, 2, 4], [2, 4, 1, 6]),
+    ] {
+        let done = converted(&open(kind, settings, &dims), &safetensors().transform(Layout::Hwio));
+        assert_eq!(tensor(&done, "d/0").0, wanted, "{kind} {dims:?}");
+    }
+}
+
 #[test]
 fn fc_from_permutes_only_what_is_behind_a_convolution() {
     let fc = |name, wires, settings, weight: &[u64]| wired(name, "InnerProduct", wires, settings, weight);

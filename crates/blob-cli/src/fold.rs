@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
     let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
-    let layers = fold.len();
+    let (layers, scales) = (fold.len(), fold.scales());
     if layers == 0 {
         return Err(nothing(&checkpoint, &refused));
     }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     };
     let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();
     let notes = plan.notes().to_vec();
-    context.say(Folded { args, checkpoint: &checkpoint, layers, left_out, notes, refused, found })?;
+    context.say(Folded { args, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
     Ok(Status::Yes)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
 fn nothing(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
     let file = checkpoint.name();
     if refused.is_empty() {
-        return Failure::new(format!("{file}: its net has no BatchNorm"));
+        return Failure::new(format!("{file}: its net has no BatchNorm, nor a Scale alone"));
     }
     let reasons: Vec<String> = refused.iter().map(ToString::to_string).collect();
     Failure::new(format!("{file}: no BatchNorm can be folded: {}", reasons.join("; ")))
@@ -75,6 +75,8 @@ pub(crate) struct Folded<'a> {
     args: &'a Fold,
     checkpoint: &'a Checkpoint,
     layers: usize,
+    /// How many of them are a Scale alone.
+    scales: usize,
     left_out: Vec<String>,
     notes: Vec<String>,
     refused: Vec<Refusal>,
@@ -102,7 +104,10 @@ impl Render for Folded<'_> {
         let terminal = &context.terminal;
         let (mark, arrow) = terminal.marks();
         let lead = if self.args.dry_run { "would fold" } else { mark };
-        let layers = units::plural(self.layers as u64, "BatchNorm");
+        let counts = [(self.layers - self.scales, "BatchNorm"), (self.scales, "Scale")];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let layers: Vec<String> = counts.map(|(count, what)| units::plural(*count as u64, what)).collect();
+        let layers = layers.join(" and ");
         let folded = if self.args.dry_run { "" } else { " folded" };
         let output = self.args.output.to_string_lossy();
         terminal.note(format!("{lead} {layers}{folded} {arrow} {}", terminal.name(&output)));
@@ -125,7 +130,9 @@ impl Fields for Folded<'_> {
             field("file", Is::Text, FILE, |f| json!(f.checkpoint.name())),
             field("output", Is::Text, "where to", |f| json!(f.args.output.to_string_lossy())),
             field("dry_run", Is::Flag, "whether nothing was written", |f| json!(f.args.dry_run)),
-            field("layers", Is::Whole, "how many normalisations were folded", |f| json!(f.layers)),
+            field("layers", Is::Whole, "how many normalisations were folded, a Scale alone among them", |f| {
+                json!(f.layers)
+            }),
             field("left_out", TEXTS, "the tensors that are in others now", |f| json!(f.left_out)),
             field("refused", Is::List(&Is::Object(shapes::<Refusal>)), "what was not folded", |f| {
                 f.refused.iter().map(json::value).collect()

@@ -8,7 +8,7 @@ use super::format;
 
 /// Put BatchNorms, with the Scale after them, into the convolution, deconvolution or fully connected layer before
 ///
-/// Only where the net computes the same afterwards: what cannot be folded stays, and is told with the reason. The net's layers are
+/// A Scale alone behind such a layer is folded too. Only where the net computes the same afterwards: what cannot be folded stays, and is told with the reason. The net's layers are
 /// those in a .caffemodel itself, in a prototxt, or in MXNet's symbol. OUT is written anew, without the tensors that are folded;
 /// a layer without a bias gets one. A .caffemodel is then described without the folded layers; a prototxt is yours to change.
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! `fold`: a BatchNorm, and the Scale after it, put into the weights and the bias of the layer before.
+//! `fold`: a BatchNorm, and the Scale after it, or a Scale alone, put into the weights and the bias of the layer before.
 //!
 //! With scale = gamma / sqrt(variance / factor + eps) for each channel, weights become weight · scale, and the bias
 //! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` says where that is right.
@@ -23,6 +23,9 @@ pub(super) use find::{is_by_channel, scale_after};
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Fold {
     layers: Vec<Folded>,
+    /// How many of them are a Scale alone.
+    #[serde(skip)]
+    scales: usize,
 }
 
 /// One fold: the tensors by their names.
@@ -81,6 +84,12 @@ impl Folded {
 }
 
 impl Fold {
+    /// How many of them are a Scale alone.
+    #[must_use]
+    pub fn scales(&self) -> usize {
+        self.scales
+    }
+
     /// How many normalisations are folded.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -223,6 +232,8 @@ impl Planned {
                 let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).saying(change);
                 self.made.entry(bias).or_default().push(made);
             }
+            // What is only multiplied needs none.
+            None if parts[MEAN].or(parts[BETA]).or(parts[SHIFT]).is_none() => {}
             None => {
                 // A dtype that holds the weights holds their bias.
                 let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::scalar());

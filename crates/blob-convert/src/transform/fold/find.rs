@@ -25,13 +25,17 @@ impl fmt::Display for Refusal {
 
 impl Fold {
     /// The normalisations of a net that can be folded into the convolution, deconvolution or fully connected layer before them,
-    /// and those that cannot.
+    /// and those that cannot. A Scale alone behind such a layer is one.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
-        for layer in net.layers().filter(|layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn)) {
+        let is_norm = |layer: &&Layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn);
+        for layer in net.layers().filter(|layer| is_norm(layer) || is_lone_scale(net, layer)) {
             match folded(net, layer) {
-                Ok(folded) => fold.layers.push(folded),
+                Ok(folded) => {
+                    fold.scales += usize::from(layer.kind() == LayerKind::Scale);
+                    fold.layers.push(folded);
+                }
                 Err(reason) => refused.push(Refusal { layer: layer.name().to_owned(), reason }),
             }
         }
@@ -41,6 +45,25 @@ impl Fold {
         }));
         (fold, refused)
     }
+}
+
+/// Whether it is a Scale, channel by channel, of what a layer before it makes that it could be folded into.
+fn is_lone_scale(net: &Bound<'_>, layer: &Layer) -> bool {
+    let [bottom] = *layer.bottoms() else {
+        return false;
+    };
+    let is_behind = net.net().writer(bottom).is_some_and(is_foldable);
+    layer.kind() == LayerKind::Scale && is_behind && is_by_channel(layer) && is_whole(net, layer)
+}
+
+/// Whether a layer's outputs are sums of products with weights, a row of them for each channel.
+fn is_foldable(layer: &Layer) -> bool {
+    matches!(layer.kind(), LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
+}
+
+/// Whether the file has the tensors that a Scale is said to have.
+fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
+    net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some())
 }
 
 fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
@@ -94,7 +117,7 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
     let Some(before) = net.net().writer(bottom) else {
         return Err("reads the net's input: no convolution comes before".to_owned());
     };
-    if !matches!(before.kind(), LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct) {
+    if !is_foldable(before) {
         return Err(format!(
             "reads {:?}, which is {}, not a convolution or a fully connected layer",
             before.name(),
@@ -146,9 +169,7 @@ pub(in crate::transform) fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Op
     };
     let scale = net.net().readers(top).next().filter(|layer| layer.kind() == LayerKind::Scale)?;
     let is_plain = scale.bottoms().len() == 1 && is_by_channel(scale) && !scale.shares_tensors();
-    let is_whole =
-        net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some());
-    (net.net().uses(top) == 1 && is_plain && is_whole).then_some(scale)
+    (net.net().uses(top) == 1 && is_plain && is_whole(net, scale)).then_some(scale)
 }
 
 /// Whether a Scale has a factor for each channel, and not one for all or for another axis.
