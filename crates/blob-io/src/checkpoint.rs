@@ -55,7 +55,7 @@ pub struct Checkpoint {
     packed: Option<Packed>,
     home: Home,
     shards: Vec<String>,
-    /// Why the walk over the file stopped, with the layer or record, where it was opened all the same.
+    /// For a file that breaks off and was opened all the same: why reading stopped, and in which layer or record.
     broken: Option<Box<Fault>>,
 }
 
@@ -140,7 +140,7 @@ impl Checkpoint {
         Err(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
-    /// An error if the file was changed or cut since it was opened, as far as its length and the time of its last change tell.
+    /// Checks by its length and its last change that the file is the one that was opened.
     ///
     /// # Errors
     /// [`Error::Request`]; [`Error::Io`] where the file cannot be asked.
@@ -173,7 +173,7 @@ impl Checkpoint {
         &self.limits
     }
 
-    /// The array as a tensor to be written: its name, dtype and shape.
+    /// The array's name, dtype and shape, for writing it to another file.
     ///
     /// # Errors
     /// Why it cannot be loaded: its [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
@@ -181,8 +181,8 @@ impl Checkpoint {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
-    /// What an MXNet file says of its arrays beside their values, to write them as they are; `None` for other formats. Its
-    /// tensors are the entries that hold an array, in their order.
+    /// What an MXNet file stores about its arrays beside their values, for writing the same file again; `None` for
+    /// other formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
     /// What reading the heads again returns.
@@ -200,8 +200,8 @@ impl Checkpoint {
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
-    /// What a NeoML file holds beside the values of its arrays, to write it as it is; `None` for other formats. Its tensors
-    /// are the entries that hold an array, in their order.
+    /// What a NeoML file stores beside the values of its arrays, for writing the same file again; `None` for other
+    /// formats. Its tensors are the entries that hold an array, in their order.
     ///
     /// # Errors
     /// What reading the heads again returns; a file with over 64 MiB beside its arrays.
@@ -222,8 +222,8 @@ impl Checkpoint {
         layers.map_err(|e| e.into_error(&self.name))
     }
 
-    /// The description of the net whose weights the file holds; `None` where the file has none, as all but Caffe's files of
-    /// weights. Its tensors are called as the entries.
+    /// The description of the net whose weights the file holds. Only Caffe's files of weights have one; `None` for all
+    /// others. Its tensors have the names of the entries.
     ///
     /// # Errors
     /// What reading the layers again returns; a net of more than 65,536 layers.

@@ -37,7 +37,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry at `position` that has nothing else yet.
+    /// An entry at `position`, still without a name, a dtype and bytes.
     pub(crate) fn new(position: u32, index: u32, kind: Kind) -> Self {
         Self {
             name: Box::default(),

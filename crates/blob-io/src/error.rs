@@ -23,7 +23,7 @@ const LONGEST_LISTED: usize = 128;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused to read or write.
+    /// The operating system could not read or write.
     Io {
         /// The file, as it was named when it was opened.
         file: String,

@@ -36,7 +36,7 @@ pub(crate) struct Folder {
     root: PathBuf,
     files: Vec<Part>,
     len: u64,
-    /// Whether a file may be a link, which leads anywhere.
+    /// Whether files may be links; a link may lead out of the folder.
     has_links: bool,
     /// The files that were read last, each by its index.
     open: Mutex<Vec<(usize, Arc<FileSource>)>>,
@@ -108,7 +108,7 @@ impl Folder {
         Self { root: root.to_owned(), files: Vec::new(), len: 0, has_links: false, open: Mutex::default() }
     }
 
-    /// A folder in which links are followed, as those are that Hugging Face's cache consists of. Its files have plain names.
+    /// A folder in which links are followed: Hugging Face's cache consists of them. Its files have plain names.
     pub(crate) fn with_links(root: &Path) -> Self {
         Self { has_links: true, ..Self::new(root) }
     }
@@ -119,7 +119,7 @@ impl Folder {
             return open_within(&self.root, path).and_then(FileSource::new);
         }
         let whole = self.root.join(path);
-        // A pipe would be waited for.
+        // Opening a pipe would wait for its writer.
         if !fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no ordinary file"));
         }

@@ -1,4 +1,4 @@
-//! What a file may ask of us: every number here bounds something that a hostile file could make large.
+//! The limits on what a file may cost: each number bounds something that a hostile file could make large.
 
 /// Bounds on what opening and reading a file may cost.
 ///

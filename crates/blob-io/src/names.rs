@@ -81,7 +81,7 @@ impl NameTable {
         Ok(position)
     }
 
-    /// Errors where `n` arrays would be more than the limit.
+    /// Checks that `n` arrays are within the limit.
     pub(crate) fn check_count(&self, n: u64, offset: u64) -> Result<(), ReadError> {
         Ok(check_limit(offset, Limit::Arrays, "the number of arrays", n, self.limits.max_arrays)?)
     }
@@ -110,7 +110,8 @@ impl NameTable {
             entry = faulty(entry.position, entry.index, entry.kind, fault);
         }
         if self.entries.len() == self.entries.capacity() {
-            // An eighth more each time, not twice as much: the list of a hostile file stays within its bound.
+            // The list grows by an eighth, not to twice its size, so that a hostile file cannot push it over its memory
+            // bound.
             self.entries.reserve_exact(self.entries.len() / 8 + 16);
         }
         self.entries.push(entry);
@@ -129,7 +130,7 @@ impl NameTable {
         Ok(())
     }
 
-    /// Takes a name for an array that is listed as its parts only; returns it as it became.
+    /// Reserves a name for an array of which only the parts are listed; returns the unique form of it.
     pub(crate) fn reserve<'n>(&mut self, name: &'n str, position: u32, offset: u64) -> Result<Cow<'n, str>, ReadError> {
         let name = self.unique(name, position);
         self.spend(name.len() as u64, offset)?;

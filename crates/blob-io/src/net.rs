@@ -83,7 +83,7 @@ pub enum LayerKind {
     Lstm,
 }
 
-/// What a tensor is to its layer.
+/// The role of a tensor in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
@@ -105,7 +105,7 @@ pub enum Role {
     Other,
 }
 
-/// What a layer's description says of it; `None` where it says nothing.
+/// The settings in a layer's description; `None` for what it does not state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) num_output: Option<u64>,
@@ -151,7 +151,7 @@ impl Net {
         own.map(|(_, layer)| &self.layers[*layer as usize])
     }
 
-    /// Looks for the writer and the readers of every value, so that no later question goes over all layers.
+    /// Records the writer and the readers of every value, so that later look-ups need not go over all layers.
     fn link(&mut self) {
         self.writers = vec![None; self.uses.len()];
         for (index, layer) in self.layers.iter().enumerate() {
@@ -214,7 +214,7 @@ impl Layer {
         self.shares_tensors
     }
 
-    /// How many outputs, filters or channels it is said to have.
+    /// The stated number of outputs, filters or channels.
     #[must_use]
     pub fn num_output(&self) -> Option<u64> {
         self.settings.num_output

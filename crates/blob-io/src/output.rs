@@ -1,7 +1,7 @@
 //! A file in the making: a temporary sibling that takes its target's name once it is whole, or a pipe.
 //!
-//! Whatever goes wrong, an existing target stays as it was. Relies on the file system's rename and file locks; knows no
-//! format.
+//! An existing target stays as it was until the new file is whole. Relies on the file system's rename and file locks;
+//! knows no format.
 
 mod dir;
 mod sibling;
@@ -35,9 +35,9 @@ pub struct Output {
     /// The target as the caller called it.
     name: String,
     backing: Backing,
-    /// How far [`Output::write_all`] has come.
+    /// The offset at which [`Output::write_all`] goes on.
     pos: u64,
-    /// The length that [`Output::set_len`] promised.
+    /// The length that [`Output::set_len`] declared.
     len: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Output {
         }
     }
 
-    /// Says how long the file will be, so that [`Output::finish`] can check it; a positioned file gets that length now.
+    /// Declares the file's length, which [`Output::finish`] checks; a positioned file is extended to it now.
     ///
     /// # Errors
     /// [`Error::Io`], for instance where the file system holds no file of that length.
@@ -261,7 +261,7 @@ fn is_disk(_: &fs::Metadata) -> bool {
     false
 }
 
-/// Puts a rename on the disk. A folder that cannot be synced is no reason to fail: the rename has happened.
+/// Syncs the folder, so that the rename survives a crash. An error is ignored: the rename itself has succeeded.
 #[cfg(unix)]
 fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {

@@ -30,7 +30,7 @@ pub(crate) fn load(
     limits: &Limits,
 ) -> Result<AnyBlob, Error> {
     let dtype = entry.loadable(file)?;
-    // Opened first: that compares what is not stored as it is with its limit.
+    // Opened before the blob is allocated, because opening checks the limit on inflated and reordered arrays.
     let elements = Elements::open(source, entry, limits).map_err(|e| entry.error(file, e))?;
     let mut blob = AnyBlob::new(entry.shape.clone(), dtype)?;
     fill(elements, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| entry.error(file, e))?;
@@ -51,7 +51,7 @@ fn fill(mut elements: Elements<'_>, out: &mut [u8]) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// The bytes of a small entry, of which the caller has checked the length.
+/// The bytes of a small entry. The caller has checked the length.
 pub(crate) fn bytes(source: &dyn Source, entry: &Entry) -> Result<Vec<u8>, ReadError> {
     let mut out = vec![0; entry.byte_len() as usize];
     Elements::open(source, entry, &Limits::default())?.next(&mut out)?;
@@ -103,7 +103,7 @@ impl<'a> Elements<'a> {
         Ok(Self { stored, width, swapped: false, left })
     }
 
-    /// The `len` bytes of the dense array that has `values` in units at these places, and zeros elsewhere.
+    /// The `len` bytes of a dense array: `values` in units at these places, zeros elsewhere.
     pub(crate) fn dense(values: Self, unit: u64, places: impl Iterator<Item = u64> + Send + 'a, len: u64) -> Self {
         let width = values.width;
         Self {
@@ -257,7 +257,7 @@ fn check_alloc(entry: &Entry, limits: &Limits) -> Result<(), Fault> {
     check_more(entry, entry.byte_len(), limits)
 }
 
-/// Errors where an array has too many bytes that are made of fewer.
+/// Checks the limit on bytes that are produced from fewer stored ones.
 fn check_more(entry: &Entry, bytes: u64, limits: &Limits) -> Result<(), Fault> {
     let at = entry.offset().unwrap_or(0);
     check_limit(at, Limit::Alloc, "bytes to inflate or reorder", bytes, limits.max_alloc)
@@ -267,7 +267,7 @@ fn width(entry: &Entry) -> usize {
     entry.dtype.map_or(1, blob_core::DType::size)
 }
 
-/// Turns each element of `width` bytes around.
+/// Reverses the bytes of each element of `width` bytes.
 pub(crate) fn swap(bytes: &mut [u8], width: usize) {
     if width > 1 {
         bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);

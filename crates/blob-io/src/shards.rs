@@ -1,7 +1,7 @@
 //! Safetensors shards with an index, as Hugging Face writes large models: read as one file.
 //!
-//! The files are those beside the index that it names, each after the other; no name leads elsewhere, but links are followed:
-//! a cache of Hugging Face's consists of them.
+//! The files are read one after the other, as the index names them. A name cannot leave the index's folder; links are
+//! followed, because Hugging Face's cache consists of them.
 
 mod index;
 
@@ -16,11 +16,11 @@ use crate::sniff;
 use crate::wire::source::{Input, Source};
 use index::Index;
 
-/// What the names of indices end with.
+/// The ending of an index's name.
 const INDEX: &str = ".index.json";
 const SAFETENSORS_INDEX: &str = ".safetensors.index.json";
 
-/// Whether a file is called as an index is.
+/// Whether a file has the name of an index.
 pub(crate) fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(INDEX.as_bytes()))
 }
@@ -110,7 +110,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
     Ok(total)
 }
 
-/// Takes over what is odd about a shard, and what it says of itself: the same in each, as a rule.
+/// Takes over a shard's warnings and metadata; usually all shards have the same.
 fn notes(listed: &mut NameTable, table: &mut NameTable) {
     for warning in listed.warnings.drain(..) {
         table.warn(None, warning.text);

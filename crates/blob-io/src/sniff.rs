@@ -1,6 +1,6 @@
-//! What a file really is: by its content, then by its name; and the reader that fits.
+//! Finds a file's format, by its content first and then by its name, and calls that format's reader.
 //!
-//! `foreign` says what any other file is.
+//! `foreign` describes files that are no tensor files.
 
 mod foreign;
 mod messages;
@@ -49,7 +49,7 @@ pub(crate) fn read(
     Ok((format, dialect))
 }
 
-/// The format that a file is taken for.
+/// The format of a file, as [`read`] would find it.
 pub(crate) fn format(source: &dyn Source, name: &str) -> Option<Format> {
     detect(source, &mut Cursor::new(source), name).ok()
 }
@@ -90,7 +90,8 @@ fn detect(source: &dyn Source, cursor: &mut Cursor<'_>, name: &str) -> Result<Fo
     }
 }
 
-/// Why a long stream is not a tensor file, if its beginning alone shows it: the rest need not be read, and may be endless.
+/// Why a long stream is not a tensor file, if its beginning alone shows that. The rest, which may be endless, is then
+/// not read.
 pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     let head = &begin[..begin.len().min(HEAD as usize)];
     if magic(head).is_some() || gunzip::is_gzip(head) || tar::has_mark(head) {
@@ -116,7 +117,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
 fn magic(head: &[u8]) -> Option<Format> {
     let word = head.first_chunk::<4>().map(|b| u32::from_le_bytes(*b));
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
-    // Four bytes of it are enough in a file that ends there: as protobuf they would be broken.
+    // A file that is cut within the mark is MXNet's too: its bytes are not valid protobuf.
     let list = 0x112u64.to_le_bytes();
     if long == Some(0x112) || (4..8).contains(&head.len()) && list.starts_with(head) {
         return Some(Format::MxnetList);

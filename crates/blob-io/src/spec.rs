@@ -1,4 +1,4 @@
-//! A tensor to be written; what a layout refuses.
+//! The description of a tensor to be written, and the errors of a layout.
 //!
 //! Sees names, dtypes and shapes; knows no format.
 
@@ -39,7 +39,7 @@ pub(crate) fn total(format: &str, a: u64, b: u64) -> Result<u64, Error> {
         .ok_or_else(|| refuse(format, "the file would be over 2^63 bytes"))
 }
 
-/// The refusal of a layout; it names the format, because no file has a name yet.
+/// The error of a layout. It names the format, because the file has no name yet.
 pub(crate) fn refuse(format: &str, message: impl Into<String>) -> Error {
     Error::Request { file: format.to_owned(), message: message.into() }
 }
@@ -49,7 +49,7 @@ pub(crate) const NAMED: usize = 20;
 /// How many characters of a name are shown: a zip keeps 65,000 bytes of one.
 const LONGEST_NAME: usize = 128;
 
-/// What does not fit into a file, each as a name and why; all of it is told in one error, before anything is written.
+/// Collects the tensors that do not fit into a file, with reasons, for one error before anything is written.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     /// The first ones.

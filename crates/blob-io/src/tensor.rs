@@ -1,4 +1,4 @@
-//! What the writers take: anything with a dtype, a shape and bytes.
+//! The trait that writers take: anything with a dtype, a shape and bytes.
 //!
 //! Implemented for blobs and for views of them; the tensors of an open file are `checkpoint`'s. Knows no format.
 

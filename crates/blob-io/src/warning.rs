@@ -30,7 +30,7 @@ impl fmt::Display for Warning {
 
 macro_rules! flags {
     ($($flag:ident, $text:literal;)*) => {
-        /// The oddities that one array can have, a bit each: a million arrays may have them all.
+        /// The oddities of an array, one bit each, because a file may list a million arrays.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Flag {

@@ -66,14 +66,15 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Says that tensors, counted from the first one added, are the parts of a sparse array of this dense shape, in the order of
-    /// [`SparseKind::parts`]. An MXNet file holds them as one array of this name; to other formats they are tensors.
+    /// Declares tensors, by their indices in the order of adding, as the parts of a sparse array of this dense shape,
+    /// in the order of [`SparseKind::parts`]. An MXNet file stores them as one array of this name, other formats as
+    /// separate tensors.
     pub fn sparse(mut self, name: impl Into<String>, kind: SparseKind, shape: Shape, parts: &[usize]) -> Self {
         self.sparse.push(Whole { name: name.into(), kind, shape, parts: parts.to_vec() });
         self
     }
 
-    /// Adds what the file shall say of itself.
+    /// Adds a key and a value to the file's metadata.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.metadata.push((key.into(), value.into()));
         self

@@ -18,7 +18,7 @@ const LONGEST: u64 = 64 << 20;
 /// Where the files beside the open one are.
 #[derive(Debug)]
 pub(super) enum Home {
-    /// A stream or a caller's source lies nowhere.
+    /// A stream, or a source that the caller made: it has no folder.
     Nowhere,
     Folder(PathBuf),
     /// The folder's name within the archive ends with a slash, unless it is empty.

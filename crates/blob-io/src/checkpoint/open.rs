@@ -19,7 +19,7 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 
-/// How to open a file: which format to take it for, and what it may cost.
+/// How to open a file: its format, if it is not to be detected, and the limits on what opening may cost.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     from: Option<Format>,
@@ -169,7 +169,7 @@ impl OpenOptions {
         let is_gzip = file.is_gzip;
         let packed = |member| Packed { stored: stored.clone(), is_gzip, member };
         let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
-        // What is taken for a format is read as that, unless it lies in an archive.
+        // If the caller names a format, the file is read as that, unless it lies in an archive.
         let is_plain = self.member.is_none() && self.from.is_none_or(|from| from == Format::Npz);
         if is_plain {
             let done = listed();
@@ -311,7 +311,7 @@ impl OpenOptions {
     }
 }
 
-/// What is read of a file, and whether it was unpacked for that.
+/// The bytes to read, and whether they were unpacked from a gzip file.
 #[derive(Clone)]
 struct Unpacked {
     input: Input,

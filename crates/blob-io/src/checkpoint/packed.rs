@@ -1,9 +1,10 @@
-//! The bytes that are read and those that are stored: they differ for a gzip file and for an archive.
+//! A checkpoint's two sources: the bytes that are read and the bytes of the file. They differ for a gzip file and an
+//! archive.
 
 use super::Checkpoint;
 use crate::wire::source::{Input, Source};
 
-/// A file whose bytes are not those that are read.
+/// A gzip file or an archive that the bytes were taken from.
 #[derive(Debug)]
 pub(super) struct Packed {
     pub(super) stored: Input,
