@@ -45,10 +45,12 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
     }
     options.open_stream(name(path), io::stdin().lock()).map_err(|error| match error {
         // A pipe has no path that could go on to a member.
-        Error::Request { file, message } => match message.split_once("; choose one by its path") {
-            Some((list, _)) => Error::Request { file, message: format!("{list}; choose one with --member") },
-            None => Error::Request { file, message },
-        },
+        Error::Several { ref file, .. } => {
+            let text = error.to_string();
+            let list = text.strip_prefix(&format!("{file}: ")).unwrap_or(&text);
+            let list = list.split_once("; choose one").map_or(list, |(list, _)| list);
+            Error::Request { file: file.clone(), message: format!("{list}; choose one with --member") }
+        }
         other => other,
     })
 }
