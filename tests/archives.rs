@@ -5,12 +5,13 @@
 use std::fs;
 use std::path::Path;
 
-use blob_convert::{Options, Silent, Target, plan, verify};
-use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limit, Limits, OpenOptions, Reason};
+use blob_convert::{Options, Silent, verify};
+use blob_io::{Bytes, Checkpoint, Error, Format, Limit, Limits, OpenOptions, Reason};
 use zip::CompressionMethod;
 
 use crate::alloc::peak;
 use crate::support::archive::{ints, theirs};
+use crate::support::conversion::to_file;
 use crate::support::{blob, blob_with, changed, data, find, open, refusal, sha256};
 
 /// An MXNet file of one array.
@@ -342,10 +343,8 @@ fn a_conversion_of_a_member_is_proved_by_the_archive() {
     for name in ["sagemaker.tar.gz", "model.mar", "small.tar"] {
         let source = Checkpoint::open(archive(name)).expect("opens");
         let path = folder.path().join(format!("{name}.safetensors"));
-        let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-        let done = plan(&source, &Options::new(Format::Safetensors), &target).and_then(|plan| plan.run(&Silent));
+        let done = to_file(&source, &Options::new(Format::Safetensors), &path).expect(name);
         let bytes = fs::read(archive(name)).expect("readable");
-        let done = done.expect(name);
         assert_eq!((done.bytes_in, done.blake3), (bytes.len() as u64, blake3::hash(&bytes).to_string()));
         let written = Checkpoint::open(&path).expect("opens");
         let (_, receipt) = &written.metadata()[0];

@@ -7,6 +7,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Layout, OpenOptions, Te
 use proptest::prelude::*;
 use prost::Message as _;
 
+use crate::support::conversion::to_file;
 use crate::support::{command, data, files, open, report};
 
 /// The file of a layout, with the tensors' bytes in their places.
@@ -121,9 +122,7 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
         let carrier = folder.path().join("x.npz");
         let source = Checkpoint::from_bytes("x.datum", written.clone()).expect("opens");
         let convert = |source: &Checkpoint, to: Format, path: &std::path::Path| {
-            let target = blob_convert::Target::File { path, if_exists: IfExists::Replace };
-            let plan = blob_convert::plan(source, &blob_convert::Options::new(to).anew(true), &target);
-            plan.and_then(|plan| plan.run(&blob_convert::Silent)).unwrap_or_else(|e| panic!("{e}"));
+            to_file(source, &blob_convert::Options::new(to).anew(true), path).unwrap_or_else(|e| panic!("{e}"));
         };
         convert(&source, Format::Npz, &carrier);
         let source = Checkpoint::open(&carrier).expect("opens");

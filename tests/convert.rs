@@ -8,6 +8,7 @@ use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
 
+use crate::support::conversion::to_file;
 use crate::support::message::{floats, layer, len, shape};
 use crate::support::{data, files, real, report, sha256};
 
@@ -103,9 +104,7 @@ fn the_receipt_names_source_and_digests() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.safetensors");
     let checkpoint = lenet();
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-    let plan = plan(&checkpoint, &Options::new(Format::Safetensors).sha256(true), &target).expect("a plan");
-    plan.run(&Silent).expect("converts");
+    to_file(&checkpoint, &Options::new(Format::Safetensors).sha256(true), &path).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).expect("a header");
     let metadata = header.metadata().as_ref().expect("metadata");
@@ -137,9 +136,7 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
             move || std::fs::read(pipe).expect("the pipe reads")
         });
         let checkpoint = lenet();
-        let target = Target::File { path: &pipe, if_exists: IfExists::Replace };
-        let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
-        plan.run(&Silent).expect("converts");
+        to_file(&checkpoint, &Options::new(to), &pipe).expect("converts");
         let through = reader.join().expect("the reader ends");
         assert!(through == std::fs::read(&file).expect("readable"), "{}", to.name());
     }

@@ -1,11 +1,12 @@
 //! A fold into a `.caffemodel` takes the folded layers out of the net's description too, and changes nothing else in it.
 
+use blob_convert::Options;
 use blob_convert::transform::{Bound, Fold};
-use blob_convert::{Options, Silent, Target, plan};
 use blob_io::caffe::prototxt;
-use blob_io::{Checkpoint, Error, Format, IfExists};
+use blob_io::{Checkpoint, Error, Format};
 
 use crate::folds::{SAFETENSORS, file, net as described_by, run, value};
+use crate::support::conversion::to_bytes;
 use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{data, open};
 
@@ -47,11 +48,7 @@ fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error> {
     };
     let (fold, refused) = Fold::of(&Bound::new(&net, &source));
     assert!(!fold.is_empty(), "{refused:?}");
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.caffemodel");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-    plan(&source, &Options::new(Format::CaffeModel).transform(fold), &target)?.run(&Silent)?;
-    Ok(std::fs::read(&path).expect("readable"))
+    to_bytes(&source, &Options::new(Format::CaffeModel).transform(fold))
 }
 
 /// The layer's name, and its other fields.

@@ -9,7 +9,8 @@ use blob_io::net::Net;
 use blob_io::{Checkpoint, Format, IfExists, Writer};
 use proptest::prelude::*;
 
-use crate::support::data;
+use crate::support::conversion::{to_bytes, to_file};
+use crate::support::{Folder, data};
 
 /// A file of these tensors, each of these values.
 pub(crate) fn file(format: Format, tensors: &[(&str, &[usize], &[f32])]) -> Checkpoint {
@@ -32,12 +33,8 @@ pub(crate) fn net(text: &str) -> Net {
 
 /// The names and values of the output.
 pub(crate) fn run(source: &Checkpoint, options: &Options) -> Vec<(String, Vec<f32>)> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-    let plan = plan(source, options, &target).unwrap_or_else(|e| panic!("{e}"));
-    plan.run(&Silent).unwrap_or_else(|e| panic!("{e}"));
-    let out = Checkpoint::open(&path).expect("opens");
+    let bytes = to_bytes(source, options).unwrap_or_else(|e| panic!("{e}"));
+    let out = Checkpoint::from_bytes("out.safetensors", bytes).expect("opens");
     let values = |entry| {
         let bytes = out.view(entry).expect("views").into_owned();
         bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four"))).collect()
@@ -192,11 +189,10 @@ fn tensors_that_do_not_fit_are_not_folded() {
     let source = file(Format::Npz, &broken);
     let (fold, _) = Fold::of(&Bound::new(&sound, &source));
     let options = Options::new(SAFETENSORS).transform(fold);
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    let plan = plan(&source, &options, &Target::File { path: &path, if_exists: IfExists::Refuse }).expect("plans");
-    assert!(plan.run(&Silent).expect_err("no number").to_string().contains("cannot be folded: channel 0"));
-    assert!(!path.exists());
+    let folder = Folder::new();
+    let error = to_file(&source, &options, folder.file("out.safetensors")).expect_err("no number");
+    assert!(error.to_string().contains("cannot be folded: channel 0"), "{error}");
+    assert!(!folder.path().join("out.safetensors").exists());
 }
 
 #[test]
@@ -288,16 +284,13 @@ fn what_a_fold_makes_infinite_is_told() {
         ],
     );
     let (fold, _) = Fold::of(&Bound::new(&net, &source));
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
+    let folder = Folder::new();
     let options = Options::new(SAFETENSORS).transform(fold);
-    let found = plan(&source, &options, &target).expect("plans").run(&Silent).expect("runs").found;
+    let found = to_file(&source, &options, folder.file("out.safetensors")).expect("runs").found;
     let told: Vec<String> = found.iter().map(ToString::to_string).collect();
     assert!(told.contains(&"\"c/0\": 1 value became infinite as f32".to_owned()), "{told:?}");
     let other = folder.path().join("strict.safetensors");
-    let target = Target::File { path: &other, if_exists: IfExists::Refuse };
-    assert!(plan(&source, &options.strict(true), &target).expect("plans").run(&Silent).is_err() && !other.exists());
+    assert!(to_file(&source, &options.strict(true), &other).is_err() && !other.exists());
 }
 
 proptest! {

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use blob_convert::Options;
 use blob_convert::transform::{BatchNorm, Bound, FixGamma, Fold, Names, Refusal, TorchLayout};
-use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
 use blob_io::net::Net;
-use blob_io::{Checkpoint, Error, Format, IfExists};
+use blob_io::{Checkpoint, Error, Format};
 
+use crate::support::conversion::to_bytes;
 use crate::support::{data, real, report};
 
 /// Weights by PyTorch's names.
@@ -205,10 +206,7 @@ fn converted(source: &Checkpoint, net: Option<&Net>, is_folded: bool) -> Result<
             .transform(TorchLayout::of(bound));
     }
     options = options.transform(Names::torch(bound.as_ref(), source));
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    plan(source, &options, &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
-    Checkpoint::from_bytes("out.safetensors", std::fs::read(&path).expect("readable"))
+    Checkpoint::from_bytes("out.safetensors", to_bytes(source, &options)?)
 }
 
 /// The input and the output of a golden, as (dims, values).

@@ -6,21 +6,18 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use blob_convert::{Options, Silent, Target, plan, verify};
-use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Limits, OpenOptions, Reason};
+use blob_convert::{Options, Silent, verify};
+use blob_io::{Bytes, Checkpoint, Format, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
 
 use crate::alloc::peak;
+use crate::support::conversion::to_file;
 use crate::support::{blob, blob_with, command, data, ran, report, sha256};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = GzBuilder::new().filename("inside").write(Vec::new(), Compression::default());
     file.write_all(bytes).expect("written");
     file.finish().expect("finished")
-}
-
-fn open(name: &str, bytes: Vec<u8>) -> Result<Checkpoint, Error> {
-    Checkpoint::from_source(name, Box::new(Bytes::new(bytes)))
 }
 
 /// All files of the data.
@@ -59,8 +56,8 @@ fn every_golden_is_read_through_gzip_as_it_is_plain() {
             continue;
         }
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        let packed = open(&format!("{name}.gz"), gzip(&bytes));
-        match (open(&name, bytes), packed) {
+        let packed = Checkpoint::from_bytes(format!("{name}.gz"), gzip(&bytes));
+        match (Checkpoint::from_bytes(&name, bytes), packed) {
             (Ok(plain), Ok(packed)) => {
                 assert!(packed.is_gzip() && !plain.is_gzip());
                 assert_eq!(packed.format(), plain.format(), "{name}");
@@ -100,9 +97,7 @@ fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
     for to in [Format::Safetensors, Format::Npz] {
         let target = folder.path().join(format!("net.{}", to.name()));
         let file = Checkpoint::open(&source).expect("opens");
-        let path = Target::File { path: &target, if_exists: IfExists::Refuse };
-        let plan = plan(&file, &Options::new(to).sha256(true), &path).expect("a plan");
-        plan.run(&Silent).expect("converts");
+        to_file(&file, &Options::new(to).sha256(true), &target).expect("converts");
         let written = Checkpoint::open(&target).expect("opens");
         let receipt = written.metadata().iter().find(|(key, _)| key == "blob.receipt");
         let receipt: serde_json::Value = serde_json::from_str(&receipt.expect("a receipt").1).expect("JSON");
@@ -129,7 +124,7 @@ fn a_conversion_names_the_gzip_file_and_verify_compares_with_it() {
 fn every_cut_of_a_gzip_file_is_an_error() {
     let (_, packed) = golden();
     for cut in 1..packed.len() {
-        let error = open("net.caffemodel.gz", packed[..cut].to_vec()).expect_err("a cut file");
+        let error = Checkpoint::from_bytes("net.caffemodel.gz", packed[..cut].to_vec()).expect_err("a cut file");
         if cut >= 3 {
             assert_eq!(error.reason(), Reason::Truncated, "{cut}: {error}");
             assert_eq!(error.offset().map(|at| at <= cut as u64), Some(true), "{error}");
@@ -144,7 +139,7 @@ fn a_wrong_bit_is_an_error_or_changes_nothing() {
     for bit in 0..packed.len() * 8 {
         let mut bytes = packed.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        if let Ok(file) = open("net.caffemodel.gz", bytes) {
+        if let Ok(file) = Checkpoint::from_bytes("net.caffemodel.gz", bytes) {
             let mut back = vec![0; file.file_len() as usize];
             file.source().read_at(0, &mut back).expect("in memory");
             assert!(back == plain, "bit {bit}");
@@ -160,21 +155,21 @@ fn members_follow_one_another_and_nothing_else_does() {
     let (plain, _) = golden();
     let (a, b) = plain.split_at(1000);
     let members = [gzip(a), gzip(b""), gzip(b)].concat();
-    let file = open("net.caffemodel.gz", members.clone()).expect("three members");
-    assert_eq!(contents(&file), contents(&open("net.caffemodel", plain.clone()).expect("opens")));
+    let file = Checkpoint::from_bytes("net.caffemodel.gz", members.clone()).expect("three members");
+    assert_eq!(contents(&file), contents(&Checkpoint::from_bytes("net.caffemodel", plain.clone()).expect("opens")));
     let zeros = [0; 100_000];
     for rest in [&b"rest"[..], b"\x1F\x8B\x07"] {
         for padding in [&b""[..], &zeros] {
             let bytes = [members.as_slice(), padding, rest].concat();
-            let error = open("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
+            let error = Checkpoint::from_bytes("net.caffemodel.gz", bytes).expect_err("bytes behind the members");
             assert_eq!(error.offset(), Some((members.len() + padding.len()) as u64), "{error}");
             assert_eq!(error.reason(), Reason::Malformed, "{error}");
         }
     }
     // As gzip(1) and Python have it.
     let padded = [&gzip(a), &zeros[..], &gzip(b), &zeros].concat();
-    let file = open("net.caffemodel.gz", padded).expect("zeros between and behind members");
-    assert_eq!(contents(&file), contents(&open("net.caffemodel", [a, b].concat()).expect("opens")));
+    let file = Checkpoint::from_bytes("net.caffemodel.gz", padded).expect("zeros between and behind members");
+    assert_eq!(contents(&file), contents(&Checkpoint::from_bytes("net.caffemodel", [a, b].concat()).expect("opens")));
 }
 
 #[test]
@@ -184,7 +179,7 @@ fn a_trailer_that_disagrees_is_said_with_both_numbers() {
     for (byte, field) in [(at, "the CRC-32"), (at + 4, "the length")] {
         let mut bytes = packed.clone();
         bytes[byte] ^= 1;
-        let error = open("net.caffemodel.gz", bytes).expect_err("a wrong trailer");
+        let error = Checkpoint::from_bytes("net.caffemodel.gz", bytes).expect_err("a wrong trailer");
         assert_eq!(error.reason(), Reason::Checksum, "{error}");
         assert_eq!(error.offset(), Some(byte as u64), "{error}");
         let right = match byte == at {
@@ -232,7 +227,7 @@ fn what_is_inside_is_named() {
         ("a.gz", Vec::new(), "a gzip file; unpacked, it is empty", Reason::Empty),
         ("a.gz.gz", gzip(b"x"), "a gzip file; unpacked, it is a gzip file", Reason::Compressed),
     ] {
-        let error = open(name, gzip(&bytes)).expect_err(name);
+        let error = Checkpoint::from_bytes(name, gzip(&bytes)).expect_err(name);
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.reason(), reason);
     }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use blob_convert::digest::{Algorithm, content};
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::{Options, Silent};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, OpenOptions, Writer};
 
 use crate::matrix::goldens;
 use crate::numpy::python;
+use crate::support::conversion::to_file;
 use crate::support::{blob, blob_with, data, report};
 
 /// The digest of a file's tensors by docs/content-hash.md, from its bytes and Python's standard library; BLAKE3 where the
@@ -73,9 +74,7 @@ fn the_digest_of_the_tensors_is_one_in_every_format_that_holds_them() {
         assert_eq!(by_tensors.entry(all.clone()).or_insert(hash.clone()), &hash, "{}", path.display());
         for to in Format::ALL.iter().copied().filter(|to| to.is_written()) {
             let out = folder.path().join("out").with_extension(to.extensions().first().unwrap_or(&"bin"));
-            let target = Target::File { path: &out, if_exists: IfExists::Replace };
-            let done = plan(&source, &Options::new(to), &target).and_then(|plan| plan.run(&Silent));
-            if done.is_err() {
+            if to_file(&source, &Options::new(to), &out).is_err() {
                 continue;
             }
             let written = OpenOptions::new().from(to).open(&out).expect("opens");
@@ -141,8 +140,7 @@ fn bf16_is_bf16_where_a_receipt_says_so() {
     let (source, bits) = (written(Format::Safetensors, &[("w", &blob)]), tensor(DType::U16, &[2], &[1, 2, 3, 4]));
     let folder = tempfile::tempdir().expect("a folder");
     let npz = folder.path().join("x.npz");
-    let target = Target::File { path: &npz, if_exists: IfExists::Refuse };
-    plan(&source, &Options::new(Format::Npz), &target).expect("a plan").run(&Silent).expect("converts");
+    to_file(&source, &Options::new(Format::Npz), &npz).expect("converts");
     assert_eq!(digest(&Checkpoint::open(&npz).expect("opens")), digest(&source));
     let bare = digest(&written(Format::Npz, &[("w", &bits)]));
     assert_ne!(bare, digest(&source), "without a receipt they are whole numbers");

@@ -4,6 +4,7 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
 use crate::alloc::peak;
+use crate::support::conversion::to_file;
 use crate::support::data;
 use crate::support::message::{self, floats, len, shape};
 
@@ -102,9 +103,7 @@ fn a_model_of_many_pieces_converts() {
     let folder = tempfile::tempdir().expect("a folder");
     for to in [Format::Safetensors, Format::Npz] {
         let path = folder.path().join("out");
-        let target = Target::File { path: &path, if_exists: IfExists::Replace };
-        let plan = plan(&checkpoint, &Options::new(to), &target).expect("a plan");
-        plan.run(&Silent).expect("converts");
+        to_file(&checkpoint, &Options::new(to), &path).expect("converts");
         assert_eq!(contents(&Checkpoint::open(&path).expect("opens")), expected);
         if to == Format::Npz {
             // The zip crate checks every member's CRC-32.

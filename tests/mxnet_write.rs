@@ -4,22 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use blob_convert::{Options, Silent, Target, plan};
+use blob_convert::Options;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::mxnet::{List, Version};
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
 
 use crate::convert::{folders, readable};
 use crate::support::archive::{Zip, npy};
+use crate::support::conversion::to_bytes;
 use crate::support::{blob, data, files, real, report};
-
-/// The bytes of a file that a conversion writes.
-fn written(source: &Checkpoint, options: &Options) -> Result<Vec<u8>, Error> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out");
-    plan(source, options, &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
-    Ok(std::fs::read(&path).expect("written"))
-}
 
 fn open(path: &Path) -> Checkpoint {
     // Nothing marks a bare V0 record.
@@ -44,7 +37,7 @@ fn every_file_of_mxnet_is_written_again_as_it_was() {
     let sources = sources();
     for path in &sources {
         let source = open(path);
-        let bytes = written(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = to_bytes(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
         assert!(bytes == std::fs::read(path).expect("readable"), "{}", path.display());
     }
     assert!(sources.len() > 100, "{}", sources.len());
@@ -60,7 +53,7 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     let mut compared = 0;
     let mut compare = |from: &Path, to: &Path, version| {
         if from.exists() && to.exists() {
-            let bytes = written(&open(from), &Options::new(Format::MxnetList).params_version(version));
+            let bytes = to_bytes(&open(from), &Options::new(Format::MxnetList).params_version(version));
             let bytes = bytes.unwrap_or_else(|e| panic!("{}: {e}", from.display()));
             assert!(bytes == std::fs::read(to).expect("readable"), "{} as {}", from.display(), to.display());
             compared += 1;
@@ -88,13 +81,13 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
 fn arrays_of_every_format_are_read_back_from_a_list() {
     let (mut lists, mut refused) = (0, 0);
     for (path, source) in readable(&folders()) {
-        let bytes = match written(&source, &Options::new(Format::MxnetList).dense(true)) {
+        let bytes = match to_bytes(&source, &Options::new(Format::MxnetList).dense(true)) {
             Ok(bytes) => bytes,
             Err(e) => {
                 let scalars = source.entries().iter().any(|entry| entry.shape().num_axes() == 0);
                 assert!(scalars && e.to_string().contains("has no axes"), "{}: {e}", path.display());
                 refused += 1;
-                written(&source, &Options::new(Format::MxnetList).dense(true).params_version(Version::V3))
+                to_bytes(&source, &Options::new(Format::MxnetList).dense(true).params_version(Version::V3))
                     .unwrap_or_else(|e| panic!("{e}"))
             }
         };
@@ -117,7 +110,7 @@ fn arrays_of_every_format_are_read_back_from_a_list() {
 fn what_a_version_cannot_hold_is_refused_by_name() {
     let refusal = |path: &str, options: Options| {
         let source = open(&data("mxnet/golden").join(path));
-        written(&source, &options).expect_err(path).to_string()
+        to_bytes(&source, &options).expect_err(path).to_string()
     };
     let list = || Options::new(Format::MxnetList);
     for version in [Version::V0, Version::V1, Version::V3] {
@@ -153,7 +146,7 @@ fn misfits_are_listed_whole() {
             let each: Vec<String> = (0..count.min(20)).map(|i| format!("\"w{i}\" {why}")).collect();
             let wanted = format!(": as {}: does not fit: {}{more}", to.name().replace("-array", ""), each.join("; "));
             let source = Checkpoint::open(&path).expect("opens");
-            let error = written(&source, &Options::new(to)).expect_err("refused").to_string();
+            let error = to_bytes(&source, &Options::new(to)).expect_err("refused").to_string();
             assert_eq!(error, format!("{}{wanted}", path.display()));
             let error = all(to).write(&out, IfExists::Refuse).expect_err("refused").to_string();
             assert_eq!(error, format!("{}{wanted}", out.display()));
@@ -220,7 +213,7 @@ fn a_list_that_does_not_fit_its_tensors_is_refused() {
 fn sparse_arrays_of_a_zip_are_sparse_in_a_list() {
     for (file, kind) in [("mxnet2_row_sparse.npz", SparseKind::RowSparse), ("scipy_csr.npz", SparseKind::Csr)] {
         let source = Checkpoint::open(data("other").join(file)).expect("opens");
-        let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = to_bytes(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
         let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
         let [one, other] = [&source, &back].map(|file| file.entries()[0].sparse().expect("sparse").clone());
         assert_eq!((other.kind, other.name, other.shape), (kind, one.name, one.shape));
@@ -259,11 +252,11 @@ fn zip_of_csr(values: usize, others: &[(&str, &[u8])]) -> Vec<u8> {
 #[test]
 fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
     let source = crate::support::open("s.npz", &zip_of_csr(2, &[])).expect("opens");
-    let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+    let bytes = to_bytes(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
     let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
     assert_eq!(back.names().collect::<Vec<_>>(), ["s#values", "s#indptr", "s#indices"]);
     let source = crate::support::open("s.npz", &zip_of_csr(3, &[])).expect("opens");
-    let error = written(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
+    let error = to_bytes(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
     assert!(error.contains("\"s\" has parts that do not fit a csr array"), "{error}");
     let shape = |dims: &[usize]| Shape::new(dims).expect("a shape");
     let parts = |dims: [&[usize]; 2]| {
@@ -287,7 +280,7 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
 fn no_name_stands_twice_in_a_list() {
     let source =
         crate::support::open("s.npz", &zip_of_csr(2, &[("s.npy", &npy("'|u1'", "(1,)", &[9]))])).expect("opens");
-    let bytes = written(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
+    let bytes = to_bytes(&source, &Options::new(Format::MxnetList)).unwrap_or_else(|e| panic!("{e}"));
     let back = Checkpoint::from_bytes("back.params", bytes).expect("we read our list");
     let names: Vec<_> = back.names().collect();
     assert!(names.contains(&"s") && names.iter().any(|name| name.starts_with("s@")), "{names:?}");
@@ -308,7 +301,7 @@ fn none_is_written_as_each_version_says_it() {
     let none = words(&[0xF993_FACA, 0, 2, u32::MAX, u32::MAX, 3, 0]);
     let source = crate::support::open("none.nd", &[head.clone(), none, words(&[0, 0])].concat()).expect("opens");
     for (version, record) in [(Version::V0, words(&[0])), (Version::V1, words(&[0xF993_FAC8, 0]))] {
-        let bytes = written(&source, &Options::new(Format::MxnetList).params_version(version)).expect("held");
+        let bytes = to_bytes(&source, &Options::new(Format::MxnetList).params_version(version)).expect("held");
         assert_eq!(bytes, [head.clone(), record, words(&[0, 0])].concat(), "{version:?}");
     }
 }
@@ -318,11 +311,11 @@ fn none_is_written_as_each_version_says_it() {
 fn a_list_made_dense_keeps_the_rest_as_it_was() {
     for file in ["mxnet-1.9.1/ctx_cpu3.nd", "mxnet-0.11.0/none_first.nd", "mxnet-1.9.1/names_npshape.nd"] {
         let path = data("mxnet/golden").join(file);
-        let bytes = written(&open(&path), &Options::new(Format::MxnetList).dense(true)).expect("held");
+        let bytes = to_bytes(&open(&path), &Options::new(Format::MxnetList).dense(true)).expect("held");
         assert!(bytes == std::fs::read(&path).expect("readable"), "{file}");
     }
     let source = open(&data("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd"));
-    let bytes = written(&source, &Options::new(Format::MxnetList).dense(true)).expect("held");
+    let bytes = to_bytes(&source, &Options::new(Format::MxnetList).dense(true)).expect("held");
     let back = Checkpoint::from_bytes("back.nd", bytes).expect("we read our list");
     let firsts = source.entries().iter().filter(|entry| entry.index() == 0);
     for (entry, dense) in firsts.zip(back.entries()) {

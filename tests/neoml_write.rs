@@ -2,21 +2,14 @@
 
 use std::path::PathBuf;
 
-use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_convert::{Options, Silent, verify};
 use blob_core::{AnyBlob, DType, Dims7, Shape};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, Writer};
 
 use crate::neoml::{blob as made, words};
+use crate::support::conversion::{to_bytes, to_file};
 use crate::support::{Folder, blob, changed, command, data, files, find, open, real, report};
-
-/// The bytes of a file that a conversion writes.
-fn written(source: &Checkpoint, to: Format) -> Result<Vec<u8>, Error> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out");
-    plan(source, &Options::new(to), &Target::File { path: &path, if_exists: IfExists::Refuse })?.run(&Silent)?;
-    Ok(std::fs::read(&path).expect("written"))
-}
 
 /// NeoML's files: of its wheel, of its C++ library and, where they are at hand, those that its own tests read.
 pub(crate) fn sources() -> Vec<PathBuf> {
@@ -47,7 +40,8 @@ fn numbered_tensors_become_the_blobs_of_their_numbers() {
     writer.write(&path, IfExists::Refuse).expect("written");
     let source = Checkpoint::open(&path).expect("opens");
     assert_eq!(source.names().nth(2), Some("@10"));
-    let array = open("x.neoml", &written(&source, Format::NeomlArray).expect("written")).expect("opens");
+    let array =
+        open("x.neoml", &to_bytes(&source, &Options::new(Format::NeomlArray)).expect("written")).expect("opens");
     for (place, entry) in array.entries().iter().enumerate() {
         assert_eq!(*array.load(entry).expect("loads").data().elements::<i32>().expect("numbers"), [place as i32]);
     }
@@ -58,7 +52,7 @@ fn every_file_of_neoml_is_written_again_as_it_was() {
     let sources = sources();
     for path in &sources {
         let source = Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"));
-        let found = written(&source, source.format()).unwrap_or_else(|e| panic!("{e}"));
+        let found = to_bytes(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
         assert!(found == std::fs::read(path).expect("readable"), "{}", path.display());
     }
     let others = real("neoml/real").map_or(0, |folder| sources.iter().filter(|path| path.starts_with(&folder)).count());
@@ -128,11 +122,11 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
     let error = Layout::neoml(&[], &Archive::blob()).expect_err("refused").to_string();
     assert_eq!(error, "neoml: the archive holds 1 blobs, not 0");
     let net = Checkpoint::open(data("neoml/py/net_fc.cnnarch")).expect("opens");
-    let error = written(&net, Format::NeomlBlob).expect_err("refused").to_string();
+    let error = to_bytes(&net, &Options::new(Format::NeomlBlob)).expect_err("refused").to_string();
     let problem = "holds 4 tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array";
     assert!(error.ends_with(problem), "{error}");
     let caffe = Checkpoint::open(data("caffe/net/v1.caffemodel")).expect("opens");
-    let error = written(&caffe, Format::NeomlNet).expect_err("refused").to_string();
+    let error = to_bytes(&caffe, &Options::new(Format::NeomlNet)).expect_err("refused").to_string();
     assert!(error.ends_with("cannot be converted to a NeoML net: its layers are not known"), "{error}");
 }
 
@@ -216,8 +210,7 @@ fn there_and_back_through_safetensors_the_values_are_the_same() {
     for path in sources() {
         let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
         let st = folder.path().join("x.safetensors");
-        let target = Target::File { path: &st, if_exists: IfExists::Replace };
-        plan(&source, &Options::new(Format::Safetensors), &target).expect("planned").run(&Silent).expect("written");
+        to_file(&source, &Options::new(Format::Safetensors), &st).expect("written");
         let back = Checkpoint::open(&st).expect("opens");
         let result = verify::against(&back, &source, &Silent, &mut |remark| {
             assert!(matches!(remark, verify::Remark::Note(_)), "{}: {remark:?}", path.display());
@@ -225,7 +218,10 @@ fn there_and_back_through_safetensors_the_values_are_the_same() {
         let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some()).count();
         assert_eq!(result.expect("read"), arrays as u64, "{}", path.display());
         if let (Format::NeomlBlob, [_]) = (source.format(), back.entries()) {
-            assert!(written(&back, Format::NeomlBlob).expect("written") == std::fs::read(&path).expect("readable"));
+            assert!(
+                to_bytes(&back, &Options::new(Format::NeomlBlob)).expect("written")
+                    == std::fs::read(&path).expect("readable")
+            );
         }
     }
 }

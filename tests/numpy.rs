@@ -4,9 +4,10 @@
 
 use std::process::Command;
 
-use blob_io::{Checkpoint, IfExists, member_names};
+use blob_io::{Checkpoint, member_names};
 use serde_json::{Value, json};
 
+use crate::support::conversion::to_file;
 use crate::support::{blob, data, files, report};
 use crate::written::Tensor;
 
@@ -84,9 +85,7 @@ fn numpy_reads_every_npz_that_we_write() {
             }
             let npz = folder.path().join(format!("{}.npz", paths.len()));
             let npz = npz.to_str().expect("UTF-8").to_owned();
-            let target = blob_convert::Target::File { path: npz.as_ref(), if_exists: IfExists::Refuse };
-            let plan = blob_convert::plan(&source, &blob_convert::Options::new(blob_io::Format::Npz), &target);
-            plan.expect("a plan").run(&blob_convert::Silent).expect("converts");
+            to_file(&source, &blob_convert::Options::new(blob_io::Format::Npz), &npz).expect("converts");
             wanted.push(expected(&source));
             paths.push(npz);
         }

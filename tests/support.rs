@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod blobs;
+pub(crate) mod conversion;
 pub(crate) mod message;
 
 use std::fs;

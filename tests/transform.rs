@@ -5,23 +5,20 @@ use std::path::Path;
 use blob_convert::transform::{
     Amount, Compute, Context, Dtype, Inputs, Made, Misfit, Outcome, Spec, Stream, Transform,
 };
-use blob_convert::{Options, Silent, Summary, Target, plan};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Error, Format, IfExists, TensorSpec, Writer};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::support::conversion::to_file;
 use crate::support::message::{len, var};
 use crate::support::{Folder, blob, data, open};
 
 /// Floats of every width as those of one.
 pub(crate) fn float(dtype: DType) -> Dtype {
     Dtype::new(dtype).expect("a dtype of floats")
-}
-
-fn run(source: &Checkpoint, options: &Options, path: &Path) -> Result<Summary, Error> {
-    plan(source, options, &Target::File { path, if_exists: IfExists::Replace })?.run(&Silent)
 }
 
 /// A file of Caffe's whose one blob begins at an odd place.
@@ -70,7 +67,8 @@ fn floats_are_rounded_as_numpy_rounds_them() {
         for is_deflated in [false, true] {
             let source = npz(&[("a", from, &values)], is_deflated);
             let path = folder.path().join("out.safetensors");
-            let done = run(&source, &Options::new(Format::Safetensors).transform(float(to)), &path).expect("written");
+            let done =
+                to_file(&source, &Options::new(Format::Safetensors).transform(float(to)), &path).expect("written");
             let ours = Checkpoint::open(&path).expect("opens");
             assert_eq!(ours.entries()[0].dtype(), Some(to));
             assert!(same(to, &bytes(&ours, "a"), &theirs), "{from} to {to}");
@@ -93,7 +91,7 @@ fn elements_across_the_pieces_of_a_file_are_rounded_once() {
     let (path, npy) = (folder.path().join("out.safetensors"), folder.path().join("out/"));
     let half: Vec<u8> = values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes()).collect();
     let options = Options::new(Format::Safetensors).transform(float(DType::F16));
-    let lost = run(&source, &options, &path).expect("written").found;
+    let lost = to_file(&source, &options, &path).expect("written").found;
     assert!(same(DType::F16, &bytes(&Checkpoint::open(&path).expect("opens"), "@0"), &half));
     let infinite = |v: &&f32| v.is_finite() && f16::from_f32(**v).is_infinite();
     assert_eq!(lost[0].amount, Amount::Lost(values.iter().filter(infinite).count() as u64));
@@ -112,9 +110,9 @@ fn values_that_would_be_lost_are_told_or_refused() {
     let path = folder.path().join("out.safetensors");
     let options = Options::new(Format::Safetensors).transform(float(DType::F16));
     let said = "\"@0\": 2 values became infinite as f16";
-    assert_eq!(run(&source, &options, &path).expect("written").found[0].to_string(), said);
+    assert_eq!(to_file(&source, &options, &path).expect("written").found[0].to_string(), said);
     std::fs::remove_file(&path).expect("removable");
-    let refused = run(&source, &options.strict(true), &path).expect_err("values are lost").to_string();
+    let refused = to_file(&source, &options.strict(true), &path).expect_err("values are lost").to_string();
     assert_eq!(refused, format!("odd.binaryproto: would lose values: {said}"));
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
 }
@@ -209,11 +207,11 @@ fn a_transform_of_ones_own_stands_beside_ours() {
     let path = folder.path().join("out.safetensors");
     let own = |lacking| Options::new(Format::Safetensors).transform(Sum { lacking }).transform(float(DType::F64));
     let source = two(&[10.0, 20.0, 30.0]);
-    let done = run(&source, &own(0), &path).expect("written");
+    let done = to_file(&source, &own(0), &path).expect("written");
     let wide: Vec<u8> = [11.0f64, 22.0, 33.0].iter().flat_map(|v| v.to_le_bytes()).collect();
     assert_eq!(bytes(&Checkpoint::open(&path).expect("opens"), "sum"), wide);
     assert_eq!(done.found[0].to_string(), "\"sum\": 1e1 is the most that was added");
-    let refused = run(&source, &own(1), &path).expect_err("a value is lacking").to_string();
+    let refused = to_file(&source, &own(1), &path).expect_err("a value is lacking").to_string();
     assert!(refused.ends_with("array \"sum\": its values are not as many as were planned"), "{refused}");
     let refused = plan(&two(&[1.0]), &own(0), &Target::Stdout).expect_err("other shapes").to_string();
     assert_eq!(refused, "x.npz: does not allow sum: \"b\" has another shape");
@@ -278,8 +276,8 @@ proptest! {
         Writer::new(Format::Safetensors).tensor("x", &blob).write(&from, IfExists::Refuse).expect("written");
         let open = |path: &Path| Checkpoint::open(path).expect("opens");
         let options = |dtype| Options::new(Format::Safetensors).transform(float(dtype)).strict(true);
-        run(&open(&from), &options(wide), &there).expect("written");
-        run(&open(&there), &options(narrow), &back).expect("written");
+        to_file(&open(&from), &options(wide), &there).expect("written");
+        to_file(&open(&there), &options(narrow), &back).expect("written");
         prop_assert!(same(narrow, &crate::transform::bytes(&open(&back), "x"), &bytes));
     }
 }

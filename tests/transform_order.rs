@@ -8,6 +8,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Format, IfExists};
 use proptest::prelude::*;
 
+use crate::support::conversion::to_bytes;
 use crate::support::message::{floats, len, shape, var};
 use crate::support::{Folder, blob, data, open};
 use crate::transform::float;
@@ -145,11 +146,7 @@ fn fc_from_permutes_only_what_is_behind_a_convolution() {
 }
 
 fn converted(source: &Checkpoint, options: &Options) -> Checkpoint {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    let target = Target::File { path: &path, if_exists: IfExists::Refuse };
-    plan(source, options, &target).expect("a plan").run(&Silent).expect("written");
-    open("out.safetensors", &std::fs::read(&path).expect("readable")).expect("opens")
+    open("out.safetensors", &to_bytes(source, options).expect("written")).expect("opens")
 }
 
 fn refusal(source: &Checkpoint, options: &Options) -> String {
