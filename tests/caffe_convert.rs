@@ -5,9 +5,9 @@ use std::path::Path;
 
 use blob_convert::transform::StripDiff;
 use blob_convert::{Options, Silent, Target, plan, plan_into};
-use blob_core::DType;
+use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::Form;
-use blob_io::{Checkpoint, Error, Format, IfExists, Kind};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Writer};
 
 use crate::caffe_splice::sources;
 use crate::convert::{folders, readable};
@@ -368,4 +368,20 @@ fn real_models_are_changed_in_one_layer() {
 /// The options with the diffs or without.
 fn with_diffs(options: &Options, diffs: bool) -> Options {
     if diffs { options.clone() } else { options.clone().transform(StripDiff) }
+}
+
+/// A hostile name has tens of kilobytes, and a message some of its characters.
+#[test]
+fn long_names_that_do_not_fit_are_cut() {
+    let folder = Folder::new();
+    let (source, out) = (folder.file("x.safetensors"), folder.file("out"));
+    let names: Vec<String> = (0..30).map(|i| format!("{i}{}", "n".repeat(50_000))).collect();
+    let one = AnyBlob::new(Shape::new([1]).expect("fits"), DType::F32).expect("a blob");
+    let writer = Writer::new(Format::Safetensors);
+    let writer = names.iter().fold(writer, |writer, name| writer.tensor(name, &one));
+    writer.write(&source, IfExists::Refuse).expect("written");
+    for base in ["caffe/net/f32_v2.caffemodel", "hdf5/tiny/earliest.h5"] {
+        let ran = blob(&["convert", &source, "--into", base, "-o", &out]).refused("does not fit into");
+        assert!(ran.err.len() < 8_000 && ran.err.contains("n\"… is not there; ") && ran.err.contains("and 10 more"));
+    }
 }

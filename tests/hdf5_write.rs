@@ -207,7 +207,7 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
     }
     let packed = Checkpoint::open(data("hdf5/tiny/earliest.h5")).expect("opens");
     let said = refused(tensor("g/c", DType::F32, &[3, 2]), &packed);
-    assert!(said.contains("\"g/c\" is in chunks or big-endian there"), "{said}");
+    assert!(said.contains("\"g/c\" is in chunks, compact or big-endian there"), "{said}");
     let ours =
         open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5).anew(true)).expect("fits")).expect("opens");
     assert!(refused(tensor("ip/1", DType::F32, &[7]), &ours).contains("has a receipt"));

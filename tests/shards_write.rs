@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Options, Silent, Target, plan, verify};
+use blob_convert::{Options, Silent, Target, Watch, plan, verify};
 use blob_io::{Checkpoint, Error, Format, IfExists};
 
 use crate::shards::{INDEX, copied, ramp};
@@ -248,4 +248,40 @@ fn the_tool_writes_shards_and_says_how_to_prove_them() {
     blob(&["verify", &format!("{out}.index.json"), "--against", &source]).ok();
     let line = &blob(&["convert", "--json", "--force", &source, "-o", &out, "--shard-size", "120"]).json()[0];
     assert_eq!(line["index"], format!("{out}.index.json"));
+}
+
+/// Puts a folder in the place of a file while the conversion runs, so that no file gets its name.
+struct Spoils(PathBuf);
+
+impl Watch for Spoils {
+    fn advanced(&self, _: u64) {
+        if self.0.is_file() {
+            fs::remove_file(&self.0).and_then(|()| fs::create_dir(&self.0)).expect("replaced");
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_set_that_is_replaced_in_part_has_no_index() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let index = written(folder.path(), IfExists::Refuse).expect("written");
+    let source = Checkpoint::open(data("shards").join(INDEX)).expect("opens");
+    let path = folder.path().join("model.safetensors");
+    let target = Target::File { path: &path, if_exists: IfExists::Replace };
+    let options = Options::new(Format::Safetensors).shard_size(120);
+    let second = folder.path().join("model-00002-of-00003.safetensors");
+    let planned = plan(&source, &options, &target).expect("planned");
+    let error = planned.run(&Spoils(second.clone())).expect_err("a folder is in the way").to_string();
+    assert!(error.contains("model-00002-of-00003.safetensors"), "{error}");
+    assert!(!index.exists() && folder.path().join("model-00001-of-00003.safetensors").is_file());
+    // Nothing is lost where the set that is there must stay.
+    fs::remove_dir(&second).expect("removable");
+    let index = written(folder.path(), IfExists::Replace).expect("written");
+    let before = bytes_of(folder.path());
+    written(folder.path(), IfExists::Refuse).expect_err("it exists");
+    assert_eq!((bytes_of(folder.path()), index.is_file()), (before, true));
 }

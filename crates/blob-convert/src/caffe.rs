@@ -7,11 +7,9 @@ use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
-use crate::options::{Options, refuse};
+use crate::options::{Options, quoted, refuse, refuse_all};
 use crate::planned::{How, Planned, stream_woven};
 
-/// How many tensors without a place an error names.
-const NAMED: usize = 20;
 /// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
 
@@ -133,20 +131,15 @@ pub(crate) fn placed(
     for tensor in tensors {
         let name = &tensor.spec.name;
         match base.entry(name) {
-            None => problems.push(format!("{name:?} is not there")),
+            None => problems.push(format!("{} is not there", quoted(name))),
             Some(entry) if !fits(name, tensor, entry)? => {
-                problems.push(format!("{name:?} is {} there, not {}", entry.shape(), &tensor.spec.shape));
+                problems.push(format!("{} is {} there, not {}", quoted(name), entry.shape(), &tensor.spec.shape));
             }
             Some(_) => {}
         }
     }
-    if problems.is_empty() {
-        return Ok(());
+    match problems.is_empty() {
+        true => Ok(()),
+        false => Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), problems)),
     }
-    let more = match problems.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    problems.truncate(NAMED);
-    Err(refuse(checkpoint, format!("does not fit into {}: {}{more}", base.name(), problems.join("; "))))
 }

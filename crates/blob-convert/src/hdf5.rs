@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
 use crate::base::refilled;
 use crate::caffe::placed;
-use crate::options::refuse;
+use crate::options::{quoted, refuse, refuse_all};
 use crate::planned::Planned;
 use crate::receipt::{Receipt, own};
 
@@ -42,18 +42,20 @@ pub(crate) fn into(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Pl
     placed(checkpoint, base, tensors, |_, tensor, entry| Ok(entry.shape() == &tensor.spec.shape))?;
     let odd = |tensor: &Planned| {
         let entry = base.entry(&tensor.spec.name)?;
-        let name = &tensor.spec.name;
+        let name = quoted(&tensor.spec.name);
         match entry.dtype() {
             Some(dtype) if dtype == tensor.spec.dtype && is_one_run(entry) => None,
-            Some(dtype) if dtype == tensor.spec.dtype => Some(format!("{name:?} is in chunks or big-endian there")),
+            Some(dtype) if dtype == tensor.spec.dtype => {
+                Some(format!("{name} is in chunks, compact or big-endian there"))
+            }
             other => {
-                Some(format!("{name:?} is {} there", other.map_or("no array".to_owned(), |dtype| dtype.to_string())))
+                Some(format!("{name} is {} there", other.map_or("no array".to_owned(), |dtype| dtype.to_string())))
             }
         }
     };
     let odd: Vec<String> = tensors.iter().filter_map(odd).collect();
     if !odd.is_empty() {
-        return Err(refuse(checkpoint, format!("does not fit into {}: {}", base.name(), odd.join("; "))));
+        return Err(refuse_all(checkpoint, &format!("does not fit into {}", base.name()), odd));
     }
     refilled(base, tensors)
 }

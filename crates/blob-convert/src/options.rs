@@ -8,6 +8,10 @@ use blob_io::{Checkpoint, Error, Format};
 
 use crate::transform::Transform;
 
+/// How many problems are told, and how much of a name.
+const NAMED: usize = 20;
+const LONGEST_NAME: usize = 128;
+
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -115,4 +119,22 @@ impl Options {
 /// The source does not allow what is asked.
 pub(crate) fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
     Error::Request { file: checkpoint.name().to_owned(), message }
+}
+
+/// The same with a list, of which the first ones are told.
+pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, mut problems: Vec<String>) -> Error {
+    let more = match problems.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    problems.truncate(NAMED);
+    refuse(checkpoint, format!("{what}: {}{more}", problems.join("; ")))
+}
+
+/// A name in quotes, as a message shows it: the first characters of a long one.
+pub(crate) fn quoted(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
+    }
 }

@@ -14,7 +14,7 @@ use blob_io::{Checkpoint, Error, IfExists, Layout, Output};
 
 use crate::copies;
 use crate::hash::{self, Digests, PIECE, Streams};
-use crate::options::refuse;
+use crate::options::{refuse, refuse_all};
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
@@ -27,9 +27,6 @@ use crate::watch::{Uncounted, Watch};
 
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
-
-/// How many tensors that lose values are named.
-const NAMED: usize = 20;
 
 /// What a conversion has done.
 #[derive(Clone, Debug)]
@@ -135,7 +132,7 @@ impl Job<'_> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
         let digests = self.fill(&Sink::shards(&outputs, shards, self.plan.tensors.len()), tally)?;
         self.unchanged()?;
-        let written = shards.finish(outputs, &self.plan.tensors, self.plan.receipt.finished(&digests))?;
+        let written = shards.finish(outputs, if_exists, &self.plan.tensors, self.plan.receipt.finished(&digests))?;
         Ok((digests, written))
     }
 
@@ -255,16 +252,12 @@ impl Job<'_> {
 
     /// Checks that no values were lost.
     fn unharmed(self, found: &[Found]) -> Result<(), Error> {
-        let lost: Vec<&Found> = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_))).collect();
-        if lost.is_empty() {
-            return Ok(());
+        let lost = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
+        let lost: Vec<String> = lost.map(ToString::to_string).collect();
+        match lost.is_empty() {
+            true => Ok(()),
+            false => Err(refuse_all(self.checkpoint, "would lose values", lost)),
         }
-        let named: Vec<String> = lost.iter().take(NAMED).map(ToString::to_string).collect();
-        let more = match lost.len() - named.len() {
-            0 => String::new(),
-            more => format!("; and {more} more"),
-        };
-        Err(refuse(self.checkpoint, format!("would lose values: {}{more}", named.join("; "))))
     }
 
     /// Checks that the files that were read did not change since they were opened.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Output, TensorSpec};
@@ -211,10 +212,12 @@ impl Shards {
         Ok(outputs)
     }
 
-    /// Writes the headers, and gives all files their names: the index last, so that what it names is there.
+    /// Writes the headers, and gives all files their names: the index last, so that what it names is there. An index that is
+    /// replaced goes first: of an old set and a new one that are half and half, none names the files.
     pub(crate) fn finish(
         &self,
         mut outputs: Vec<Output>,
+        if_exists: IfExists,
         tensors: &[Planned],
         receipt: (String, String),
     ) -> Result<u64, Error> {
@@ -226,6 +229,15 @@ impl Shards {
         let text = self.text(tensors, receipt);
         if let Some(index) = outputs.last_mut() {
             index.write_all(text.as_bytes())?;
+        }
+        if if_exists == IfExists::Replace {
+            match fs::remove_file(&self.index) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    let file = self.index.display().to_string();
+                    return Err(Error::Io { file, action: "remove the old index".to_owned(), source: e });
+                }
+                _ => {}
+            }
         }
         outputs.into_iter().try_for_each(Output::finish)?;
         Ok(self.len() + text.len() as u64)
