@@ -125,8 +125,8 @@ fn headers_of_npy_that_are_odd_have_one_meaning() {
 
 /// The dict; the message.
 const BROKEN: &[(&str, &str)] = &[
-    ("", "at byte 10: expected a Python dict, found the header's end"),
-    ("{", "at byte 11: expected a string in quotes, found the header's end"),
+    ("", "at byte 10: expected a Python dict, found the end of the text"),
+    ("{", "at byte 11: expected a string in quotes, found the end of the text"),
     ("{'descr': '<f4', 'shape': (2,)}", "at byte 10: expected 'fortran_order', found a header without it"),
     (
         "{'descr': '<f4', 'descr': '<f4'}",

@@ -208,6 +208,7 @@ fn a_hostile_symbol_is_refused_or_small() {
         ("{\"nodes\":[{\"op\":\"a\",\"name\":\"b\",\"inputs\":[[0,0]]}]}", "node 0, which does not come before"),
         ("{\"nodes\":[{\"op\":\"a\",\"name\":\"b\",\"inputs\":[[0]]}]}", "1 of them"),
         ("{\"nodes\":[]} x", "blanks after the symbol"),
+        ("{\"nodes\":[", "found the end of the text"),
     ] {
         assert!(error(text).contains(said), "{}", error(text));
     }

@@ -51,6 +51,8 @@ enum Place {
     Zipped(Checksum),
     /// They cannot be read.
     Broken(Fault),
+    /// It has none.
+    Link(Fault),
 }
 
 /// What an archive holds that may be opened: the last of the members of one name counts, as where they are unpacked.
@@ -109,7 +111,7 @@ impl Archive {
         let own = |stop: ReadError| stop.within(format!("member {:?}", shown(&member.name))).into_error(name);
         match &member.place {
             Place::Stored { at, len } => Ok(self.input.window(*at, *len)),
-            Place::Broken(fault) => Err(own(fault.clone().into())),
+            Place::Broken(fault) | Place::Link(fault) => Err(own(fault.clone().into())),
             Place::Zipped(checksum) => {
                 let is_deflated = checksum.packed.is_some();
                 let mut content = member::Content::open(&self.input, checksum);
@@ -136,7 +138,7 @@ impl Archive {
         let (at, len) = match &member.place {
             Place::Stored { at, len } => (*at, *len),
             Place::Zipped(checksum) => (checksum.offset, checksum.size),
-            Place::Broken(fault) => return Err(fault.clone().into()),
+            Place::Broken(fault) | Place::Link(fault) => return Err(fault.clone().into()),
         };
         check_limit(at, Limit::Fixed, "the file's length", len, limit)?;
         let mut bytes = Vec::new();
@@ -174,6 +176,7 @@ impl Archive {
             let place = match member.kind {
                 Kind::File => Place::Stored { at: member.at, len: member.len },
                 Kind::Other => continue,
+                Kind::Link => Place::Link(self.link(member.header)?),
                 Kind::Sparse => {
                     let what = FaultKind::unsupported("a file that is stored whole", "a sparse one, without its zeros");
                     Place::Broken(Fault::new(member.header, what))
@@ -182,6 +185,19 @@ impl Archive {
             take(Member::new(&member.name, place));
         }
         Ok(members.has_end)
+    }
+
+    /// What is wrong with the link of this header.
+    fn link(&self, header: u64) -> Result<Fault, ReadError> {
+        let mut target = [0; tar::LINK.1];
+        read(&self.input, header + tar::LINK.0, &mut target)?;
+        let to = match target.iter().position(|byte| *byte == 0) {
+            Some(end) => format!(" to {:?}", name_from_bytes(&target[..end])),
+            // A longer one stands before the header.
+            None => String::new(),
+        };
+        let found = format!("a link{to}: links in archives are not followed");
+        Ok(Fault::new(header, FaultKind::unsupported("a file", found)))
     }
 
     fn each_of_zip(&self, take: &mut dyn FnMut(Member)) -> Result<bool, ReadError> {
@@ -233,6 +249,10 @@ impl Member {
         Self { name: parts.join("/"), is_cut: false, place }
     }
 
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self.place, Place::Link(_))
+    }
+
     /// Whether it is a tensor file by its name.
     fn is_named_so(&self) -> bool {
         let name = std::path::Path::new(gunzip::inner_name(&self.name));
@@ -261,6 +281,7 @@ impl Choice {
         let window = match &member.place {
             Place::Stored { at, len } => Some(archive.input.window(*at, *len)),
             Place::Zipped(Checksum { offset, packed: None, size, .. }) => Some(archive.input.window(*offset, *size)),
+            Place::Link(_) => return false,
             Place::Zipped(_) | Place::Broken(_) => None,
         };
         if let Some(plain) = window.as_ref().filter(|window| !gunzip::begins_as_gzip(*window)) {

@@ -186,7 +186,7 @@ impl<'c, 's> Literal<'c, 's> {
     /// The fault that the next byte is not what was expected.
     pub(crate) fn unexpected(&mut self, expected: &'static str) -> Result<ReadError, ReadError> {
         let found = match self.peek()? {
-            None => "the header's end".to_owned(),
+            None => "the end of the text".to_owned(),
             Some(byte) => format!("{:?}", char::from(byte)),
         };
         Ok(ReadError::fault(self.pos(), FaultKind::words(expected, found)))

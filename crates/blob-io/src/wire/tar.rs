@@ -9,6 +9,8 @@ use crate::error::{FaultKind, ReadError};
 use crate::wire::cursor::Cursor;
 
 const BLOCK: u64 = 512;
+/// Where a header says what a link leads to, and in how many bytes.
+pub(crate) const LINK: (u64, usize) = (157, 100);
 /// The longest name that is read, and the longest list of pax records: they hold access rights and much else too.
 const LONGEST_NAME: u64 = 1 << 16;
 const LONGEST_RECORDS: u64 = 1 << 20;
@@ -29,7 +31,9 @@ pub(crate) enum Kind {
     File,
     /// A file whose zeros are left out.
     Sparse,
-    /// A folder, a link, a device.
+    /// A hard or a symbolic link.
+    Link,
+    /// A folder, a device.
     Other,
 }
 
@@ -107,6 +111,7 @@ impl<'c, 's> Members<'c, 's> {
             // V7 has no mark for folders.
             0 if name.ends_with(b"/") => Kind::Other,
             flag if is_file(flag) => Kind::File,
+            b'1' | b'2' => Kind::Link,
             _ => Kind::Other,
         };
         if block[156] == b'S' {
