@@ -64,6 +64,7 @@ mod npy;
 mod npz;
 mod npz_checksum;
 mod npz_corrupt;
+mod npz_frames;
 mod npz_hostile;
 mod numpy;
 mod pieces;

@@ -283,7 +283,7 @@ fn a_sound_frame_of_other_bytes_brings_the_tensors_back_or_is_not_used() {
 }
 
 /// Bytes as a receipt has them: base64 bit by bit.
-fn deflated(bytes: &[u8]) -> String {
+pub(crate) fn deflated(bytes: &[u8]) -> String {
     let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
     packed.write_all(bytes).expect("memory");
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

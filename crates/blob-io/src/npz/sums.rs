@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use crc32fast::Hasher;
 
 use crate::entry::Entry;
-use crate::error::{ReadError, check_limit};
+use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::npz::zip::{self, Member};
+use crate::npz::zip::{self, Directory, Member};
 use crate::payload::member::PIECE;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Source, read};
@@ -51,6 +51,7 @@ impl Sum {
 pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<Sum>>, ReadError> {
     let mut cursor = Cursor::new(source);
     let directory = zip::directory(&mut cursor)?;
+    let begins = begins(&mut cursor, directory)?;
     let mut fields = HashMap::new();
     let mut record = directory.begin;
     for _ in 0..directory.count {
@@ -58,12 +59,18 @@ pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<S
         let member = zip::member(&mut cursor, directory.end)?;
         let next = cursor.pos();
         let content = zip::content(&mut cursor, &member, directory.begin)?;
+        let room = begins.get(begins.partition_point(|begin| *begin <= member.local)).copied();
+        let room = room.unwrap_or(directory.begin);
+        if content + member.packed > room {
+            let what = FaultKind::words("members that do not overlap", "one whose content reaches into the next");
+            return Err(ReadError::fault(content, what));
+        }
         let descriptor = descriptor(&mut cursor, &member, content)?;
         // Where the local header has another one it counts for nothing, as the zeros of a writer that cannot go back.
         let mut known = vec![record + IN_RECORD];
         for at in [Some(member.local + IN_LOCAL), descriptor].into_iter().flatten() {
             cursor.seek(at);
-            if at + 4 <= directory.begin && cursor.u32("a member's checksum")? == member.crc {
+            if at + 4 <= room && cursor.u32("a member's checksum")? == member.crc {
                 known.push(at);
             }
         }
@@ -73,6 +80,15 @@ pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<S
     // Members that share bytes would make more of them than there are.
     let mut left = source.len();
     entries.iter().map(|entry| sum(source, entry, &mut fields, &mut left)).collect()
+}
+
+/// Where the members' local headers begin, in ascending order.
+fn begins(cursor: &mut Cursor<'_>, directory: Directory) -> Result<Vec<u64>, ReadError> {
+    cursor.seek(directory.begin);
+    let begin = |_| Ok(zip::member(cursor, directory.end)?.local);
+    let mut begins: Vec<u64> = (0..directory.count).map(begin).collect::<Result<_, ReadError>>()?;
+    begins.sort_unstable();
+    Ok(begins)
 }
 
 /// Where a descriptor behind a content has the checksum, if there is one.
