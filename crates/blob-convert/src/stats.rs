@@ -1,7 +1,7 @@
 //! Statistics of stored tensors: the bytes stream from the file through the reductions of `blob_ops`.
 //!
-//! The only way from the tool to the kernels. Memory stays at a few pieces per thread, however large a tensor is; the
-//! results have the same bits for any number of threads.
+//! The tool reaches the kernels only through here. Memory stays at a few pieces per thread, however large a tensor is;
+//! the results have the same bits for any number of threads.
 
 mod bins;
 
@@ -19,22 +19,22 @@ use crate::watch::{Watch, Watched};
 pub use bins::Binned;
 use bins::{Finite, range};
 
-/// What is read and reduced at once: it stays in the second-level cache between the two.
+/// How much is read and reduced at once: small enough to stay in the second-level cache in between.
 const PIECE: usize = 256 << 10;
 
 /// Arrays up to this size are held in memory for a second pass; longer ones are read again.
 const KEPT: u64 = 1 << 20;
 
-/// Each channel has an accumulator of its own, and a file can claim an axis of any length beside an empty one.
+/// Each channel needs an accumulator, and a file without elements can claim an axis of any length.
 const MAX_CHANNELS: usize = 1 << 16;
 
 /// The statistics of one tensor, or of one channel of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Measured {
-    /// Extremes, sums, counts.
+    /// Minimum, maximum, sums and counts.
     pub stats: Stats,
-    /// The elements in each bin, where that was asked for and there are finite ones.
+    /// The histogram, if one was asked for and there are finite elements.
     pub histogram: Option<Binned>,
 }
 
@@ -229,7 +229,7 @@ struct Channels {
 }
 
 impl Channels {
-    /// All of the tensor as one.
+    /// The whole tensor as a single channel.
     fn whole(entry: &Entry) -> Self {
         Self { count: 1, inner: entry.shape().count() }
     }

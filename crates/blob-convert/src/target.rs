@@ -1,4 +1,4 @@
-//! What must hold where a conversion's output goes, before the work begins.
+//! Checks the place of a conversion's output before the work begins.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) fn folder(path: &Path, if_exists: IfExists, watch: &dyn Watch) -> Res
 
 /// Refuses to replace a folder whose arrays were changed since a conversion wrote them: that is the user's own work.
 ///
-/// If another conversion replaces the folder during the check, what was found mixes two folders and is ignored.
+/// If another conversion replaces the folder during the check, the findings mix two folders and are ignored.
 fn unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result<(), Error> {
     if !folder.replaces() {
         return Ok(());

@@ -7,7 +7,7 @@ use real::none_left;
 #[cfg(test)]
 use tests::none_left;
 
-/// Starts a thread; `None` where the system refuses, and then `work` is dropped.
+/// Starts a thread; `None` if the system refuses one, and `work` is dropped.
 pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,

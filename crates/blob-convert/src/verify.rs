@@ -1,4 +1,4 @@
-//! What `blob verify` checks beyond what opening a file does: payloads, finite values, a digest, another file bit for bit.
+//! The checks of `blob verify` beyond opening a file: payloads, finite values, a digest, equality with another file.
 //!
 //! Findings are values; an error means that a check could not be done. Memory stays at a few MiB.
 
@@ -19,7 +19,7 @@ pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;
 pub use symbol::symbol;
 
-/// What a check tells about a file, one at a time: a hostile file can cause a million of them, so they are not kept.
+/// One result of a check. Each is handed over at once and not collected, because a hostile file can cause a million.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remark {
@@ -27,12 +27,12 @@ pub enum Remark {
     Finding(Finding),
     /// Something is odd or was not looked at, and nothing is wrong.
     Note(String),
-    /// A transform of the receipt was done again, and gave tensors other values.
+    /// A transform of the receipt was repeated and changed values.
     Redone(Redone),
 }
 
-/// A transform that [`against`] has done again and that gives tensors other values than the source has. A receipt can ask for any,
-/// so what the transform does is for people to judge.
+/// A transform that [`against`] has repeated and that changes values. A receipt can name any transform, so people must
+/// judge whether it is right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Redone {
@@ -40,7 +40,7 @@ pub struct Redone {
     pub transform: String,
     /// How many tensors get other values.
     pub tensors: usize,
-    /// The first of them, as the source calls them.
+    /// The first of them, by their names in the source.
     pub named: Vec<String>,
     /// What says that it is right, as a sentence: `the receipt alone says`, `the receipt and net-symbol.json say`.
     pub said_by: String,
@@ -82,8 +82,8 @@ pub const FINDINGS: &[(&str, &str)] = &[
     ("receipt", "the tensor is not what the receipt says was written"),
 ];
 
-/// Checks that every array can be had: no faults, members of an npz have their checksums and lengths, the parts of
-/// sparse arrays fit each other, bools are 0 or 1.
+/// Checks that every array can be read: no faults, npz members with the right checksums and lengths, sparse parts that
+/// fit each other, bools of 0 or 1.
 ///
 /// # Errors
 /// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so; at the end
@@ -95,7 +95,7 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, tell: &mut dyn FnMut(R
     })?;
     for entry in checkpoint.entries() {
         match entry.fault() {
-            // It may be sound; its checksum, where it has one, is compared below.
+            // The array may be sound; its checksum, if it has one, is compared below.
             Some(fault) if fault.reason() == Reason::Unsupported => {
                 tell(Remark::Note(format!("{:?} is not read: {fault}", entry.name())));
             }

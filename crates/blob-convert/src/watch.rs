@@ -2,9 +2,9 @@
 
 use blob_io::{Checkpoint, Entry, Error, Reader};
 
-/// Follows work, and may stop it.
+/// Receives the progress of long work, and can cancel it.
 pub trait Watch: Sync {
-    /// `bytes` more of the source have been dealt with.
+    /// `bytes` more of the source are done.
     fn advanced(&self, bytes: u64);
 
     /// Whether to stop: the work then returns [`Error::Interrupted`] and leaves nothing behind.
@@ -46,7 +46,7 @@ impl Watch for Uncounted<'_> {
     }
 }
 
-/// A reader whose bytes a [`Watch`] counts, and which ends where the watch says so.
+/// A reader that reports its bytes to a [`Watch`] and can be cancelled by it.
 pub struct Watched<'a> {
     reader: Reader<'a>,
     watch: &'a dyn Watch,

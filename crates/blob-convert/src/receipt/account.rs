@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::lineage::{MOST_STEPS, Origin, Step, each, history_of, read};
 
-/// So many kinds of changes are told apart.
+/// At most this many kinds of changes are listed.
 const KINDS: usize = 64;
-/// So many tensors are named of each.
+/// At most this many tensors of each are named.
 const NAMED: usize = 3;
 
 /// What a receipt tells of a conversion and of those before it.

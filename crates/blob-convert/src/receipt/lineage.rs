@@ -32,7 +32,7 @@ pub struct Origin {
     pub blake3: String,
     /// Its format's short name.
     pub format: String,
-    /// What converted it. For the source itself, the receipt has it one level up.
+    /// The tool that converted it. For the source itself, the receipt has this one level up.
     #[serde(default)]
     tool: String,
     /// What the conversion changed about its tensors; also one level up for the source itself. `null` settings were too long.

@@ -75,7 +75,7 @@ impl Operator {
     /// What the attributes say to a layer.
     pub(super) fn settings(&self, op: &str) -> Settings {
         let whole = |n: Option<usize>| n.map(|n| n as u64);
-        // What a kernel's axis is not known of is no kernel.
+        // A kernel with an unknown axis is not recorded.
         let kernel: Option<Vec<u64>> = self.kernel.as_ref().and_then(|axes| axes.iter().map(|n| whole(*n)).collect());
         Settings {
             num_output: whole(self.num_filter.or(self.num_hidden).or(self.output_dim)),

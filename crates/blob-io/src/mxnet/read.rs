@@ -15,7 +15,7 @@ use crate::wire::cursor::Cursor;
 /// `kMXAPINDArrayListMagic`.
 pub(super) const LIST_MAGIC: u64 = 0x112;
 
-/// How many devices are named, at most; a hostile file may name one for each array.
+/// At most this many devices are listed; a hostile file may name another one for each array.
 const MOST_CONTEXTS: usize = 4;
 
 /// Lists the arrays of a list file. Returns the versions of its records, in words.

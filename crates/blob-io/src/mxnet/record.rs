@@ -52,7 +52,7 @@ pub(crate) enum NoAxes {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) version: Version,
-    /// Whether it is one that [`NoAxes`] decides about.
+    /// Whether its meaning depends on [`NoAxes`].
     pub(crate) no_axes: bool,
     /// Where the array lay; none for a record without an array.
     pub(crate) context: Option<Context>,

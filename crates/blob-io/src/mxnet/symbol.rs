@@ -205,7 +205,7 @@ fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError
 /// The nodes so far.
 struct Nodes {
     variables: Vec<Variable>,
-    /// Which variable each node is; most are none.
+    /// For each node the variable that it is; most nodes are operators.
     of_node: Vec<Option<u32>>,
     layers: Layers,
 }

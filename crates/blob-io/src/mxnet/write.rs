@@ -104,7 +104,7 @@ impl<'a> File<'a> {
                     return Err("is the lack of an array, which records of V0 and V1 hold, not of V2 or V3".to_owned());
                 }
                 self.begin(array.version, None);
-                // In V0 and V1 it is the lack of axes that says so.
+                // V0 and V1 mark it by having no axes.
                 self.dims(array.version, if array.is_found { dims } else { &[] })
             }
             Stored::Dense(tensor) => {
