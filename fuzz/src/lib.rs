@@ -12,7 +12,7 @@ use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, W
 
 /// Bounds under which no input takes long: an error beyond them is as good as any other.
 fn limits() -> Limits {
-    Limits::default().max_arrays(4096).max_alloc(1 << 24).max_spool(1 << 24)
+    Limits::default().max_arrays(4096).max_alloc(1 << 20).max_spool(1 << 24)
 }
 
 /// Reads the bytes as `format`, or as what they look like.
