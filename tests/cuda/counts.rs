@@ -61,6 +61,9 @@ fn transpositions() {
         (DType::F16, 128, "packed_2"),
         (DType::F32, 128, "tile_4"),
         (DType::F64, 64, "tile_8"),
+        (DType::U8, 256, "wide_1"),
+        (DType::F16, 256, "wide_2"),
+        (DType::F32, 256, "wide_4"),
     ] {
         on(|session, queue| {
             blob_ops::transpose(&blob(dtype, &[2, side, side]), 1, 2).unwrap();
@@ -87,7 +90,28 @@ fn transpositions_of_bytes_at_no_word() {
     }
 }
 
-/// Where one side is too short for tiles, a warp goes along it, and on the longer side its 32 words lie in as many rows as the short
+/// Channels first and last: words along both sides.
+#[test]
+fn permutations_with_a_short_side() {
+    for (dtype, kernel) in
+        [(DType::U8, "narrow_1"), (DType::F16, "narrow_2"), (DType::F32, "narrow_4"), (DType::F64, "narrow_8")]
+    {
+        for channels in [2, 3, 4, 16, 31, 32] {
+            for dims in [[2, channels, 2048], [2, 2048, channels]] {
+                on(|session, queue| {
+                    blob_ops::transpose(&blob(dtype, &dims), 1, 2).unwrap();
+                    expect_fast(session, queue, kernel, dtype.size());
+                });
+            }
+        }
+    }
+    on(|session, queue| {
+        blob_ops::transpose(&blob(DType::F64, &[2, 3, 1024, 2]), 1, 2).unwrap();
+        expect_fast(session, queue, "narrow_16", 16);
+    });
+}
+
+/// Where one side is too short for tiles, and the other for stretches, a warp goes along it, and on the longer side its 32 words lie in as many rows as the short
 /// side has entries: each row's share may be less than a sector, or end within one.
 #[test]
 fn permutations_without_tiles() {
@@ -103,11 +127,11 @@ fn permutations_without_tiles() {
     ] {
         let bytes = dtype.size() as f64;
         on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[2, 4096, entries]), 1, 2).unwrap();
+            blob_ops::transpose(&blob(dtype, &[16, 1023 / entries / 32 * 32, entries]), 1, 2).unwrap();
             expect_at_least(session, queue, kernel, [ALL, share - 0.01], bytes);
         });
         on(|session, queue| {
-            blob_ops::transpose(&blob(dtype, &[2, entries, 4096]), 1, 2).unwrap();
+            blob_ops::transpose(&blob(dtype, &[16, entries, 1023 / entries / 32 * 32]), 1, 2).unwrap();
             expect_at_least(session, queue, kernel, [share - 0.01, ALL], bytes);
         });
     }

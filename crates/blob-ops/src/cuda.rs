@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::device::launches::{Limits, Span, launches};
+use crate::device::launches::{Form, Limits, Span, form, launches};
 use crate::device::params::THREADS;
 use crate::work::Work;
 use smallvec::SmallVec;
@@ -14,10 +14,24 @@ use synced_mem::cuda::{Cuda, Grid, Loaded, Program, launch};
 use synced_mem::{Arg, Error, Queue};
 
 /// The kernels, in files that are each loaded at their first use: a driver compiles one in a few tenths of a second.
-static MOVES: Program = Program::new("moves", include_str!("cuda/moves.ptx"));
-static ELEMENT: Program = Program::new("element", include_str!("cuda/element.ptx"));
-static CONVERT: Program = Program::new("convert", include_str!("cuda/convert.ptx"));
-static SUMS: Program = Program::new("sums", include_str!("cuda/sums.ptx"));
+macro_rules! programs {
+    ($($name:ident $file:literal;)*) => {
+        $(static $name: Program = Program::new($file, include_str!(concat!("cuda/", $file, ".ptx")));)*
+    };
+}
+
+programs! {
+    ROWS "rows";
+    TILES "tiles";
+    PACKED "packed";
+    NARROW "narrow";
+    SQUARE "square";
+    ELEMENT "element";
+    CONVERT "convert";
+    CHECK "check";
+    FLOATS "floats";
+    INTEGERS "integers";
+}
 
 /// Kernels of one queue's device.
 pub(crate) struct Kernels(Loaded);
@@ -52,10 +66,19 @@ impl Kernels {
             return Ok(None);
         }
         let program = match work {
-            Work::Rows { .. } | Work::Permute(_) | Work::Squares { .. } => &MOVES,
+            Work::Rows { .. } => &ROWS,
+            Work::Permute(plan) => match form(plan) {
+                Form::Copy => &ROWS,
+                Form::Tiles if plan.run < 4 => &PACKED,
+                Form::Tiles => &TILES,
+                Form::Narrow => &NARROW,
+            },
+            Work::Squares { .. } => &SQUARE,
             Work::Arithmetic { .. } | Work::Fill { .. } => &ELEMENT,
-            Work::Convert { .. } | Work::Check { .. } => &CONVERT,
-            Work::Sums { .. } => &SUMS,
+            Work::Convert { .. } => &CONVERT,
+            Work::Check { .. } => &CHECK,
+            Work::Sums { dtype, .. } if dtype.is_float() => &FLOATS,
+            Work::Sums { .. } => &INTEGERS,
         };
         Ok(program.load(queue)?.map(Kernels))
     }

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS, memory_error};
 use crate::tree::Tree;
 use crate::work::{Bounds, Work};
-use blob_core::{AnyBlob, DType, Part};
+use blob_core::{AnyBlob, Part};
 use launches::{joined, sum_len};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -109,13 +109,16 @@ impl Bench {
         parts: &[Part],
         bounds: Bounds,
     ) -> Result<Option<(Part, usize)>, Error> {
+        // To the same dtype it is a copy, which everything survives.
+        let is_copy = !matches!(self.work, Work::Convert { .. });
+        let check = Work::Check { dtype: blob.dtype(), bounds };
+        let check = (!is_copy).then(|| Bench::new(self.op, Arc::clone(&self.queue), check)).transpose()?;
         let mut sources = SmallVec::<[DeviceRef<'_>; 2]>::new();
         for &part in parts {
             let source = self.read(Argument::In, blob, part)?;
-            // To the same dtype it is a copy, which everything survives.
-            let is_copy = !matches!(self.work, Work::Convert { .. });
-            let lost = if is_copy { None } else { self.first_lost(&source, blob.dtype(), bounds)? };
-            if let Some(index) = lost {
+            if let Some(check) = &check
+                && let Some(index) = check.first_lost(&source)?
+            {
                 return Ok(Some((part, index)));
             }
             sources.push(source);
@@ -127,10 +130,10 @@ impl Bench {
     }
 
     /// The index of the first element that is out of bounds.
-    fn first_lost(&self, source: &DeviceRef<'_>, dtype: DType, bounds: Bounds) -> Result<Option<usize>, Error> {
+    fn first_lost(&self, source: &DeviceRef<'_>) -> Result<Option<usize>, Error> {
         let found = SharedMem::from(u64::MAX.to_ne_bytes().to_vec());
         let mut token = found.device_mut(&self.queue, ..).map_err(|error| self.error(error))?;
-        self.run(&Work::Check { dtype, bounds }, &[source.arg(), token.arg_mut()], 1)?;
+        self.run(&self.work, &[source.arg(), token.arg_mut()], 1)?;
         drop(token);
         let bytes = found.host(..).map_err(|error| self.error(error))?;
         let index = bytemuck::pod_read_unaligned::<u64>(&bytes);

@@ -14,6 +14,9 @@ typedef long long i64;
 #define THREADS 256
 #define KERNEL extern "C" __global__ void __launch_bounds__(THREADS)
 
+// So many blocks on a processor at once, where it has the threads: that limits the registers of each.
+#define KERNEL_OF(BLOCKS) extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+
 // A struct of parameters that may be indexed where it lies.
 #define PARAMS(T) const __grid_constant__ T p
 

@@ -1,84 +1,10 @@
-// Elements of one dtype to another, and the search for the first that another dtype does not hold.
+// Elements of one dtype to another.
 //
-//   convert: for each group of 2 or 4 elements: load, widen to lanes, saturate to the target, store
-//   check:   for each group: the first lane that is not held -> the least index of all
+//   for each group of 2 or 4 elements: load, widen to lanes, saturate to the target, store
 //
-// One kernel for each lane, in which elements are held exactly; which dtype they come from and go to is the same for all
-// threads. Twins of cpu/convert.rs.
+// One kernel for each lane; which dtype the elements go to is the same for all threads. Twins of cpu/convert.rs.
 
-#include "common.cuh"
-#include "numbers.cuh"
-
-// ---- from elements to lanes ----
-
-template <class R, class L, u32 DTYPE> struct Source {
-    typedef R Raw;
-    static __device__ L lane(R raw) {
-        if (DTYPE == BOOL) return L(raw != 0);
-        if (DTYPE == I8) return L(i8(raw));
-        if (DTYPE == I16) return L(i16(raw));
-        return L(raw);
-    }
-};
-template <> struct Source<u16, float, F16> {
-    typedef u16 Raw;
-    static __device__ float lane(u16 raw) { return widen_f16(raw); }
-};
-template <> struct Source<u16, float, BF16> {
-    typedef u16 Raw;
-    static __device__ float lane(u16 raw) { return widen_bf16(raw); }
-};
-template <> struct Source<u32, float, F32> {
-    typedef u32 Raw;
-    static __device__ float lane(u32 raw) { return bits<float>(raw); }
-};
-template <> struct Source<u64, double, F64> {
-    typedef u64 Raw;
-    static __device__ double lane(u64 raw) { return bits<double>(raw); }
-};
-
-template <class S, class L, int N> __device__ void load(L (&lane)[N], u64 from, u64 index, u32 bytes) {
-    typedef typename S::Raw Raw;
-    u64 address = from + index * sizeof(Raw);
-    if (N == 1) {
-        lane[0] = S::lane(load_one<Raw>(address, bytes));
-        return;
-    }
-    Group<Raw, N> group;
-    group.word = *at<typename Word<int(sizeof(Raw)) * N>::T>(address);
-    #pragma unroll
-    for (int k = 0; k < N; k++) lane[k] = S::lane(group.raw[k]);
-}
-
-template <int N> __device__ void lanes(i32 (&lane)[N], u32 source, u64 from, u64 index, u32 bytes) {
-    switch (source) {
-        case BOOL: load<Source<u8, i32, BOOL> >(lane, from, index, bytes); break;
-        case U8: load<Source<u8, i32, U8> >(lane, from, index, bytes); break;
-        case I8: load<Source<u8, i32, I8> >(lane, from, index, bytes); break;
-        case U16: load<Source<u16, i32, U16> >(lane, from, index, bytes); break;
-        case I16: load<Source<u16, i32, I16> >(lane, from, index, bytes); break;
-        default: load<Source<u32, i32, I32> >(lane, from, index, bytes);
-    }
-}
-template <int N> __device__ void lanes(u32 (&lane)[N], u32, u64 from, u64 index, u32 bytes) {
-    load<Source<u32, u32, U32> >(lane, from, index, bytes);
-}
-template <int N> __device__ void lanes(i64 (&lane)[N], u32, u64 from, u64 index, u32 bytes) {
-    load<Source<u64, i64, I64> >(lane, from, index, bytes);
-}
-template <int N> __device__ void lanes(u64 (&lane)[N], u32, u64 from, u64 index, u32 bytes) {
-    load<Source<u64, u64, U64> >(lane, from, index, bytes);
-}
-template <int N> __device__ void lanes(float (&lane)[N], u32 source, u64 from, u64 index, u32 bytes) {
-    switch (source) {
-        case F16: load<Source<u16, float, F16> >(lane, from, index, bytes); break;
-        case BF16: load<Source<u16, float, BF16> >(lane, from, index, bytes); break;
-        default: load<Source<u32, float, F32> >(lane, from, index, bytes);
-    }
-}
-template <int N> __device__ void lanes(double (&lane)[N], u32, u64 from, u64 index, u32 bytes) {
-    load<Source<u64, double, F64> >(lane, from, index, bytes);
-}
+#include "lanes.cuh"
 
 // ---- from lanes to elements ----
 
@@ -268,54 +194,3 @@ KERNEL convert_i64(PARAMS(Convert)) { convert<i64, 2>(p); }
 KERNEL convert_u64(PARAMS(Convert)) { convert<u64, 2>(p); }
 KERNEL convert_f32(PARAMS(Convert)) { convert<float, 4>(p); }
 KERNEL convert_f64(PARAMS(Convert)) { convert<double, 2>(p); }
-
-// ---- check ----
-
-struct Check {
-    u64 from;
-    u64 found;      // where the least index lies
-    u64 start;      // the index of the first element of this launch
-    u64 low, high;  // bits of lanes; for floats with a fraction high is the limit of their magnitude
-    u32 groups, rest;
-    u32 source;
-    u32 is_whole;   // floats: only whole numbers are held
-    u32 bytes;
-    u32 pad;
-};
-
-template <class L> __device__ L bound(u64 word) { return L(word); }
-template <> __device__ float bound(u64 word) { return bits<float>(u32(word)); }
-template <> __device__ double bound(u64 word) { return bits<double>(word); }
-
-template <class L> __device__ bool held(const Check &p, L x) { return x >= bound<L>(p.low) && x <= bound<L>(p.high); }
-template <> __device__ bool held(const Check &p, float x) {
-    if (p.is_whole) return x >= bound<float>(p.low) && x < bound<float>(p.high) && truncf(x) == x;
-    return fabsf(x) < bound<float>(p.high) || !(fabsf(x) < bits<float>(0x7F800000u));
-}
-template <> __device__ bool held(const Check &p, double x) {
-    if (p.is_whole) return x >= bound<double>(p.low) && x < bound<double>(p.high) && trunc(x) == x;
-    return fabs(x) < bound<double>(p.high) || !(fabs(x) < bits<double>(0x7FF0ull << 48));
-}
-
-template <class L, int N> __device__ void search(const Check &p, u64 index, u32 bytes) {
-    L lane[N];
-    lanes(lane, p.source, p.from, index, bytes);
-    int first = N;
-    #pragma unroll
-    for (int k = N - 1; k >= 0; k--)
-        if (!held(p, lane[k])) first = k;
-    if (first < N) atomicMin(at<u64>(p.found), p.start + index + first);
-}
-
-template <class L, int N> __device__ void check(const Check &p) {
-    u32 index = blockIdx.x * THREADS + threadIdx.x;
-    if (index < p.groups) search<L, N>(p, u64(index) * N, 0);
-    else if (index - p.groups < p.rest) search<L, 1>(p, u64(p.groups) * N + (index - p.groups), p.bytes);
-}
-
-KERNEL check_i32(PARAMS(Check)) { check<i32, 4>(p); }
-KERNEL check_u32(PARAMS(Check)) { check<u32, 4>(p); }
-KERNEL check_i64(PARAMS(Check)) { check<i64, 2>(p); }
-KERNEL check_u64(PARAMS(Check)) { check<u64, 2>(p); }
-KERNEL check_f32(PARAMS(Check)) { check<float, 4>(p); }
-KERNEL check_f64(PARAMS(Check)) { check<double, 2>(p); }

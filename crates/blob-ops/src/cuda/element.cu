@@ -29,6 +29,7 @@ struct W32 { typedef u32 Raw; typedef u32 V; };
 struct W64 { typedef u64 Raw; typedef u64 V; };
 
 template <class N> struct Integer {
+    static const bool IS_HALF = false;
     typedef typename N::Raw Raw;
     typedef typename N::V V;
     static __device__ V load(Raw raw) { return raw; }
@@ -52,6 +53,7 @@ struct Single {
 };
 
 struct Float32 : Single {
+    static const bool IS_HALF = false;
     typedef u32 Raw;
     static __device__ V load(Raw raw) { return bits<float>(raw); }
     static __device__ Raw store(V value) { return bits<u32>(value); }
@@ -59,6 +61,7 @@ struct Float32 : Single {
 };
 
 struct Float16 : Single {
+    static const bool IS_HALF = true;
     typedef u16 Raw;
     static __device__ V load(Raw raw) { return widen_f16(raw); }
     static __device__ Raw store(V value) { return to_f16(value); }
@@ -66,6 +69,7 @@ struct Float16 : Single {
 };
 
 struct Bfloat16 : Single {
+    static const bool IS_HALF = true;
     typedef u16 Raw;
     static __device__ V load(Raw raw) { return widen_bf16(raw); }
     static __device__ Raw store(V value) { return to_bf16(value); }
@@ -73,6 +77,7 @@ struct Bfloat16 : Single {
 };
 
 struct Float64 {
+    static const bool IS_HALF = false;
     typedef u64 Raw;
     typedef double V;
     static __device__ V load(Raw raw) { return bits<double>(raw); }
@@ -95,9 +100,17 @@ template <class N> __device__ typename N::Raw compute(u32 op, typename N::V alph
     return op & FLUSH ? N::flush(out) : out;
 }
 
+template <class N, int COUNT> __device__ __forceinline__ void each(
+    u32 op, typename N::V alpha, Group<typename N::Raw, COUNT> &y, const Group<typename N::Raw, COUNT> &x) {
+    #pragma unroll
+    for (int k = 0; k < COUNT; k++) y.raw[k] = compute<N>(op, alpha, y.raw[k], x.raw[k]);
+}
+
 template <class N> __device__ void arithmetic(const Arithmetic &p) {
     typedef typename N::Raw Raw;
     const int COUNT = 16 / sizeof(Raw);
+    // 16-bit floats take so many instructions that the choice of an operation for each would show.
+    const bool IS_HALF = N::IS_HALF;
     typename N::V alpha = N::load(0);
     if (sizeof(typename N::V) == 8) alpha = bits<typename N::V>(p.alpha);
     else alpha = bits<typename N::V>(u32(p.alpha));
@@ -107,8 +120,9 @@ template <class N> __device__ void arithmetic(const Arithmetic &p) {
         y.word = *at<const uint4>(p.y + u64(index) * 16);
         x = y;
         if (p.op & (PLUS | MINUS)) x.word = *at<const uint4>(p.x + u64(index) * 16);
-        #pragma unroll
-        for (int k = 0; k < COUNT; k++) y.raw[k] = compute<N>(p.op, alpha, y.raw[k], x.raw[k]);
+        if (IS_HALF && p.op == PLUS) each<N, COUNT>(PLUS, alpha, y, x);
+        else if (IS_HALF && p.op == (PLUS | TIMES)) each<N, COUNT>(PLUS | TIMES, alpha, y, x);
+        else each<N, COUNT>(p.op, alpha, y, x);
         *at<uint4>(p.y + u64(index) * 16) = y.word;
         return;
     }

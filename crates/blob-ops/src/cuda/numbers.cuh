@@ -1,27 +1,22 @@
-// Numbers as the host computes them: 16-bit floats by integer code, which NaN comes out, rounding to odd.
+// Numbers as the host computes them: which NaN comes out, rounding to odd.
 // Twins of cpu/element.rs, cpu/narrow.rs and cpu/lanes.rs; a test compares the bits.
 
-// The bits of an f16 as f32: exact. NaN keeps its payload and is quiet.
+// The bits of an f16 as f32: exact. NaN keeps its payload and is quiet; that of the instruction is always the same.
 __device__ float widen_f16(u16 half) {
     u32 sign = (half & 0x8000u) << 16, magnitude = half & 0x7FFFu;
-    u32 normal = (magnitude << 13) + (112u << 23);
-    u32 subnormal = bits<u32>(__fmul_rn(__uint2float_rn(magnitude), 5.9604644775390625e-8f));
-    u32 large = (magnitude << 13) | 0x7F800000u | (magnitude > 0x7C00 ? 0x400000u : 0);
-    u32 found = magnitude < 0x400 ? subnormal : magnitude < 0x7C00 ? normal : large;
-    return bits<float>(sign | found);
+    float number;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(half));
+    return magnitude > 0x7C00 ? bits<float>(sign | magnitude << 13 | 0x7FC00000u) : number;
 }
 
 __device__ float widen_bf16(u16 half) { return bits<float>(u32(half) << 16); }
 
 // The nearest f16, to even; NaN keeps the upper bits of its payload.
 __device__ u16 to_f16(float x) {
-    u32 word = bits<u32>(x), magnitude = word & 0x7FFFFFFFu, sign = (word >> 16) & 0x8000u;
-    // The last place of 0.5 is that of an f16 subnormal, so that this addition rounds to it.
-    u32 subnormal = bits<u32>(__fadd_rn(bits<float>(magnitude), 0.5f)) - 0x3F000000u;
-    u32 normal = ((magnitude + 0xFFF + ((magnitude >> 13) & 1)) >> 13) - (112u << 10);
-    u32 number = magnitude < (113u << 23) ? subnormal : normal < 0x7C00 ? normal : 0x7C00;
-    u32 nan = 0x7E00 | ((magnitude >> 13) & 0x3FF);
-    return u16(sign | (magnitude > 0x7F800000u ? nan : number));
+    u32 word = bits<u32>(x);
+    u16 number;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(number) : "f"(x));
+    return x != x ? u16((word >> 16 & 0x8000u) | 0x7E00 | (word >> 13 & 0x3FF)) : number;
 }
 
 // The nearest bf16, to even; NaN keeps the upper bits of its payload.

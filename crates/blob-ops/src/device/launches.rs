@@ -5,6 +5,7 @@
 
 mod elements;
 mod limits;
+mod permute;
 #[cfg(test)]
 mod tests;
 
@@ -12,9 +13,9 @@ pub(crate) use elements::{joined, sum_len};
 #[cfg(test)]
 pub(crate) use limits::LIMITS;
 pub(crate) use limits::Limits;
+pub(crate) use permute::{Form, form};
 
-use super::params::{Axis, Launch, Params, Rows, Run, Squares, Strided, THREADS, Tiles};
-use crate::plan::{Blocks, Permutation, Stride, Strides};
+use super::params::{Launch, Params, Rows, Run, Squares, THREADS};
 use crate::work::Work;
 
 /// Bytes on the device.
@@ -35,7 +36,7 @@ pub(crate) fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Lim
     match (*work, reads, writes) {
         (Work::Rows { rows, split: false }, parts, &[whole]) => self::rows(whole, parts, rows, false, limits),
         (Work::Rows { rows, split: true }, &[whole], parts) => self::rows(whole, parts, rows, true, limits),
-        (Work::Permute(plan), &[from], &[to]) => permute(&plan, from, to, limits),
+        (Work::Permute(plan), &[from], &[to]) => permute::permute(&plan, from, to, limits),
         (Work::Squares { side, width }, &[], &[span]) => squares(span, side, width, limits),
         (Work::Arithmetic { op, dtype, alpha }, &[], &[y]) => elements::arithmetic(op, dtype, alpha, y, y, limits),
         (Work::Arithmetic { op, dtype, alpha }, &[x], &[y]) => elements::arithmetic(op, dtype, alpha, y, x, limits),
@@ -51,9 +52,6 @@ pub(crate) fn launches(work: &Work, reads: &[Span], writes: &[Span], limits: Lim
 
 /// Words that a thread moves.
 const ITEMS: u32 = 4;
-
-/// Entries that a side needs for tiles to pay: with fewer, most lanes of a tile's rows would have nothing to do.
-const MIN_SIDE: usize = 16;
 
 /// Of the numbers that all are multiples of, the widest word that a kernel moves.
 fn width(multiples: impl IntoIterator<Item = u64>) -> usize {
@@ -133,92 +131,6 @@ impl Table {
         self.columns = 0;
         self.runs.clear();
     }
-}
-
-/// A permutation from one place to another, which do not overlap.
-fn permute(plan: &Permutation, from: Span, to: Span, limits: Limits) -> Vec<Launch> {
-    let (from, to) = (from.address, to.address);
-    if plan.axes.as_slice().is_empty() {
-        let span = |address| Span { address, len: plan.run };
-        return rows(span(to), &[span(from)], 1, false, limits);
-    }
-    let mut launches = Vec::new();
-    cut(*plan, from, to, width([from, to, plan.run as u64]), limits, &mut launches);
-    launches
-}
-
-/// Halves along the longest axis, and the halves again, until each fits in a launch.
-fn cut(plan: Permutation, from: u64, to: u64, width: usize, limits: Limits, launches: &mut Vec<Launch>) {
-    if plan.bytes() / width <= limits.words {
-        return launches.push(moved(&plan, from, to, width));
-    }
-    let longest = plan.axes.as_slice().iter().max_by_key(|axis| axis.len).copied();
-    // A run alone is longer than a launch.
-    let Some(axis) = longest.filter(|axis| axis.len > 1) else {
-        let span = |address| Span { address, len: plan.run };
-        return launches.extend(rows(span(to), &[span(from)], 1, false, limits));
-    };
-    let half = axis.len / 2;
-    let part = |len| {
-        let mut axes = Strides::default();
-        let mut taken = false;
-        for each in plan.axes.as_slice() {
-            let is_it = !taken && *each == axis;
-            taken |= is_it;
-            axes.push(if is_it { Stride { len, ..axis } } else { *each });
-        }
-        Permutation { run: plan.run, axes }
-    };
-    cut(part(half), from, to, width, limits, launches);
-    let (from, to) = (from + (half * axis.from) as u64, to + (half * axis.to) as u64);
-    cut(part(axis.len - half), from, to, width, limits, launches);
-}
-
-/// One launch: tiles where an entry is a word and both sides are long, else words in the order of the shorter side.
-fn moved(plan: &Permutation, from: u64, to: u64, width: usize) -> Launch {
-    let sides = Blocks::new(plan);
-    if plan.run == width && sides.x.count() >= MIN_SIDE && sides.y.count() >= MIN_SIDE {
-        return tiles(&sides, from, to, width);
-    }
-    let mut axes = plan.axes.as_slice().to_vec();
-    match sides.x.count() < sides.y.count() {
-        true => axes.sort_by_key(|axis| axis.from),
-        false => axes.sort_by_key(|axis| axis.to),
-    }
-    let mut ordered = Strides::default();
-    axes.into_iter().for_each(|axis| ordered.push(axis));
-    let mut axes = Axis::all(&ordered);
-    if plan.run > width {
-        let (len, stride) = ((plan.run / width) as u32, width as u64);
-        axes.insert(0, Axis { len, from: stride, to: stride });
-    }
-    let words = Axis::count(&axes);
-    let kernel = of_width(width, ["strided_16", "strided_8", "strided_4", "strided_2", "strided_1"]);
-    let params = Params::Strided(Strided { from, to, words, axes });
-    Launch { kernel, blocks: blocks(words.div_ceil(ITEMS) as usize), params }
-}
-
-fn tiles(sides: &Blocks, from: u64, to: u64, width: usize) -> Launch {
-    let [outer, x, y] = [&sides.outer, &sides.x, &sides.y].map(Axis::all);
-    let packed = width < 4 && is_packed([from, to], [&outer, &x, &y], width);
-    let (kernel, side) = match (width, packed) {
-        (1, true) => ("packed_1", 128),
-        (2, true) => ("packed_2", 64),
-        (1 | 2 | 4, _) => (of_width(width, ["", "", "tile_4", "tile_2", "tile_1"]), 64),
-        _ => (of_width(width, ["tile_16", "tile_8", "", "", ""]), 32),
-    };
-    let outer_count = Axis::count(&outer);
-    let params = Tiles { from, to, side, outer, x, y };
-    let [along_x, along_y] = params.tiles();
-    Launch { kernel, blocks: outer_count * along_x * along_y, params: Params::Tiles(params) }
-}
-
-/// Whether every row begins and ends at a word of four bytes, in the source and in the destination.
-fn is_packed(places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: usize) -> bool {
-    let ends = [x, y].map(|side| u64::from(Axis::count(side)) * width as u64);
-    let strides = outer.iter().flat_map(|axis| [axis.from, axis.to]);
-    let rows = x.iter().map(|axis| axis.to).chain(y.iter().map(|axis| axis.from));
-    places.into_iter().chain(ends).chain(strides).chain(rows).all(|place| place.is_multiple_of(4))
 }
 
 /// Matrices one behind the other, each transposed where it is.

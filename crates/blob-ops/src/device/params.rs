@@ -23,6 +23,7 @@ pub(crate) enum Params {
     Rows(Rows),
     Strided(Strided),
     Tiles(Tiles),
+    Narrow(Narrow),
     Squares(Squares),
     Arithmetic(Arithmetic),
     Fill(Fill),
@@ -72,11 +73,29 @@ pub(crate) struct Axis {
 pub(crate) struct Tiles {
     pub(crate) from: u64,
     pub(crate) to: u64,
-    /// Entries of a tile along x and y.
-    pub(crate) side: u32,
+    /// Entries of a tile along x and along y.
+    pub(crate) tile: [u32; 2],
     pub(crate) outer: Vec<Axis>,
     pub(crate) x: Vec<Axis>,
     pub(crate) y: Vec<Axis>,
+}
+
+/// A short side and a long one, for every entry of the outer axes: without gaps in the source (`gather`) or the destination.
+#[derive(Clone, Debug)]
+pub(crate) struct Narrow {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Bytes from entry to entry of the short side, where each has a row of its own.
+    pub(crate) pitch: u64,
+    pub(crate) side: u32,
+    pub(crate) len: u32,
+    /// Entries of the long side in a block.
+    pub(crate) chunk: u32,
+    /// Words in a row of a block.
+    pub(crate) words: u32,
+    pub(crate) shift: u32,
+    pub(crate) gather: bool,
+    pub(crate) outer: Vec<Axis>,
 }
 
 #[derive(Clone, Debug)]
@@ -204,6 +223,7 @@ impl Params {
             Params::Rows(p) => p.bytes(b),
             Params::Strided(p) => b.long([p.from, p.to]).short([p.words, p.axes.len() as u32]).axes(&p.axes),
             Params::Tiles(p) => p.bytes(b),
+            Params::Narrow(p) => p.bytes(b),
             Params::Squares(p) => b.long([p.at, p.matrix]).short([p.side, p.tiles, p.bytes.into(), 0]),
             Params::Arithmetic(p) => b.long([p.y, p.x, p.alpha]).short([p.pieces, p.rest, p.op, p.bytes.into()]),
             Params::Fill(p) => b.long([p.at]).long(p.pattern).short([p.pieces, p.head, p.tail, 0]),
@@ -249,7 +269,8 @@ impl Rows {
 impl Tiles {
     /// Tiles along x and along y.
     pub(crate) fn tiles(&self) -> [u32; 2] {
-        [&self.x, &self.y].map(|axes| Axis::count(axes).div_ceil(self.side))
+        let along = |axes: &[Axis], tile| Axis::count(axes).div_ceil(tile);
+        [along(&self.x, self.tile[0]), along(&self.y, self.tile[1])]
     }
 
     fn bytes(&self, bytes: Bytes) -> Bytes {
@@ -257,5 +278,20 @@ impl Tiles {
         let ends = [self.outer.len(), x_end, all.len(), 0].map(|end| end as u32);
         let counts = [Axis::count(&self.x), Axis::count(&self.y)];
         bytes.long([self.from, self.to]).short(counts).short(self.tiles()).short(ends).axes(&all)
+    }
+}
+
+impl Narrow {
+    /// Blocks along the long side.
+    pub(crate) fn chunks(&self) -> u32 {
+        self.len.div_ceil(self.chunk)
+    }
+
+    fn bytes(&self, bytes: Bytes) -> Bytes {
+        // Just above 2³² / words: exact for the number of a word in a block, which is far below 2³² / words.
+        let reciprocal = ((1u64 << 32) / u64::from(self.words) + 1) as u32;
+        let bytes =
+            bytes.long([self.from, self.to, self.pitch]).short([self.side, self.len, self.chunk, self.chunks()]);
+        bytes.short([reciprocal, self.shift, self.gather.into(), self.outer.len() as u32]).axes(&self.outer)
     }
 }

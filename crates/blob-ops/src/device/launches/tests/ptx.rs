@@ -14,13 +14,19 @@ fn in_ptx(text: &str) -> impl Iterator<Item = (&str, usize)> {
 #[test]
 fn kernels_and_their_structs_are_those_of_the_ptx() {
     let ptx = [
-        include_str!("../../../cuda/moves.ptx"),
-        include_str!("../../../cuda/element.ptx"),
+        include_str!("../../../cuda/check.ptx"),
         include_str!("../../../cuda/convert.ptx"),
-        include_str!("../../../cuda/sums.ptx"),
+        include_str!("../../../cuda/element.ptx"),
+        include_str!("../../../cuda/floats.ptx"),
+        include_str!("../../../cuda/integers.ptx"),
+        include_str!("../../../cuda/narrow.ptx"),
+        include_str!("../../../cuda/packed.ptx"),
+        include_str!("../../../cuda/rows.ptx"),
+        include_str!("../../../cuda/square.ptx"),
+        include_str!("../../../cuda/tiles.ptx"),
     ];
     let kernels: Vec<(&str, usize)> = ptx.iter().flat_map(|text| in_ptx(text)).collect();
-    assert_eq!(kernels.len(), 52);
+    assert_eq!(kernels.len(), 70);
     let span = |at: u64, len| Span { address: at << 40, len };
     let mut all = Vec::new();
     for past in [0u64, 8, 4, 2, 1] {
@@ -33,6 +39,12 @@ fn kernels_and_their_structs_are_those_of_the_ptx() {
         let plan = Permutation::new(&[3, dims[0]], &[1, 0], size);
         all.extend(launches(&Work::Permute(plan), &[span(1, plan.bytes())], &[span(2, plan.bytes())], LIMITS));
         all.extend(launches(&Work::Squares { side: 4, width: size }, &[], &[span(1, 16 * size)], LIMITS));
+    }
+    for (size, inner) in [(1, 1), (2, 1), (4, 1), (8, 1), (8, 2)] {
+        for dims in [[256, 256, inner], [3, 1024, inner]] {
+            let plan = Permutation::new(&dims, &[1, 0, 2], size);
+            all.extend(launches(&Work::Permute(plan), &[span(1, plan.bytes())], &[span(2, plan.bytes())], LIMITS));
+        }
     }
     for (inner, dims) in [(2, [64, 64, 2]), (2, [64, 3, 2])] {
         let plan = Permutation::new(&dims, &[1, 0, 2], 8 * inner / 2);
