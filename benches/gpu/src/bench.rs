@@ -15,11 +15,14 @@ use crate::driver::Driver;
 use crate::report::{COPY, MEMSET, OURS, OWN_COPY};
 use crate::table::median;
 
-/// The times of all rows from one on, on the first GPU.
-pub(crate) fn rows(sizes: &Sizes, from: usize) -> Result<()> {
+/// The times of the rows from one on with this part of a name, on the first GPU.
+pub(crate) fn rows(sizes: &Sizes, from: usize, part: &str) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let (queue, driver) = (gpu.queue()?, Driver::new(&gpu)?);
     each(sizes, from, &gpu, |case| {
+        if !case.name.contains(part) {
+            return Ok(());
+        }
         row(case, sizes, &queue, &driver).with_context(|| format!("{}: its time", case.name))
     })
 }

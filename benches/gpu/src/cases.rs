@@ -151,15 +151,22 @@ fn turned(bytes: usize) -> Vec<Case> {
         cases.push(case(&format!("NCHW to NHWC, C = {channels}"), to_last, f32, first, bar));
         cases.push(case(&format!("NHWC to NCHW, C = {channels}"), to_first, f32, last, bar));
     }
+    // Images as they are read from files, and as networks take them.
+    for (words, dtype) in [("1 B", DType::U8), ("2 B", DType::F16)] {
+        let side = plane(224);
+        let [first, last] = [[3, side, side], [side, side, 3]].map(|inner| fill_up(bytes, dtype, &inner));
+        cases.push(case(&format!("NCHW to NHWC, C = 3, {words}"), to_last, dtype, first, 0.85));
+        cases.push(case(&format!("NHWC to NCHW, C = 3, {words}"), to_first, dtype, last, 0.85));
+    }
     let extent = (1..).find(|extent: &usize| extent.pow(6) >= bytes / 4).unwrap_or(1);
     cases.push(case("6 axes reversed", Op::Permute(&[5, 4, 3, 2, 1, 0]), f32, vec![extent; 6], 0.60));
     cases
 }
 
-/// The side of a square of at least so many entries: whole tiles.
+/// The side of a square of at least so many entries: whole tiles, also of bytes.
 fn side(entries: usize) -> usize {
     let root = entries.isqrt();
-    (root + usize::from(root * root < entries)).next_multiple_of(64)
+    (root + usize::from(root * root < entries)).next_multiple_of(256)
 }
 
 fn elements(bytes: usize) -> Vec<Case> {

@@ -63,26 +63,39 @@ pub(crate) fn small_operations() -> Result<()> {
     Ok(())
 }
 
+/// The kernels' files, in the order of their first use here.
+pub(crate) const FILES: [&str; 10] =
+    ["rows", "tiles", "packed", "narrow", "square", "element", "convert", "check", "floats", "integers"];
+
 /// One small operation of each kernel file, from the call to the result.
 pub(crate) fn first_use(process: &str) -> Result<()> {
     let queue = Cuda::open(0)?.queue()?;
-    let tensor = || AnyBlob::from_vec(Shape::new([64, 64])?, DType::F32, vec![0; 64 * 64 * 4]);
-    let (mut x, mut y) = (tensor()?, tensor()?);
-    // What is measured are the kernels alone.
-    drop((x.data_mut().device(&queue)?, y.data_mut().device(&queue)?));
+    // What is measured are the kernels alone: the tensors are there.
+    let tensor = |dtype: DType, dims: [usize; 2]| -> Result<AnyBlob> {
+        let shape = Shape::new(dims)?;
+        let bytes = vec![0; shape.count() * dtype.size()];
+        let mut tensor = AnyBlob::from_vec(shape, dtype, bytes)?;
+        drop(tensor.data_mut().device(&queue)?);
+        Ok(tensor)
+    };
+    let (x, bytes, channels) =
+        (&tensor(DType::F32, [64, 64])?, &tensor(DType::U8, [64, 64])?, &tensor(DType::F32, [3, 1024])?);
+    let (mut y, mut half) = (tensor(DType::F32, [64, 64])?, AnyBlob::new(Shape::new([64, 64])?, DType::F16)?);
     queue.synchronize()?;
-    type Use<'a> = (&'a str, &'a mut dyn FnMut() -> Result<(), blob_ops::Error>);
-    let mut half = AnyBlob::new(Shape::new([64, 64])?, DType::F16)?;
-    let x = &x;
-    let uses: [Use<'_>; 4] = [
-        ("moves", &mut || blob_ops::transpose(x, 0, 1).map(drop)),
-        ("element", &mut || blob_ops::add(&mut y, x, Part::Data)),
-        ("convert", &mut || blob_ops::convert_into(x, &mut half, Part::Data)),
-        ("sums", &mut || blob_ops::asum(x, Part::Data).map(drop)),
-    ];
-    for (file, work) in uses {
+    for file in FILES {
         let start = Instant::now();
-        blob_ops::on(&queue, work)?;
+        blob_ops::on(&queue, || match file {
+            "rows" => blob_ops::merge(&[x, x], 0).map(drop),
+            "tiles" => blob_ops::transpose(x, 0, 1).map(drop),
+            "packed" => blob_ops::transpose(bytes, 0, 1).map(drop),
+            "narrow" => blob_ops::transpose(channels, 0, 1).map(drop),
+            "square" => blob_ops::transpose_in_place(&mut y),
+            "element" => blob_ops::add(&mut y, x, Part::Data),
+            "convert" => blob_ops::convert_into(x, &mut half, Part::Data),
+            "check" => blob_ops::convert_checked(x, DType::F16).map(drop),
+            "floats" => blob_ops::asum(x, Part::Data).map(drop),
+            _ => blob_ops::asum(bytes, Part::Data).map(drop),
+        })?;
         queue.synchronize()?;
         let time = start.elapsed().as_secs_f64() * 1e3;
         println!("figure\tfirst use of {file}, {process}, ms\t{time:e}");

@@ -1,5 +1,6 @@
 //! Everything about a GPU that needs one, in one command of at most ten minutes: `./blob-gpu [FILE]`, made by `cargo xtask gpu`.
 //!
+//! `--only PART` prints the times of the rows with this part of a name alone: for trying a kernel.
 //! Each phase is a process of its own, so that a context that is lost takes no other with it. What they print becomes one page.
 //! Without a GPU the page says that nothing was run. It relies on `gpu.py` beside it for the peers, and leaves them out where
 //! there is no Python.
@@ -63,9 +64,10 @@ fn run(words: &[&str], is_tiny: bool) -> Result<bool> {
             let from = from.first().map_or(Ok(0), |from| from.parse())?;
             phases::run(name, from, if is_tiny { &TINY } else { &FULL }).map(|()| true)
         }
+        ["--only", part] => bench::rows(if is_tiny { &TINY } else { &FULL }, 0, part).map(|()| true),
         [] => phases::record(&format!("{}-gpu.md", date()), is_tiny),
         [file] if !file.starts_with('-') => phases::record(file, is_tiny),
-        _ => bail!("blob-gpu [--tiny] [FILE], and got {words:?}"),
+        _ => bail!("blob-gpu [--tiny] [FILE | --only PART_OF_A_NAME], and got {words:?}"),
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn run(name: &str, from: usize, sizes: &Sizes) -> Result<()> {
         "second" => checks::first_use("second process"),
         "transfers" => transfers::run(sizes),
         "calls" => bench::calls(sizes),
-        "rows" => bench::rows(sizes, from),
+        "rows" => bench::rows(sizes, from, ""),
         "bits" => bench::bits(sizes, from),
         "before" => bench::copy(sizes, "before"),
         "after" => bench::copy(sizes, "after"),
