@@ -12,13 +12,15 @@ use blake3::Hash;
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Kind};
 
-use crate::hash::PIECE;
 use crate::pairing::{Met, Side, walk};
 use crate::receipt::{KeptBits, kept_bits};
 use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
 use values::Run;
 pub use values::{Distance, Tolerance, Worst};
+
+/// Two pieces stay in the second-level cache from where they are read to where they are compared.
+const PIECE: usize = 256 << 10;
 
 /// What is told of a tensor.
 #[derive(Clone, Debug, PartialEq)]
