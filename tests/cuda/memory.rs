@@ -140,6 +140,32 @@ fn pinned_memory_comes_back_in_the_background() {
     expect_no_leaks(&session);
 }
 
+/// Long ones are shared by several threads; the bytes that come back lie where none of them was before.
+#[test]
+fn long_pageable_transfers_bring_every_byte() {
+    const LEN: usize = (20 << 20) + 5;
+    let (session, gpu, queue) = gpu(seed(4));
+    let bytes: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+    let (from, to) = (SharedMem::from(bytes.clone()), SharedMem::new(LEN));
+    drop(from.device_mut(&queue, ..).unwrap());
+    to.copy_from(0, &from, ..).unwrap();
+    assert_eq!((from.stats().downloads.bytes, from.stats().uploads.bytes), (0, LEN as u64));
+    assert!(to.host(..).unwrap()[..] == bytes);
+    // One chunk that fails is the failure of all, wherever it lies, and the host's bytes stay.
+    for nth in [1, 10, 20] {
+        let again = SharedMem::from(bytes.clone());
+        session.fail("cuMemcpyHtoDAsync_v2", nth, 1);
+        assert!(again.device(&queue, ..).is_err());
+        assert!(again.host(..).unwrap()[..] == bytes);
+        session.fail("cuMemcpyDtoHAsync_v2", nth, 1);
+        drop(again.device_mut(&queue, ..).unwrap());
+        assert!(again.host(..).is_err());
+        assert!(again.host(..).unwrap()[..] == bytes);
+    }
+    drop((from, to, queue, gpu));
+    expect_no_leaks(&session);
+}
+
 /// Whatever the order in which streams take turns, and more than the staging chunks hold.
 #[test]
 fn bytes_go_from_gpu_to_gpu_and_to_other_backends() {

@@ -64,7 +64,9 @@ struct Float16 : Single {
     static const bool IS_HALF = true;
     typedef u16 Raw;
     static __device__ V load(Raw raw) { return widen_f16(raw); }
+    static __device__ V number(Raw raw) { return number_f16(raw); }
     static __device__ Raw store(V value) { return to_f16(value); }
+    static __device__ Raw near(V value) { return near_f16(value); }
     static __device__ Raw flush(Raw raw) { return flushed<Raw, 0x7C00>(raw); }
 };
 
@@ -72,7 +74,9 @@ struct Bfloat16 : Single {
     static const bool IS_HALF = true;
     typedef u16 Raw;
     static __device__ V load(Raw raw) { return widen_bf16(raw); }
+    static __device__ V number(Raw raw) { return widen_bf16(raw); }
     static __device__ Raw store(V value) { return to_bf16(value); }
+    static __device__ Raw near(V value) { return near_bf16(value); }
     static __device__ Raw flush(Raw raw) { return flushed<Raw, 0x7F80>(raw); }
 };
 
@@ -100,30 +104,44 @@ template <class N> __device__ typename N::Raw compute(u32 op, typename N::V alph
     return op & FLUSH ? N::flush(out) : out;
 }
 
-template <class N, int COUNT> __device__ __forceinline__ void each(
-    u32 op, typename N::V alpha, Group<typename N::Raw, COUNT> &y, const Group<typename N::Raw, COUNT> &x) {
-    #pragma unroll
-    for (int k = 0; k < COUNT; k++) y.raw[k] = compute<N>(op, alpha, y.raw[k], x.raw[k]);
-}
+// Whether out is y + x, or y + x * alpha, of numbers. 16-bit floats take so many instructions that to choose an operation and
+// to ask for NaN at each step would show.
+template <class N, bool IS_HALF> struct Numbers {
+    template <class G> static __device__ bool add(u32, typename N::V, const G &, const G &, G &) { return false; }
+};
+template <class N> struct Numbers<N, true> {
+    template <class G> static __device__ bool add(u32 op, float alpha, const G &y, const G &x, G &out) {
+        if (op != PLUS && op != (PLUS | TIMES)) return false;
+        bool is_number = true;
+        #pragma unroll
+        for (int k = 0; k < 8; k++) {
+            float second = N::number(x.raw[k]);
+            if (op & TIMES) second = __fmul_rn(second, alpha);
+            float sum = __fadd_rn(N::number(y.raw[k]), second);
+            is_number = is_number && sum == sum;
+            out.raw[k] = N::near(sum);
+        }
+        return is_number;
+    }
+};
 
 template <class N> __device__ void arithmetic(const Arithmetic &p) {
     typedef typename N::Raw Raw;
     const int COUNT = 16 / sizeof(Raw);
-    // 16-bit floats take so many instructions that the choice of an operation for each would show.
-    const bool IS_HALF = N::IS_HALF;
     typename N::V alpha = N::load(0);
     if (sizeof(typename N::V) == 8) alpha = bits<typename N::V>(p.alpha);
     else alpha = bits<typename N::V>(u32(p.alpha));
     u32 index = blockIdx.x * THREADS + threadIdx.x;
     if (index < p.pieces) {
-        Group<Raw, COUNT> y, x;
+        Group<Raw, COUNT> y, x, out;
         y.word = *at<const uint4>(p.y + u64(index) * 16);
         x = y;
         if (p.op & (PLUS | MINUS)) x.word = *at<const uint4>(p.x + u64(index) * 16);
-        if (IS_HALF && p.op == PLUS) each<N, COUNT>(PLUS, alpha, y, x);
-        else if (IS_HALF && p.op == (PLUS | TIMES)) each<N, COUNT>(PLUS | TIMES, alpha, y, x);
-        else each<N, COUNT>(p.op, alpha, y, x);
-        *at<uint4>(p.y + u64(index) * 16) = y.word;
+        if (!Numbers<N, N::IS_HALF>::add(p.op, alpha, y, x, out)) {
+            #pragma unroll
+            for (int k = 0; k < COUNT; k++) out.raw[k] = compute<N>(p.op, alpha, y.raw[k], x.raw[k]);
+        }
+        *at<uint4>(p.y + u64(index) * 16) = out.word;
         return;
     }
     index -= p.pieces;

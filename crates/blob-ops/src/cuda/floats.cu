@@ -9,8 +9,9 @@
 #include "sums.cuh"
 #include "numbers.cuh"
 
+// Which NaN it is does not matter: a sum of one has the bits that all NaN have here.
 template <class R, u32 DTYPE> __device__ double wide(R raw);
-template <> __device__ double wide<u16, F16>(u16 raw) { return widen_f16(raw); }
+template <> __device__ double wide<u16, F16>(u16 raw) { return number_f16(raw); }
 template <> __device__ double wide<u16, BF16>(u16 raw) { return widen_bf16(raw); }
 template <> __device__ double wide<u32, F32>(u32 raw) { return bits<float>(raw); }
 template <> __device__ double wide<u64, F64>(u64 raw) { return bits<double>(raw); }
