@@ -4,7 +4,8 @@
 
 #![allow(unsafe_code)]
 
-use crate::device::launches::{Form, Limits, Span, form, launches};
+use crate::device::launches::permute::{Form, form};
+use crate::device::launches::{Limits, Span, launches};
 use crate::device::params::THREADS;
 use crate::work::Work;
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@
 
 mod elements;
 mod limits;
-mod permute;
+pub(crate) mod permute;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +13,6 @@ pub(crate) use elements::{joined, sum_len};
 #[cfg(test)]
 pub(crate) use limits::LIMITS;
 pub(crate) use limits::Limits;
-pub(crate) use permute::{Form, form};
 
 use super::params::{Launch, Params, Rows, Run, Squares, THREADS};
 use crate::work::Work;
