@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Error, Format, Layout};
 use crate::caffe;
 use crate::frame;
 use crate::options::{Options, refuse};
-use crate::planned::{Planned, stream_woven};
+use crate::planned::{Planned, stream_interleaved};
 use crate::receipt::own;
 
 /// The file that supplies all bytes of the output that do not change.
@@ -111,6 +111,6 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
         tensor.changes.clear();
     }
     let layout = Layout::refilled(base, &entries)?;
-    stream_woven(&layout, tensors);
+    stream_interleaved(&layout, tensors);
     Ok(layout)
 }

@@ -8,7 +8,7 @@ use blob_io::hdf5::Form;
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
 
 use crate::options::{Options, quoted, refuse, refuse_all};
-use crate::planned::{How, Planned, stream_woven};
+use crate::planned::{How, Planned, stream_interleaved};
 
 /// The metadata key of a solver state's iteration.
 const ITER: &str = "iter";
@@ -29,7 +29,7 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Pla
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
     let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
-    stream_woven(&layout, tensors);
+    stream_interleaved(&layout, tensors);
     if layout.len() == 0 {
         let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
         return Err(refuse(checkpoint, message));

@@ -127,9 +127,9 @@ impl Planned {
 }
 
 /// Has tensors read on their own whose values get other bytes between them: a piece of the pass may end within a value.
-pub(crate) fn stream_woven(layout: &Layout, tensors: &mut [Planned]) {
-    let is_woven = |tensor: &Planned| tensor.slot.is_some_and(|slot| layout.is_woven(slot));
-    for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy) && is_woven(tensor)) {
+pub(crate) fn stream_interleaved(layout: &Layout, tensors: &mut [Planned]) {
+    let is_interleaved = |tensor: &Planned| tensor.slot.is_some_and(|slot| layout.is_interleaved(slot));
+    for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy) && is_interleaved(tensor)) {
         tensor.how = How::Stream;
     }
 }

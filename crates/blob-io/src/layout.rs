@@ -10,10 +10,10 @@ use crate::checkpoint::Checkpoint;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
+use crate::interleaved::Interleaved;
 use crate::parts::{Copied, Placed};
 use crate::spec::{TensorSpec, refuse, total};
 use crate::splice::{self, Splice};
-use crate::woven::Woven;
 use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 
 /// The plan of a file: where each tensor goes, and the bytes around them.
@@ -44,7 +44,7 @@ pub struct Layout {
     copies: Vec<Copied>,
     len: u64,
     /// Tensors whose values have other bytes between them.
-    woven: HashMap<usize, Woven>,
+    interleaved: HashMap<usize, Interleaved>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Layout {
     pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
         let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
     /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
@@ -84,7 +84,7 @@ impl Layout {
     pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
         let plan = Plan::Npz(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
     /// An HDF5 file as `form` says; `metadata` as attributes of its root. Each array's data are 64-byte aligned, in the order
@@ -96,7 +96,7 @@ impl Layout {
     pub fn hdf5(specs: &[TensorSpec], form: hdf5::Form, metadata: &[(String, String)]) -> Result<Self, Error> {
         let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
         let plan = Plan::Hdf5(Box::new(plan));
-        Ok(Self { plan, offsets, copies: Vec::new(), len, woven: HashMap::new() })
+        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
     /// One npy file. The name is not stored.
@@ -112,7 +112,7 @@ impl Layout {
             offsets: vec![offset],
             copies: Vec::new(),
             len,
-            woven: HashMap::new(),
+            interleaved: HashMap::new(),
         })
     }
 
@@ -123,7 +123,7 @@ impl Layout {
     /// not know, a tensor that is in no array or in two, sizes over 63 bits.
     pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
         let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, woven: HashMap::new() })
+        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
     /// A Caffe message, as Caffe writes it. Names and metadata are the message's.
@@ -151,14 +151,14 @@ impl Layout {
     /// [`Error::Request`] for entries that share bytes or leave the file; what reading the bytes between values, or an npz's
     /// directory, returns.
     pub fn refilled(base: &Checkpoint, entries: &[&Entry]) -> Result<Self, Error> {
-        let mut woven = HashMap::new();
+        let mut interleaved = HashMap::new();
         for (place, entry) in entries.iter().enumerate() {
-            let read =
-                Woven::read(base.source(), entry, base.limits()).map_err(|stop| entry.error(base.name(), stop))?;
-            woven.extend(read.map(|read| (place, read)));
+            let read = Interleaved::read(base.source(), entry, base.limits())
+                .map_err(|stop| entry.error(base.name(), stop))?;
+            interleaved.extend(read.map(|read| (place, read)));
         }
-        let place = |(place, entry): (usize, &&Entry)| match (woven.get(&place), entry.offset()) {
-            (Some(woven), _) => woven.span(),
+        let place = |(place, entry): (usize, &&Entry)| match (interleaved.get(&place), entry.offset()) {
+            (Some(interleaved), _) => interleaved.span(),
             (None, at) => at.map_or(0..0, |at| at..at + entry.byte_len()),
         };
         let mut places: Vec<Range<u64>> = entries.iter().enumerate().map(place).collect();
@@ -169,12 +169,12 @@ impl Layout {
         };
         places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));
         let copies = around(base.file_len(), &places)?;
-        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), woven })
+        Ok(Self { plan: Plan::Refilled(sums), offsets, copies, len: base.file_len(), interleaved })
     }
 
     fn placed(placed: Placed) -> Self {
-        let Placed { frame, copies, offsets, len, woven } = placed;
-        Self { plan: Plan::Fixed(frame), offsets, copies, len, woven }
+        let Placed { frame, copies, offsets, len, interleaved } = placed;
+        Self { plan: Plan::Fixed(frame), offsets, copies, len, interleaved }
     }
 
     /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
@@ -190,25 +190,25 @@ impl Layout {
     /// Whether a tensor's values have other bytes between them: they are not stored as they are, but as
     /// [`Layout::stored`] says.
     #[must_use]
-    pub fn is_woven(&self, tensor: usize) -> bool {
-        self.woven.contains_key(&tensor)
+    pub fn is_interleaved(&self, tensor: usize) -> bool {
+        self.interleaved.contains_key(&tensor)
     }
 
     /// Where whole values of a tensor, which begin `at` bytes within it, are stored from its offset on, and as what: the
     /// floats of Caffe's Datum with the next one's key behind each.
     #[must_use]
     pub fn stored<'b>(&self, tensor: usize, at: u64, values: &'b [u8]) -> (u64, Cow<'b, [u8]>) {
-        match self.woven.get(&tensor) {
+        match self.interleaved.get(&tensor) {
             None => (at, Cow::Borrowed(values)),
-            Some(woven) => {
-                let (at, bytes) = woven.stored(at, values);
+            Some(interleaved) => {
+                let (at, bytes) = interleaved.stored(at, values);
                 (at, Cow::Owned(bytes))
             }
         }
     }
 
     /// Where each tensor's bytes begin in the file, in the order of the specs: row-major, little-endian, without gaps unless
-    /// [`Layout::is_woven`].
+    /// [`Layout::is_interleaved`].
     #[must_use]
     pub fn offsets(&self) -> &[u64] {
         &self.offsets

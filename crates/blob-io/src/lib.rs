@@ -28,6 +28,7 @@ mod filenames;
 mod folder;
 mod format;
 pub mod hdf5;
+mod interleaved;
 mod layout;
 mod limits;
 mod metadata;
@@ -48,7 +49,6 @@ mod splice;
 mod tensor;
 mod warning;
 mod wire;
-mod woven;
 mod write;
 
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};

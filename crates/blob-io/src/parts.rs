@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use crate::error::Error;
+use crate::interleaved::Interleaved;
 use crate::spec::{TensorSpec, refuse};
-use crate::woven::Woven;
 
 /// A part of a message.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Placed {
     pub(crate) offsets: Vec<u64>,
     pub(crate) len: u64,
     /// Tensors whose values have other bytes between them.
-    pub(crate) woven: HashMap<usize, Woven>,
+    pub(crate) interleaved: HashMap<usize, Interleaved>,
 }
 
 /// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
@@ -65,7 +65,7 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
         frame,
         copies,
         offsets: vec![None; specs.len()],
-        woven: HashMap::new(),
+        interleaved: HashMap::new(),
     };
     file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the message twice")))?;
     file.flush();
@@ -77,7 +77,7 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
         copies: file.copies,
         offsets: file.offsets.into_iter().flatten().collect(),
         len,
-        woven: file.woven,
+        interleaved: file.interleaved,
     })
 }
 
@@ -127,7 +127,7 @@ struct File<'a> {
     frame: Vec<(u64, Vec<u8>)>,
     copies: Vec<Copied>,
     offsets: Vec<Option<u64>>,
-    woven: HashMap<usize, Woven>,
+    interleaved: HashMap<usize, Interleaved>,
 }
 
 impl File<'_> {
@@ -154,7 +154,7 @@ impl File<'_> {
                 let len = self.lens[*tensor];
                 if len > 0 {
                     self.bytes(&[*key]);
-                    self.woven.insert(*tensor, Woven::keyed(self.at, len / 4, 4, *key));
+                    self.interleaved.insert(*tensor, Interleaved::keyed(self.at, len / 4, 4, *key));
                 }
                 self.values(*tensor, keyed(len).saturating_sub(1))?;
             }

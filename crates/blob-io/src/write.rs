@@ -146,7 +146,7 @@ impl<'a> Writer<'a> {
                         if layout.wants_crc() {
                             hasher.update(bytes);
                         }
-                        if !layout.is_woven(i) {
+                        if !layout.is_interleaved(i) {
                             return output.write_all(bytes);
                         }
                         rest.extend_from_slice(bytes);

@@ -57,7 +57,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     if !bytes.is_empty() {
         frame.push((at, bytes));
     }
-    Ok(Placed { frame, copies, offsets, len, woven: HashMap::new() })
+    Ok(Placed { frame, copies, offsets, len, interleaved: HashMap::new() })
 }
 
 /// The seven extents that a tensor gets: shorter shapes are aligned as NeoML's `CreateTensor` does, ones behind.

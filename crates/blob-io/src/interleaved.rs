@@ -12,7 +12,7 @@ use crate::wire::source::{Source, read};
 
 /// Where the values lie, and what lies between them.
 #[derive(Clone, Debug)]
-pub(crate) struct Woven {
+pub(crate) struct Interleaved {
     /// In ascending order; none is empty.
     runs: Vec<Segment>,
     width: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Woven {
     between: Vec<u8>,
 }
 
-impl Woven {
+impl Interleaved {
     /// Values of `width` bytes from `at` on, with a key before each but the first.
     pub(crate) fn keyed(at: u64, count: u64, width: u64, key: u8) -> Self {
         Self { runs: vec![Segment { offset: at, count, stride: width + 1 }], width, between: vec![key] }
@@ -32,12 +32,12 @@ impl Woven {
         if runs.len() <= 1 && runs.iter().all(|run| run.stride == width) {
             return Ok(None);
         }
-        let mut woven = Self { runs: runs.to_vec(), width, between: Vec::new() };
-        let span = woven.span();
+        let mut interleaved = Self { runs: runs.to_vec(), width, between: Vec::new() };
+        let span = interleaved.span();
         let room = (span.end - span.start).saturating_sub(entry.byte_len());
         check_limit(span.start, Limit::Alloc, "bytes between values", room, limits.max_alloc)?;
-        woven.between.resize(room as usize, 0);
-        let mut rest = &mut woven.between[..];
+        interleaved.between.resize(room as usize, 0);
+        let mut rest = &mut interleaved.between[..];
         for (place, run) in runs.iter().enumerate() {
             let gap = (run.stride - width) as usize;
             let (within, behind) = rest.split_at_mut(gap * (run.count - 1) as usize);
@@ -50,7 +50,7 @@ impl Woven {
             read(source, end, between)?;
             rest = behind;
         }
-        Ok(Some(woven))
+        Ok(Some(interleaved))
     }
 
     /// From the first value's first byte to the last one's end.
@@ -97,21 +97,22 @@ mod tests {
     use super::*;
 
     /// Values of two bytes: three with one byte between them, then two at once.
-    fn woven() -> Woven {
+    fn interleaved() -> Interleaved {
         let runs = vec![Segment { offset: 10, count: 3, stride: 3 }, Segment { offset: 22, count: 2, stride: 2 }];
-        Woven { runs, width: 2, between: b"abcdef".to_vec() }
+        Interleaved { runs, width: 2, between: b"abcdef".to_vec() }
     }
 
     #[test]
     fn parts_of_the_values_make_up_the_whole() {
         let whole = b"00a11b22cdef3344";
-        assert_eq!(woven().span(), 10..10 + whole.len() as u64);
+        assert_eq!(interleaved().span(), 10..10 + whole.len() as u64);
         let values = b"0011223344";
         for first in 0..=5 {
             for second in first..=5 {
                 let mut made = Vec::new();
                 for part in [0..first, first..second, second..5] {
-                    let (at, bytes) = woven().stored(part.start as u64 * 2, &values[part.start * 2..part.end * 2]);
+                    let (at, bytes) =
+                        interleaved().stored(part.start as u64 * 2, &values[part.start * 2..part.end * 2]);
                     assert!(bytes.is_empty() || at == made.len() as u64, "{part:?}");
                     made.extend(bytes);
                 }
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn one_key_is_enough_for_all_values() {
-        let keyed = Woven::keyed(7, 3, 1, b'=');
+        let keyed = Interleaved::keyed(7, 3, 1, b'=');
         assert_eq!((keyed.span(), keyed.stored(1, b"bc")), (7..12, (2, b"b=c".to_vec())));
     }
 }
