@@ -151,6 +151,20 @@ fn long_pageable_transfers_bring_every_byte() {
     to.copy_from(0, &from, ..).unwrap();
     assert_eq!((from.stats().downloads.bytes, from.stats().uploads.bytes), (0, LEN as u64));
     assert!(to.host(..).unwrap()[..] == bytes);
+    // Another queue has chunks of its own meanwhile, and waits for none of these.
+    let waits = session.calls("cuEventSynchronize");
+    let second = gpu.queue().unwrap();
+    drop(SharedMem::from(vec![1u8; 8]).device_mut(&second, ..).unwrap());
+    assert_eq!(session.calls("cuEventSynchronize"), waits);
+    // Where no more chunks can be had, those that are there carry all.
+    gpu.trim().unwrap();
+    drop(SharedMem::from(vec![1u8; 8]).device_mut(&queue, ..).unwrap());
+    session.fail("cuMemHostAlloc", 1, 2);
+    let again = SharedMem::from(bytes.clone());
+    drop(again.device_mut(&queue, ..).unwrap());
+    to.copy_from(0, &again, ..).unwrap();
+    assert!(to.host(..).unwrap()[..] == bytes);
+    drop((again, second));
     // One chunk that fails is the failure of all, wherever it lies, and the host's bytes stay.
     for nth in [1, 10, 20] {
         let again = SharedMem::from(bytes.clone());

@@ -169,7 +169,9 @@ impl Cuda {
         self.context.run("memory", || self.context.memory())
     }
 
-    /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver.
+    /// Waits for the GPU's work in this process, and gives the memory that waits to be used again back to the driver: the GPU's,
+    /// and the pinned chunks that pageable bytes pass through (8 MiB for each transfer, or for each thread of a long one, that ran at
+    /// the same time).
     ///
     /// # Errors
     /// [`Error::Device`].

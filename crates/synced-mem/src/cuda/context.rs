@@ -196,10 +196,12 @@ impl Context {
         memory_here()
     }
 
-    /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool back to the driver.
+    /// Waits for all work of the GPU in this process, and gives the memory that waits in the pool, and idle chunks, back to the driver.
     pub(super) fn trim(&self) -> Result<(), Failure> {
         self.enter()?;
         wait_for_all()?;
+        let idle: Vec<_> = self.staging.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all().collect();
+        idle.into_iter().map(|ring| ring.give_back()).fold(Ok(()), Result::and)?;
         let Some(pool) = self.pool() else {
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Chunks of pinned memory that copies pass through, used in turn. An event of each tells when it is free again. It relies on
 //! its user to be in the context that it was made in.
 
+use std::collections::BTreeSet;
 use std::ptr::NonNull;
 
 use cudarc::driver::sys::{self, CUevent, CUresult, CUstream};
@@ -13,8 +14,8 @@ pub(super) const CHUNK: usize = 1 << 20;
 /// Uploads run ahead of the device by this many chunks.
 pub(super) const CHUNKS: usize = 8;
 
-/// From this number of idle rings on, one of another stream is taken instead of pinning more memory.
-const RINGS: usize = 4;
+/// From this number of streams on that have idle rings, one of another stream is taken instead of pinning more memory.
+const STREAMS: usize = 4;
 
 /// The rings of one context that no transfer has at the moment, the one that was used last at the end; each with the stream
 /// that used it.
@@ -29,7 +30,8 @@ impl Rings {
     /// use was longest ago. `None` where one is to be made.
     pub(super) fn take(&mut self, stream: CUstream) -> Option<Ring> {
         let own = self.0.iter().rposition(|(user, _)| *user == stream);
-        let index = own.or((self.0.len() >= RINGS).then_some(0))?;
+        let others: BTreeSet<CUstream> = self.0.iter().map(|(user, _)| *user).collect();
+        let index = own.or((others.len() >= STREAMS).then_some(0))?;
         Some(self.0.remove(index).1)
     }
 

@@ -64,24 +64,31 @@ fn shared(
     };
     let work = &work;
     thread::scope(|scope| {
-        let mut refused = Vec::new();
+        // What no thread, or no chunks, can be had for is left to this one.
+        let mut left = Vec::new();
         let others: Vec<_> = shares
             .filter_map(|share| {
                 let there = share.clone();
                 let run = move || stream.context().enter().and_then(|()| work(there));
-                // Where no thread can be had, this one does it.
-                let thread = thread::Builder::new().spawn_scoped(scope, run);
-                thread.map_err(|_| refused.push(share)).ok()
+                match thread::Builder::new().spawn_scoped(scope, run) {
+                    Ok(thread) => Some((thread, share)),
+                    Err(_) => {
+                        left.push(share);
+                        None
+                    }
+                }
             })
             .collect();
         let mut result = work(own);
-        for share in refused {
-            result = result.and_then(|()| work(share));
+        for (thread, share) in others {
+            match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+                Err(failure) if failure.is_out_of_memory() => left.push(share),
+                // One that the context does not recover from is the one to tell.
+                Err(failure) if result.is_ok() || failure.is_sticky() => result = Err(failure),
+                _ => {}
+            }
         }
-        for thread in others {
-            result = result.and(thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        }
-        result
+        left.into_iter().fold(result, |result, share| result.and_then(|()| work(share)))
     })
 }
 

@@ -27,6 +27,9 @@ const MAX_NARROW: usize = 32;
 /// Of the words of a block: more than there are.
 const NONE: u32 = 31;
 
+/// Where long axes are cut.
+const STEP: usize = 128;
+
 /// Entries that are worth a block.
 const MIN_STRETCH: usize = 1024;
 
@@ -71,7 +74,8 @@ fn cut(plan: Permutation, from: u64, to: u64, most: usize, launch: &mut impl FnM
         let (from, to) = (from + most as u64, to + most as u64);
         return cut(Permutation { run: plan.run - most, ..plan }, from, to, most, launch);
     };
-    let half = axis.len / 2;
+    // At whole tiles, so that the places of both halves are multiples of what those of the whole are.
+    let half = if axis.len >= 2 * STEP { axis.len / 2 / STEP * STEP } else { axis.len / 2 };
     let part = |len| {
         let mut axes = Strides::default();
         let mut taken = false;
@@ -149,33 +153,34 @@ fn is_multiple(of: u64, places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: us
 }
 
 /// The short side and the long one, where each is one axis and the entries of both together lie without a gap in the source, which
-/// is `true`, or in the destination.
+/// is `true`, or in the destination. Entries of less than four bytes move as words of four: each row has to hold whole ones.
 fn short(sides: &Blocks) -> Option<(Stride, Stride, bool)> {
     let (&[x], &[y]) = (sides.x.as_slice(), sides.y.as_slice()) else {
         return None;
     };
     let is_short = |side: Stride| side.len <= MAX_NARROW && x.len * y.len >= MIN_STRETCH;
-    match () {
-        () if is_short(y) && x.to == y.len * sides.run => Some((y, x, false)),
-        () if is_short(x) && y.from == x.len * sides.run => Some((x, y, true)),
-        () => None,
-    }
+    let (short, long, gather) = match () {
+        () if is_short(y) && x.to == y.len * sides.run => (y, x, false),
+        () if is_short(x) && y.from == x.len * sides.run => (x, y, true),
+        () => return None,
+    };
+    let pitch = if gather { short.to } else { short.from };
+    let strides = sides.outer.as_slice().iter().flat_map(|axis| [axis.from, axis.to]);
+    let mut places = [pitch, long.len * sides.run].into_iter().chain(strides);
+    (sides.run >= 4 || places.all(|place| place.is_multiple_of(4))).then_some((short, long, gather))
 }
 
 fn narrow(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
     let (short, long, gather) = short(sides)?;
     let pitch = if gather { short.to } else { short.from } as u64;
     let outer = Axis::all(&sides.outer);
-    // Entries of less than four bytes move as words of four, where these lie at such places.
+    if width < 4 && ![from, to].iter().all(|address| address.is_multiple_of(4)) {
+        return None;
+    }
     let (in_word, words) = match width {
         4 => (1, 2048),
         _ => (4usize.div_ceil(width), 1024),
     };
-    let strides = outer.iter().flat_map(|axis| [axis.from, axis.to]);
-    let mut places = [from, to, pitch, (long.len * width) as u64].into_iter().chain(strides);
-    if width < 4 && !places.all(|place| place.is_multiple_of(4)) {
-        return None;
-    }
     // Whole cache lines, or nearly: a stretch begins at a multiple of 16 entries.
     let most = words * in_word / short.len / 16 * 16;
     let chunk = long.len.div_ceil(long.len.div_ceil(most)).next_multiple_of(16);

@@ -86,6 +86,7 @@ fn the_width_is_what_addresses_lengths_and_strides_allow() {
     assert_eq!(moved(&[2, 64, 63, 3], &[0, 3, 1, 2], 1, 0), "narrow_1");
     assert_eq!(moved(&[2, 63, 63, 3], &[0, 3, 1, 2], 1, 0), "strided_1");
     assert_eq!(moved(&[2, 63, 63, 3], &[0, 3, 1, 2], 4, 0), "narrow_4");
+    assert_eq!(moved(&[2, 63, 63, 16], &[0, 3, 1, 2], 2, 0), "tile_2");
     assert_eq!(moved(&[2, 64, 64, 32], &[0, 3, 1, 2], 4, 0), "narrow_4");
     assert_eq!(moved(&[2, 64, 64, 33], &[0, 3, 1, 2], 4, 0), "tile_4");
     // Too little for a block; and a short side that is not without gaps.
@@ -96,6 +97,21 @@ fn the_width_is_what_addresses_lengths_and_strides_allow() {
     assert_eq!(moved(&[2, 64, 64, 8], &[0, 2, 1, 3], 4, 0), "strided_16");
     assert_eq!(moved(&[64, 64], &[1, 0], 4, 2), "strided_2");
     assert_eq!(moved(&[64, 64], &[0, 1], 4, 0), "rows_16");
+}
+
+#[test]
+fn halves_of_what_is_cut_lie_at_words_too() {
+    for (dims, order, wanted) in [
+        (&[4100, 4100][..], &[1, 0][..], "wide_1"),
+        (&[1002, 1002, 3], &[2, 0, 1], "narrow_1"),
+        (&[3, 1002, 1002], &[1, 2, 0], "narrow_1"),
+    ] {
+        let plan = Permutation::new(dims, order, 1);
+        let span = |at: u64| Span { address: at << 40, len: plan.bytes() };
+        let limits = Limits { parts: 1, words: plan.bytes() / 3 / 16 * 16 };
+        let launches = launches(&Work::Permute(plan), &[span(1)], &[span(2)], limits);
+        assert!(launches.len() > 1 && launches.iter().all(|launch| launch.kernel == wanted), "{dims:?}: {launches:?}");
+    }
 }
 
 #[test]
