@@ -11,7 +11,7 @@ use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{data, open};
 
 /// A layer of V2: its name, type, inputs and outputs, blobs of one axis, and more fields.
-fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
+pub(crate) fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)];
     let texts =
         texts.iter().filter(|(_, text)| !text.is_empty()).flat_map(|(number, text)| len(*number, text.as_bytes()));
@@ -35,12 +35,12 @@ fn parts() -> [Vec<u8>; 5] {
     ]
 }
 
-fn net(parts: &[Vec<u8>]) -> Vec<u8> {
+pub(crate) fn net(parts: &[Vec<u8>]) -> Vec<u8> {
     [len(1, b"net"), parts.concat(), len(201, b"behind")].concat()
 }
 
 /// The folded file; the net is the file's own, or that of a prototxt.
-fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error> {
+pub(crate) fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error> {
     let source = open("net.caffemodel", bytes).unwrap_or_else(|e| panic!("{e}"));
     let net = match text {
         Some(text) => prototxt("net.prototxt", text.as_bytes()).expect("a net"),

@@ -33,6 +33,7 @@ mod element;
 mod element_neoml;
 mod examples;
 mod fold_net;
+mod fold_refused;
 mod folder;
 mod folds;
 mod folds_mxnet;

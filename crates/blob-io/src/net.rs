@@ -5,6 +5,7 @@
 
 mod build;
 
+use std::collections::HashSet;
 use std::num::NonZero;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Net {
     uses: Vec<u32>,
     /// Which layer writes each value.
     writers: Vec<Option<NonZero<u32>>>,
+    /// The values whose name is another layer's value too.
+    rivals: HashSet<usize>,
     /// Which layers read which value, as (value, layer), in this order.
     readers: Vec<(u32, u32)>,
 }
@@ -51,6 +54,7 @@ pub struct Layer {
     tops: Vec<usize>,
     tensors: Vec<(Role, Arc<str>)>,
     shares_tensors: bool,
+    is_conditional: bool,
     settings: Settings,
 }
 
@@ -144,6 +148,13 @@ impl Net {
         self.layers.get(number.get() as usize - 1)
     }
 
+    /// Whether two layers write values of this one's name, and neither works in place on the other's: as one for training and
+    /// one for use do.
+    #[must_use]
+    pub fn has_rival(&self, value: usize) -> bool {
+        self.rivals.contains(&value)
+    }
+
     /// The layers that read a value; one that reads it twice comes twice.
     pub fn readers(&self, value: usize) -> impl Iterator<Item = &Layer> {
         let first = self.readers.partition_point(|(read, _)| (*read as usize) < value);
@@ -212,6 +223,12 @@ impl Layer {
     #[must_use]
     pub fn shares_tensors(&self) -> bool {
         self.shares_tensors
+    }
+
+    /// Whether it is said to be in the net under some conditions only: Caffe's `include` and `exclude`.
+    #[must_use]
+    pub fn is_conditional(&self) -> bool {
+        self.is_conditional
     }
 
     /// The stated number of outputs, filters or channels.

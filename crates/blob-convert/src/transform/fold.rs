@@ -123,15 +123,28 @@ impl Transform for Fold {
         if !planned.misfits.is_empty() {
             return Err(planned.misfits);
         }
-        let mut outcome = Outcome::default();
+        let folded: BTreeSet<usize> = planned.made.keys().chain(planned.gone.keys()).copied().collect();
+        // It was the diff of other values.
+        let is_diff = |spec: &Spec<'_>| {
+            let data = spec.tensor.name.strip_suffix(".diff").and_then(|data| places.find(data));
+            data.is_some_and(|data| folded.contains(&data))
+        };
+        let (mut outcome, mut diffs) = (Outcome::default(), 0);
         for (place, spec) in tensors.iter().enumerate() {
             match (planned.made.remove(&place), planned.gone.get(&place)) {
                 (Some(made), _) => outcome.made.extend(made),
                 (None, Some(layer)) => outcome.left_out.push((place, format!("folded with {layer:?}"))),
+                (None, None) if is_diff(spec) => {
+                    outcome.left_out.push((place, "the diff of a folded tensor".to_owned()));
+                    diffs += 1;
+                }
                 (None, None) => outcome.made.push(Made::same(place, spec)),
             }
         }
         outcome.notes = planned.notes;
+        if diffs > 0 {
+            outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
+        }
         let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
         outcome.layers_gone = gone.cloned().collect();
         if !outcome.layers_gone.is_empty() {

@@ -19,6 +19,8 @@ pub(super) struct Fields {
     is_tested: bool,
     /// Whether it is left out of tests.
     is_excluded: bool,
+    /// Whether it is said to be there under some conditions only: phases, stages, levels.
+    pub(super) is_conditional: bool,
     /// Of the kernel's axes, where each is said on its own.
     height: Option<u64>,
     width: Option<u64>,
@@ -30,6 +32,7 @@ impl Fields {
     /// Takes a field of the message `of`: the layer itself, whose name is empty, the V0 layer in it, or one of its parameters.
     /// Errors with what was expected.
     pub(super) fn set(&mut self, of: &str, field: &str, value: &str) -> Result<(), &'static str> {
+        self.is_conditional |= matches!(of, "include" | "exclude");
         let settings = &mut self.settings;
         match (of, field) {
             ("", "bottom") => push(&mut self.bottoms, value)?,
@@ -99,7 +102,7 @@ impl Fields {
         let names = names.unwrap_or_else(own).into_iter().enumerate();
         let tensors = names.map(|(index, name)| (role(index), name.into())).collect();
         let is_training = self.is_included && !self.is_tested || self.is_excluded;
-        let Self { name, bottoms, tops, shared, height, width, mut settings, .. } = self;
+        let Self { name, bottoms, tops, shared, is_conditional, height, width, mut settings, .. } = self;
         if let (Some(height), Some(width)) = (height, width) {
             settings.kernel = vec![height, width];
         }
@@ -107,7 +110,7 @@ impl Fields {
             // That of a pooling, which is in the layer itself in V0.
             settings.kernel.clear();
         }
-        Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, settings }
+        Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, settings }
     }
 }
 

@@ -66,6 +66,7 @@ impl Reader<'_, '_> {
                 }
                 (Some(Known::Message(of)), Wire::Len) => {
                     let inner = take(self.cursor, span, of)?;
+                    fields.is_conditional |= matches!(of, "include" | "exclude");
                     if of == "layer" {
                         fields.begin_v0();
                     }
@@ -137,6 +138,7 @@ fn v2(number: u32) -> Option<Known> {
         4 => Known::Text("top"),
         6 => Known::Message("param"),
         8 => Known::Message("include"),
+        9 => Known::Message("exclude"),
         106 => Known::Message("convolution_param"),
         117 => Known::Message("inner_product_param"),
         137 => Known::Message("embed_param"),
@@ -158,6 +160,7 @@ fn v1(number: u32) -> Option<Known> {
         10 => Known::Message("convolution_param"),
         17 => Known::Message("inner_product_param"),
         32 => Known::Message("include"),
+        33 => Known::Message("exclude"),
         1001 => Known::Text("param"),
         _ => return None,
     })
@@ -182,7 +185,7 @@ fn field_of(of: &'static str, tag: Tag) -> Option<(&'static str, &'static str)> 
         ("batch_norm_param", 1) => "use_global_stats",
         ("batch_norm_param", 3) => "eps",
         ("embed_param", 4) if tag.wire == Wire::Fixed32 => return Some(("bn_param", "eps")),
-        ("include", 1) => "phase",
+        ("include" | "exclude", 1) => "phase",
         _ => return None,
     };
     let is_text = matches!(field, "name" | "type");

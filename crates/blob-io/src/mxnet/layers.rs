@@ -50,6 +50,7 @@ impl Layers {
             tensors: reads.tensors,
             shared: Vec::new(),
             is_training: false,
+            is_conditional: false,
             settings: operator.settings(op),
         };
         self.builder.push(draft, at)

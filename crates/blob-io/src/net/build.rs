@@ -27,6 +27,7 @@ pub(crate) struct Draft<V> {
     pub(crate) shared: Vec<String>,
     /// Whether the layer is there in training alone, so that what it writes hides no value of the net in use.
     pub(crate) is_training: bool,
+    pub(crate) is_conditional: bool,
     pub(crate) settings: Settings,
 }
 
@@ -57,8 +58,8 @@ impl<V: Hash + Eq> Builder<V> {
         check_limit(at, Limit::Fixed, "the number of layers", index as u64 + 1, MOST_LAYERS)?;
         let values = self.net.uses.len() + draft.bottoms.len() + draft.tops.len();
         check_limit(at, Limit::Fixed, "the inputs and outputs of all layers", values as u64, MOST_VALUES)?;
-        let bottoms = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
-        let tops = draft.tops.into_iter().map(|name| self.write(name, draft.is_training)).collect();
+        let bottoms: Vec<usize> = draft.bottoms.into_iter().map(|name| self.read(name)).collect();
+        let tops = draft.tops.into_iter().map(|name| self.write(name, &bottoms, draft.is_training)).collect();
         let names = draft.tensors.iter().map(|(_, name)| User::Tensor(Arc::clone(name)));
         let mut shares_tensors = false;
         for name in names.chain(draft.shared.into_iter().map(User::Shared)) {
@@ -68,8 +69,9 @@ impl<V: Hash + Eq> Builder<V> {
                 shares_tensors = true;
             }
         }
-        let Draft { name, kind, type_name, tensors, settings, .. } = draft;
-        self.net.layers.push(Layer { name, kind, type_name, bottoms, tops, tensors, shares_tensors, settings });
+        let Draft { name, kind, type_name, tensors, is_conditional, settings, .. } = draft;
+        let layer = Layer { name, kind, type_name, bottoms, tops, tensors, shares_tensors, is_conditional, settings };
+        self.net.layers.push(layer);
         Ok(())
     }
 
@@ -97,9 +99,13 @@ impl<V: Hash + Eq> Builder<V> {
         }
     }
 
-    fn write(&mut self, name: V, is_training: bool) -> usize {
+    fn write(&mut self, name: V, bottoms: &[usize], is_training: bool) -> usize {
         let value = self.net.uses.len();
         self.net.uses.push(0);
+        // What works in place reads the value that it hides.
+        if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
+            self.net.rivals.extend([*other, value]);
+        }
         if is_training {
             self.values.entry(name).or_insert(value);
         } else {

@@ -95,14 +95,13 @@ impl Wires {
             return Err(format!("has a field of the number {number}, which would be lost"));
         }
         let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
-            // In place, or a file that does not say what its layers read.
-            ([bottom], [top]) if *bottom == top.name => return self.take_out(place),
+            // A file that does not say what its layers read.
             ([], []) => return self.take_out(place),
             ([bottom], [top]) => (bottom.clone(), top.name.clone()),
             _ => return Err("does not read one value and write one".to_owned()),
         };
         let before = self.writer(place, &bottom, &top)?;
-        let written = self.0[before].tops.iter_mut().filter(|written| written.name == bottom);
+        let written = self.0[before].tops.iter_mut().filter(|written| written.name == bottom && bottom != top);
         written.for_each(|written| (written.name, written.is_renamed) = (top.clone(), true));
         self.take_out(place)
     }
@@ -116,11 +115,16 @@ impl Wires {
     fn writer(&self, place: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
         let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != place && !layer.is_gone);
-        let mut users = others().filter(|(_, layer)| layer.names().any(|name| name == bottom));
+        // Behind a layer that works in place, others may read the name; none may write it anew.
+        let is_in_place = bottom == top;
+        let reads = |layer: &Wired| layer.bottoms.iter().any(|name| name == bottom);
+        let is_user = |other: usize, layer: &Wired| !(is_in_place && other > place && reads(layer));
+        let mut users =
+            others().filter(|(other, layer)| layer.names().any(|name| name == bottom) && is_user(*other, layer));
         let Some((before, writer)) = users.next().filter(|(before, _)| *before < place) else {
             return Err(format!("reads {}, which no layer before it writes", text(bottom)));
         };
-        if writer.bottoms.iter().any(|name| name == bottom) {
+        if reads(writer) {
             return Err(format!("reads {}, which {:?} reads too", text(bottom), writer.name));
         }
         if let Some((_, other)) = users.next() {
@@ -129,8 +133,8 @@ impl Wires {
         if writer.is_in_one_phase {
             return Err(format!("follows {:?}, which is in some phases of the net only", writer.name));
         }
-        match others().take_while(|(other, _)| *other < place).find(|(_, layer)| layer.names().any(|name| name == top))
-        {
+        let mut earlier = others().take_while(|(other, _)| !is_in_place && *other < place);
+        match earlier.find(|(_, layer)| layer.names().any(|name| name == top)) {
             Some((_, other)) => Err(format!("writes {}, which {:?} reads or writes before it", text(top), other.name)),
             None => Ok(before),
         }

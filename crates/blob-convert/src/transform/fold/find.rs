@@ -1,5 +1,6 @@
 //! Where a fold is right, from a net's layers; and why not, for every normalisation that stays.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use blob_io::net::{Layer, LayerKind, Role};
@@ -25,15 +26,24 @@ impl fmt::Display for Refusal {
 
 impl Fold {
     /// The normalisations of a net that can be folded into the convolution, deconvolution or fully connected layer before them,
-    /// and those that cannot. A Scale alone behind such a layer is one.
+    /// and those that cannot. A Scale that is not behind another one is one.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
-        let is_norm = |layer: &&Layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn);
-        for layer in net.layers().filter(|layer| is_norm(layer) || is_lone_scale(net, layer)) {
-            match folded(net, layer) {
+        let is_norm = |layer: &Layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn);
+        let mut after: HashSet<*const Layer> = HashSet::new();
+        for layer in net.layers() {
+            let is_norm = is_norm(layer);
+            if !(is_norm || is_lone_scale(layer)) || after.contains(&std::ptr::from_ref(layer)) {
+                continue;
+            }
+            let scale = foldable_scale(net, layer);
+            let folded = folded(net, layer, scale);
+            // The Scale of a BatchNorm that stays does so with it.
+            after.extend(scale.filter(|_| is_norm || folded.is_ok()).map(std::ptr::from_ref));
+            match folded {
                 Ok(folded) => {
-                    fold.scales += usize::from(layer.kind() == LayerKind::Scale);
+                    fold.scales += usize::from(!is_norm);
                     fold.layers.push(folded);
                 }
                 Err(reason) => refused.push(Refusal { layer: layer.name().to_owned(), reason }),
@@ -47,13 +57,14 @@ impl Fold {
     }
 }
 
-/// Whether it is a Scale, channel by channel, of what a layer before it makes that it could be folded into.
-fn is_lone_scale(net: &Bound<'_>, layer: &Layer) -> bool {
-    let [bottom] = *layer.bottoms() else {
-        return false;
-    };
-    let is_behind = net.net().writer(bottom).is_some_and(is_foldable);
-    layer.kind() == LayerKind::Scale && is_behind && is_by_channel(layer) && is_whole(net, layer)
+/// Whether it is a Scale by factors of its own, and not the product of two values.
+fn is_lone_scale(layer: &Layer) -> bool {
+    layer.kind() == LayerKind::Scale && layer.bottoms().len() == 1
+}
+
+/// The Scale after a normalisation that can be folded with it.
+fn foldable_scale<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
+    scale_after(net, norm).filter(|scale| check_place(net, scale).is_ok())
 }
 
 /// Whether a layer's outputs are sums of products with weights, a row of them for each channel.
@@ -66,10 +77,14 @@ fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
     net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some())
 }
 
-fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
+fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded, String> {
+    if norm.kind() == LayerKind::Scale {
+        check_scale(net, norm)?;
+    }
     let before = before(net, norm)?;
     let channel_axis = axis_of(before)?;
-    let is_same = |axis: i64| axis == channel_axis || channel_axis == -1 && axis == before.kernel().len() as i64 + 1;
+    let axes = before.kernel().len() as i64;
+    let is_same = |axis: i64| axis == channel_axis || channel_axis == -1 && axes > 0 && axis == axes + 1;
     if !is_same(norm.axis()) {
         return Err(format!(
             "normalises axis {}, and the channels of {:?} are axis {channel_axis}",
@@ -85,7 +100,6 @@ fn folded(net: &Bound<'_>, norm: &Layer) -> Result<Folded, String> {
     if mean.is_some() != variance.is_some() || norm.kind() == LayerKind::BatchNorm && mean.is_none() {
         return Err("has no mean or no variance in the file".to_owned());
     }
-    let scale = scale_after(net, norm);
     let scaled = |role: Role| scale.and_then(|scale| named(scale, role));
     Ok(Folded {
         layer: norm.name().to_owned(),
@@ -137,11 +151,40 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
         return Err("has no mean and no variance, and is not said to be for inference".to_owned());
     }
     for layer in [before, norm] {
+        check_place(net, layer)?;
         if layer.shares_tensors() {
             return Err(format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name()));
         }
     }
     Ok(before)
+}
+
+/// Checks that a layer is one from one value to one, in every phase of the net.
+fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
+    let stays = |why: String| Err(format!("cannot be folded: {:?} {why}", layer.name()));
+    let ([_], &[top]) = (layer.bottoms(), layer.tops()) else {
+        let (bottoms, tops) = (layer.bottoms().len(), layer.tops().len());
+        return stays(format!("reads {bottoms} values and writes {tops}, and one each is expected"));
+    };
+    if layer.is_conditional() {
+        return stays("is in some phases of the net only".to_owned());
+    }
+    if net.net().has_rival(top) {
+        return stays("writes what another layer writes too".to_owned());
+    }
+    Ok(())
+}
+
+/// Checks that a Scale is one that can be folded, wherever it is.
+fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
+    if !is_by_channel(scale) {
+        let (axis, axes) = (scale.axis(), scale.num_axes());
+        return Err(format!("has axis {axis} and num_axes {axes}, and the channels are axis 1 alone"));
+    }
+    if !is_whole(net, scale) {
+        return Err("has no factors or no summands in the file".to_owned());
+    }
+    Ok(())
 }
 
 /// The axis of a layer's output that has its channels.
