@@ -15,7 +15,7 @@ use crate::support::conversion::to_file;
 use crate::support::{blob, blob_with, changed, data, find, open, refusal, sha256};
 
 /// An MXNet file of one array.
-const TINY: &str = "mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params";
+pub(crate) const TINY: &str = "mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params";
 const PARAMS: &str = "mxnet/golden/mxnet-1.9.1/checkpoints/module_mlp-0007.params";
 
 #[test]
@@ -45,12 +45,12 @@ fn archive(name: &str) -> String {
 }
 
 /// Each entry with its values.
-fn contents(file: &Checkpoint) -> Vec<String> {
+pub(crate) fn contents(file: &Checkpoint) -> Vec<String> {
     let each = file.entries().iter();
     each.map(|entry| format!("{entry:?} {}", sha256(&file.view(entry).expect("readable")))).collect()
 }
 
-fn alone(path: &str) -> Vec<String> {
+pub(crate) fn alone(path: &str) -> Vec<String> {
     contents(&Checkpoint::open(data(path)).expect("opens"))
 }
 
@@ -250,7 +250,7 @@ fn a_tar_without_its_end_may_be_cut() {
 }
 
 /// A header of the `tar` crate with this field put in by hand.
-fn header(name: &str, kind: u8, put: impl Fn(&mut [u8; 512])) -> Vec<u8> {
+pub(crate) fn header(name: &str, kind: u8, put: impl Fn(&mut [u8; 512])) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.set_path(name).expect("a short name");
     header.set_entry_type(tar::EntryType::new(kind));

@@ -7,6 +7,7 @@
 mod alloc;
 mod archives;
 mod archives_piped;
+mod archives_twice;
 mod axes;
 mod blobproto;
 mod blobs;
@@ -91,6 +92,7 @@ mod symbol;
 mod synced;
 mod synced_blobs;
 mod there_and_back;
+mod there_between;
 mod topology;
 mod transform;
 mod transform_order;

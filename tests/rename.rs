@@ -70,3 +70,27 @@ fn clashes_are_told_and_so_is_that_nothing_changes() {
     assert!(ran.code == Some(2) && ran.err.contains("unclosed group"), "{ran:?}");
     assert!(!out.exists());
 }
+
+/// An MXNet file has one name for a sparse array: names that its parts do not share would be lost.
+#[test]
+fn names_of_sparse_arrays_that_would_be_lost_are_refused() {
+    let folder = Folder::new();
+    let (source, out) = (data("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd"), folder.file("out.params"));
+    let source = source.to_str().expect("UTF-8");
+    for (map, told) in [
+        ("@0#* w.$1", ["\"@0#values\"", "\"w.values\"", "is missing"]),
+        ("@0#values a#indices\n@0#indices a#values", ["\"@0#", "\"a#", "is missing"]),
+        ("@0#values a#values\n@0#indices b#indices", ["\"a#values\"", "\"b#indices\"", "they need one name"]),
+        ("@0#values a#values", ["\"a#values\"", "\"@0#indices\"", "they need one name"]),
+        ("@0#* w#$1\n@2 w", ["\"@0#", "\"w\"", "another tensor is called so too"]),
+    ] {
+        let map = folder.with("map", map);
+        let ran = blob(&["rename", source, "--map", &map, "--force", "-o", &out]);
+        assert!(ran.code == Some(2) && told.iter().all(|told| ran.err.contains(told)), "{ran:?}");
+        assert!(!Path::new(&out).exists());
+    }
+    let map = folder.with("map", "@0#* w#$1");
+    blob(&["rename", source, "--map", &map, "-o", &out]).ok();
+    let found = names(Path::new(&out));
+    assert!(found.iter().filter(|name| name.starts_with("w#")).count() >= 2, "{found:?}");
+}

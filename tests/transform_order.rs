@@ -86,6 +86,14 @@ fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
     let later = converted(&converted(&done, &Options::new(Format::Npz)), &safetensors());
     let refused = refusal(&later, &safetensors().transform(Layout::Hwio));
     assert!(refused.contains("its receipt says that it was permuted to hwio"), "{refused}");
+    // The tool says so, too, and does nothing to a file that has not been permuted.
+    let folder = Folder::new();
+    let (hwio, out, plain) = (folder.file("hwio.npz"), folder.file("out.npz"), folder.file("plain.npz"));
+    blob(&["convert", "transform/order.npz", "-o", &hwio, "--layout", "hwio"]).ok();
+    let ran = blob(&["convert", &hwio, "-o", &out, "--layout", "oihw"]);
+    assert!(ran.code != Some(0) && ran.err.contains("its receipt says that it was permuted to hwio"), "{ran:?}");
+    blob(&["convert", "transform/order.npz", "-o", &plain, "--layout", "oihw"]).ok();
+    assert!(std::fs::read(&plain).ok() == std::fs::read(data("transform/order.npz")).ok());
     let as_it_was = converted(&golden, &safetensors().transform(Layout::Oihw));
     assert!(plan(&as_it_was, &safetensors().transform(Layout::Hwio), &Target::Stdout).is_ok());
 }

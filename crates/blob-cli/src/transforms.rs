@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use blob_convert::Options;
-use blob_convert::transform::{
-    BatchNorm, Bound, Dtype, FixGamma, Layout, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout,
-};
+use blob_convert::transform::{BatchNorm, Bound, Dtype, FixGamma, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout};
 use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Format};
 
@@ -57,7 +55,7 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     if let Some(fc_from) = args.fc_from.clone() {
         options = options.transform(fc_from);
     }
-    if let Some(layout) = args.layout.filter(|layout| *layout != Layout::Oihw) {
+    if let Some(layout) = args.layout {
         options = options.transform(layout);
     }
     if let Some(dtype) = args.dtype.and_then(Dtype::new) {

@@ -6,7 +6,7 @@ use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::options::refuse;
+use crate::options::{Options, refuse};
 use crate::receipt::{MOST_STEPS, Step, history_of, own, read};
 use crate::transform::Transform;
 
@@ -34,8 +34,16 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
+/// The options without the transforms that leave every file as it is, once none is a permutation that was done already.
+pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options) -> Result<Options, Error> {
+    refuse_again(checkpoint, &options.transforms)?;
+    let mut options = options.clone();
+    options.transforms.retain(|step| step.name() != "layout" || step.settings()["to"] != "oihw");
+    Ok(options)
+}
+
 /// Refuses a permutation that the source's receipt lists as done: a second one would scramble the values.
-pub(crate) fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
+fn refuse_again(checkpoint: &Checkpoint, transforms: &[Arc<dyn Transform>]) -> Result<(), Error> {
     // What cannot be read is a finding of `verify`; the history has what conversions before the last one did, too.
     let done = own(checkpoint).map(history_of).unwrap_or_default();
     let done: Vec<Step> = done.into_iter().flat_map(|origin| origin.transforms).collect();

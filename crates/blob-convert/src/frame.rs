@@ -6,6 +6,7 @@
 mod base64;
 
 use std::io::{self, Read, Write};
+use std::ops::Range;
 
 use blob_io::{Checkpoint, Entry, Error, Format, Layout, OpenOptions, Source};
 use flate2::Compression;
@@ -120,10 +121,13 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     if checkpoint.entries().iter().filter(|entry| entry.dtype().is_some()).count() != tensors.len() {
         return Ok(Err("tensors were left out"));
     }
-    let mut said = Vec::new();
+    let (mut said, mut spans) = (Vec::new(), Vec::new());
     for tensor in tensors {
         match of_entry(&checkpoint.entries()[tensor.entry], format) {
-            Some(holes) if tensor.is_as_read() => said.extend(holes),
+            Some(holes) if tensor.is_as_read() => {
+                spans.extend(span(&holes));
+                said.extend(holes);
+            }
             _ => return Ok(Err("values do not lie in runs of row-major bytes")),
         }
     }
@@ -131,8 +135,12 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let Some(holes) = each(&said) else {
         return Ok(Err("values lie in more than 1,048,576 pieces"));
     };
+    spans.sort_unstable_by_key(|span| span.start);
+    if spans.windows(2).any(|pair| pair[1].start < pair[0].end) {
+        return Ok(Err("values of two tensors, as data and diff, lie between each other, or share bytes"));
+    }
     let Some(room) = around(checkpoint.file_len(), &holes).filter(|room| *room <= MOST_BYTES) else {
-        return Ok(Err("more than 4 MiB lie around the tensors, or tensors share bytes"));
+        return Ok(Err("more than 4 MiB lie around the tensors"));
     };
     let mut kept = vec![0; room as usize];
     let mut rest = &mut kept[..];
@@ -234,6 +242,13 @@ impl Holes {
         if let Self::Many(.., count, _) = *self { count } else { 1 }
     }
 
+    fn end(&self) -> u64 {
+        match *self {
+            Self::One(at, len) => at + len,
+            Self::Many(at, len, count, stride) => at + (count - 1) * stride + len,
+        }
+    }
+
     fn bytes(&self) -> u64 {
         let (Self::One(_, len) | Self::Many(_, len, ..)) = *self;
         len.saturating_mul(self.count())
@@ -254,6 +269,12 @@ fn of_entry(entry: &Entry, format: Format) -> Option<Vec<Holes>> {
         false => Holes::Many(run.offset, width, run.count, run.stride),
     });
     Some(holes.collect())
+}
+
+/// From a tensor's first byte in the file to the end of its last one; `None` where it has no bytes.
+fn span(holes: &[Holes]) -> Option<Range<u64>> {
+    let begin = holes.iter().map(Holes::begin).min()?;
+    Some(begin..holes.iter().map(Holes::end).max()?)
 }
 
 /// Each hole on its own; `None` where they are too many, or leave every file.

@@ -82,6 +82,7 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         });
     }
     let sparse = |tensor: &Planned| tensor.sparse(checkpoint);
+    renamed_as_one(checkpoint, tensors)?;
     let mut parts: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, tensor) in tensors.iter().enumerate() {
         if let Some(sparse) = sparse(tensor) {
@@ -109,6 +110,40 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         }
     }
     Ok(list)
+}
+
+/// Refuses names that would get lost: the file has one name for a sparse array, which its parts have before their own `#`.
+fn renamed_as_one(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<(), Error> {
+    let entry = |tensor: &Planned| &checkpoint.entries()[tensor.entry];
+    let is_renamed = |tensor: &Planned| *tensor.spec.name != *entry(tensor).name();
+    let plain = tensors.iter().filter(|tensor| tensor.sparse(checkpoint).is_none());
+    let plain: HashMap<&str, bool> = plain.map(|tensor| (&*tensor.spec.name, is_renamed(tensor))).collect();
+    let mut wholes: HashMap<&str, &Planned> = HashMap::new();
+    for tensor in tensors {
+        let (name, old) = (&tensor.spec.name, entry(tensor).name());
+        let Some(sparse) = tensor.sparse(checkpoint) else { continue };
+        let part = |name: &str| name.rsplit_once('#').map(|(_, part)| part.to_owned());
+        if is_renamed(tensor) && part(name) != part(old) {
+            let part = part(old).unwrap_or_default();
+            let message =
+                format!("{old:?} is a part of a sparse array, and cannot be called {name:?}: #{part} is missing");
+            return Err(refuse(checkpoint, message));
+        }
+        let whole = tensor.whole_name(sparse);
+        let first = *wholes.entry(&sparse.name).or_insert(tensor);
+        if first.whole_name(sparse) != whole {
+            let (first, sparse) = (&first.spec.name, &sparse.name);
+            let message =
+                format!("{first:?} and {name:?} are parts of one array, {sparse:?}: they need one name before the #");
+            return Err(refuse(checkpoint, message));
+        }
+        if plain.get(whole).is_some_and(|plain| *plain || is_renamed(tensor)) {
+            let message =
+                format!("{old:?}, as {name:?}, is of an array {whole:?}, and another tensor is called so too");
+            return Err(refuse(checkpoint, message));
+        }
+    }
+    Ok(())
 }
 
 /// The archive around the tensors: the source's own if the formats are the same, else a new one.

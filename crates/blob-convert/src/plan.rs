@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Kind, Layout, TensorSp
 
 use crate::base::Base;
 use crate::chain::{Chained, chain};
-use crate::done::refuse_again;
+use crate::done::to_do;
 use crate::frame;
 use crate::layout;
 use crate::options::{Options, refuse};
@@ -160,7 +160,7 @@ impl Plan<'_> {
 /// The fault of an entry, an output format that cannot hold the tensors, or one that this crate does not write.
 pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Target<'a>) -> Result<Plan<'a>, Error> {
     let is_folder = matches!(target, Target::Folder { .. });
-    refuse_again(checkpoint, &options.transforms)?;
+    let options = &to_do(checkpoint, options)?;
     let chosen = chosen(checkpoint, options, is_folder)?;
     let (base, notes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
@@ -187,8 +187,7 @@ pub fn plan_into<'a>(
         let message = format!("is {}, and arrays are put into files of Caffe, NeoML and HDF5 only", format.title());
         return Err(refuse(base, message));
     }
-    let options = Options { to: base.format(), ..options.clone() };
-    refuse_again(checkpoint, &options.transforms)?;
+    let options = Options { to: base.format(), ..to_do(checkpoint, options)? };
     let chosen = chosen(checkpoint, &options, false)?;
     planned_for(checkpoint, Base::File(base), chosen, &options, target)
 }

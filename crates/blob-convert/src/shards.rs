@@ -52,7 +52,16 @@ pub(crate) fn planned(
     notes: &mut Vec<String>,
 ) -> Result<Option<Shards>, Error> {
     match (options.shard_size, target) {
-        (None, _) => Ok(None),
+        (None, file) => {
+            let index = file.map(|(path, _)| named(path, ".index.json"));
+            let old = index.filter(|index| options.to == Format::Safetensors && index.exists());
+            notes.extend(
+                old.map(|index| {
+                    format!("{} stays beside the new file: it is the index of other files", index.display())
+                }),
+            );
+            Ok(None)
+        }
         (Some(_), _) if options.to != Format::Safetensors => {
             let format = options.to.name();
             Err(refuse(checkpoint, format!("cannot be written as shards of {format}: they are of safetensors")))

@@ -176,6 +176,7 @@ impl Archive {
             let place = match member.kind {
                 Kind::File => Place::Stored { at: member.at, len: member.len },
                 Kind::Other => continue,
+                Kind::Link if self.is_same_again(&member.name, member.header)? => continue,
                 Kind::Link => Place::Link(self.link(member.header)?),
                 Kind::Sparse => {
                     let what = FaultKind::unsupported("a file that is stored whole", "a sparse one, without its zeros");
@@ -185,6 +186,15 @@ impl Archive {
             take(Member::new(&member.name, place));
         }
         Ok(members.has_end)
+    }
+
+    /// Whether a link leads to the file of its own name before it: tar writes one for a file that it is given twice.
+    fn is_same_again(&self, name: &[u8], header: u64) -> Result<bool, ReadError> {
+        let mut target = [0; 1 + tar::LINK.1];
+        read(&self.input, header + tar::LINK.0 - 1, &mut target)?;
+        let (is_hard, target) = (target[0] == b'1', &target[1..]);
+        let end = target.iter().position(|byte| *byte == 0).unwrap_or(target.len());
+        Ok(is_hard && target[..end] == *name)
     }
 
     /// What is wrong with the link of this header.
@@ -246,7 +256,9 @@ impl Member {
     fn new(name: &[u8], place: Place) -> Self {
         let name = name_from_bytes(name);
         let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-        Self { name: parts.join("/"), is_cut: false, place }
+        // A file may be called `.` and no more.
+        let name = if parts.is_empty() { name.to_string() } else { parts.join("/") };
+        Self { name, is_cut: false, place }
     }
 
     pub(crate) fn is_link(&self) -> bool {

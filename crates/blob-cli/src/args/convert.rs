@@ -120,7 +120,8 @@ pub(crate) struct Transforms {
     /// flattens
     #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
     pub(crate) fc_from: Option<FcFrom>,
-    /// Permute the weights of convolutions, which are `oihw`: outputs, inputs, height, width
+    /// Permute the weights of convolutions, which are `oihw`: outputs, inputs, height, width; depthwise ones, known only by a net
+    /// in FILE itself (--net is not asked), are with `hwio` height, width, channels, outputs of each channel
     #[arg(long, value_name = "AXES", value_parser = layout())]
     pub(crate) layout: Option<Layout>,
     /// Write floats of every width as one dtype, each rounded once; integers and bools stay
