@@ -48,6 +48,10 @@ pub(crate) fn value<'a>(all: &'a [(String, Vec<f32>)], name: &str) -> &'a [f32] 
 
 pub(crate) const SAFETENSORS: Format = Format::Safetensors;
 
+/// A convolution without a bias, and a BatchNorm in place.
+const WITHOUT_BIAS: &str = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
+        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#;
+
 #[test]
 fn mean_and_variance_are_divided_as_caffe_divides() {
     let factors = [0.25, 0.0, 999.98];
@@ -197,9 +201,7 @@ fn tensors_that_do_not_fit_are_not_folded() {
 
 #[test]
 fn a_new_bias_and_the_largest_change_are_told() {
-    let net =
-        net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
-        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
+    let net = net(WITHOUT_BIAS);
     let source = file(
         Format::Npz,
         &[("c/0", &[1, 1, 1, 2], &[4.0, -8.0]), ("bn/0", &[1], &[6.0]), ("bn/1", &[1], &[4.0]), ("bn/2", &[1], &[1.0])],
@@ -271,9 +273,7 @@ fn a_bias_that_the_layer_does_not_have_is_not_folded() {
 
 #[test]
 fn what_a_fold_makes_infinite_is_told() {
-    let net =
-        net(r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { bias_term: false } }
-        layer { name: "bn" type: "BatchNorm" bottom: "c" top: "c" }"#);
+    let net = net(WITHOUT_BIAS);
     let source = file(
         Format::Npz,
         &[

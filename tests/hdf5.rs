@@ -77,7 +77,8 @@ fn ramp(entry: &Entry) -> Vec<f64> {
     (0..entry.shape().count()).map(|i| (i * 7 % 251) as f64).collect()
 }
 
-fn values(file: &Checkpoint, name: &str) -> Vec<f64> {
+/// As doubles.
+pub(crate) fn values(file: &Checkpoint, name: &str) -> Vec<f64> {
     let entry = file.entry(name).unwrap_or_else(|| panic!("no {name}"));
     let blob = file.load(entry).unwrap_or_else(|e| panic!("{e}"));
     let blob = blob_ops::convert(&blob, DType::F64).expect("converts");

@@ -1,17 +1,9 @@
 //! HDF5's compact datasets, whose values lie within the header: h5py's, the longest, and lengths that lie.
 
-use blob_core::DType;
-use blob_io::{Bytes, Checkpoint, Entry, Limits, OpenOptions, Reason};
+use blob_io::{Bytes, Entry, Limits, OpenOptions, Reason};
 
-use crate::hdf5::{File, floats, link, message};
+use crate::hdf5::{File, floats, link, message, values};
 use crate::support::{changed, data, find, open};
-
-fn values(file: &Checkpoint, name: &str) -> Vec<f64> {
-    let entry = file.entry(name).unwrap_or_else(|| panic!("no {name}"));
-    let blob = file.load(entry).unwrap_or_else(|e| panic!("{e}"));
-    let blob = blob_ops::convert(&blob, DType::F64).expect("converts");
-    blob.data().elements::<f64>().expect("doubles").to_vec()
-}
 
 #[test]
 fn compact_values_are_those_that_h5py_wrote() {
