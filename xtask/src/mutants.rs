@@ -1,9 +1,9 @@
 //! `cargo xtask mutants [FILTER]`: breaks a copy of the workspace on purpose, one place at a time, and runs the test that must fail.
 //! It relies on `breakages` for the rows, and on cargo.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -76,14 +76,21 @@ impl Laboratory {
         Ok(())
     }
 
-    /// Every test passes while nothing is broken, and there is a test of that name at all.
+    /// Every named test is there and passes while nothing is broken: one run of each test binary, with all its names.
     fn check_baseline(&self, chosen: &[&Mutant]) -> Result<()> {
-        let tests: BTreeSet<&[String]> = chosen.iter().map(|mutant| mutant.test.as_slice()).collect();
-        for test in tests {
-            let output = self.cargo_test(test, &[])?;
-            let words = test.join(" ");
+        let mut names: BTreeMap<&[String], BTreeSet<&str>> = BTreeMap::new();
+        for mutant in chosen {
+            let (name, target) = mutant.test.split_last().context("a row names no test")?;
+            names.entry(target).or_default().insert(name);
+        }
+        for (target, names) in names {
+            let names: Vec<&str> = names.into_iter().collect();
+            let output = self.cargo_test(target).arg("--").args(&names).output().context("cannot start cargo test")?;
+            let words = target.join(" ");
             ensure!(output.status.success(), "`cargo test {words}` fails on the unbroken tree:\n{}", said(&output));
-            ensure!(tests_run(&String::from_utf8_lossy(&output.stdout)) > 0, "`cargo test {words}` runs no test");
+            let stdout = String::from_utf8_lossy(&output.stdout);
+            let absent: Vec<&str> = names.into_iter().filter(|name| !has_run(&stdout, name)).collect();
+            ensure!(absent.is_empty(), "`cargo test {words}` runs no test named {absent:?}");
         }
         Ok(())
     }
@@ -93,8 +100,8 @@ impl Laboratory {
         let path = self.tree.join(&mutant.file);
         let text = std::fs::read_to_string(&path)?;
         std::fs::write(&path, text.replacen(&mutant.old, &mutant.new, 1))?;
-        let built = self.cargo_test(&mutant.test, &["--no-run"])?;
-        let killed = !built.status.success() || !self.cargo_test(&mutant.test, &[])?.status.success();
+        let built = self.cargo_test(&mutant.test).arg("--no-run").output().context("cannot start cargo test")?;
+        let killed = !built.status.success() || !self.cargo_test(&mutant.test).output()?.status.success();
         std::fs::write(&path, text)?;
         // The times of two writes may be equal on a coarse clock; a later one is certainly seen.
         std::fs::File::options().write(true).open(&path)?.set_modified(SystemTime::now())?;
@@ -103,16 +110,16 @@ impl Laboratory {
         Ok(killed)
     }
 
-    fn cargo_test(&self, test: &[String], more: &[&str]) -> Result<Output> {
-        let mut command = shell::cargo(&["test", "--quiet"]);
-        command.args(more).args(test).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
+    fn cargo_test(&self, test: &[String]) -> Command {
+        let mut command = shell::cargo(&["test"]);
+        command.args(test).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
         // Some breakages show only in stores past the caches, which not every processor takes by itself.
         command.env("BLOB_OPS_STORES", "streaming");
         if test.iter().any(|word| word == LOOM) {
             // As in `cargo xtask ci`: another build of everything, so in a folder of its own.
             command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", self.build.join(LOOM));
         }
-        command.output().context("cannot start cargo test")
+        command
     }
 }
 
@@ -121,10 +128,9 @@ fn said(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
-/// How many tests ran, by the lines `running N tests` of all binaries.
-fn tests_run(output: &str) -> usize {
-    let count = |line: &str| line.strip_prefix("running ")?.split(' ').next()?.parse::<usize>().ok();
-    output.lines().filter_map(count).sum()
+/// Whether a test whose path contains the name passed, by the lines `test PATH ... ok`.
+fn has_run(output: &str, name: &str) -> bool {
+    output.lines().any(|line| line.starts_with("test ") && line.ends_with(" ok") && line.contains(name))
 }
 
 #[cfg(test)]
@@ -142,8 +148,8 @@ mod tests {
 
     #[test]
     fn a_filter_that_matches_nothing_runs_nothing() {
-        assert_eq!(tests_run("running 0 tests\n\nrunning 3 tests\n...\nrunning 1 test\n"), 4);
-        assert_eq!(tests_run("running 0 tests\n"), 0);
+        let output = "running 2 tests\ntest a::sign ... ok\ntest a::order ... ignored\n";
+        assert!(has_run(output, "sign") && !has_run(output, "order") && !has_run(output, "tests"));
         assert!(run(&["no row has this name"]).is_err());
     }
 }
