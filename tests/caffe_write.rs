@@ -118,20 +118,23 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
         let expected = Datum { channels, height, width, label, float_data: values.clone(), ..Datum::default() };
         let written = std::fs::read(&path).expect("written");
         assert!(written == expected.encode_to_vec(), "{count}");
-        // A conversion writes the same, from pieces that end within values, and to a pipe.
-        let carrier = folder.path().join("x.npz");
-        let source = Checkpoint::from_bytes("x.datum", written.clone()).expect("opens");
-        let convert = |source: &Checkpoint, to: Format, path: &std::path::Path| {
-            to_file(source, &blob_convert::Options::new(to).anew(true), path).unwrap_or_else(|e| panic!("{e}"));
-        };
-        convert(&source, Format::Npz, &carrier);
-        let source = Checkpoint::open(&carrier).expect("opens");
-        convert(&source, Format::Datum, &path);
+        // A conversion writes the same, to a file and to a pipe. A BlobProto's values begin at an odd byte, so that the pieces
+        // of the pass end within values.
+        let source = Checkpoint::from_bytes("x.datum", written).expect("opens");
         let unlabelled = Datum { label: None, ..expected }.encode_to_vec();
-        assert!(std::fs::read(&path).expect("written") == unlabelled, "{count}");
-        let carrier = carrier.to_str().expect("UTF-8");
-        let output = command(&["convert", carrier, "--anew", "--to", "datum", "-o", "-"]).output().expect("runs");
-        assert!(output.stdout == unlabelled, "{}", String::from_utf8_lossy(&output.stderr));
+        for (format, carrier) in [(Format::Npz, "x.npz"), (Format::BlobProto, "x.binaryproto")] {
+            let carrier = folder.path().join(carrier);
+            let convert = |source: &Checkpoint, to: Format, path: &std::path::Path| {
+                to_file(source, &blob_convert::Options::new(to).anew(true), path).unwrap_or_else(|e| panic!("{e}"));
+            };
+            convert(&source, format, &carrier);
+            let source = Checkpoint::open(&carrier).expect("opens");
+            convert(&source, Format::Datum, &path);
+            assert!(std::fs::read(&path).expect("written") == unlabelled, "{count} from {format}");
+            let carrier = carrier.to_str().expect("UTF-8");
+            let output = command(&["convert", carrier, "--anew", "--to", "datum", "-o", "-"]).output().expect("runs");
+            assert!(output.stdout == unlabelled, "{}", String::from_utf8_lossy(&output.stderr));
+        }
     }
 }
 
