@@ -33,15 +33,9 @@ fn parse(list: &str, text: &str) -> Vec<Mutant> {
             let lines = row.iter().skip(2).filter(|(_, line)| line.starts_with([sign, ' ']));
             lines.map(|(_, line)| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
         };
-        Mutant {
-            list: list.to_string(),
-            line: row[0].0 + 1,
-            name: row[0].1.to_string(),
-            file: words.next().unwrap_or_default(),
-            test: words.collect(),
-            old: side('-'),
-            new: side('+'),
-        }
+        let (line, name) = (row[0].0 + 1, row[0].1.to_string());
+        let (file, test) = (words.next().unwrap_or_default(), words.collect());
+        Mutant { list: list.to_string(), line, name, file, test, old: side('-'), new: side('+') }
     };
     rows.map(mutant).collect()
 }
@@ -77,15 +71,14 @@ mod tests {
 
     #[test]
     fn a_stale_row_is_found() {
-        let row = |text| parse("", text).remove(0);
-        let mutant = row("sign\na.rs -p a\n- a + b\n+ a - b\n");
-        let stale_in = |text: &'static str| stale(&mutant, |file| (file == "a.rs").then_some(text)).unwrap_or_default();
-        assert_eq!(stale_in("a + b"), "");
-        assert!(stale_in("a * b").contains("0 times"));
-        assert!(stale_in("a + b + a + b").contains("2 times"));
-        assert!(stale(&mutant, |_| None).unwrap().contains("there is no a.rs"));
-        for idle in ["sign\na.rs -p a\n- a + b\n+ a + b\n", "sign\na.rs\n- a + b\n"] {
-            assert!(stale(&row(idle), |_| Some("a + b")).is_some(), "{idle}");
+        let stale_in = |row: &str, text| stale(&parse("", row)[0], |file| (file == "a.rs").then_some(text));
+        let row = "sign\na.rs -p a\n- a + b\n+ a - b\n";
+        assert_eq!(stale_in(row, "a + b"), None);
+        assert!(stale_in(row, "a * b").unwrap().contains("0 times"));
+        assert!(stale_in(row, "a + b + a + b").unwrap().contains("2 times"));
+        assert!(stale_in(&row.replace("a.rs", "b.rs"), "a + b").unwrap().contains("there is no b.rs"));
+        for idle in [row.replace(" -p a", ""), row.replace("a - b", "a + b")] {
+            assert!(stale_in(&idle, "a + b").is_some(), "{idle}");
         }
     }
 }

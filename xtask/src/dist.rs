@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
@@ -16,108 +16,72 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "blob.bash"), ("zsh", "_blob"), ("fish", "blob.fish"), ("powershell", "_blob.ps1"), ("elvish", "blob.elv"),
 ];
 
+/// The host's own program, which loads a CUDA driver, where the other one is static.
+const LOADS_DRIVERS: &str = "blob-glibc";
+
 /// Builds the tool and lets it write what belongs to it.
 pub(crate) fn run(_: &[&str]) -> Result<()> {
-    // The target whose programs need nothing of the system but its kernel.
-    let musl = (std::env::consts::OS == "linux").then(|| format!("{}-unknown-linux-musl", std::env::consts::ARCH));
-    let has_musl = musl.as_deref().is_some_and(|target| shell::has_target(target).unwrap_or(false));
-    let built = build(musl.as_deref().filter(|_| has_musl))?;
     let dist = shell::target_directory()?.join("dist");
     if dist.exists() {
         std::fs::remove_dir_all(&dist).context("cannot remove the last dist")?;
     }
-    std::fs::create_dir_all(&dist)?;
-    let tool = dist.join(name());
-    std::fs::copy(&built, &tool).with_context(|| format!("cannot copy {}", built.display()))?;
-    let pages = documents(&tool, &dist)?;
-    let needed = needed(&tool);
-    anyhow::ensure!(
-        !has_musl || matches!(&needed, Ok(libraries) if libraries.is_empty()),
-        "musl's program is not static: {needed:?}"
-    );
-    println!("dist: {}, {} completions, {pages} man pages in {}", name(), COMPLETIONS.len(), dist.display());
-    println!("dist: {}: {}", name(), links(&needed, musl.as_deref().filter(|_| !has_musl)));
-    if has_musl {
-        let loads_drivers = dist.join(LOADS_DRIVERS);
-        std::fs::copy(build(None)?, &loads_drivers).context("cannot copy the host's program")?;
-        println!("dist: {LOADS_DRIVERS}, which loads a CUDA driver: {}", links(&self::needed(&loads_drivers), None));
+    std::fs::create_dir_all(dist.join("completions"))?;
+    std::fs::create_dir_all(dist.join("man"))?;
+    // The target whose programs need nothing of the system but its kernel.
+    let musl = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let has_musl = std::env::consts::OS == "linux" && shell::has_target(&musl).unwrap_or(false);
+    let mut programs = vec![(has_musl.then_some(&musl), program())];
+    programs.extend(has_musl.then(|| (None, LOADS_DRIVERS.to_string())));
+    for (target, name) in programs {
+        let tool = dist.join(&name);
+        build(target, &tool)?;
+        let libraries = needed(&tool);
+        ensure!(target.is_none() || libraries.as_ref().is_ok_and(Vec::is_empty), "{name} is not static: {libraries:?}");
+        match libraries {
+            Ok(libraries) => println!("dist: {name} links {libraries:?}"),
+            Err(error) => println!("dist: what {name} links is not known ({error:#})"),
+        }
     }
+    if !has_musl {
+        println!("dist: not static, the std of {musl} is not installed (rustup target add {musl})");
+    }
+    let pages = documents(&dist.join(program()), &dist)?;
+    println!("dist: {} completions, {pages} man pages in {}", COMPLETIONS.len(), dist.display());
     Ok(())
 }
 
-/// The host's own program, where the other one is static.
-const LOADS_DRIVERS: &str = "blob-glibc";
-
-fn name() -> String {
+fn program() -> String {
     format!("blob{}", std::env::consts::EXE_SUFFIX)
 }
 
-/// Builds for this target, or for the host; gives the program.
-fn build(target: Option<&str>) -> Result<PathBuf> {
-    let mut cargo = shell::cargo(&["build", "--release", "-p", "blob-cli"]);
-    let mut folder = shell::target_directory()?;
+/// Builds for this target, or for the host, and copies the program.
+fn build(target: Option<&String>, to: &Path) -> Result<()> {
+    let mut cargo = shell::cargo("build --release -p blob-cli");
+    let mut folder: PathBuf = shell::target_directory()?;
     if let Some(target) = target {
         cargo.args(["--target", target]);
         folder.push(target);
     }
     shell::run(&mut cargo)?;
-    Ok(folder.join("release").join(name()))
+    let built = folder.join("release").join(program());
+    std::fs::copy(&built, to).with_context(|| format!("cannot copy {}", built.display())).map(drop)
 }
 
 /// Lets the tool write its completions and man pages; gives the number of pages.
 fn documents(tool: &Path, dist: &Path) -> Result<usize> {
-    let (completions, man) = (dist.join("completions"), dist.join("man"));
-    std::fs::create_dir_all(&completions)?;
-    std::fs::create_dir_all(&man)?;
     for (shell_name, file) in COMPLETIONS {
         let script = shell::read(Command::new(tool).args(["completions", shell_name]))?;
-        std::fs::write(completions.join(file), script)?;
+        std::fs::write(dist.join("completions").join(file), script)?;
     }
-    shell::run(Command::new(tool).args(["man", "-o"]).arg(&man))?;
-    let pages = std::fs::read_dir(&man)?.count();
-    anyhow::ensure!(pages > 0, "`blob man` wrote no page");
+    shell::run(Command::new(tool).args(["man", "-o"]).arg(dist.join("man")))?;
+    let pages = std::fs::read_dir(dist.join("man"))?.count();
+    ensure!(pages > 0, "`blob man` wrote no page");
     Ok(pages)
 }
 
-/// The shared libraries that an ELF program asks for, as `readelf` lists them.
+/// The shared libraries that an ELF program asks for: the lines `(NEEDED) Shared library: [NAME]` of `readelf`.
 fn needed(program: &Path) -> Result<Vec<String>> {
-    let mut readelf = Command::new("readelf");
-    let text = shell::read(readelf.arg("-d").arg(program).env("LC_ALL", "C"))?;
-    Ok(libraries(&text))
-}
-
-/// The names in the lines `(NEEDED) Shared library: [NAME]`.
-fn libraries(text: &str) -> Vec<String> {
-    let needed = text.lines().filter(|line| line.contains("(NEEDED)"));
-    let name = |line: &str| Some(line.split_once('[')?.1.split_once(']')?.0.to_string());
-    needed.filter_map(name).collect()
-}
-
-/// What the program links, in one line; `absent` is the target that would have made it static.
-fn links(needed: &Result<Vec<String>>, absent: Option<&str>) -> String {
-    let mut line = match needed {
-        Ok(libraries) if libraries.is_empty() => "one static program, it links nothing".to_string(),
-        Ok(libraries) => format!("it links {}", libraries.join(", ")),
-        Err(error) => format!("what it links is not known ({error:#})"),
-    };
-    if let Some(target) = absent {
-        line.push_str(&format!("; not static, the std of {target} is not installed (rustup target add {target})"));
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_says_what_is_linked_and_what_is_missing() {
-        let text =
-            "  Tag  Type  Name/Value\n 0x01 (NEEDED)  Shared library: [libc.so.6]\n 0x6ffffffb (FLAGS_1)  Flags: PIE\n";
-        assert_eq!(links(&Ok(libraries(text)), None), "it links libc.so.6");
-        // A static program that may be placed anywhere has a section, and needs nothing.
-        let line = links(&Ok(libraries(" 0x6ffffffb (FLAGS_1)  Flags: PIE\n")), Some("x86_64-unknown-linux-musl"));
-        assert!(line.starts_with("one static program, it links nothing; not static, the std of x86_64-"), "{line}");
-        assert_eq!(links(&Err(anyhow::anyhow!("no readelf")), None), "what it links is not known (no readelf)");
-    }
+    let text = shell::read(Command::new("readelf").arg("-d").arg(program).env("LC_ALL", "C"))?;
+    let lines = text.lines().filter(|line| line.contains("(NEEDED)"));
+    Ok(lines.filter_map(|line| Some(line.split_once('[')?.1.split_once(']')?.0.to_string())).collect())
 }

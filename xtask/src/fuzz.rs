@@ -3,7 +3,6 @@
 //! minimise it (`cargo fuzz tmin`) and make it a test.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -25,15 +24,18 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     if let Some(unknown) = named.iter().find(|name| !all.iter().any(|target| target == *name)) {
         bail!("there is no target {unknown:?} among {}", all.join(", "));
     }
-    install(&target)?;
+    if !target.join("bin/cargo-fuzz").exists() {
+        let mut install = shell::cargo("install --quiet --locked cargo-fuzz --version ^0.13 --root");
+        shell::run(install.arg(&target).env_remove("CARGO"))?;
+    }
     let chosen = all.iter().filter(|name| named.is_empty() || named.contains(&name.as_str()));
     for name in chosen {
         let corpus = target.join("corpus").join(name);
         let seeds = seed(name, &corpus)?;
         println!("{name}: {seconds} s from {seeds} golden files");
         let mut command = shell::program(target.join("bin/cargo-fuzz"));
-        command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus);
-        command.arg("--").args(["-rss_limit_mb=1024", "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
+        command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus).arg("--");
+        command.args(["-rss_limit_mb=1024", "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
         command.arg(format!("-max_total_time={seconds}"));
         // Cargo tells what it runs which toolchain it is; the nightly is another.
         command.env_remove("CARGO").env("RUSTUP_TOOLCHAIN", "nightly");
@@ -48,18 +50,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 /// The targets by name: one file each.
 fn targets() -> Result<Vec<String>> {
     let files = shell::files(&shell::root())?.into_iter();
-    let names =
-        files.filter_map(|file| Some(file.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs")?.to_string()));
-    Ok(names.collect())
-}
-
-fn install(target: &Path) -> Result<()> {
-    if target.join("bin/cargo-fuzz").exists() {
-        return Ok(());
-    }
-    let mut command = Command::new("cargo");
-    command.args(["install", "--quiet", "--locked", "cargo-fuzz", "--version", "^0.13", "--root"]).arg(target);
-    shell::run(command.env_remove("CARGO"))
+    let name = |file: String| Some(file.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs")?.to_string());
+    Ok(files.filter_map(name).collect())
 }
 
 /// Every small golden file of every format: what another reader takes is a good beginning for this one's refusals. A reader

@@ -2,7 +2,7 @@
 //! It relies on `python3` with `venv` and `pip` for the wheels that `xtask/kernels.txt` pins; `--check` on nothing.
 //! Sources, PTX and MANIFEST are committed: nothing is compiled where the crates are built.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -20,6 +20,9 @@ const ASSEMBLERS: [(&str, &[&str]); 2] = [
     ("nvidia/cuda_nvcc/bin/ptxas", &["sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90"]),
     ("nvidia/cu13/bin/ptxas", &["sm_100", "sm_103", "sm_120"]),
 ];
+
+const HEAD: &str = "# Written by `cargo xtask kernels`: SHA-256 of sources and PTX, then each kernel's registers on each GPU.\n\
+                    # Nothing spills.\n";
 
 /// Compiles and assembles all kernels, or with `--check` fails where a file is not the one that was written then.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
@@ -51,29 +54,28 @@ fn tools() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The files of the folder that are sources or PTX, each with its hash.
-fn hashes(folder: &Path) -> Result<BTreeMap<String, String>> {
-    let mut hashes = BTreeMap::new();
+/// A line for each file of the folder that is a source or PTX: its hash and its name.
+fn hashes(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut lines = BTreeSet::new();
     for entry in std::fs::read_dir(folder).context(FOLDER)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().display().to_string();
         if [".cu", ".cuh", ".ptx"].iter().any(|end| name.ends_with(end)) {
             let digest = Sha256::digest(std::fs::read(&path)?);
-            hashes.insert(name, digest.iter().map(|byte| format!("{byte:02x}")).collect());
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            lines.insert(format!("{digest} {name}"));
         }
     }
-    Ok(hashes)
+    Ok(lines)
 }
 
 /// The registers of each kernel on each GPU. What spills is an error, and so is what one ptxas does not take.
 fn assemble(tools: &Path, folder: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let mut registers = BTreeMap::<String, Vec<String>>::new();
-    let sources = hashes(folder)?;
+    let files = hashes(folder)?;
+    let names = files.iter().filter_map(|line| Some(line.split_once(' ')?.1).filter(|name| name.ends_with(".ptx")));
     for (ptxas, gpus) in ASSEMBLERS {
-        for (gpu, ptx) in gpus.iter().flat_map(|gpu| sources.keys().map(move |name| (gpu, name))) {
-            if !ptx.ends_with(".ptx") {
-                continue;
-            }
+        for (gpu, ptx) in gpus.iter().flat_map(|gpu| names.clone().map(move |name| (gpu, name))) {
             let mut command = shell::program(tools.join(ptxas));
             let object = tools.join("kernels.cubin");
             let output = command.arg("-v").arg(format!("-arch={gpu}")).arg(folder.join(ptx)).arg("-o").arg(object);
@@ -106,23 +108,22 @@ fn used(said: &str) -> Result<Vec<(String, u32)>> {
     Ok(kernels)
 }
 
-fn manifest(hashes: &BTreeMap<String, String>, registers: &BTreeMap<String, Vec<String>>) -> String {
-    let mut text =
-        "# Written by `cargo xtask kernels`: SHA-256 of sources and PTX, then each kernel's registers on each \
-                    GPU.\n# Nothing spills.\n"
-            .to_string();
-    hashes.iter().for_each(|(name, hash)| text += &format!("{hash} {name}\n"));
+/// In the order of the files' names.
+fn manifest(hashes: &BTreeSet<String>, registers: &BTreeMap<String, Vec<String>>) -> String {
+    let mut lines: Vec<&String> = hashes.iter().collect();
+    lines.sort_by_key(|line| line.split_once(' ').map(|(_, name)| name));
+    let mut text = HEAD.to_string();
+    lines.iter().for_each(|line| text += &format!("{line}\n"));
     registers.iter().for_each(|(kernel, used)| text += &format!("registers {kernel} {}\n", used.join(" ")));
     text
 }
 
 /// Whether the manifest has these hashes and no others.
-fn check(committed: &str, hashes: &BTreeMap<String, String>) -> Result<()> {
+fn check(committed: &str, hashes: &BTreeSet<String>) -> Result<()> {
     let lines = committed.lines().filter(|line| !line.starts_with('#') && !line.starts_with("registers "));
-    let noted: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(' ')).map(|(h, n)| (n, h)).collect();
-    let changed = hashes.iter().filter(|(name, hash)| noted.get(name.as_str()) != Some(&hash.as_str()));
-    let gone = noted.keys().filter(|name| !hashes.contains_key(**name)).map(|name| name.to_string());
-    let stale: Vec<String> = changed.map(|(name, _)| name.clone()).chain(gone).collect();
+    let noted: BTreeSet<String> = lines.map(str::to_string).collect();
+    let stale: BTreeSet<&str> =
+        noted.symmetric_difference(hashes).filter_map(|line| Some(line.split_once(' ')?.1)).collect();
     ensure!(
         stale.is_empty(),
         "{FOLDER}: {stale:?} changed since `cargo xtask kernels` ran: run it and commit the result"
@@ -136,16 +137,14 @@ mod tests {
 
     #[test]
     fn a_changed_a_new_and_a_lost_file_are_named() {
-        let hashes = |list: &[(&str, &str)]| -> BTreeMap<String, String> {
-            list.iter().map(|(name, hash)| (name.to_string(), hash.to_string())).collect()
-        };
-        let written = hashes(&[("a.cu", "12"), ("a.ptx", "34")]);
+        let hashes = |lines: &[&str]| lines.iter().map(|line| line.to_string()).collect::<BTreeSet<_>>();
+        let written = hashes(&["12 a.cu", "34 a.ptx"]);
         let text = manifest(&written, &BTreeMap::from([("a.ptx k".to_string(), vec!["sm_70=8".to_string()])]));
         assert!(check(&text, &written).is_ok());
         for (now, stale) in [
-            (&[("a.cu", "12"), ("a.ptx", "35")][..], "[\"a.ptx\"]"),
-            (&[("a.cu", "12"), ("a.ptx", "34"), ("b.cu", "56")], "[\"b.cu\"]"),
-            (&[("a.ptx", "34")], "[\"a.cu\"]"),
+            (&["12 a.cu", "35 a.ptx"][..], "{\"a.ptx\"}"),
+            (&["12 a.cu", "34 a.ptx", "56 b.cu"], "{\"b.cu\"}"),
+            (&["34 a.ptx"], "{\"a.cu\"}"),
         ] {
             let error = check(&text, &hashes(now)).unwrap_err().to_string();
             assert!(error.contains(stale), "{error}");

@@ -15,33 +15,42 @@ mod python;
 mod report_check;
 mod sanitize;
 mod shell;
-mod soak;
 mod tidy;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// How a task is called, what it takes, what it does, and the function.
-type Task = (&'static str, &'static str, &'static str, fn(&[&str]) -> Result<()>);
+type Task = (&'static str, &'static str, &'static str, Does);
+
+/// What a task does.
+enum Does {
+    Run(fn(&[&str]) -> Result<()>),
+    /// Starts the command that the line spells, with the task's arguments behind it.
+    Start(&'static str),
+}
+use Does::{Run, Start};
 
 #[rustfmt::skip]
 const TASKS: &[Task] = &[
-    ("ci", "", "everything that must hold before a commit, in order", ci::run),
-    ("tidy", "", "the rules of style and architecture that a program can check", tidy::run),
-    ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", codegen::run),
-    ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", kernels::run),
-    ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", mutants::run),
-    ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", sanitize::run),
-    ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", soak::run),
-    ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", bench),
-    ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them", peers),
-    ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each", record),
-    ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", fuzz::run),
-    ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", interop),
-    ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", gpu),
-    ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: no request, no word on the console", report_check::run),
-    ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", dist::run),
+    ("ci", "", "everything that must hold before a commit, in order", Run(ci::run)),
+    ("tidy", "", "the rules of style and architecture that a program can check", Run(tidy::run)),
+    ("codegen", "[--check]", "proto/caffe.proto to crates/blob-io/src/caffe/proto.rs", Run(codegen::run)),
+    ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
+    ("mutants", "[FILTER]", "break the code on purpose, one place at a time; each break must fail its test", Run(mutants::run)),
+    ("sanitize", "", "the memory crates' tests under the address and thread sanitizers, where a nightly is", Run(sanitize::run)),
+    ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", Run(soak)),
+    ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", Start("cargo bench -p blob-benches")),
+    ("peers", "[ARGS]", "what other crates take for the cases of the kernel benches, with ARGS given to them",
+        Start("CARGO_TARGET_DIR={target}/peers cargo run --release --manifest-path benches/peers/Cargo.toml --")),
+    ("record", "FILE [ARGS]", "the kernel benches and all peers in one table, with ARGS given to each",
+        Start("cargo run -q -p blob-benches --bin record --")),
+    ("fuzz", "[--seconds N] [TARGET ...]", "the readers and writers under a fuzzer, from the golden files", Run(fuzz::run)),
+    ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", Run(interop)),
+    ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", Run(gpu)),
+    ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: no request, no word on the console", Run(report_check::run)),
+    ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", Run(dist::run)),
 ];
 
 fn main() -> ExitCode {
@@ -66,9 +75,17 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
     }
     match TASKS.iter().find(|(task, ..)| *task == name) {
         Some((_, "", ..)) if !rest.is_empty() => bail!("this task takes no argument, and got {rest:?}"),
-        Some((_, _, _, run)) => run(rest),
+        Some((_, _, _, Run(run))) => run(rest),
+        Some((_, _, _, Start(line))) => shell::run(command(line)?.args(rest)),
         None => bail!("there is no task {name:?}\n{}", usage()),
     }
+}
+
+/// The command that a line spells, which names no place but those that every machine has.
+fn command(line: &str) -> Result<Command> {
+    let target = shell::target_directory()?;
+    let at = |name: &str| Some(if name == "target" { target.clone() } else { target.join(name) }.display().to_string());
+    shell::command(line, at).context("an empty line")
 }
 
 fn usage() -> String {
@@ -76,42 +93,35 @@ fn usage() -> String {
     TASKS.iter().map(row).fold("cargo xtask TASK".to_string(), |text, row| text + &row)
 }
 
-/// Runs the benches; what they record lies in `benches/record`.
-fn bench(arguments: &[&str]) -> Result<()> {
-    shell::run(shell::cargo(&["bench", "-p", "blob-benches"]).args(arguments))
-}
-
-/// Measures the crates in `benches/peers`, a workspace of its own, which is built beside ours.
-fn peers(arguments: &[&str]) -> Result<()> {
-    let mut command = shell::cargo(&["run", "--release", "--manifest-path", "benches/peers/Cargo.toml", "--"]);
-    shell::run(command.args(arguments).env("CARGO_TARGET_DIR", shell::target_directory()?.join("peers")))
-}
-
-fn record(arguments: &[&str]) -> Result<()> {
-    shell::run(shell::cargo(&["run", "-q", "-p", "blob-benches", "--bin", "record", "--"]).args(arguments))
+/// The stress machine, which is a test of `synced-mem`: hands over what is asked for in variables.
+fn soak(arguments: &[&str]) -> Result<()> {
+    let mut command = command(ci::SOAK)?;
+    for pair in arguments.chunks(2) {
+        match pair {
+            [option @ ("--seconds" | "--seed" | "--threads"), value] if value.parse::<u64>().is_ok() => {
+                command.env(format!("BLOB_SOAK_{}", option[2..].to_uppercase()), value)
+            }
+            _ => bail!("soak takes --seconds, --seed and --threads, each with a number, not {pair:?}"),
+        };
+    }
+    shell::run(&mut command)
 }
 
 /// The frameworks themselves against the tool; the last result lies in `tests/interop/RESULT.md`.
 fn interop(arguments: &[&str]) -> Result<()> {
-    shell::run(&mut shell::cargo(&["build", "-q", "--release", "-p", "blob-cli"]))?;
-    let target = shell::target_directory()?;
-    let mut command = shell::program("python3");
-    command.arg("tests/interop/run.py").arg("--blob").arg(target.join("release/blob"));
-    shell::run(command.arg("--work").arg(target.join("interop")).args(arguments))
+    shell::run(&mut shell::cargo("build -q --release -p blob-cli"))?;
+    let run = "python3 tests/interop/run.py --blob {target}/release/blob --work {target}/interop";
+    shell::run(command(run)?.args(arguments))
 }
 
 /// Packs the program that checks and measures a GPU with its script, for a machine that has neither Rust nor a network.
 fn gpu(_: &[&str]) -> Result<()> {
     let commit = shell::read(shell::program("git").args(["describe", "--always", "--dirty"]))?;
-    let mut cargo = shell::cargo(&["build", "-q", "--release", "-p", "blob-gpu"]);
+    let mut cargo = shell::cargo("build -q --release -p blob-gpu");
     shell::run(cargo.env("BLOB_COMMIT", commit.trim()))?;
-    let target = shell::target_directory()?;
-    let packed = target.join("blob-gpu");
-    std::fs::create_dir_all(&packed)?;
-    std::fs::copy(target.join("release/blob-gpu"), packed.join("blob-gpu"))?;
-    std::fs::copy(shell::root().join("benches/gpu/gpu.py"), packed.join("gpu.py"))?;
-    let archive = target.join("blob-gpu.tar.gz");
-    shell::run(shell::program("tar").arg("-czf").arg(&archive).arg("-C").arg(&target).arg("blob-gpu"))?;
+    let archive = shell::target_directory()?.join("blob-gpu.tar.gz");
+    let tar = "tar -czf {target}/blob-gpu.tar.gz --transform s,^,blob-gpu/, -C benches/gpu gpu.py -C {target}/release blob-gpu";
+    shell::run(&mut command(tar)?)?;
     let bytes = archive.metadata()?.len();
     ensure!(bytes <= 64 << 20, "{} has {bytes} bytes", archive.display());
     println!("gpu: {}, {:.1} MiB", archive.display(), bytes as f64 / f64::from(1 << 20));
@@ -134,6 +144,10 @@ mod tests {
 
     #[test]
     fn an_argument_too_many_is_refused() {
-        assert!(dispatch(&["tidy", "--loosely"]).is_err());
+        for wrong in
+            [&["tidy", "--loosely"][..], &["soak", "--speed", "7"], &["soak", "--seed"], &["soak", "--seed", "x"]]
+        {
+            assert!(dispatch(wrong).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -37,12 +37,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     laboratory.check_baseline(&chosen)?;
     let mut survivors = Vec::new();
     for mutant in &chosen {
-        if laboratory.kills(mutant)? {
-            println!("killed    {}: {}", mutant.file, mutant.name);
-        } else {
-            println!("SURVIVED  {}: {}", mutant.file, mutant.name);
-            survivors.push(mutant.name.as_str());
-        }
+        let is_killed = laboratory.kills(mutant)?;
+        println!("{:<9} {}: {}", if is_killed { "killed" } else { "SURVIVED" }, mutant.file, mutant.name);
+        survivors.extend((!is_killed).then_some(mutant.name.as_str()));
     }
     println!("mutants: {} tried, {} survived", chosen.len(), survivors.len());
     ensure!(survivors.is_empty(), "survived: {}", survivors.join(", "));
@@ -111,7 +108,7 @@ impl Laboratory {
     }
 
     fn cargo_test(&self, test: &[String]) -> Command {
-        let mut command = shell::cargo(&["test"]);
+        let mut command = shell::cargo("test");
         command.args(test).current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.build);
         // Some breakages show only in stores past the caches, which not every processor takes by itself.
         command.env("BLOB_OPS_STORES", "streaming");

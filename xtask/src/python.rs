@@ -19,19 +19,11 @@ pub(crate) fn programs(target: &Path) -> Result<PathBuf> {
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && works().is_ok() {
         return Ok(programs);
     }
-    for mut command in install(&environment, &programs) {
-        shell::run(&mut command)?;
-    }
+    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&environment))?;
+    shell::run(&mut pip(&programs.join("python"), REQUIREMENTS))?;
     works()?;
     std::fs::write(&stamp, wanted)?;
     Ok(programs)
-}
-
-/// An empty environment, then the wheels.
-fn install(environment: &Path, programs: &Path) -> [Command; 2] {
-    let mut venv = Command::new("python3");
-    venv.args(["-m", "venv", "--clear"]).arg(environment);
-    [venv, pip(&programs.join("python"), REQUIREMENTS)]
 }
 
 /// Installs wheels whose hashes are known: nothing is compiled, and nothing else comes along.

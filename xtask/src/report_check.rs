@@ -31,7 +31,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         println!("report-check: NOT TESTED: no Chromium on the path (apt-get install chromium, or BLOB_BROWSER)");
         return Ok(());
     };
-    shell::run(&mut shell::cargo(&["build", "-q", "-p", "blob-cli"]))?;
+    shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
     let target = shell::target_directory()?;
     let folder = target.join("report-check");
     std::fs::create_dir_all(&folder)?;
@@ -57,12 +57,9 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
 
 /// The first browser that there is.
 fn browser() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("BLOB_BROWSER") {
-        return Some(named.into());
-    }
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
-    let paths = BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
-    paths.into_iter().find(|path| path.is_file())
+    let named = std::env::var_os("BLOB_BROWSER").map(PathBuf::from);
+    let starts = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
+    named.or_else(|| BROWSERS.iter().find(starts).map(PathBuf::from))
 }
 
 /// What the console says while a page is shown, and its picture.

@@ -9,50 +9,40 @@ use anyhow::Result;
 
 use crate::shell;
 
-/// Sanitizers are flags of the unstable compiler.
-const TOOLCHAIN: &str = "+nightly";
+/// What runs under them: the crates with threads and raw memory. Sanitizers are flags of the unstable compiler.
+const TESTS: &[&str] = &["+nightly", "test", "-p", "synced-mem", "-p", "blob-core", "--lib", "--tests"];
 
-/// What runs under them: the crates with threads and raw memory.
-const TESTS: &[&str] = &["test", "-p", "synced-mem", "-p", "blob-core", "--lib", "--tests"];
+/// Each sanitizer with what cargo needs for it.
+const SANITIZERS: [(&str, Option<&str>); 2] = [("address", None), ("thread", Some("-Zbuild-std"))];
 
 /// Runs what can be run.
 pub(crate) fn run(_: &[&str]) -> Result<()> {
-    let Some(host) = nightly_host() else {
+    let (Some(host), Some(sysroot)) = (nightly("host-tuple"), nightly("sysroot")) else {
         println!("not run: no nightly toolchain is installed");
         return Ok(());
     };
-    shell::run(&mut tests(&host, "address")?)?;
-    println!("address sanitizer: clean");
-    if !has_std_sources()? {
-        println!("not run: the thread sanitizer (the component rust-src of the nightly is not installed)");
-        return Ok(());
+    let has_sources = Path::new(&sysroot).join("lib/rustlib/src/rust/library/std").is_dir();
+    for (sanitizer, more) in SANITIZERS {
+        if more.is_some() && !has_sources {
+            println!("not run: the {sanitizer} sanitizer (the component rust-src of the nightly is not installed)");
+            continue;
+        }
+        let mut command = Command::new("cargo");
+        command.args(TESTS).args(["--target", &host]).args(more).current_dir(shell::root());
+        // Cargo tells what it runs which toolchain it is; the nightly is another.
+        command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+        command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
+        command.env("CARGO_TARGET_DIR", shell::target_directory()?.join(sanitizer));
+        // Tests ask for more than there is, and leak guards on purpose.
+        command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0");
+        shell::run(&mut command)?;
+        println!("{sanitizer} sanitizer: clean");
     }
-    shell::run(tests(&host, "thread")?.arg("-Zbuild-std"))?;
-    println!("thread sanitizer: clean");
     Ok(())
 }
 
-/// The nightly's own target, if there is a nightly.
-fn nightly_host() -> Option<String> {
-    let output = Command::new("rustc").args([TOOLCHAIN, "-vV"]).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_string)
-}
-
-fn has_std_sources() -> Result<bool> {
-    let root = shell::read(Command::new("rustc").args([TOOLCHAIN, "--print", "sysroot"]))?;
-    let sources = Path::new(root.trim()).join("lib/rustlib/src/rust/library/std");
-    Ok(sources.is_dir())
-}
-
-fn tests(host: &str, sanitizer: &str) -> Result<Command> {
-    let target = shell::target_directory()?.join(sanitizer);
-    let mut command = Command::new("cargo");
-    command.arg(TOOLCHAIN).args(TESTS).args(["--target", host]).current_dir(shell::root());
-    // Cargo tells what it runs which toolchain it is; the nightly is another.
-    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
-    command.env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}")).env("CARGO_TARGET_DIR", target);
-    // Tests ask for more than there is, and leak guards on purpose.
-    command.env("ASAN_OPTIONS", "allocator_may_return_null=1:detect_leaks=0");
-    Ok(command)
+/// What the nightly compiler prints, if there is one.
+fn nightly(what: &str) -> Option<String> {
+    let output = Command::new("rustc").args(["+nightly", "--print", what]).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
 }

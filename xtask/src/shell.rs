@@ -15,18 +15,42 @@ pub(crate) fn root() -> PathBuf {
     Path::new(&manifest).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
 
-/// A program that runs in the workspace's root.
+/// A program that runs in the workspace's root; as cargo the same one that runs us.
 pub(crate) fn program(name: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(name);
+    let cargo = std::env::var_os("CARGO").filter(|_| name.as_ref() == "cargo");
+    let mut command = Command::new(cargo.as_deref().unwrap_or(name.as_ref()));
     command.current_dir(root());
     command
 }
 
-/// Cargo, the same one that runs us.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let mut command = program(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
+/// Cargo, the same one that runs us, with arguments that hold no space.
+pub(crate) fn cargo(arguments: &str) -> Command {
+    let mut command = program("cargo");
+    command.args(arguments.split(' '));
     command
+}
+
+/// The command that a line spells: variables, program, arguments, with one space between them. `{name}` in a word stands for
+/// the value of that name. A variable without a value is removed; a program or an argument without one leaves no command.
+pub(crate) fn command(line: &str, value: impl Fn(&str) -> Option<String>) -> Option<Command> {
+    let fill = |word: &str| match word.split_once('{') {
+        None => Some(word.to_string()),
+        Some((before, rest)) => {
+            let (name, after) = rest.split_once('}')?;
+            Some(format!("{before}{}{after}", value(name)?))
+        }
+    };
+    let is_variable = |word: &&str| word.contains('=');
+    let words = line.split(' ').skip_while(is_variable).map(fill).collect::<Option<Vec<String>>>()?;
+    let mut command = program(words.first()?);
+    command.args(&words[1..]);
+    for (name, text) in line.split(' ').take_while(is_variable).filter_map(|word| word.split_once('=')) {
+        match fill(text) {
+            Some(text) => command.env(name, text),
+            None => command.env_remove(name),
+        };
+    }
+    Some(command)
 }
 
 /// Runs a command with our own input and output, and fails where it does.
@@ -63,7 +87,7 @@ pub(crate) fn files(root: &Path) -> Result<Vec<String>> {
 
 /// What cargo knows of the workspace's own packages, as JSON.
 pub(crate) fn metadata() -> Result<serde_json::Value> {
-    let text = read(&mut cargo(&["metadata", "--no-deps", "--format-version", "1"]))?;
+    let text = read(&mut cargo("metadata --no-deps --format-version 1"))?;
     serde_json::from_str(&text).context("cargo metadata is not JSON")
 }
 
@@ -84,10 +108,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_shown_as_typed() {
-        let mut command = Command::new("cargo");
-        command.args(["check", "-p", "blob-io"]).env("CC", "none");
-        assert_eq!(line(&command), "CC=none cargo check -p blob-io");
+    fn a_line_is_filled_in_or_gives_no_command() {
+        let filled = |text: &str| {
+            let value = |name: &str| (name == "here").then(|| "a b".to_string());
+            command(text, value).map(|command| (command.get_args().count(), line(&command)))
+        };
+        assert_eq!(filled("X={here}/x Y={gone} make {here} -j"), Some((2, "X=a b/x make a b -j".to_string())));
+        assert_eq!(filled("make {gone}"), None);
+        assert_eq!(filled("{gone} -j"), None);
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! `cargo xtask tidy`: the rules of style and architecture that a program can check, one function each.
-//! It relies on git for the list of files, on rustfmt for the look of the lines, on cargo for the edges between packages.
+//! It relies on git for the list of files, on rustfmt for the look of the lines, on cargo for what it knows of the packages.
 //! What rustc, clippy and rustfmt hold themselves is left to them: stub macros, the length of functions, undocumented unsafe.
 
 mod doors;
-mod heads;
 mod layers;
 mod source;
 mod text;
@@ -13,11 +12,9 @@ use std::fmt;
 use anyhow::{Result, ensure};
 
 use crate::{breakages, shell};
-pub(crate) use layers::LAYERS;
 pub(crate) use source::Tree;
 
 /// One breach of a rule.
-#[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
     file: String,
     line: usize,
@@ -32,33 +29,30 @@ impl Finding {
 }
 
 /// A rule: its name in the output, and the function that looks for breaches.
-struct Rule {
-    name: &'static str,
-    check: fn(&Tree) -> Vec<Finding>,
-}
+type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 
 /// The numbers are those of the style guide.
 const RULES: &[Rule] = &[
-    Rule { name: "layers (1)", check: layers::check },
-    Rule { name: "not-know (2)", check: heads::not_know },
-    Rule { name: "cudarc (4)", check: doors::cudarc },
-    Rule { name: "cfg (5)", check: doors::cfg },
-    Rule { name: "head (7)", check: heads::head },
-    Rule { name: "file-size (8)", check: text::size },
-    Rule { name: "one-name (11)", check: text::names },
-    Rule { name: "unsafe (14)", check: doors::unsafe_code },
-    Rule { name: "switched-off (23)", check: text::switches },
-    Rule { name: "mutants (23)", check: mutants },
-    Rule { name: "machine-paths", check: text::machine_paths },
+    ("layers (1)", layers::check),
+    ("not-know (2)", text::not_know),
+    ("cudarc (4)", doors::cudarc),
+    ("cfg (5)", doors::cfg),
+    ("head (7)", text::head),
+    ("file-size (8)", text::size),
+    ("one-name (11)", text::names),
+    ("unsafe (14)", doors::unsafe_code),
+    ("switched-off (23)", text::switches),
+    ("mutants (23)", mutants),
+    ("machine-paths", text::machine_paths),
 ];
 
 /// Checks the whole tree, prints each finding, fails where there is one.
 pub(crate) fn run(_: &[&str]) -> Result<()> {
     let tree = Tree::read(&shell::root())?;
     let mut count = 0;
-    for rule in RULES {
-        for Finding { file, line, message } in (rule.check)(&tree) {
-            println!("{file}:{line}: {}: {message}", rule.name);
+    for (rule, check) in RULES {
+        for Finding { file, line, message } in check(&tree) {
+            println!("{file}:{line}: {rule}: {message}");
             count += 1;
         }
     }
@@ -79,75 +73,95 @@ fn mutants(tree: &Tree) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
     use super::*;
 
-    /// A tree in which every rule is broken at least once.
-    fn bad_tree() -> Tree {
-        let long = "    let _ = 1;\n".repeat(401);
-        let files = [
-            ("crates/blob-io/src/lib.rs", format!("pub use a::*;\nfn long() {{\n{long}}}\n")),
-            ("crates/blob-io/src/npy.rs", "//! Npy.\n#[ignore]\nfn f() { unsafe { g() } }".to_string()),
-            ("crates/blob-io/src/mxnet.rs", "//! cudarc\n#[cfg(unix)]\nfn f() {}".to_string()),
-            ("crates/blob-io/Cargo.toml", "name = \"blob-io\"\nblob-ops.workspace = true\n".to_string()),
-            ("README.md", format!("see /{}/blob", "root")),
-            ("xtask/breakages/a.txt", "a\nb.rs -p a\n- c\n".to_string()),
-        ];
-        Tree::from_texts(files.map(|(path, text)| (path.to_string(), text)))
-    }
+    const FILE: &str = "crates/blob-io/src/npy.rs";
+    const LIBRARY: &str = "crates/blob-io/src/lib.rs";
+    const DEVICE: &str = "crates/synced-mem/src/device.rs";
+    const CUDA: &str = "crates/synced-mem/src/cuda/queue.rs";
 
-    #[test]
-    fn every_rule_can_fail() {
-        let tree = bad_tree();
-        for rule in RULES {
-            assert!(!(rule.check)(&tree).is_empty(), "{} found nothing", rule.name);
-        }
-    }
-
-    #[test]
-    fn a_clean_tree_has_no_findings() {
-        let text = "//! Formats; it does not know kernels.\n\n#![deny(unsafe_code)]\n";
-        let tree = Tree::from_texts([("crates/blob-io/src/lib.rs".to_string(), text.to_string())]);
-        for rule in RULES {
-            assert_eq!((rule.check)(&tree), [], "{}", rule.name);
-        }
-    }
-
-    /// Whether clippy, as the workspace sets it up, refuses the text for this lint.
-    fn clippy_refuses(lint: &str, text: &str) -> bool {
-        let manifest = std::fs::read_to_string(shell::root().join("Cargo.toml")).unwrap();
-        assert!(manifest.contains(&format!("\n{lint} = \"deny\"\n")), "{lint}");
-        let mut driver = Command::new("clippy-driver");
-        driver.args(["-", "--crate-type=lib", "--emit=metadata=-", "-D", &format!("clippy::{lint}")]);
-        driver.env("CLIPPY_CONF_DIR", shell::root()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut child = driver.stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        !child.wait().unwrap().success()
-    }
-
-    #[test]
-    fn a_function_of_71_lines_is_clippys_to_find() {
-        let long = format!("pub fn f() {{\n{}}}\nfn g() {{}}\n", "    g();\n".repeat(71));
-        assert!(clippy_refuses("too_many_lines", &long));
-        assert!(!clippy_refuses("too_many_lines", &long.replacen("    g();\n", "", 1)));
-    }
-
-    #[test]
-    fn stub_macros_are_clippys_to_find() {
-        for stub in ["todo", "unimplemented"] {
-            assert!(clippy_refuses(stub, &format!("pub fn f() {{ {stub}!() }}")));
-            assert!(!clippy_refuses(stub, "pub fn f() {}"));
-        }
-    }
-
-    /// What [`lines`] gives for a file that a rule has nothing against.
-    pub(super) const NONE: [usize; 0] = [];
-
-    /// The findings of one rule in one file, by line.
-    pub(super) fn lines(check: fn(&Tree) -> Vec<Finding>, path: &str, text: &str) -> Vec<usize> {
+    /// The lines at which the rule finds something in a tree of this one file.
+    fn lines(rule: &str, path: &str, text: &str) -> Vec<usize> {
         let tree = Tree::from_texts([(path.to_string(), text.to_string())]);
+        let (_, check) = RULES.iter().find(|(name, _)| name.starts_with(rule)).expect("a rule");
         check(&tree).iter().map(|finding| finding.line).collect()
+    }
+
+    /// A rule, a file and its texts: it finds the line 1 of each, or where the name begins with `!`, nothing.
+    type Case = (&'static str, &'static str, &'static [&'static str]);
+
+    #[rustfmt::skip]
+    const CASES: &[Case] = &[
+        ("head", FILE, &["fn f() {}\n", "\n//! Late.\n", "// Plain.\n", "//!\n//! # Only a heading\n"]),
+        ("!head", FILE, &["//! Npy.\nfn f() {}\n"]),
+        ("not-know", LIBRARY, &["//! Formats.\n", "//! A\n//!\n//!\n//!\n//!\n//!\n//!\n//!\n//!\n//!\n//! It does not know B.\n"]),
+        ("!not-know", LIBRARY, &["//! Formats; does **not**\n//! know kernels.\n"]),
+        ("!not-know", FILE, &["//! Npy.\n"]),
+        ("one-name", FILE, &["pub use a::*;", "pub(crate) use a::{\n    b,\n    c::*,\n};", "pub type A = B;",
+            "pub(in crate::a) type A<T> = B;", "pub mod prelude;", "    pub use b::*;"]),
+        ("!one-name", FILE, &["pub use a::{B, c::D as E};\nuse b::*;", "use super::*;", "type A = B;",
+            "impl A for B {\n    type C = D;\n}"]),
+        ("switched-off", FILE, &["#[ignore]\nfn f() {}", "#[ignore = \"why\"]\nfn f() {}", "#[should_panic]\nfn f() {}",
+            "#[cfg_attr(unix, ignore)]\nfn f() {}", "m! { #[should_panic] fn f() {} }",
+            "/// ```ignore\n/// f();\n/// ```\nfn f() {}", "    //! ```rust,should_panic\n/// f();\n/// ```\nfn f() {}"]),
+        ("!switched-off", FILE, &["fn f(ignore: u8) { g(a, ignore) }", "/// ```no_run\n/// ignore\n/// ```\nfn f() {}"]),
+        ("machine-paths", "README.md", &["|root|b", "see |work|b", "\"|farm|b\"", "(|home|b)", "~|root|b"]),
+        ("!machine-paths", "README.md", &["https://example.org|root|b", "..|home|b", "a_|work|b", "$HOME|work|b", "/tmp/b"]),
+        ("!machine-paths", "Cargo.lock", &["|root|b"]),
+        ("unsafe", FILE, &["fn f() { unsafe { g() } }", "unsafe fn f() {}", "unsafe impl A for B {}",
+            "m! { unsafe { g() } }", "#[unsafe(no_mangle)]\nfn f() {}"]),
+        ("!unsafe", FILE, &["//! unsafe\nfn f() { g(\"unsafe\") }\n"]),
+        ("!unsafe", "crates/synced-mem/src/loopback/task.rs", &["fn f() { unsafe { g() } }"]),
+        ("!unsafe", "tests/it.rs", &["fn f() { unsafe { g() } }"]),
+        ("unsafe", DEVICE, &["fn f() { unsafe { g() } }\n"]),
+        ("!unsafe", DEVICE, &["unsafe trait A { unsafe fn f(); }\n"]),
+        ("unsafe", LIBRARY, &["//! A.\n"]),
+        ("unsafe", "crates/blob-cli/src/main.rs", &["//! A.\n"]),
+        ("!unsafe", LIBRARY, &["//! A.\n#![forbid(unsafe_code)]\n", "//! A.\n#![deny(unsafe_code)]\n"]),
+        ("cudarc", FILE, &["use cudarc::driver;\n", "//! Like cudarc.\n"]),
+        ("!cudarc", FILE, &["//! cudarc_like\n"]),
+        ("!cudarc", CUDA, &["use cudarc::driver;\n"]),
+        ("cfg", FILE, &[
+            "#[cfg(unix)]\nfn f() {}", "#[cfg(unix)]\nimpl A {}", "#[cfg(not(test))]\nfn f() {}",
+            "#[cfg_attr(unix, inline)]\nfn f() {}", "struct A { #[cfg(unix)] a: u8 }",
+            "fn f() { if cfg!(unix) { g() } }", "fn f() { match a { #[cfg(unix)] 1 => 2, _ => 3 } }",
+            "fn f() { #[cfg(unix)] g(); }", "fn f() { print!(\"{}\", cfg!(unix)) }",
+            "macro_rules! m { () => { #[cfg(unix)] fn f() {} } }", "mod a { #[cfg(unix)] fn f() {} }"]),
+        ("!cfg", FILE, &[
+            "#[cfg(unix)]\nmod a;", "#[cfg(unix)]\npub use a::B;", "#![cfg(unix)]\nfn f() {}",
+            "#[cfg(test)]\nfn f() {}", "    #[cfg(test)]\n    fn f() {}", "/// cfg(unix)\nfn f() {}",
+            "#[cfg(all(test, unix))]\nmod tests {\n    #[cfg(unix)]\n    fn f() {}\n}",
+            "#[cfg_attr(docsrs, doc(cfg(unix)))]\nfn f() {}"]),
+        ("!cfg", "crates/blob-io/src/wire/source.rs", &["#[cfg(unix)]\nfn f() {}"]),
+        ("!cfg", "crates/blob-io/tests/real.rs", &["#[cfg(unix)]\nfn f() {}"]),
+        ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n"]),
+    ];
+
+    #[test]
+    fn each_breach_is_found_and_nothing_else() {
+        for (rule, path, texts) in CASES {
+            let expected: &[usize] = if rule.starts_with('!') { &[] } else { &[1] };
+            for text in *texts {
+                // Written with bars, or this file would name such a path.
+                let text = if rule.contains("paths") { &text.replace('|', "/") } else { *text };
+                assert_eq!(lines(rule.trim_start_matches('!'), path, text), expected, "{rule} {path}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_sizes_of_a_head_and_of_a_file_are_bounded() {
+        let (head, long) = ("//! A line.\n".repeat(11), "// A line.\n".repeat(401));
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{long}}}\n");
+        for (rule, path, text, found) in [
+            ("head", FILE, head.as_str(), &[11][..]),
+            ("head", FILE, &head[12..], &[]),
+            ("head", FILE, &format!("//! Npy.\n//!\n//! ```\n{head}"), &[]),
+            ("file-size", FILE, &long, &[401]),
+            ("file-size", FILE, &(tests + &long[11..]), &[]),
+            ("file-size", "crates/blob-io/src/caffe/proto.rs", &long, &[]),
+        ] {
+            assert_eq!(lines(rule, path, text), found, "{rule} {path}");
+        }
     }
 }

@@ -1,6 +1,8 @@
-//! Rule 1: dependencies between our packages point one way, whatever their kind: normal, dev or build.
+//! Rules 1 and 4 as cargo's metadata shows them: which package depends on which, whatever the kind: normal, dev or build.
 //! The table is the drawing of the architecture page. A new package, or a new edge upwards, is a finding until it stands here.
-//! A library has no build script: it would run a foreign program, or look at the machine. The driver for tests has one: it names a file.
+//! A library has no build script: it would run a foreign program, or look at the machine.
+
+use serde_json::Value;
 
 use super::{Finding, Tree};
 
@@ -19,82 +21,82 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("blob-benches", &["blob-cli", "blob-convert", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
-/// No library of ours: its build script gives it the name under which programs ask for a driver, and does nothing else.
+/// Its build script gives the library the name under which programs ask for a driver, and does nothing else.
 const NAMES_ITSELF: &str = "fake-cuda";
+
+/// The packages that may depend on cudarc; none of them does in a default build.
+const CUDA: &[&str] = &["blob-ops", "synced-mem"];
 
 /// Every package is known, depends only on what lies below it, and has no build script.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (path, manifest) in tree.texts().filter(|(path, _)| is_ours(path)) {
-        let value = |key: &str| manifest.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix('='));
-        let name = value("name").map_or("", |name| name.trim().trim_matches('"'));
+    for package in &tree.packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let mut push = |message: String| findings.push(Finding::new(name, 1, message));
         let Some((_, below)) = LAYERS.iter().find(|(known, _)| *known == name) else {
-            findings.push(Finding::new(path, 1, format!("{name:?} stands in no layer")));
+            push("the package stands in no layer".to_string());
             continue;
         };
-        for (index, line) in manifest.lines().enumerate() {
-            let key = line.split([' ', '.', '=']).next().unwrap_or_default();
-            let names = |package: &str| key == package || line.contains(&format!("package = \"{package}\""));
-            let ours = LAYERS.iter().map(|(package, _)| *package).find(|package| names(package));
-            if let Some(dependency) = ours.filter(|dependency| !below.contains(dependency)) {
-                let message = format!("{name} may not depend on {dependency}; it may on {below:?}");
-                findings.push(Finding::new(path, index + 1, message));
+        for dependency in list(&package["dependencies"]) {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            let is_allowed = match on {
+                "cudarc" => CUDA.contains(&name) && dependency["optional"] == true,
+                _ => below.contains(&on) || LAYERS.iter().all(|(ours, _)| *ours != on),
+            };
+            if !is_allowed {
+                push(format!("may not depend on {on}; it may on {below:?}, and {CUDA:?} on cudarc as an option"));
             }
         }
-        if name == NAMES_ITSELF {
-            continue;
+        let has_cuda = |feature: &Value| feature.as_str().is_some_and(|feature| feature.contains("cuda"));
+        if CUDA.contains(&name) && list(&package["features"]["default"]).iter().any(has_cuda) {
+            push("cudarc in the default build".to_string());
         }
-        if value("build").is_some() || tree.text(&path.replace("Cargo.toml", "build.rs")).is_some() {
-            findings.push(Finding::new(path, 1, format!("{name} has a build script")));
+        let is_script = |target: &Value| list(&target["kind"]).iter().any(|kind| kind == "custom-build");
+        if name != NAMES_ITSELF && list(&package["targets"]).iter().any(is_script) {
+            push("has a build script".to_string());
         }
     }
     findings
 }
 
-/// Whether the file is the manifest of a package of this workspace.
-fn is_ours(path: &str) -> bool {
-    let folder = path.strip_suffix("/Cargo.toml").unwrap_or_default();
-    ["xtask", "tests", "tests/fake-cuda", "benches", "benches/gpu"].contains(&folder) || folder.starts_with("crates/")
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn findings(name: &str, more: &str) -> Vec<Finding> {
-        let manifest = format!("[package]\nname = \"{name}\"\n{more}\n");
-        check(&Tree::from_texts([("crates/a/Cargo.toml".to_string(), manifest)]))
+    fn messages(package: Value) -> Vec<String> {
+        let mut tree = Tree::default();
+        tree.packages.push(package);
+        check(&tree).into_iter().map(|finding| finding.message).collect()
     }
 
     #[test]
     fn an_edge_upwards_or_sideways_is_found() {
-        for edge in
-            ["blob-io blob-ops", "blob-ops blob-io", "synced-mem blob-core", "xtask blob-io", "blob-convert blob-cli"]
-        {
-            let (name, dependency) = edge.split_once(' ').unwrap();
-            for line in ["D.workspace = true", "D = { path = \"x\" }", "d = { package = \"D\", version = \"1\" }"] {
-                let line = line.replace('D', dependency);
-                let found = findings(name, &format!("[dependencies]\nhalf = \"2\"\n{line}"));
-                assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [5], "{edge} {line}");
-            }
+        for (name, on) in [
+            ("blob-io", "blob-ops"),
+            ("blob-ops", "blob-io"),
+            ("synced-mem", "blob-core"),
+            ("xtask", "blob-io"),
+            ("blob-convert", "blob-cli"),
+            ("blob-io", "cudarc"),
+            ("synced-mem", "cudarc"),
+        ] {
+            let found = messages(json!({"name": name, "dependencies": [{"name": "half"}, {"name": on}]}));
+            assert!(found.len() == 1 && found[0].contains(&format!("may not depend on {on};")), "{name}: {found:?}");
         }
-        assert_eq!(findings("blob-io", "[dependencies]\nblob-core.workspace = true\nprost = \"1\""), []);
+        let allowed = json!([{"name": "blob-core"}, {"name": "half"}, {"name": "cudarc", "optional": true}]);
+        assert!(messages(json!({"name": "blob-ops", "dependencies": allowed})).is_empty());
     }
 
     #[test]
-    fn the_table_has_no_cycle() {
-        for (at, (name, below)) in LAYERS.iter().enumerate() {
-            let earlier = LAYERS[..at].iter().map(|(name, _)| name);
-            assert!(below.iter().all(|package| earlier.clone().any(|name| name == package)), "{name}");
-        }
-    }
-
-    #[test]
-    fn an_unknown_package_and_a_build_script_are_found() {
-        assert_eq!(findings("blob-utils", "").len(), 1);
-        assert_eq!(findings("blob-io", "build = \"make.rs\"").len(), 1);
-        let files = [("crates/a/Cargo.toml", "name = \"blob-io\"\n"), ("crates/a/build.rs", "fn main() {}\n")];
-        let files = files.map(|(path, text)| (path.to_string(), text.to_string()));
-        assert_eq!(check(&Tree::from_texts(files)).len(), 1);
+    fn an_unknown_package_a_build_script_and_a_default_of_cuda_are_found() {
+        assert_eq!(messages(json!({"name": "blob-utils"})).len(), 1);
+        assert_eq!(messages(json!({"name": "blob-io", "targets": [{"kind": ["custom-build"]}]})).len(), 1);
+        assert_eq!(messages(json!({"name": "blob-ops", "features": {"default": ["cuda"]}})).len(), 1);
     }
 }

@@ -11,8 +11,11 @@ use crate::shell;
 const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/"];
 
 /// Everything that the rules may look at.
+#[derive(Default)]
 pub(crate) struct Tree {
     texts: Vec<(String, String)>,
+    /// What cargo knows of each package of the workspace.
+    pub(super) packages: Vec<serde_json::Value>,
     /// Our Rust files.
     pub(super) sources: Vec<Source>,
 }
@@ -36,7 +39,8 @@ impl Tree {
             let text = std::fs::read_to_string(root.join(&path)).ok()?;
             Some((path, text))
         });
-        Ok(Tree::from_texts(texts))
+        let packages = shell::metadata()?["packages"].as_array().cloned().unwrap_or_default();
+        Ok(Tree { packages, ..Tree::from_texts(texts) })
     }
 
     /// A tree of these files.
@@ -44,7 +48,7 @@ impl Tree {
         let texts: Vec<(String, String)> = texts.into_iter().collect();
         let is_ours = |path: &str| path.ends_with(".rs") && CODE.iter().any(|folder| path.starts_with(folder));
         let sources = texts.iter().filter(|(path, _)| is_ours(path)).map(|(path, text)| Source::new(path, text));
-        Tree { sources: sources.collect(), texts }
+        Tree { sources: sources.collect(), packages: Vec::new(), texts }
     }
 
     /// The text of one file.
