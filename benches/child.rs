@@ -164,7 +164,7 @@ fn memcpy(file: &Path) -> f64 {
 /// The file read into memory beforehand: what is left is the reduction.
 fn in_memory(file: &Path) -> Checkpoint {
     let bytes = std::fs::read(file).expect("reads");
-    Checkpoint::from_source("memory", Box::new(Bytes::new(bytes))).expect("opens")
+    Checkpoint::from_source("memory", Box::new(Bytes(bytes))).expect("opens")
 }
 
 /// The statistics of every tensor on one core; of a file's, the bytes are read on the way.

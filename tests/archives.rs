@@ -114,7 +114,7 @@ fn of_several_tensor_files_one_is_named() {
     for (member, golden) in [("b-0000.params", TINY), ("in/a-0000.params", PARAMS)] {
         let opened = Checkpoint::open(Path::new(&path).join(member)).expect(member);
         assert_eq!(contents(&opened), alone(golden));
-        let bytes = Bytes::new(fs::read(&path).expect("readable"));
+        let bytes = Bytes(fs::read(&path).expect("readable"));
         let opened = OpenOptions::new().member(member).open_source("x", Box::new(bytes)).expect(member);
         assert_eq!(contents(&opened), alone(golden));
     }
@@ -166,7 +166,7 @@ fn zips_that_are_a_format_of_their_own_stay_that() {
     let npz = theirs(CompressionMethod::Stored, &[("w.npy", &ints(&[1, 2])), ("net.params", &params)]);
     let opened = open("x.zip", &npz).expect("an npz");
     assert_eq!((opened.format(), opened.member()), (Format::Npz, None));
-    let source = || Box::new(Bytes::new(npz.clone()));
+    let source = || Box::new(Bytes(npz.clone()));
     let member = OpenOptions::new().member("net.params").open_source("x.zip", source()).expect("a member");
     assert_eq!(contents(&member), alone(TINY));
     let member = OpenOptions::new().member("w.npy").open_source("x.zip", source()).expect("a member");
@@ -193,8 +193,8 @@ fn a_stored_member_is_not_copied_and_a_deflated_one_is_bounded_and_checked() {
         assert!(used < 1 << 20, "{used} bytes");
     }
     let deflated = theirs(CompressionMethod::Deflated, &members);
-    let limits = Limits::default().max_spool(8 << 20);
-    let error = OpenOptions::new().limits(limits).open_source("x.zip", Box::new(Bytes::new(deflated.clone())));
+    let limits = Limits { max_spool: 8 << 20, ..Limits::default() };
+    let error = OpenOptions::new().limits(limits).open_source("x.zip", Box::new(Bytes(deflated.clone())));
     let error = error.expect_err("too much");
     assert!(matches!(error, Error::LimitExceeded { limit: Limit::Spool, .. }), "{error}");
     for zipped in [deflated, theirs(CompressionMethod::Stored, &members)] {
@@ -208,7 +208,7 @@ fn a_stored_member_is_not_copied_and_a_deflated_one_is_bounded_and_checked() {
 
 /// A file of these bytes, which are shared with it and not copied.
 fn open_static(bytes: Vec<u8>) -> Checkpoint {
-    Checkpoint::from_source("x", Box::new(Bytes::new(bytes))).expect("opens")
+    Checkpoint::from_source("x", Box::new(Bytes(bytes))).expect("opens")
 }
 
 #[test]
@@ -314,9 +314,9 @@ fn long_names_without_end_and_records_that_lie_are_bounded() {
 fn a_million_members_are_counted_and_bounded() {
     let head = header("x", b'0', |_| ());
     let tar = head.repeat(40_000);
-    let limits = Limits::default().max_arrays(30_000);
+    let limits = Limits { max_arrays: 30_000, ..Limits::default() };
     let mut error = None;
-    let used = peak(|| error = OpenOptions::new().limits(limits).open_source("x.tar", Box::new(Bytes::new(tar))).err());
+    let used = peak(|| error = OpenOptions::new().limits(limits).open_source("x.tar", Box::new(Bytes(tar))).err());
     let error = error.expect("refused");
     assert_eq!(
         error.to_string(),

@@ -137,7 +137,7 @@ fn blobprotos_are_found_by_content() {
             first.fault().is_none() && first.byte_len() > 0 && first.shape().num_axes() > 0
         });
         // Under a name that says nothing.
-        let source = Box::new(blob_io::Bytes::new(bytes));
+        let source = Box::new(blob_io::Bytes(bytes));
         match Checkpoint::from_source("x", source) {
             Ok(checkpoint) => assert_eq!(checkpoint.format(), Format::BlobProto, "{name}"),
             Err(error) => assert!(!is_shown, "{name}: {error}"),

@@ -92,7 +92,7 @@ fn check(net: &NetParameter, bytes: Vec<u8>) -> Result<(), TestCaseError> {
     let decoded = NetParameter::decode(&bytes[..]).expect("prost reads it");
     prop_assert_eq!(&decoded, net);
     let options = OpenOptions::new().from(Format::CaffeModel);
-    let checkpoint: Checkpoint = options.open_source("net", Box::new(Bytes::new(bytes))).expect("we read it");
+    let checkpoint: Checkpoint = options.open_source("net", Box::new(Bytes(bytes))).expect("we read it");
     prop_assert_eq!(checkpoint.positions(), net.layers.len() + net.layer.len());
     let data: Vec<_> = checkpoint.entries().iter().filter(|e| e.kind() == Kind::Data).collect();
     let expected = expected(net);

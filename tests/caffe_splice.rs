@@ -107,19 +107,19 @@ fn the_form_of_blobs_changes_and_nothing_else() {
         from.names().enumerate().for_each(|(tensor, name)| splice.replace(name, tensor).expect("there"));
         spliced(bytes, &splice, &specs, &values)
     };
-    let mut other = change(&base, &bytes, Form::new().legacy(true));
+    let mut other = change(&base, &bytes, Form { legacy: true, ..Form::default() });
     assert!(other == wanted);
     // It says of each blob that its axes are four, as they then are.
-    other = change(&legacy, &wanted, Form::new());
+    other = change(&legacy, &wanted, Form::default());
     let back = Checkpoint::from_bytes("back.caffemodel", other).expect("opens");
     assert!(back.names().eq(base.names()) && back.entries().iter().all(|entry| entry.shape().num_axes() == 4));
-    let raw = change(&base, &bytes, Form::new().raw(true));
+    let raw = change(&base, &bytes, Form { raw: true, ..Form::default() });
     let raw_back = Checkpoint::from_bytes("raw.caffemodel", raw.clone()).expect("opens");
     for (one, other) in base.entries().iter().zip(raw_back.entries()) {
         assert_eq!((one.name(), one.dtype(), one.shape()), (other.name(), other.dtype(), other.shape()));
         assert!(base.view(one).expect("views") == raw_back.view(other).expect("views"));
     }
-    assert!(change(&raw_back, &raw, Form::new()) == bytes);
+    assert!(change(&raw_back, &raw, Form::default()) == bytes);
 }
 
 /// What a change of some blobs must leave: all fields of the file, of the layers and of the blobs but the named ones.
@@ -300,8 +300,7 @@ fn lengths_in_long_forms_stay_where_nothing_is_resized() {
         [b"\xA2\x06", len, b"\x0A\x01a", &blob[..]].concat()
     };
     let bytes = [layer(&[18]), layer(&[0x92, 0x00])].concat();
-    let base =
-        OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes::new(bytes.clone())));
+    let base = OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes(bytes.clone())));
     let base = base.expect("opens");
     let name = base.names().last().expect("a blob").to_owned();
     let shape = |dims: &[usize]| TensorSpec::new("t", DType::F32, Shape::new(dims).expect("a shape"));
@@ -350,7 +349,7 @@ proptest! {
     #[test]
     fn a_changed_net_reads_as_the_changes_say(bytes in any_net(), picks in prop::collection::vec((0..64usize, 0..4u8, 1..5usize), 0..5)) {
         let options = OpenOptions::new().from(Format::CaffeModel);
-        let base = options.open_source("x", Box::new(blob_io::Bytes::new(bytes.clone()))).expect("opens");
+        let base = options.open_source("x", Box::new(blob_io::Bytes(bytes.clone()))).expect("opens");
         let mut splice = Splice::new(&base).expect("of Caffe");
         let (mut specs, mut values) = (Vec::new(), Vec::new());
         let all: Vec<_> = base.entries().iter().map(|entry| (entry.name().to_owned(), entry.position())).collect();
@@ -372,7 +371,7 @@ proptest! {
             specs.push(spec);
         }
         let changed = spliced(&bytes, &splice, &specs, &values);
-        let back = options.open_source("y", Box::new(blob_io::Bytes::new(changed))).expect("opens");
+        let back = options.open_source("y", Box::new(blob_io::Bytes(changed))).expect("opens");
         prop_assert_eq!(back.positions(), base.positions());
         let found: Vec<_> = back.entries().iter().map(|entry| (entry.position(), back.view(entry).expect("views").into_owned())).collect();
         let wanted: Vec<_> = expected.into_iter().filter_map(|(place, bytes)| Some((place, bytes?))).collect();

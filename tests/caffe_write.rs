@@ -51,13 +51,13 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     for path in files(&data("caffe/blobproto"), |name| name.ends_with(".binaryproto")) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let form = match &*name {
-            "f32_zero_axis_3x0x2.binaryproto" => Form::new(),
-            "no_shape_one_value.binaryproto" => Form::new(),
-            name if ["f32_", "f64_"].iter().any(|start| name.starts_with(start)) => Form::new(),
+            "f32_zero_axis_3x0x2.binaryproto" => Form::default(),
+            "no_shape_one_value.binaryproto" => Form::default(),
+            name if ["f32_", "f64_"].iter().any(|start| name.starts_with(start)) => Form::default(),
             "legacy_2_3_4_5.binaryproto" | "legacy_bias_1_1_1_7.binaryproto" | "legacy_1_1_3_2_diff.binaryproto" => {
-                Form::new().legacy(true)
+                Form { legacy: true, ..Form::default() }
             }
-            name if name.starts_with("nv_raw") => Form::new().raw(true),
+            name if name.starts_with("nv_raw") => Form { raw: true, ..Form::default() },
             _ => continue,
         };
         let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
@@ -68,7 +68,7 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     for name in ["state.solverstate", "vector3.blobprotovector", "u8.datum"] {
         let path = data("caffe/misc").join(name);
         let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
-        let bytes = rewritten(&source, source.metadata(), Form::new()).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = rewritten(&source, source.metadata(), Form::default()).unwrap_or_else(|e| panic!("{e}"));
         assert!(bytes == std::fs::read(&path).expect("readable"), "{name}");
         count += 1;
     }
@@ -159,7 +159,7 @@ fn nets_are_written_as_another_encoder_writes_them() {
         let (specs, values) = tensors(&source);
         let type_of = |tensor: usize| source.entries()[tensor].layer_type();
         let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
-        let message = message.with_types(type_of).in_form(Form::new().legacy(legacy));
+        let message = message.with_types(type_of).in_form(Form { legacy, ..Form::default() });
         let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
         let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
         assert!(written == net.encode_to_vec(), "{}", path.display());
@@ -182,13 +182,14 @@ fn a_net_of_v1_is_written_as_another_encoder_writes_it() {
     let (specs, values) = tensors(&source);
     let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
     let message = message.with_types(|tensor| source.entries()[tensor].layer_type());
-    let message = message.in_form(Form::new().v1(true).legacy(true));
+    let message = message.in_form(Form { v1: true, legacy: true, raw: false });
     let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
     let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
     assert!(written == net.encode_to_vec());
     let mut net = Message::net("");
     net.layer("bn", Some("BatchNorm"));
-    let error = Layout::caffe(&[], &net.in_form(Form::new().v1(true))).expect_err("refused").to_string();
+    let error =
+        Layout::caffe(&[], &net.in_form(Form { v1: true, ..Form::default() })).expect_err("refused").to_string();
     assert!(error.contains("\"bn\" is of type \"BatchNorm\", which V1 does not have"), "{error}");
 }
 
@@ -211,7 +212,7 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
         spec("d/0", DType::F64, &[2]),
         spec("d/0.diff", DType::F32, &[2]),
     ];
-    let error = refusal(&specs, Form::new().legacy(true));
+    let error = refusal(&specs, Form { legacy: true, ..Form::default() });
     for words in [
         "\"a/0\" is of i64; Caffe's blobs hold f32 and f64",
         "\"a/1\" has 5 axes; the dimensions from before 2015 are four",
@@ -221,11 +222,11 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     ] {
         assert!(error.contains(words), "{error}");
     }
-    let error = refusal(&specs[..1], Form::new().raw(true));
+    let error = refusal(&specs[..1], Form { raw: true, ..Form::default() });
     assert!(error.contains("is of i64; NVCaffe's raw_data holds f16, f32 and f64"), "{error}");
     // Each fits; the file does not.
     let specs = [spec("a/0", DType::F32, &[300_000_000]), spec("b/0", DType::F32, &[300_000_000])];
-    let error = refusal(&specs, Form::new());
+    let error = refusal(&specs, Form::default());
     assert!(error.contains("the file would be of 2400000062 bytes; Caffe reads none of over 2147483647"), "{error}");
     let mut message = Message::vector();
     message.push(1, None);
@@ -307,7 +308,7 @@ proptest! {
             ("[a-z/.@]{1,8}", prop::collection::vec((prop::collection::vec(0..4usize, 0..4), any::<bool>(), any::<bool>()), 1..4)), 0..5),
         form in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
-        let form = Form::new().legacy(form.0).raw(form.1).v1(form.2);
+        let form = Form { legacy: form.0, raw: form.1, v1: form.2 };
         let (mut specs, mut bytes): (Vec<TensorSpec>, Vec<Vec<u8>>) = Default::default();
         let mut seen = std::collections::HashSet::new();
         for (layer, blobs) in layers.iter().filter(|(layer, _)| seen.insert(layer.clone())) {
@@ -323,7 +324,7 @@ proptest! {
         let message = Message::named(Format::CaffeModel, specs.iter().map(|spec| &*spec.name), &[]).expect("named");
         let values: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
         let file = assembled(&Layout::caffe(&specs, &message.in_form(form)).expect("held"), &values, &[]);
-        let back = OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes::new(file))).expect("read");
+        let back = OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes(file))).expect("read");
         prop_assert!(back.warnings().is_empty() && back.faults().is_empty());
         let found: Vec<_> = back.entries().iter().map(|entry| {
             (entry.name().to_owned(), entry.dtype(), back.view(entry).expect("views").into_owned())

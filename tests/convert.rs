@@ -210,7 +210,7 @@ fn hostile_names_stay_within_the_target() {
     let mut file = Vec::new();
     names.iter().for_each(|name| file.extend(named(name)));
     file.extend(named(b"upper/UPPER"));
-    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes(file))).expect("opens");
     assert_eq!(checkpoint.entries().len(), 12);
     let outer = tempfile::tempdir().expect("a folder");
     let inner = outer.path().join("a/b/c");
@@ -245,7 +245,7 @@ fn hostile_names_stay_within_the_target() {
 fn an_array_called_like_the_receipt_stands_beside_it() {
     let names: [&[u8]; 3] = [b"blob.receipt.json", b"Blob.Receipt.JSON/x", b".blob-lock/x"];
     let file = names.map(named).concat();
-    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes::new(file))).expect("opens");
+    let checkpoint = Checkpoint::from_source("evil.caffemodel", Box::new(Bytes(file))).expect("opens");
     let outer = tempfile::tempdir().expect("a folder");
     let path = outer.path().join("out");
     let target = Target::Folder { path: &path, if_exists: IfExists::Refuse };
@@ -267,7 +267,7 @@ fn in_runs(runs: &[usize]) -> Checkpoint {
         value += run;
     }
     let net = [len(1, b"net"), layer("w", &blob)].concat();
-    Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(net))).expect("opens")
+    Checkpoint::from_source("net.caffemodel", Box::new(Bytes(net))).expect("opens")
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn the_layers_are_gone_and_their_neighbours_joined() {
     // The net that is left says what it said of everything else.
     let left = file.net().expect("reads").expect("a net");
     let [conv, relu, pool] = left.layers() else { panic!("{left:?}") };
-    assert!(conv.tops() == relu.bottoms() && relu.tops() == pool.bottoms() && conv.bias_term());
+    assert!(conv.tops == relu.bottoms && relu.tops == pool.bottoms && conv.bias_term);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn nets_of_opencvs_are_described_without_what_was_folded() {
         let file = open("out.caffemodel", &out).expect("opens");
         let net = file.net().expect("reads").expect("a net");
         let convolutions = net.layers().iter().filter(|layer| layer.tensor(blob_io::net::Role::Weight).is_some());
-        assert!(convolutions.filter(|layer| layer.type_name() != "PReLU").all(|layer| layer.bias_term()), "{stem}");
+        assert!(convolutions.filter(|layer| layer.type_name != "PReLU").all(|layer| layer.bias_term), "{stem}");
     }
 }
 

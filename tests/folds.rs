@@ -96,7 +96,7 @@ fn what_is_computed_may_be_rounded_after() {
 fn gamma_is_one_where_the_symbol_fixes_it() {
     let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("opens");
     let symbol = Symbol::open(data("mxnet/forward/block-symbol.json")).expect("opens");
-    let options = Options::new(SAFETENSORS).transform(FixGamma::of(Some(&Bound::new(symbol.net(), &source)), &source));
+    let options = Options::new(SAFETENSORS).transform(FixGamma::of(Some(&Bound::new(&symbol.net, &source)), &source));
     let all = run(&source, &options);
     assert_eq!(value(&all, "arg:bn0_gamma"), [1.0; 4]);
     assert!(value(&all, "arg:bn1_gamma").iter().all(|gamma| *gamma != 1.0));
@@ -255,7 +255,7 @@ fn a_bias_that_the_layer_does_not_have_is_not_folded() {
             tensors.push(("arg:c_bias", one, &[5.0]));
         }
         let source = file(Format::MxnetList, &tensors);
-        let (fold, refused) = Fold::of(&Bound::new(symbol.net(), &source));
+        let (fold, refused) = Fold::of(&Bound::new(&symbol.net, &source));
         assert!(refused.is_empty(), "{refused:?}");
         let planned = plan(&source, &Options::new(SAFETENSORS).transform(fold), &Target::Stdout);
         match planned {

@@ -37,7 +37,7 @@ fn every_batch_norm_of_mxnet_fixes_gamma_and_one_with_a_relu_stays() {
     let source = file(Format::MxnetList, &OF_SYMBOL);
     for norm in ["BatchNorm", "_contrib_SyncBatchNorm", "SyncBatchNorm", "_contrib_BatchNormWithReLU"] {
         let symbol = symbol(norm, "");
-        let bound = Bound::new(symbol.net(), &source);
+        let bound = Bound::new(&symbol.net, &source);
         let options = Options::new(SAFETENSORS).transform(FixGamma::of(Some(&bound), &source));
         assert_eq!(value(&run(&source, &options), "arg:b_gamma"), [1.0; 2], "{norm}");
         let (fold, refused) = Fold::of(&bound);
@@ -59,14 +59,14 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
     let source = file(Format::MxnetList, &OF_SYMBOL);
     for (node, layer) in [(1, "c"), (2, "c"), (4, "b")] {
         let more = format!(r#", {{"op": "sum", "name": "sum0", "inputs": [[{node}, 0, 0]]}}"#);
-        let (fold, refused) = Fold::of(&Bound::new(symbol("BatchNorm", &more).net(), &source));
+        let (fold, refused) = Fold::of(&Bound::new(&symbol("BatchNorm", &more).net, &source));
         assert!(fold.is_empty());
         let reason = format!("cannot be folded alone: {layer:?} shares its tensors with another layer");
         assert_eq!(refused[0].reason, reason);
     }
     // The net's input may be read as often as it likes.
     let (fold, refused) = Fold::of(&Bound::new(
-        symbol("BatchNorm", r#", {"op": "sum", "name": "sum0", "inputs": [[0, 0, 0]]}"#).net(),
+        &symbol("BatchNorm", r#", {"op": "sum", "name": "sum0", "inputs": [[0, 0, 0]]}"#).net,
         &source,
     ));
     assert_eq!((fold.len(), refused.len()), (1, 0));

@@ -316,7 +316,7 @@ fn a_net_of_mxnet_computes_what_mxnet_does() {
     let symbol = Symbol::open(data("mxnet/forward/block-symbol.json")).expect("opens");
     let (x, theirs) = golden(&data("mxnet/forward/block.npz"));
     for is_folded in [false, true] {
-        let w = Weights::of(&source, Some(symbol.net()), is_folded);
+        let w = Weights::of(&source, Some(&symbol.net), is_folded);
         let x = w.bn("bn0", w.conv("conv0", &x, (1, 1, 1)), 1e-3).relu();
         let x = w.prelu("act1", w.bn("bn1", w.conv("conv1", &x, (0, 1, 2)), 2e-5));
         let x = w.bn("bn2", w.up("up", &x, 2), 1e-3);
@@ -342,7 +342,7 @@ fn resnet20_of_gluoncv_computes_what_mxnet_does() {
         (Checkpoint::open(at("-0000.params")).expect("opens"), Symbol::open(at("-symbol.json")).expect("opens"));
     let (x, theirs) = golden(&data("mxnet/forward/resnet20.npz"));
     for is_folded in [false, true] {
-        let w = Weights::of(&source, Some(symbol.net()), is_folded);
+        let w = Weights::of(&source, Some(&symbol.net), is_folded);
         let conv = |place: &str, number: usize, x: &Map, stride: usize| {
             let module = |kind: &str| format!("cifarresnetv10_{place}{kind}{number}");
             let pad = usize::from(w.get(&format!("{}.weight", module("conv"))).0[2] == 3);

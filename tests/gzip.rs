@@ -206,12 +206,12 @@ fn bomb(begin: &[u8]) -> Vec<u8> {
 #[test]
 fn a_bomb_ends_at_the_limit_in_bounded_memory() {
     let begin = b"\x93NUMPY\x01\x00\x46\x00{'descr': '<f4', 'fortran_order': False, 'shape': (268435456,), }\n";
-    let limits = Limits::default().max_spool(64 << 20);
+    let limits = Limits { max_spool: 64 << 20, ..Limits::default() };
     for (name, begin, reason) in [("zeros.gz", &b""[..], Reason::Unknown), ("zeros.npy.gz", begin, Reason::Limit)] {
         let file = bomb(begin);
         let mut error = None;
         let options = OpenOptions::new().limits(limits.clone());
-        let used = peak(|| error = options.open_source(name, Box::new(Bytes::new(file))).err());
+        let used = peak(|| error = options.open_source(name, Box::new(Bytes(file))).err());
         let error = error.expect("refused");
         assert_eq!(error.reason(), reason, "{error}");
         assert!(used < 32 << 20, "{name}: {used} bytes");

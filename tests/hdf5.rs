@@ -302,8 +302,9 @@ fn a_row_of_chunks_stays_within_what_may_be_allocated() {
     let root = file.object(&[link("x", dataset)]);
     let bytes = file.finish(root);
     let error = |most| {
-        let options = blob_io::OpenOptions::new().limits(blob_io::Limits::default().max_alloc(most));
-        let file = options.open_source("x.h5", Box::new(blob_io::Bytes::new(bytes.clone()))).expect("opens");
+        let options =
+            blob_io::OpenOptions::new().limits(blob_io::Limits { max_alloc: most, ..blob_io::Limits::default() });
+        let file = options.open_source("x.h5", Box::new(blob_io::Bytes(bytes.clone()))).expect("opens");
         file.load(&file.entries()[0]).expect_err("no zlib stream").to_string()
     };
     assert!(error(4095).contains("the bytes of a row of chunks: expected at most 4095, found 4096"), "{}", error(4095));
@@ -313,7 +314,8 @@ fn a_row_of_chunks_stays_within_what_may_be_allocated() {
 #[test]
 fn a_band_of_chunks_is_held_at_a_time() {
     let open = |most| {
-        let options = blob_io::OpenOptions::new().limits(blob_io::Limits::default().max_alloc(most));
+        let options =
+            blob_io::OpenOptions::new().limits(blob_io::Limits { max_alloc: most, ..blob_io::Limits::default() });
         options.open(data("hdf5/earliest.h5")).expect("opens")
     };
     // 180 bytes in nine chunks of 32: a band of three takes 96.

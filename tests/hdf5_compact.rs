@@ -79,12 +79,12 @@ fn compact_lengths_that_lie_are_faults() {
     let error = open("x.h5", &changed(&good, at + 2, &[255, 255])).expect_err("malformed");
     assert!(error.to_string().contains("need 65535 bytes"), "{error}");
     // Prefixes of the file, and bytes of it changed, are errors or other values.
-    let options = OpenOptions::new().limits(Limits::default().max_alloc(1 << 20));
+    let options = OpenOptions::new().limits(Limits { max_alloc: 1 << 20, ..Limits::default() });
     for version in ["earliest", "latest"] {
         let bytes = std::fs::read(data(&format!("hdf5/compact-{version}.h5"))).expect("readable");
         for at in (0..bytes.len()).step_by(3) {
             for bytes in [bytes[..at].to_vec(), changed(&bytes, at, &[bytes[at] ^ 0xFF])] {
-                let Ok(file) = options.open_source("x.h5", Box::new(Bytes::new(bytes))) else { continue };
+                let Ok(file) = options.open_source("x.h5", Box::new(Bytes(bytes))) else { continue };
                 file.entries().iter().for_each(|entry| drop(file.load(entry)));
             }
         }

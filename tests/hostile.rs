@@ -61,7 +61,7 @@ fn exercise(name: &str, bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let source: Arc<[u8]> = bytes.into();
     let (mut arrays, mut payload, mut whole) = (0, 0, true);
-    let used = peak(|| match Checkpoint::from_source(name, Box::new(Bytes::new(source))) {
+    let used = peak(|| match Checkpoint::from_source(name, Box::new(Bytes(source))) {
         Err(error) => {
             check_error(name, len, &error);
             whole = false;
@@ -257,7 +257,7 @@ fn a_million_places_of_a_neoml_array_stay_within_their_bound() {
     let open = || {
         blob_io::OpenOptions::new()
             .from(blob_io::Format::NeomlArray)
-            .open_source("million.arch", Box::new(Bytes::new(bytes.clone())))
+            .open_source("million.arch", Box::new(Bytes(bytes.clone())))
     };
     let used = peak(|| assert_eq!(open().expect("opens").entries().len(), 1 << 20));
     assert!(used <= BASE + PER_ARRAY * (1 << 20), "{used}");

@@ -71,7 +71,7 @@ fn text_and_noise_are_no_caffe_messages() {
             0 => 0x20 + next() % 95,
             _ => next(),
         });
-        if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes::new(bytes)))
+        if let Ok(file) = Checkpoint::from_source("x", Box::new(Bytes(bytes)))
             && file.entries().iter().all(|e| e.fault().is_none())
         {
             opened.push(bytes);
@@ -217,7 +217,7 @@ fn a_label_tells_a_datum_whatever_its_name() {
 fn values_that_look_like_the_mark_of_a_tar_are_values() {
     // A BlobProto of 600 bytes of values.
     let blob = changed(&[len(5, &[0; 600]), shape(&[150])].concat(), 257, b"ustar");
-    let opened = OpenOptions::new().from(Format::BlobProto).open_source("x", Box::new(Bytes::new(blob)));
+    let opened = OpenOptions::new().from(Format::BlobProto).open_source("x", Box::new(Bytes(blob)));
     assert_eq!(opened.expect("opens").entries().len(), 1);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("x.params");
@@ -225,7 +225,7 @@ fn values_that_look_like_the_mark_of_a_tar_are_values() {
     Writer::new(Format::MxnetList).tensor("w", &zeros).write(&path, IfExists::Refuse).expect("written");
     let marked = changed(&fs::read(&path).expect("readable"), 257, b"ustar");
     for options in [OpenOptions::new(), OpenOptions::new().from(Format::MxnetList)] {
-        let opened = options.open_source("x", Box::new(Bytes::new(marked.clone()))).expect("opens");
+        let opened = options.open_source("x", Box::new(Bytes(marked.clone()))).expect("opens");
         assert_eq!((opened.format(), opened.entries().len()), (Format::MxnetList, 1));
     }
 }

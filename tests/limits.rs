@@ -9,7 +9,7 @@ use crate::support::data;
 use crate::support::message::{self, floats, len, shape};
 
 fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
-    Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(bytes)))
+    Checkpoint::from_source("net.caffemodel", Box::new(Bytes(bytes)))
 }
 
 fn golden() -> Vec<u8> {

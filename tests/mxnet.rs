@@ -166,7 +166,7 @@ fn a_list_cut_anywhere_is_an_error_with_its_place() {
     for name in ["ok_sparse.nd", "ok_v0.nd", "ok_v1.nd", "ok_v3.nd"] {
         let bytes = std::fs::read(data("mxnet/malformed").join(name)).unwrap();
         for cut in 1..bytes.len() {
-            let source = Bytes::new(bytes[..cut].to_vec());
+            let source = Bytes(bytes[..cut].to_vec());
             let error = Checkpoint::from_source("cut.nd", Box::new(source)).unwrap_err();
             let offset = error.offset().unwrap_or_else(|| panic!("{name} cut at {cut}: {error}"));
             assert!(offset <= cut as u64, "{name} cut at {cut}: {error}");

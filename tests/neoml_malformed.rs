@@ -78,7 +78,7 @@ fn every_file_that_neoml_was_tried_with_has_its_outcome() {
     for row in table("cpp/malformed_release.jsonl") {
         let Some(name) = row["case"].as_str().expect("a name").strip_prefix("load: ") else { continue };
         let (bytes, outcome) = case(name);
-        let file = OpenOptions::new().from(Format::NeomlBlob).open_source("x", Box::new(blob_io::Bytes::new(bytes)));
+        let file = OpenOptions::new().from(Format::NeomlBlob).open_source("x", Box::new(blob_io::Bytes(bytes)));
         match outcome {
             Elsewhere => continue,
             Refused(at, text) => {
@@ -135,9 +135,8 @@ fn a_broken_blob_of_a_net_is_named_with_its_layer() {
         format!("net.cnnarch: layer \"fc1\", blob #1: at byte {cells}: the cells needs 20 bytes, but 3 are left");
     assert_eq!(error.to_string(), text);
     // What stood before the break can be had.
-    let salvaged = OpenOptions::new()
-        .salvage()
-        .open_source("net.cnnarch", Box::new(blob_io::Bytes::new(net[..cells + 3].to_vec())));
+    let salvaged =
+        OpenOptions::new().salvage().open_source("net.cnnarch", Box::new(blob_io::Bytes(net[..cells + 3].to_vec())));
     assert!(salvaged.is_err(), "a layer is complete or is not listed");
 }
 

@@ -216,12 +216,12 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
     for (path, row) in &nets() {
         let listed = open(path).neoml_layers().unwrap_or_else(|e| panic!("{e}"));
         for truth in row["layers"].as_array().expect("a list") {
-            let found = listed.iter().find(|layer| Some(layer.path()) == truth[0].as_str());
+            let found = listed.iter().find(|layer| Some(&*layer.path) == truth[0].as_str());
             let found = found.unwrap_or_else(|| panic!("{}: {truth}", path.display()));
-            assert_eq!(found.class(), truth[1].as_str(), "{}: {truth}", path.display());
+            assert_eq!(found.class.as_deref(), truth[1].as_str(), "{}: {truth}", path.display());
             // Its record lies between the layer's beginning and its end.
             assert!(
-                (truth[2].as_u64()..truth[3].as_u64()).contains(&Some(found.offset())),
+                (truth[2].as_u64()..truth[3].as_u64()).contains(&Some(found.offset)),
                 "{}: {truth}",
                 path.display()
             );
@@ -233,8 +233,8 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
     // As `gen_py.py` connects them.
     let file = open(&data("neoml/py/net_noparams.cnnarch"));
     let listed = file.neoml_layers().expect("read");
-    let inputs = |layer: usize| listed[layer].inputs().collect::<Vec<_>>();
-    let paths: Vec<_> = listed.iter().map(|layer| layer.path()).collect();
+    let inputs = |layer: usize| listed[layer].inputs.iter().map(|(name, n)| (&**name, *n)).collect::<Vec<_>>();
+    let paths: Vec<_> = listed.iter().map(|layer| &layer.path).collect();
     assert_eq!(paths, ["a", "b", "cat", "split", "o1", "o2"]);
     assert_eq!((inputs(0), inputs(2), inputs(3)), (vec![], vec![("a", 0), ("b", 0)], vec![("cat", 0)]));
     assert_eq!((inputs(4), inputs(5)), (vec![("split", 0)], vec![("split", 1)]));

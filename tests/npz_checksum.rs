@@ -149,8 +149,8 @@ fn deflated_headers_are_bounded_one_by_one_and_together() {
     let content = blanks(10_240);
     let two = theirs(Deflated, &[("a.npy", &content), ("b.npy", &content)]);
     for (most, faults) in [(20_480, 0), (20_479, 1), (10_239, 2)] {
-        let limits = Limits::default().max_alloc(most);
-        let source = Box::new(Bytes::new(two.clone()));
+        let limits = Limits { max_alloc: most, ..Limits::default() };
+        let source = Box::new(Bytes(two.clone()));
         let file = OpenOptions::new().limits(limits).open_source("x.npz", source);
         let file = file.unwrap();
         let with = file.entries().iter().filter(|e| e.fault().is_some());

@@ -107,7 +107,7 @@ fn more_members_than_16_bits_count() {
     assert_eq!(file.entries().len(), 70_000);
     assert_eq!(file.entries()[69_999].name(), "t69999");
     assert_eq!(ZipArchive::new(Stream(source(), 0)).unwrap().len(), 70_000);
-    let limits = Limits::default().max_arrays(69_999);
+    let limits = Limits { max_arrays: 69_999, ..Limits::default() };
     let refused = OpenOptions::new().limits(limits).open_source("x", Box::new(source())).unwrap_err();
     assert!(refused.to_string().contains("the number of arrays: expected at most 69999, found 70000"), "{refused}");
 }
@@ -165,8 +165,8 @@ fn a_deflated_member_that_lies_is_a_fault() {
     let good = theirs(CompressionMethod::Deflated, &[("a.npy", &array)]);
     let file = open("x", &good).unwrap();
     assert_eq!(file.view(&file.entries()[0]).unwrap().len(), 80_000);
-    let limits = Limits::default().max_alloc(79_999);
-    let source = Box::new(blob_io::Bytes::new(good.clone()));
+    let limits = Limits { max_alloc: 79_999, ..Limits::default() };
+    let source = Box::new(blob_io::Bytes(good.clone()));
     let limited = OpenOptions::new().limits(limits).open_source("x", source).unwrap();
     let error = limited.load(&limited.entries()[0]).unwrap_err();
     assert!(error.to_string().contains("expected at most 79999, found 80000"), "{error}");

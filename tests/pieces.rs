@@ -85,7 +85,7 @@ fn pieces_are_described_shortly_and_bounded() {
     let folder = tempfile::tempdir().expect("a folder");
     let carried = |count: u32| {
         let (out, options) = (folder.path().join(count.to_string()), OpenOptions::new().from(Format::Datum));
-        let source = options.open_source("x.datum", Box::new(Bytes::new(datum(count)))).expect("opens");
+        let source = options.open_source("x.datum", Box::new(Bytes(datum(count)))).expect("opens");
         convert(&source, &Options::new(Format::Safetensors), &out).expect("converts");
         read(&out)
     };

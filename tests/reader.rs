@@ -253,7 +253,7 @@ fn a_wrong_value_of_a_sparse_array_is_an_error_of_the_dense_one() {
     let mut wrong = zip.clone();
     let last = zip.windows(values.len()).position(|w| w == values).unwrap() + values.len() - 1;
     wrong[last] ^= 1;
-    let file = Checkpoint::from_source("x.npz", Box::new(Bytes::new(wrong))).unwrap();
+    let file = Checkpoint::from_source("x.npz", Box::new(Bytes(wrong))).unwrap();
     let (_, error) = failing(file.dense_reader(&file.entries()[0]).unwrap());
     assert_eq!(reason(error), Reason::Checksum);
 }

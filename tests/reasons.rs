@@ -9,7 +9,7 @@ use crate::support::archive::{ints, theirs};
 
 /// The code of a file of this name and content: of opening it, else of its first array's fault, else of loading that.
 fn code(name: &str, bytes: &[u8]) -> &'static str {
-    let opened = Checkpoint::from_source(name, Box::new(Bytes::new(bytes.to_vec())));
+    let opened = Checkpoint::from_source(name, Box::new(Bytes(bytes.to_vec())));
     let reason = match &opened {
         Err(error) => error.reason(),
         Ok(file) => {
@@ -79,9 +79,9 @@ fn what_the_system_and_the_caller_do_has_a_code() {
     let two = theirs(Stored, &[("a.npy", &ints(&[1, 2])), ("b.npy", &ints(&[3]))]);
     let open = |limits| {
         let options = OpenOptions::new().limits(limits);
-        options.open_source("x.npz", Box::new(Bytes::new(two.clone())))
+        options.open_source("x.npz", Box::new(Bytes(two.clone())))
     };
-    let few = open(Limits::default().max_arrays(1)).unwrap_err();
+    let few = open(Limits { max_arrays: 1, ..Limits::default() }).unwrap_err();
     assert_eq!(few.reason(), Reason::Limit);
     let file = open(Limits::default()).unwrap();
     let dense = file.load_dense(&file.entries()[0]).unwrap_err();

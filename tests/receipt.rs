@@ -72,7 +72,7 @@ fn a_receipt_of_other_tensors_is_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("out.safetensors");
     let file = [named(b"a"), named(b"b")].concat();
-    let source = Checkpoint::from_source("x.caffemodel", Box::new(Bytes::new(file)));
+    let source = Checkpoint::from_source("x.caffemodel", Box::new(Bytes(file)));
     convert(&source.expect("opens"), Format::Safetensors, &path).expect("converts");
     let bytes = std::fs::read(&path).expect("readable");
     for (from, to, what) in [
@@ -99,7 +99,7 @@ fn many_tensors_have_one_digest_together() {
     let path = folder.path().join("out.safetensors");
     let names: Vec<String> = (0..40_000).map(|i| format!("n{i:05}")).collect();
     let file: Vec<u8> = names.iter().flat_map(|n| named(n.as_bytes())).collect();
-    let source = Checkpoint::from_source("x.caffemodel", Box::new(Bytes::new(file)));
+    let source = Checkpoint::from_source("x.caffemodel", Box::new(Bytes(file)));
     convert(&source.expect("opens"), Format::Safetensors, &path).expect("converts");
     assert_eq!(against_receipt(&path), (Some(40_000), vec![]));
     let mut bytes = std::fs::read(&path).expect("readable");

@@ -14,7 +14,7 @@ fn read(path: &str) -> Vec<u8> {
 }
 
 fn open(options: &OpenOptions, name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
-    options.open_source(name, Box::new(Bytes::new(bytes.to_vec())))
+    options.open_source(name, Box::new(Bytes(bytes.to_vec())))
 }
 
 /// What a name, a dtype, a shape and bytes are the same in.

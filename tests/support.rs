@@ -56,7 +56,7 @@ pub(crate) fn changed(bytes: &[u8], at: usize, change: &[u8]) -> Vec<u8> {
 
 /// A file of these bytes.
 pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
-    Checkpoint::from_source(name, Box::new(Bytes::new(bytes.to_vec())))
+    Checkpoint::from_source(name, Box::new(Bytes(bytes.to_vec())))
 }
 
 /// Why a file of these bytes does not open.

@@ -26,17 +26,17 @@ fn the_variables_are_those_that_mxnet_finds() {
             truth["inputs"].as_array().expect("names").iter().flat_map(Value::as_str).collect();
         for (kind, is_auxiliary) in [("arguments", false), ("auxiliary", true)] {
             let expected = shapes(&truth[kind]);
-            let found: Vec<_> = symbol.variables().iter().filter(|v| v.is_auxiliary() == is_auxiliary).collect();
-            assert!(found.iter().map(|v| v.name()).collect::<BTreeSet<_>>().into_iter().eq(expected.keys()), "{net}");
+            let found: Vec<_> = symbol.variables.iter().filter(|v| v.is_auxiliary == is_auxiliary).collect();
+            assert!(found.iter().map(|v| &*v.name).collect::<BTreeSet<_>>().into_iter().eq(expected.keys()), "{net}");
             assert_eq!(found.len(), expected.len());
             for variable in found {
-                let dims = &expected[variable.name()];
-                let said = variable.dims().unwrap_or(&[]);
+                let dims = &expected[&*variable.name];
+                let said = variable.dims.as_deref().unwrap_or(&[]);
                 let fits = said.iter().zip(dims).all(|(said, dim)| said.is_none_or(|said| said == *dim));
-                assert!(variable.dims().is_none() || said.len() == dims.len() && fits, "{net}: {variable:?}, {dims:?}");
+                assert!(variable.dims.is_none() || said.len() == dims.len() && fits, "{net}: {variable:?}, {dims:?}");
                 // `scale` is an operand as data are, and not called as what is learnt.
-                let is_other = inputs.contains(variable.name()) || variable.name() == "scale";
-                assert_eq!(variable.is_parameter(), !is_other, "{net}: {variable:?}");
+                let is_other = inputs.contains(&*variable.name) || &*variable.name == "scale";
+                assert_eq!(variable.is_parameter, !is_other, "{net}: {variable:?}");
             }
         }
     }
@@ -48,8 +48,8 @@ fn attributes_say_what_does_not_depend_on_the_input() {
     for net in ["block", "block-0.9", "block-0.8"] {
         let symbol = Symbol::open(data(&format!("mxnet/symbol/{net}.json"))).expect("opens");
         let dims = |name: &str| {
-            let variable = symbol.variables().iter().find(|v| v.name() == name).unwrap_or_else(|| panic!("{name}"));
-            variable.dims().map(<[_]>::to_vec)
+            let variable = symbol.variables.iter().find(|v| &*v.name == name).unwrap_or_else(|| panic!("{name}"));
+            variable.dims.as_deref().map(<[_]>::to_vec)
         };
         assert_eq!(dims("conv_weight"), Some(vec![Some(8), None, Some(3), Some(5)]), "{net}");
         assert_eq!(dims("conv_bias"), Some(vec![Some(8)]));
@@ -60,8 +60,8 @@ fn attributes_say_what_does_not_depend_on_the_input() {
         assert_eq!(dims("data"), None);
     }
     let symbol = Symbol::open(data("mxnet/symbol/declared.json")).expect("opens");
-    let w = &symbol.variables()[1];
-    assert_eq!((w.dims(), w.dtype()), (Some(&[Some(4), None][..]), Some(DType::F16)));
+    let w = &symbol.variables[1];
+    assert_eq!((w.dims.as_deref(), w.dtype), (Some(&[Some(4), None][..]), Some(DType::F16)));
 }
 
 #[test]
@@ -216,8 +216,7 @@ fn a_hostile_symbol_is_refused_or_small() {
         "{{\"nodes\":[{}{{\"op\":\"null\",\"name\":\"\"}}]}}",
         "{\"op\":\"null\",\"name\":\"\"},".repeat(1_000_000)
     );
-    let used =
-        peak(|| assert_eq!(Symbol::from_bytes("x", many.as_bytes()).expect("reads").variables().len(), 1_000_001));
+    let used = peak(|| assert_eq!(Symbol::from_bytes("x", many.as_bytes()).expect("reads").variables.len(), 1_000_001));
     assert!(used < many.len() as u64 + (256 << 20), "{used}");
     let many = many.replace("null", "Plus");
     let used = peak(|| assert!(error(&many).contains("the number of layers: expected at most 65536, found 65537")));

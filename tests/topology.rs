@@ -21,10 +21,9 @@ fn of_weights(path: &str) -> Net {
 
 /// What of a layer does not depend on the generation that it was written in.
 fn facts(layer: &Layer) -> impl PartialEq + std::fmt::Debug {
-    let wires = (layer.bottoms().to_vec(), layer.tops().to_vec());
-    let said =
-        (layer.num_output(), layer.group(), layer.kernel().to_vec(), layer.axis(), layer.bias_term(), layer.eps());
-    (layer.name().to_owned(), layer.kind(), layer.type_name().to_owned(), wires, said)
+    let wires = (layer.bottoms.to_vec(), layer.tops.to_vec());
+    let said = (layer.num_output, layer.group, layer.kernel.to_vec(), layer.axis, layer.bias_term, layer.eps);
+    (layer.name.to_owned(), layer.kind, layer.type_name.to_owned(), wires, said)
 }
 
 fn all(net: &Net) -> Vec<impl PartialEq + std::fmt::Debug> {
@@ -65,8 +64,8 @@ fn the_generations_say_the_same() {
         let (old, new) =
             (of_weights(&format!("caffe/net/{old}.caffemodel")), of_weights(&format!("caffe/net/{new}.caffemodel")));
         let named = |net: &Net| -> Vec<(String, LayerKind, String)> {
-            let kept = net.layers().iter().filter(|layer| layer.type_name() != "padding");
-            kept.map(|l| (l.name().to_owned(), l.kind(), l.type_name().to_owned())).collect()
+            let kept = net.layers().iter().filter(|layer| layer.type_name != "padding");
+            kept.map(|l| (l.name.to_owned(), l.kind, l.type_name.to_owned())).collect()
         };
         // Caffe adds a layer for the input.
         let upgraded: Vec<_> = named(&new).into_iter().filter(|(_, _, kind)| kind != "Input").collect();
@@ -77,19 +76,19 @@ fn the_generations_say_the_same() {
 #[test]
 fn a_layer_in_place_writes_a_new_value() {
     let net = of_text("caffe/forward/resnet.prototxt");
-    let layer = |name: &str| net.layers().iter().find(|layer| layer.name() == name).unwrap_or_else(|| panic!("{name}"));
+    let layer = |name: &str| net.layers().iter().find(|layer| layer.name == name).unwrap_or_else(|| panic!("{name}"));
     let (conv, bn, scale, relu) = (layer("conv1"), layer("bn_conv1"), layer("scale_conv1"), layer("relu_conv1"));
-    assert_eq!((bn.bottoms(), scale.bottoms(), relu.bottoms()), (conv.tops(), bn.tops(), scale.tops()));
-    let readers: Vec<&str> = net.readers(relu.tops()[0]).map(Layer::name).collect();
+    assert_eq!((&bn.bottoms, &scale.bottoms, &relu.bottoms), (&conv.tops, &bn.tops, &scale.tops));
+    let readers: Vec<&str> = net.readers(relu.tops[0]).map(|layer| &*layer.name).collect();
     assert_eq!(readers, ["res_branch2a", "res"]);
-    assert_eq!((net.uses(conv.tops()[0]), net.uses(relu.tops()[0])), (1, 2));
-    assert_eq!(net.writer(bn.bottoms()[0]).map(Layer::name), Some("conv1"));
-    assert!(net.writer(conv.bottoms()[0]).is_none());
+    assert_eq!((net.uses(conv.tops[0]), net.uses(relu.tops[0])), (1, 2));
+    assert_eq!(net.writer(bn.bottoms[0]).map(|layer| &*layer.name), Some("conv1"));
+    assert!(net.writer(conv.bottoms[0]).is_none());
     // Caffe's eps is an f32, where it is given and where it is not.
-    assert_eq!((bn.eps(), layer("bn_branch2b").eps()), (f64::from(1e-5_f32), f64::from(0.01_f32)));
-    let bias = |name: &str| layer(name).bias_term();
+    assert_eq!((bn.eps, layer("bn_branch2b").eps), (f64::from(1e-5_f32), f64::from(0.01_f32)));
+    let bias = |name: &str| layer(name).bias_term;
     assert_eq!((bias("conv1"), bias("res_branch2b"), bias("scale_conv1")), (false, true, true));
-    assert!(!layer("scale_branch2b").bias_term());
+    assert!(!layer("scale_branch2b").bias_term);
 }
 
 #[test]
@@ -105,10 +104,10 @@ fn tensors_have_their_roles() {
     assert_eq!(roles(0), [Role::Weight, Role::Bias, Role::Hidden]);
     assert_eq!(roles(1), [Role::Weight, Role::Bias, Role::Static, Role::Hidden]);
     assert_eq!(roles(2), [Role::Bias]);
-    assert_eq!((net.layers()[2].axis(), net.layers()[0].num_output()), (-1, Some(3)));
-    let shared: Vec<bool> = net.layers().iter().map(Layer::shares_tensors).collect();
+    assert_eq!((net.layers()[2].axis, net.layers()[0].num_output), (-1, Some(3)));
+    let shared: Vec<bool> = net.layers().iter().map(|layer| layer.shares_tensors).collect();
     assert_eq!(shared, [false, false, false, true, true]);
-    assert_eq!(net.layers()[4].kind(), LayerKind::Convolution);
+    assert_eq!(net.layers()[4].kind, LayerKind::Convolution);
 }
 
 #[test]
@@ -121,8 +120,8 @@ fn the_text_format_is_read_as_protobuf_reads_it() {
     );
     let net = prototxt("net", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     let [conv, bn] = net.layers() else { panic!("{net:?}") };
-    assert_eq!((conv.name(), conv.type_name(), conv.num_output()), ("abc\n", "Convolution", Some(16)));
-    assert_eq!((conv.kernel(), conv.group(), bn.eps()), (&[3, 5][..], 2, f64::from(1e-3_f32)));
+    assert_eq!((&*conv.name, &*conv.type_name, conv.num_output), ("abc\n", "Convolution", Some(16)));
+    assert_eq!((&conv.kernel[..], conv.group, bn.eps), (&[3, 5][..], 2, f64::from(1e-3_f32)));
 }
 
 #[test]
@@ -181,8 +180,8 @@ fn what_a_layer_says_of_kernels_and_phases_is_understood() {
     let net = prototxt("net", text).unwrap();
     let [a, b, _, d] = net.layers() else { panic!("{net:?}") };
     // Outermost first; and protobuf reads `010` as C does.
-    assert_eq!((a.kernel(), a.num_output()), (&[3, 5][..], Some(8)));
-    assert_eq!(d.bottoms(), b.tops(), "what is there in training alone hides nothing");
+    assert_eq!((&a.kernel[..], a.num_output), (&[3, 5][..], Some(8)));
+    assert_eq!(d.bottoms, b.tops, "what is there in training alone hides nothing");
 }
 
 /// A name of 60 kB that is used 60,000 times is held once.
@@ -218,26 +217,26 @@ fn hostile_nets_take_no_more_than_their_bytes() {
 fn a_symbol_is_a_net() {
     for name in ["block", "block-0.9", "block-0.8"] {
         let symbol = Symbol::open(data(&format!("mxnet/symbol/{name}.json"))).expect("opens");
-        let net = symbol.net();
+        let net = symbol.net;
         let layer =
-            |name: &str| net.layers().iter().find(|layer| layer.name() == name).unwrap_or_else(|| panic!("{name}"));
-        let kinds = ["conv", "bn", "act", "up", "fc"].map(|name| layer(name).kind());
+            |name: &str| net.layers().iter().find(|layer| layer.name == name).unwrap_or_else(|| panic!("{name}"));
+        let kinds = ["conv", "bn", "act", "up", "fc"].map(|name| layer(name).kind);
         use LayerKind::{BatchNorm, Convolution, Deconvolution, InnerProduct, PRelu};
         assert_eq!(kinds, [Convolution, BatchNorm, PRelu, Deconvolution, InnerProduct], "{name}");
         let bn = layer("bn");
-        assert_eq!(bn.bottoms(), layer("conv").tops());
-        assert_eq!((bn.fix_gamma(), bn.eps(), bn.axis()), (false, 1e-3, 1));
+        assert_eq!(bn.bottoms, layer("conv").tops);
+        assert_eq!((bn.fix_gamma, bn.eps, bn.axis), (false, 1e-3, 1));
         let roles = [Role::Weight, Role::Bias, Role::Mean, Role::Variance].map(|role| bn.tensor(role));
         assert_eq!(roles, ["bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"].map(Some));
-        assert_eq!((layer("conv").group(), layer("up").group(), layer("fc").num_output()), (2, 2, Some(10)));
+        assert_eq!((layer("conv").group, layer("up").group, layer("fc").num_output), (2, 2, Some(10)));
         // The net's output is read from outside.
-        assert_eq!(net.uses(layer("softmax").tops()[0]), 1);
+        assert_eq!(net.uses(layer("softmax").tops[0]), 1);
     }
     let json = br#"{"nodes": [{"op": "null", "name": "x", "inputs": []}, {"op": "null", "name": "g", "inputs": []},
         {"op": "BatchNorm", "name": "bn", "inputs": [[0, 0, 0], [1, 0, 0]]}], "heads": [[2, 0, 0]]}"#;
     let bn = Symbol::from_bytes("absent", json).expect("opens");
-    assert!(bn.net().layers()[0].fix_gamma());
-    assert_eq!(bn.net().layers()[0].eps(), 1e-3);
+    assert!(bn.net.layers()[0].fix_gamma);
+    assert_eq!(bn.net.layers()[0].eps, 1e-3);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, W
 
 /// Bounds under which no input takes long: an error beyond them is as good as any other.
 fn limits() -> Limits {
-    Limits::default().max_arrays(4096).max_alloc(1 << 20).max_spool(1 << 24)
+    Limits { max_arrays: 4096, max_alloc: 1 << 20, max_spool: 1 << 24, ..Limits::default() }
 }
 
 /// Reads the bytes as `format`, or as what they look like.
@@ -22,7 +22,7 @@ pub fn target(format: Option<&str>, bytes: &[u8]) {
         let options = OpenOptions::new().limits(limits());
         let options = format.into_iter().fold(options, OpenOptions::from);
         let options = if salvage { options.salvage() } else { options };
-        if let Ok(checkpoint) = options.open_source("input", Box::new(Bytes::new(bytes.to_vec()))) {
+        if let Ok(checkpoint) = options.open_source("input", Box::new(Bytes(bytes.to_vec()))) {
             read(&checkpoint);
             if let Ok(Some(described)) = checkpoint.net() {
                 net(&described);
@@ -40,7 +40,7 @@ pub fn archive(bytes: &[u8]) {
     target(None, bytes);
     let options = OpenOptions::new().limits(limits());
     for member in ["net-0000.params", "model_algo-1-0000.params", "symbol.json"] {
-        let named = options.clone().member(member).open_source("input", Box::new(Bytes::new(bytes.to_vec())));
+        let named = options.clone().member(member).open_source("input", Box::new(Bytes(bytes.to_vec())));
         if let Ok(checkpoint) = named {
             assert_eq!((checkpoint.member(), checkpoint.file()), (Some(member), "input"));
             read(&checkpoint);
@@ -60,9 +60,9 @@ pub fn prototxt(bytes: &[u8]) {
 /// Reads the bytes as MXNet's description of a net.
 pub fn symbol(bytes: &[u8]) {
     if let Ok(symbol) = Symbol::from_bytes("input", bytes) {
-        let is_open = |variable: &blob_io::mxnet::Variable| !variable.is_auxiliary() || variable.is_parameter();
-        assert!(symbol.variables().iter().all(is_open), "an auxiliary state that is no parameter");
-        net(symbol.net());
+        let is_open = |variable: &blob_io::mxnet::Variable| !variable.is_auxiliary || variable.is_parameter;
+        assert!(symbol.variables.iter().all(is_open), "an auxiliary state that is no parameter");
+        net(&symbol.net);
     }
 }
 
@@ -70,16 +70,15 @@ pub fn symbol(bytes: &[u8]) {
 fn net(net: &Net) {
     let mut written = HashSet::new();
     for layer in net.layers() {
-        for top in layer.tops() {
-            assert!(written.insert(*top), "{}: value {top} has two writers", layer.name());
+        for top in &layer.tops {
+            assert!(written.insert(*top), "{}: value {top} has two writers", layer.name);
             assert!(net.writer(*top).is_some_and(|writer| std::ptr::eq(writer, layer)));
         }
     }
     let mut reads: HashMap<usize, Vec<*const Layer>> = HashMap::new();
     for layer in net.layers() {
-        layer.bottoms().iter().for_each(|bottom| reads.entry(*bottom).or_default().push(layer));
-        let _ = (layer.kernel(), layer.axis(), layer.eps(), layer.fix_gamma(), layer.normalises_by_input());
-    }
+        layer.bottoms.iter().for_each(|bottom| reads.entry(*bottom).or_default().push(layer));
+            }
     for (value, layers) in &reads {
         assert!(net.uses(*value) >= layers.len(), "value {value} is read more often than it is used");
         assert!(net.readers(*value).map(std::ptr::from_ref).eq(layers.iter().copied()), "the readers of value {value}");

@@ -232,7 +232,7 @@ fn tensors(file: &str) -> Vec<String> {
     }
     let (send, receive) = mpsc::channel();
     let reader = thread::Builder::new().spawn(move || {
-        let limits = Limits::default().max_arrays(MANY).max_alloc(16 << 20);
+        let limits = Limits { max_arrays: MANY, max_alloc: 16 << 20, ..Limits::default() };
         let names = OpenOptions::new().limits(limits).open(&path).map(|checkpoint| {
             let names = checkpoint.entries().iter().map(Entry::name);
             names.filter(|n| !n.is_empty() && !n.contains(char::is_control)).map(str::to_owned).collect()

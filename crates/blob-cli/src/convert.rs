@@ -105,7 +105,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
             return Err(Failure::new(format!("--form is of Caffe's files, and the output is {}", to.name())));
         }
         let has = |form| args.form.contains(&form);
-        let form = Form::new().legacy(has(CaffeForm::Legacy)).raw(has(CaffeForm::Raw)).v1(has(CaffeForm::V1));
+        let form = Form { legacy: has(CaffeForm::Legacy), raw: has(CaffeForm::Raw), v1: has(CaffeForm::V1) };
         options = options.form(form);
     }
     Ok(options)

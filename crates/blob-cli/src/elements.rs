@@ -289,7 +289,7 @@ mod tests {
                 file.extend(value);
             }
         }
-        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes(file))).unwrap()
     }
 
     #[test]

@@ -22,10 +22,10 @@ pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>
         return Ok(Some(prototxt(path)?));
     }
     if let Some(path) = &args.symbol {
-        return Ok(Some(Symbol::open(path)?.net().clone()));
+        return Ok(Some(Symbol::open(path)?.net.clone()));
     }
     if matches!(checkpoint.format(), Format::MxnetList | Format::MxnetRecord | Format::Npz) {
-        return Ok(symbol_beside(checkpoint)?.map(|symbol| symbol.net().clone()));
+        return Ok(symbol_beside(checkpoint)?.map(|symbol| symbol.net.clone()));
     }
     Ok(checkpoint.net()?)
 }

@@ -25,13 +25,13 @@ pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, E
 fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     let mut limits = Limits::default();
     if let Some(bytes) = global.max_alloc {
-        limits = limits.max_alloc(bytes);
+        limits.max_alloc = bytes;
     }
     if let Some(n) = global.max_arrays {
-        limits = limits.max_arrays(n);
+        limits.max_arrays = n;
     }
     if let Some(bytes) = global.max_spool {
-        limits = limits.max_spool(bytes);
+        limits.max_spool = bytes;
     }
     let mut options = options.limits(limits);
     if let Some(format) = global.from {

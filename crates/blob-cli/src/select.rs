@@ -158,7 +158,7 @@ mod tests {
             file.extend_from_slice(&[0xA2, 0x06, layer.len() as u8]);
             file.extend_from_slice(&layer);
         }
-        Checkpoint::from_source("net.caffemodel", Box::new(Bytes::new(file))).unwrap()
+        Checkpoint::from_source("net.caffemodel", Box::new(Bytes(file))).unwrap()
     }
 
     fn found(net: &Checkpoint, patterns: &[&str], regex: bool) -> Vec<usize> {

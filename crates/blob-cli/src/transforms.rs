@@ -74,7 +74,7 @@ fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(
     if args.nets.net.is_none() && args.nets.symbol.is_none() {
         return Ok(());
     }
-    let has = |role| net.layers().any(|l| l.kind() == LayerKind::BatchNorm && net.tensor(l, role).is_some());
+    let has = |role| net.layers().any(|l| l.kind == LayerKind::BatchNorm && net.tensor(l, role).is_some());
     let refuse = |option: &str, what: &str| {
         let message = format!("{}: {option}: no BatchNorm of the net has its {what} in the file", checkpoint.name());
         Err(Failure::new(message).help("name the net whose weights these are"))

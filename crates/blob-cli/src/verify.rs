@@ -183,7 +183,7 @@ fn checks(
         let before = report.count();
         let held = verify::symbol(checkpoint, symbol, &mut |remark| report.remark(remark));
         if report.count() == before {
-            report.held(format!("{} as in {}", units::plural(held, "variable"), symbol.name()));
+            report.held(format!("{} as in {}", units::plural(held, "variable"), symbol.name));
         }
     }
     if let Some(other) = &others.file {

@@ -3,7 +3,6 @@
 //!
 //! Decides which one it is. How new values are put into it is left to `caffe`, `hdf5` and `layout`.
 
-use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Error, Format, Layout};
 
 use crate::caffe;
@@ -38,7 +37,7 @@ impl<'a> Base<'a> {
         let mut notes = Vec::new();
         let base = if is_copy(checkpoint, options, is_folder) {
             Self::Same
-        } else if is_same && !options.form.is_some_and(Form::is_v1) {
+        } else if is_same && !options.form.is_some_and(|form| form.v1) {
             Self::File(checkpoint)
         } else if is_folder || !options.keeps_frame() {
             Self::None

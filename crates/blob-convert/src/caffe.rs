@@ -91,7 +91,7 @@ pub(crate) fn spliced(
     let splice = match options.form {
         Some(form) => splice.in_form(form),
         // The four dimensions of before 2015 would say the same of a shape that was squeezed.
-        None if is_reshaped => splice.in_form(BlobForm::new()),
+        None if is_reshaped => splice.in_form(BlobForm::default()),
         None => splice,
     };
     Layout::spliced(&specs, &splice)

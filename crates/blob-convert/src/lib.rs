@@ -8,7 +8,7 @@
 //! use blob_io::{Bytes, Checkpoint, Format, IfExists};
 //!
 //! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
-//! let source = Checkpoint::from_source("two.binaryproto", Box::new(Bytes::new(&file[..])))?;
+//! let source = Checkpoint::from_source("two.binaryproto", Box::new(Bytes(&file[..])))?;
 //! # let folder = std::env::temp_dir().join(format!("blob-convert-doc-{}", std::process::id()));
 //! # std::fs::create_dir_all(&folder).unwrap();
 //! # let path = folder.join("two.safetensors");

@@ -113,7 +113,7 @@ impl Planned {
                 let inputs = &computed.inputs;
                 let open = Box::new(move |input: usize| inputs[input].open(checkpoint, watch, tally));
                 let specs = inputs.iter().map(|input| &input.spec).collect();
-                let most_bytes = checkpoint.limits().alloc();
+                let most_bytes = checkpoint.limits().max_alloc;
                 let inputs =
                     Inputs::new((checkpoint.name(), &self.spec.name), &computed.made, (specs, open), most_bytes, tally);
                 computed.compute.open(inputs)?

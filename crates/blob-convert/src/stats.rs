@@ -292,7 +292,7 @@ mod tests {
         file.extend_from_slice(dims);
         file.extend_from_slice(&[0x2A, data.len() as u8 | 0x80, (data.len() >> 7) as u8]);
         file.extend_from_slice(&data);
-        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes(file))).unwrap()
     }
 
     #[test]

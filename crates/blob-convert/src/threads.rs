@@ -75,7 +75,7 @@ pub(crate) mod tests {
         file.push(0x2A);
         file.extend(varint(4 * len, 5));
         file.extend((0..len).flat_map(|i| (i as f32).to_le_bytes()));
-        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes(file))).unwrap()
     }
 
     #[test]

@@ -246,7 +246,7 @@ mod tests {
         file.push(0x2A);
         varint(&mut file, data.len(), 5);
         file.extend_from_slice(&data);
-        Checkpoint::from_source("x.binaryproto", Box::new(Bytes::new(file))).unwrap()
+        Checkpoint::from_source("x.binaryproto", Box::new(Bytes(file))).unwrap()
     }
 
     /// A varint of a fixed width.
@@ -322,7 +322,7 @@ mod tests {
         let npy = |bytes: &[u8]| {
             let header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (2, 3), }\n";
             let file = [&b"\x93NUMPY\x01\x00"[..], &[header.len() as u8, 0], header, bytes].concat();
-            Checkpoint::from_source("x.npy", Box::new(Bytes::new(file))).unwrap()
+            Checkpoint::from_source("x.npy", Box::new(Bytes(file))).unwrap()
         };
         assert!(messages(|tell| arrays(&npy(&[0, 1, 1, 0, 1, 0]), &Silent, tell)).is_empty());
         assert_eq!(
@@ -335,7 +335,7 @@ mod tests {
     fn a_digest_is_the_file_s() {
         let file = Checkpoint::from_source(
             "x.binaryproto",
-            Box::new(Bytes::new(&b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..])),
+            Box::new(Bytes(&b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02"[..])),
         )
         .unwrap();
         let expected = "17cd5e2bdf864c897ba1eb4110b93bcb86458bad1e83d65590276590e471bedd";

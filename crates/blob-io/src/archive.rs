@@ -316,7 +316,7 @@ impl Choice {
         }
         match begin.len() < BEGINNING {
             _ if gunzip::is_gzip(&begin) => member.is_named_so(),
-            true => sniff::format(&Bytes::new(begin), name).is_some(),
+            true => sniff::format(&Bytes(begin), name).is_some(),
             false => sniff::hopeless(&begin, name).is_none(),
         }
     }

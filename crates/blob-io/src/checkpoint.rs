@@ -74,7 +74,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn from_bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Result<Self, Error> {
-        Self::from_source(name, Box::new(Bytes::new(bytes.into())))
+        Self::from_source(name, Box::new(Bytes(bytes.into())))
     }
 
     /// Opens bytes from any [`Source`]; `name` is what errors and the extension's hint call it.
@@ -196,7 +196,7 @@ impl Checkpoint {
             true => NoAxes::Scalar,
             false => NoAxes::None,
         };
-        let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes, self.limits.max_name);
+        let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes);
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
@@ -231,7 +231,7 @@ impl Checkpoint {
         if self.format != Format::CaffeModel || self.broken.is_some() {
             return Ok(None);
         }
-        let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries, &self.limits);
+        let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries);
         net.map(Some).map_err(|e| e.into_error(&self.name))
     }
 

@@ -59,9 +59,8 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         }
     };
     let mut folder = Folder::new(path);
-    let limits = table.limits().clone();
     let mut most = MOST_TEXT;
-    let listed = listing::files(&receipt, &limits, &mut |listed, at| {
+    let listed = listing::files(&receipt, &mut |listed, at| {
         most += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
         folder.list(&listed, at, table)
     });

@@ -8,7 +8,7 @@
 //!
 //! // A Caffe BlobProto of two floats, as Caffe writes it: `data` (field 5, packed), then `shape` (field 7).
 //! let file = b"\x2A\x08\x00\x00\x80\x3F\x00\x00\x00\x40\x3A\x03\x0A\x01\x02";
-//! let checkpoint = Checkpoint::from_source("two.binaryproto", Box::new(Bytes::new(&file[..])))?;
+//! let checkpoint = Checkpoint::from_source("two.binaryproto", Box::new(Bytes(&file[..])))?;
 //! let entry = &checkpoint.entries()[0];
 //! assert_eq!(entry.name(), "@0");
 //! assert_eq!(entry.shape().dims(), [2]);

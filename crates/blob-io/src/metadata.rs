@@ -1,6 +1,7 @@
 //! What a file of ours says about itself besides its arrays: a JSON object of strings, read and written.
 
 use crate::error::ReadError;
+use crate::limits::LONGEST_NAME;
 use crate::names::NameTable;
 use crate::wire::literal::Literal;
 
@@ -42,7 +43,7 @@ pub(crate) fn read(text: &mut Literal<'_, '_>, table: &mut NameTable) -> Result<
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
-        let key = text.json_string(table.limits().max_name, "a metadata key")?;
+        let key = text.json_string(LONGEST_NAME, "a metadata key")?;
         text.expect(b':', "a colon")?;
         match text.json_string_up_to(kept.left_for(&key))? {
             Some(value) if kept.take(&key, value.len() as u64) => table.metadata.push((key, value)),

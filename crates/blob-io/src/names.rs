@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
-use crate::limits::{Limit, Limits};
+use crate::limits::{Limit, Limits, axes_for, names_for};
 use crate::warning::{Flag, Warning};
 
 /// Segments that all arrays in several pieces have together: 3 MiB of them. Files are written with one piece an array;
@@ -100,7 +100,7 @@ impl NameTable {
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
-        let limit = Limits::axes_for(self.entries.len() as u64 + 1);
+        let limit = axes_for(self.entries.len() as u64 + 1);
         check_limit(offset, Limit::Fixed, "the axes of all arrays", self.axes, limit)?;
         let runs = entry.segments().len();
         self.runs += if runs > 1 { runs } else { 0 };
@@ -197,7 +197,7 @@ impl NameTable {
     /// Counts bytes of names against their limit.
     fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), ReadError> {
         self.name_bytes += bytes;
-        let limit = self.limits.names_for(self.entries.len() as u64);
+        let limit = names_for(self.entries.len() as u64);
         Ok(check_limit(offset, Limit::Fixed, "the bytes of all names", self.name_bytes, limit)?)
     }
 

@@ -22,10 +22,10 @@ pub(crate) use build::{Builder, Draft};
 ///                layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" }"#;
 /// let net = caffe::prototxt("deploy.prototxt", text)?;
 /// let [conv, bn] = net.layers() else { panic!("two layers") };
-/// assert_eq!((conv.kind(), bn.kind()), (LayerKind::Convolution, LayerKind::BatchNorm));
+/// assert_eq!((conv.kind, bn.kind), (LayerKind::Convolution, LayerKind::BatchNorm));
 /// assert_eq!(conv.tensor(Role::Weight), Some("conv1/0"));
-/// assert_eq!(bn.bottoms(), conv.tops());
-/// assert_eq!(bn.eps(), f64::from(1e-5f32));
+/// assert_eq!(bn.bottoms, conv.tops);
+/// assert_eq!(bn.eps, f64::from(1e-5f32));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -41,21 +41,53 @@ pub struct Net {
     readers: Vec<(u32, u32)>,
 }
 
-/// One layer of a net.
+/// One layer of a net, with the framework's defaults for settings that its description leaves out.
 ///
 /// What it reads and writes are numbers of values: a layer that works in place writes a new one, so each value has one
 /// writer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Layer {
-    name: String,
-    kind: LayerKind,
-    type_name: String,
-    bottoms: Vec<usize>,
-    tops: Vec<usize>,
-    tensors: Vec<(Role, Arc<str>)>,
-    shares_tensors: bool,
-    is_conditional: bool,
-    settings: Settings,
+    /// Its name.
+    pub name: String,
+    /// What it computes.
+    pub kind: LayerKind,
+    /// The framework's name of its type: `InnerProduct` in Caffe, also for older files that spell it differently,
+    /// `FullyConnected` in MXNet.
+    pub type_name: String,
+    /// The values that it reads; parameters are not among them.
+    pub bottoms: Vec<usize>,
+    /// The values that it writes.
+    pub tops: Vec<usize>,
+    pub(crate) tensors: Vec<(Role, Arc<str>)>,
+    /// Whether another layer uses one of its tensors too, as a tensor of its own or as a value.
+    pub shares_tensors: bool,
+    /// Whether it is in the net under some conditions only: Caffe's `include` and `exclude`.
+    pub is_conditional: bool,
+    /// The stated number of outputs, filters or channels.
+    pub num_output: Option<u64>,
+    /// How many groups the channels are in: 1 by default.
+    pub group: u64,
+    /// The lengths of the kernel, outermost first; a single one where all are equal.
+    pub kernel: Vec<u64>,
+    /// The axis of the channels: 1 by default, for every kind of layer. Negative ones count from the last.
+    pub axis: i64,
+    /// Over how many axes the factors of a Scale or a Bias run: 1 by default.
+    pub num_axes: i64,
+    /// Whether it adds a bias: by default a Scale does not, and the others do.
+    pub bias_term: bool,
+    /// Whether a fully connected layer has its weights as input × output.
+    pub transpose: bool,
+    /// Whether a fully connected layer takes all axes behind the first as one: yes by default.
+    pub flatten: bool,
+    /// What a normalisation adds to the variance: by default 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
+    pub eps: f64,
+    /// Whether a normalisation of MXNet takes 1 in place of its stored gamma: yes by default.
+    pub fix_gamma: bool,
+    /// Whether a `BN` is stated to be for inference, so that it only scales and shifts.
+    pub is_inference: bool,
+    /// Whether a normalisation is stated to compute mean and variance from its input even in inference.
+    pub normalises_by_input: bool,
 }
 
 /// What a layer computes, as far as its tensors need to be understood.
@@ -176,37 +208,6 @@ impl Net {
 }
 
 impl Layer {
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What it computes.
-    #[must_use]
-    pub fn kind(&self) -> LayerKind {
-        self.kind
-    }
-
-    /// The framework's name of its type: `InnerProduct` in Caffe, also for the older files that call it otherwise,
-    /// `FullyConnected` in MXNet.
-    #[must_use]
-    pub fn type_name(&self) -> &str {
-        &self.type_name
-    }
-
-    /// The values that it reads; parameters are not among them.
-    #[must_use]
-    pub fn bottoms(&self) -> &[usize] {
-        &self.bottoms
-    }
-
-    /// The values that it writes.
-    #[must_use]
-    pub fn tops(&self) -> &[usize] {
-        &self.tops
-    }
-
     /// Its tensors, as (role, name): names of the file that the net was read from, or those that a file of its weights would
     /// have; MXNet's without `arg:` and `aux:`.
     pub fn tensors(&self) -> impl Iterator<Item = (Role, &str)> {
@@ -217,95 +218,5 @@ impl Layer {
     #[must_use]
     pub fn tensor(&self, role: Role) -> Option<&str> {
         self.tensors().find(|(own, _)| *own == role).map(|(_, name)| name)
-    }
-
-    /// Whether another layer uses one of its tensors too, as a tensor of its own or as a value.
-    #[must_use]
-    pub fn shares_tensors(&self) -> bool {
-        self.shares_tensors
-    }
-
-    /// Whether it is said to be in the net under some conditions only: Caffe's `include` and `exclude`.
-    #[must_use]
-    pub fn is_conditional(&self) -> bool {
-        self.is_conditional
-    }
-
-    /// The stated number of outputs, filters or channels.
-    #[must_use]
-    pub fn num_output(&self) -> Option<u64> {
-        self.settings.num_output
-    }
-
-    /// How many groups the channels are in: 1 where nothing is said.
-    #[must_use]
-    pub fn group(&self) -> u64 {
-        self.settings.group.unwrap_or(1)
-    }
-
-    /// The lengths of the kernel, outermost first; one alone where all are equal.
-    #[must_use]
-    pub fn kernel(&self) -> &[u64] {
-        &self.settings.kernel
-    }
-
-    /// The axis of the channels; 1 where nothing is said, for every kind of layer. Negative ones count from the last.
-    #[must_use]
-    pub fn axis(&self) -> i64 {
-        let last = if self.settings.channels_last { -1 } else { 1 };
-        self.settings.axis.unwrap_or(last)
-    }
-
-    /// Over how many axes the factors of a Scale or a Bias run: 1 where nothing is said.
-    #[must_use]
-    pub fn num_axes(&self) -> i64 {
-        self.settings.num_axes.unwrap_or(1)
-    }
-
-    /// Whether it adds a bias: where nothing is said, a Scale does not, and the others do.
-    #[must_use]
-    pub fn bias_term(&self) -> bool {
-        self.settings.bias_term.unwrap_or(self.kind != LayerKind::Scale)
-    }
-
-    /// Whether a fully connected layer has its weights as input × output.
-    #[must_use]
-    pub fn transpose(&self) -> bool {
-        self.settings.transpose.unwrap_or(false)
-    }
-
-    /// Whether a fully connected layer takes all axes behind the first as one: yes where nothing is said.
-    #[must_use]
-    pub fn flatten(&self) -> bool {
-        self.settings.flatten.unwrap_or(true)
-    }
-
-    /// What a normalisation adds to the variance: where nothing is said 1e-5 in Caffe, as an f32, and 1e-3 in MXNet.
-    #[must_use]
-    pub fn eps(&self) -> f64 {
-        let default = if self.settings.is_mxnet { 1e-3 } else { f64::from(1e-5_f32) };
-        self.settings.eps.unwrap_or(default)
-    }
-
-    /// Whether a normalisation of MXNet takes 1 in place of its stored gamma: yes where nothing is said.
-    #[must_use]
-    pub fn fix_gamma(&self) -> bool {
-        self.settings.is_mxnet && self.kind == LayerKind::BatchNorm && self.settings.fix_gamma.unwrap_or(true)
-    }
-
-    /// Whether a `BN` is said to be for inference, so that it scales and shifts only.
-    #[must_use]
-    pub fn is_inference(&self) -> bool {
-        self.settings.is_inference == Some(true)
-    }
-
-    /// Whether a normalisation is said to compute mean and variance from its input, also when the net is used.
-    #[must_use]
-    pub fn normalises_by_input(&self) -> bool {
-        match self.kind {
-            LayerKind::BatchNorm => !self.settings.is_mxnet && self.settings.global_stats == Some(false),
-            LayerKind::Bn => self.settings.is_inference == Some(false),
-            _ => false,
-        }
     }
 }

@@ -107,7 +107,7 @@ pub(crate) fn hopeless(begin: &[u8], name: &str) -> Option<ReadError> {
     named.or_else(|| {
         // A name that promises one of Caffe's messages lets the reader say what is wrong, unless it breaks at once.
         let part = if hint.is_some() { &head[..1] } else { begin };
-        let source = Bytes::new(part.to_vec());
+        let source = Bytes(part.to_vec());
         let damaged = caffe::classify::is_damaged(&mut Cursor::new(&source));
         damaged.then(|| foreign::unknown(head))
     })

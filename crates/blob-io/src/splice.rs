@@ -18,6 +18,7 @@ use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
 use crate::format::Format;
+use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::spec::NAMED;
 use crate::wire::cursor::Cursor;
@@ -98,9 +99,8 @@ impl<'a> Splice<'a> {
         let mut cursor = Cursor::new(self.base.source());
         for (place, layer) in self.layers.iter().enumerate().filter(|(_, layer)| layer.blobs.is_empty()) {
             let Some(name) = layer.name else { continue };
-            let most = self.base.limits().max_name;
             cursor.seek(name.content.start);
-            let text = cursor.bytes(name.content.len(), name.content.end, most, "a layer's name");
+            let text = cursor.bytes(name.content.len(), name.content.end, LONGEST_NAME, "a layer's name");
             let text = text.map_err(|e| e.into_error(self.base.name()))?;
             self.places.entry(name_from_bytes(&text).into_owned()).or_insert(place);
         }
@@ -288,7 +288,7 @@ impl<'a> Splice<'a> {
 fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<Stored, Error> {
     let span = layers[entry.position()].blobs[entry.index()].content;
     if base.format() == Format::Datum {
-        return Ok(Stored { form: Form::new(), unknown: Vec::new() });
+        return Ok(Stored { form: Form::default(), unknown: Vec::new() });
     }
     let stored = tree::stored(&mut Cursor::new(base.source()), span, base.limits());
     stored.map_err(|e| e.into_error(base.name()))

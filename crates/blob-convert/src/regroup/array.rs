@@ -33,7 +33,7 @@ impl<'a> Array<'a> {
     /// larger than the limits allow is read from its beginning for each part.
     pub(super) fn unpack(&self, watch: &dyn Watch) -> Result<(), Error> {
         let is_held = self.entry.is_plain() || self.unpacked.get().is_some();
-        if !is_held && self.entry.byte_len() <= self.checkpoint.limits().alloc() {
+        if !is_held && self.entry.byte_len() <= self.checkpoint.limits().max_alloc {
             let _ = self.unpacked.set(self.whole(watch)?);
         }
         Ok(())

@@ -35,7 +35,7 @@ impl BatchNorm {
     /// The layers of a net that have all three tensors.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> Self {
-        let norms = net.layers().filter(|layer| layer.kind() == LayerKind::BatchNorm);
+        let norms = net.layers().filter(|layer| layer.kind == LayerKind::BatchNorm);
         let layers = norms.filter_map(|layer| {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })

@@ -94,12 +94,9 @@ fn clashes(net: &Net) -> BTreeMap<&str, String> {
     for layer in net.layers() {
         for (role, name) in layer.tensors() {
             let (first, as_what) = *owners.entry(name).or_insert((layer, role));
-            if first.name() == layer.name()
-                && !std::ptr::eq(first, layer)
-                && (first.kind(), as_what) != (layer.kind(), role)
-            {
-                let (one, other) = (first.type_name(), layer.type_name());
-                let both = format!("{name:?} is claimed by two layers called {:?}, {one} and {other}", layer.name());
+            if first.name == layer.name && !std::ptr::eq(first, layer) && (first.kind, as_what) != (layer.kind, role) {
+                let (one, other) = (&first.type_name, &layer.type_name);
+                let both = format!("{name:?} is claimed by two layers called {:?}, {one} and {other}", layer.name);
                 clashes.entry(name).or_insert(both);
             }
         }
@@ -126,17 +123,17 @@ fn strangers(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
         }
         *has_mean |= !is_gamma;
     }
-    let is_norm = |layer: &&Layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn);
+    let is_norm = |layer: &&Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
     let of_norms = net.layers().iter().filter(is_norm).flat_map(Layer::tensors);
     let normed: HashSet<&str> = of_norms.filter_map(|(_, name)| names.get(name).copied()).collect();
     // A file whose layers cannot be read is refused where its own net is asked for.
     let own = checkpoint.net().ok().flatten().unwrap_or_default();
     let lacking = own.layers().iter().filter(|layer| {
-        layer.kind() == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
+        layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
     });
     let lacking = lacking.map(|layer| {
         let has_factor = layer.tensor(Role::Factor).is_some();
-        Stranger { layer: layer.name().to_owned(), gamma: None, has_factor }
+        Stranger { layer: layer.name.to_owned(), gamma: None, has_factor }
     });
     let named = strangers.into_values().filter_map(|(stranger, has_mean)| has_mean.then_some(stranger));
     named.chain(lacking).collect()

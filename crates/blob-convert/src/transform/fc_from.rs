@@ -122,10 +122,10 @@ fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Mi
     let (mut stay, mut misfits) = (Vec::new(), Vec::new());
     let places: HashMap<&str, usize> =
         tensors.iter().enumerate().map(|(place, spec)| (spec.entry.name(), place)).collect();
-    for (layer, source) in sources(net).into_iter().filter(|(layer, _)| layer.kind() == LayerKind::InnerProduct) {
+    for (layer, source) in sources(net).into_iter().filter(|(layer, _)| layer.kind == LayerKind::InnerProduct) {
         let Some(place) = layer.tensor(Of::Weight).and_then(|name| places.get(name)).copied() else { continue };
         let spec = &tensors[place];
-        let is_turned = layer.transpose() && spec.tensor.shape.dims().contains(&inputs);
+        let is_turned = layer.transpose && spec.tensor.shape.dims().contains(&inputs);
         if !is_turned && !has_columns(spec, inputs) {
             continue;
         }
@@ -135,10 +135,10 @@ fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Mi
                 continue;
             }
             _ if is_turned => "has its weights as input \u{d7} output (transpose: true)".to_owned(),
-            Source::Spatial if layer.axis() == 1 => continue,
-            Source::Spatial => format!("flattens from axis {} on", layer.axis()),
+            Source::Spatial if layer.axis == 1 => continue,
+            Source::Spatial => format!("flattens from axis {} on", layer.axis),
             Source::Input => "reads the net's input, not a convolution or a pooling".to_owned(),
-            Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name(), mixed.type_name()),
+            Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
         };
         // The columns of a transposed one are its outputs: by its name it would be permuted wrongly.
         let how = if is_turned { "" } else { "; `blob transpose FILE TENSOR --fc-from` permutes one by its name" };

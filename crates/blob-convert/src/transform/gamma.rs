@@ -32,7 +32,7 @@ impl FixGamma {
             let is_unsaid = is_mxnet && checkpoint.names().any(|name| name.ends_with("gamma"));
             return Self { gammas: Vec::new(), is_unsaid, unknown: Vec::new() };
         };
-        let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma());
+        let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma);
         let gammas = fixed.filter_map(|layer| net.tensor(layer, Role::Weight).map(str::to_owned)).collect();
         let unknown = net.strangers().iter().filter_map(|stranger| stranger.gamma.clone()).collect();
         Self { gammas, is_unsaid: false, unknown }

@@ -101,11 +101,11 @@ impl Transform for Layout {
 /// each channel is a group.
 fn depthwise(context: &Context<'_>) -> Result<HashMap<String, Option<usize>>, Vec<Misfit>> {
     let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?.unwrap_or_default();
-    let layers = net.layers().iter().filter(|layer| layer.kind() == LayerKind::Convolution);
+    let layers = net.layers().iter().filter(|layer| layer.kind == LayerKind::Convolution);
     let weights = layers.filter_map(|layer| {
-        let groups = match layer.type_name() {
+        let groups = match &*layer.type_name {
             name if name.contains("Depthwise") => None,
-            _ => Some(usize::try_from(layer.group()).ok().filter(|groups| *groups > 1)?),
+            _ => Some(usize::try_from(layer.group).ok().filter(|groups| *groups > 1)?),
         };
         Some((layer.tensor(net::Role::Weight)?.to_owned(), groups))
     });

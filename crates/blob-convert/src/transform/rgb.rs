@@ -51,24 +51,23 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
     let all = sources(net);
     let (mut first, mut misfits) = (Vec::new(), Vec::new());
     let is_first = |kind: LayerKind, source: &Source<'_>| kind == LayerKind::Convolution && source.is_input();
-    let shares_with_others =
-        all.iter().any(|(layer, source)| layer.shares_tensors() && !is_first(layer.kind(), source));
+    let shares_with_others = all.iter().any(|(layer, source)| layer.shares_tensors && !is_first(layer.kind, source));
     for (layer, source) in all.iter().filter(|(_, source)| source.is_input()) {
         let weight = layer.tensor(Of::Weight);
         let spec = tensors.iter().find(|spec| Some(spec.entry.name()) == weight);
         let dims = spec.map(|spec| spec.tensor.shape.dims()).unwrap_or_default();
-        let problem = match (layer.kind(), source, spec) {
+        let problem = match (layer.kind, source, spec) {
             (LayerKind::Deconvolution | LayerKind::InnerProduct, ..) => {
-                format!("reads the net's input and is a {}, not a convolution", layer.type_name())
+                format!("reads the net's input and is a {}, not a convolution", layer.type_name)
             }
             (LayerKind::Convolution, Source::Mixed(mixed, _), _) => {
-                format!("reads the net's input through {:?}, a {}", mixed.name(), mixed.type_name())
+                format!("reads the net's input through {:?}, a {}", mixed.name, mixed.type_name)
             }
             (LayerKind::Convolution, _, None) => "reads the net's input, and its weights are not there".to_owned(),
-            (LayerKind::Convolution, _, _) if layer.group() != 1 => {
-                format!("reads the net's input in {} groups", layer.group())
+            (LayerKind::Convolution, _, _) if layer.group != 1 => {
+                format!("reads the net's input in {} groups", layer.group)
             }
-            (LayerKind::Convolution, _, _) if layer.shares_tensors() && shares_with_others => {
+            (LayerKind::Convolution, _, _) if layer.shares_tensors && shares_with_others => {
                 "reads the net's input, and may share its weights with a layer that does not".to_owned()
             }
             (LayerKind::Convolution, _, Some(spec)) if dims.get(1) == Some(&3) => {
@@ -81,7 +80,7 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
             }
             _ => continue,
         };
-        misfits.push(Misfit::new(layer.name(), problem));
+        misfits.push(Misfit::new(&layer.name, problem));
     }
     if first.is_empty() && misfits.is_empty() {
         misfits.push(Misfit::about_all("no convolution reads the net's input"));

@@ -38,17 +38,17 @@ impl TorchLayout {
         let mut layout = Self::default();
         for layer in net.layers() {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
-            match layer.kind() {
+            match layer.kind {
                 LayerKind::Lstm if layer.tensor(Role::Static).is_none() => {
                     layout.gates.extend([Role::Weight, Role::Bias, Role::Hidden].into_iter().filter_map(named));
                     let second = |bias: String| {
-                        let module = bias.rsplit_once('/').map_or(layer.name(), |(module, _)| module);
+                        let module = bias.rsplit_once('/').map_or(&*layer.name, |(module, _)| module);
                         let name = format!("{module}.bias_hh_l0");
                         (bias, name)
                     };
                     layout.second_biases.extend(named(Role::Bias).map(second));
                 }
-                LayerKind::InnerProduct if layer.transpose() => layout.transposed.extend(named(Role::Weight)),
+                LayerKind::InnerProduct if layer.transpose => layout.transposed.extend(named(Role::Weight)),
                 LayerKind::PRelu => layout.slopes.extend(named(Role::Weight)),
                 _ => {}
             }

@@ -19,7 +19,7 @@ const FIRST: &[&str] = &["ROIPooling", "PSROIPooling", "Crop"];
 /// The source's net, where the file says which layer reads what.
 pub(super) fn wired(context: &Context<'_>) -> Result<Option<Net>, Vec<Misfit>> {
     let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?;
-    Ok(net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms().is_empty())))
+    Ok(net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms.is_empty())))
 }
 
 /// Where values come from.
@@ -46,19 +46,19 @@ pub(super) fn sources(net: &Net) -> Vec<(&Layer, Source<'_>)> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut all = Vec::new();
     for layer in net.layers() {
-        let read = if FIRST.contains(&layer.type_name()) { 1 } else { usize::MAX };
+        let read = if FIRST.contains(&&*layer.type_name) { 1 } else { usize::MAX };
         let from: Vec<Source<'_>> =
-            layer.bottoms().iter().take(read).map(|v| values.get(v).copied().unwrap_or(Source::Input)).collect();
+            layer.bottoms.iter().take(read).map(|v| values.get(v).copied().unwrap_or(Source::Input)).collect();
         let source = match *from {
             [] => Source::Input,
             [one] => one,
             _ => Source::Mixed(layer, from.iter().any(|source| source.is_input())),
         };
         all.push((layer, source));
-        let made = match layer.kind() {
+        let made = match layer.kind {
             LayerKind::Convolution | LayerKind::Deconvolution => Source::Spatial,
             LayerKind::InnerProduct => Source::Vector,
-            _ if layer.bottoms().is_empty() || PLAIN.contains(&layer.type_name()) => source,
+            _ if layer.bottoms.is_empty() || PLAIN.contains(&&*layer.type_name) => source,
             // A factor a channel of the input would have to be reversed with it.
             LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu
                 if !source.is_input() =>
@@ -67,7 +67,7 @@ pub(super) fn sources(net: &Net) -> Vec<(&Layer, Source<'_>)> {
             }
             _ => Source::Mixed(layer, from.iter().any(|source| source.is_input())),
         };
-        values.extend(layer.tops().iter().map(|top| (*top, made)));
+        values.extend(layer.tops.iter().map(|top| (*top, made)));
     }
     all
 }

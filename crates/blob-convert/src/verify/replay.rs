@@ -111,12 +111,12 @@ fn redone(valued: &Valued, source: &Checkpoint) -> Redone {
         // What fixes gammas is the symbol, which may lie beside the source still.
         "fix-gamma" => match symbol_beside(source) {
             Ok(Some(symbol)) => {
-                let bound = Bound::new(symbol.net(), source);
+                let bound = Bound::new(&symbol.net, source);
                 let fixed = FixGamma::of(Some(&bound), source);
                 let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
                 match valued.entries.iter().all(is_said) {
-                    true => format!("the receipt and {} say", symbol.name()),
-                    false => format!("the receipt says, and {} does not", symbol.name()),
+                    true => format!("the receipt and {} say", symbol.name),
+                    false => format!("the receipt says, and {} does not", symbol.name),
                 }
             }
             _ => told,

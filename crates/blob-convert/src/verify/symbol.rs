@@ -28,18 +28,18 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Rem
     }
     let (count, mut held) = (arrays.len(), 0);
     let mut inputs = Vec::new();
-    for variable in symbol.variables() {
-        match arrays.remove(variable.name()) {
+    for variable in &symbol.variables {
+        match arrays.remove(&*variable.name) {
             Some((name, entry)) => {
                 held += 1;
                 compare(name, entry, variable, tell);
             }
-            None if variable.is_parameter() => {
-                let kind = if variable.is_auxiliary() { "an auxiliary state" } else { "a parameter" };
+            None if variable.is_parameter => {
+                let kind = if variable.is_auxiliary { "an auxiliary state" } else { "a parameter" };
                 let message = format!("is missing; the symbol has it as {kind}");
-                tell(Remark::Finding(Finding::new(variable.name(), "absent", message)));
+                tell(Remark::Finding(Finding::new(&variable.name, "absent", message)));
             }
-            None => inputs.push(variable.name()),
+            None => inputs.push(&*variable.name),
         }
     }
     // In the file's order.
@@ -79,19 +79,19 @@ fn bare(name: &str) -> (Option<bool>, &str) {
 
 fn compare(name: &str, entry: &Entry, variable: &Variable, tell: &mut dyn FnMut(Remark)) {
     let mut found = |reason, message| tell(Remark::Finding(Finding::new(name, reason, message)));
-    if bare(name).0.is_some_and(|is_auxiliary| is_auxiliary != variable.is_auxiliary()) {
-        let kind = if variable.is_auxiliary() { "an auxiliary state" } else { "no auxiliary state" };
+    if bare(name).0.is_some_and(|is_auxiliary| is_auxiliary != variable.is_auxiliary) {
+        let kind = if variable.is_auxiliary { "an auxiliary state" } else { "no auxiliary state" };
         found("kind", format!("is {kind} in the symbol"));
     }
     let shape = entry.sparse().map_or(entry.shape(), |sparse| &sparse.shape);
-    if let Some(dims) = variable.dims() {
+    if let Some(dims) = &variable.dims {
         let fits = |(own, said): (&usize, &Option<usize>)| said.is_none_or(|said| said == *own);
         if dims.len() != shape.num_axes() || !shape.dims().iter().zip(dims).all(fits) {
             let said: Vec<String> = dims.iter().map(|dim| dim.map_or("?".to_owned(), |n| n.to_string())).collect();
             found("shape", format!("has shape {shape} here, {} in the symbol", said.join("\u{d7}")));
         }
     }
-    if let (Some(own), Some(said)) = (entry.dtype(), variable.dtype())
+    if let (Some(own), Some(said)) = (entry.dtype(), variable.dtype)
         && own != said
     {
         found("dtype", format!("has dtype {own} here, {said} in the symbol"));

@@ -35,7 +35,7 @@ const NAME: &str = "BlobProto";
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
-    let source = Bytes::new(bytes);
+    let source = Bytes(bytes);
     let limits = Limits::default();
     let (mut data, mut diff) = fields(&source, &limits)?.into_entries(0, 0);
     data.name = "@0".into();
@@ -53,7 +53,7 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
 /// # Errors
 /// [`Error::Malformed`] where the bytes are no BlobProto, or a dimension is negative or over `i32` (Caffe cuts it).
 pub fn shape_matches(bytes: &[u8], shape: &Shape) -> Result<bool, Error> {
-    let fields = fields(&Bytes::new(bytes), &Limits::default())?;
+    let fields = fields(&Bytes(bytes), &Limits::default())?;
     let stored = fields.stored_shape().map_err(|fault| ReadError::Fault(fault).into_error(NAME))?;
     if !fields.is_legacy() {
         return Ok(stored == *shape);

@@ -7,48 +7,16 @@ use blob_core::{DType, Shape};
 
 use crate::parts::{Part, varint};
 
-/// How blobs are stored.
+/// How blobs are stored. The default is what Caffe writes since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Form {
-    pub(crate) legacy: bool,
-    pub(crate) raw: bool,
-    pub(crate) v1: bool,
-}
-
-impl Form {
-    /// As Caffe stores them since 2015: a shape of any number of axes, floats or doubles.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// With `num`, `channels`, `height` and `width` as Caffe stored them before March 2015: at most four axes, filled up in
     /// front with extents of 1, as `ShapeEquals` compares them.
-    #[must_use]
-    pub fn legacy(mut self, legacy: bool) -> Self {
-        self.legacy = legacy;
-        self
-    }
-
+    pub legacy: bool,
     /// With `raw_data`, as NVCaffe stores them, in floats, doubles or halves. No other Caffe reads these.
-    #[must_use]
-    pub fn raw(mut self, raw: bool) -> Self {
-        self.raw = raw;
-        self
-    }
-
+    pub raw: bool,
     /// In layers of V1, as Caffe stored nets in 2014, whose types are numbers.
-    #[must_use]
-    pub fn v1(mut self, v1: bool) -> Self {
-        self.v1 = v1;
-        self
-    }
-
-    /// Whether the layers are of V1.
-    #[must_use]
-    pub fn is_v1(self) -> bool {
-        self.v1
-    }
+    pub v1: bool,
 }
 
 /// Where the values of a blob come from.

@@ -9,6 +9,7 @@ use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::caffe::types::{v0_type, v1_type};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
+use crate::limits::LONGEST_NAME;
 use crate::names::{NameTable, faulty, name_from_bytes};
 use crate::warning::{Flag, Flags};
 use crate::wire::cursor::Cursor;
@@ -44,16 +45,16 @@ pub(crate) fn walk(
 ) -> Result<Generation, ReadError> {
     let position = table.next_position(tag.offset)?;
     let (generation, mut draft) = draft(cursor, table, tag.number, span).map_err(|stop| {
-        let subject = subject(cursor, table, tag, position);
+        let subject = subject(cursor, tag, position);
         stop.within(subject)
     })?;
-    let name = text(cursor, table, draft.name, "a layer's name")?;
+    let name = text(cursor, draft.name, "a layer's name")?;
     let name = name_from_bytes(&name);
     let layer_type = match (draft.type_number, draft.type_name) {
         (Some(number), _) => v1_type(number).map(str::to_owned),
         (None, None) => None,
         (None, span) => {
-            let text = text(cursor, table, span, "a layer's type")?;
+            let text = text(cursor, span, "a layer's type")?;
             let text = name_from_bytes(&text);
             Some(match generation {
                 Generation::V0 => v0_type(&text).to_owned(),
@@ -91,14 +92,14 @@ pub(crate) fn walk(
 }
 
 /// How errors name a layer that is cut or broken: with its own name, if that comes before the break.
-pub(crate) fn subject(cursor: &mut Cursor<'_>, table: &NameTable, tag: Tag, position: u32) -> String {
-    match name_before_break(cursor, table, tag) {
+pub(crate) fn subject(cursor: &mut Cursor<'_>, tag: Tag, position: u32) -> String {
+    match name_before_break(cursor, tag) {
         Some(name) => format!("layer #{position} {:?}", name_from_bytes(&name)),
         None => format!("layer #{position}"),
     }
 }
 
-fn name_before_break(cursor: &mut Cursor<'_>, table: &NameTable, layer: Tag) -> Option<Vec<u8>> {
+fn name_before_break(cursor: &mut Cursor<'_>, layer: Tag) -> Option<Vec<u8>> {
     let whole = Span { start: 0, end: cursor.file_len() };
     cursor.seek(layer.offset);
     protobuf::tag(cursor, whole.end).ok()??;
@@ -107,7 +108,7 @@ fn name_before_break(cursor: &mut Cursor<'_>, table: &NameTable, layer: Tag) -> 
     while let Some(tag) = protobuf::tag(cursor, whole.end).ok()? {
         if (tag.number, tag.wire) == (number, Wire::Len) {
             let span = take(cursor, whole, "a layer's name").ok()?;
-            return text(cursor, table, Some(span), "a layer's name").ok();
+            return text(cursor, Some(span), "a layer's name").ok();
         }
         protobuf::skip(cursor, tag, whole.end).ok()?;
     }
@@ -230,16 +231,10 @@ pub(crate) fn take(cursor: &mut Cursor<'_>, within: Span, field: &'static str) -
 }
 
 /// A string field's bytes; empty where the field is absent.
-pub(crate) fn text(
-    cursor: &mut Cursor<'_>,
-    table: &NameTable,
-    span: Option<Span>,
-    field: &'static str,
-) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn text(cursor: &mut Cursor<'_>, span: Option<Span>, field: &'static str) -> Result<Vec<u8>, ReadError> {
     let Some(span) = span else {
         return Ok(Vec::new());
     };
-    let limit = table.limits().max_name;
     cursor.seek(span.start);
-    cursor.bytes(span.len(), span.end, limit, field)
+    cursor.bytes(span.len(), span.end, LONGEST_NAME, field)
 }

@@ -95,7 +95,7 @@ impl Message {
     }
 
     fn of(body: Body) -> Self {
-        Self { form: Form::new(), body }
+        Self { form: Form::default(), body }
     }
 
     /// The same message with its blobs stored in this form.

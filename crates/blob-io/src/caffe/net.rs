@@ -8,15 +8,15 @@ use crate::caffe::layer::take;
 use crate::caffe::protobuf::{self, Span, Tag, Wire};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
-use crate::limits::Limits;
+use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::net::{Builder, Net};
 use crate::wire::cursor::Cursor;
 
 /// The net in a NetParameter. `entries` are the file's.
-pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) -> Result<Net, ReadError> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry]) -> Result<Net, ReadError> {
     let whole = Span { start: 0, end: cursor.file_len() };
-    let mut reader = Reader { cursor, limits };
+    let mut reader = Reader { cursor };
     let mut builder = Builder::new();
     let mut position = 0;
     reader.cursor.seek(0);
@@ -46,7 +46,6 @@ fn blobs(entries: &[Entry], position: u32) -> Vec<String> {
 
 struct Reader<'c, 's> {
     cursor: &'c mut Cursor<'s>,
-    limits: &'c Limits,
 }
 
 impl Reader<'_, '_> {
@@ -118,7 +117,7 @@ impl Reader<'_, '_> {
     fn text(&mut self, within: Span, field: &'static str) -> Result<String, ReadError> {
         let span = take(self.cursor, within, field)?;
         self.cursor.seek(span.start);
-        let bytes = self.cursor.bytes(span.len(), span.end, self.limits.max_name, field)?;
+        let bytes = self.cursor.bytes(span.len(), span.end, LONGEST_NAME, field)?;
         Ok(name_from_bytes(&bytes).into_owned())
     }
 }

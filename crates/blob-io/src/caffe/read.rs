@@ -23,13 +23,13 @@ pub(crate) fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Stri
         match (tag.number, tag.wire) {
             (1, Wire::Len) => {
                 let span = layer::take(cursor, whole, "the net's name")?;
-                let name = layer::text(cursor, table, Some(span), "the net's name")?;
+                let name = layer::text(cursor, Some(span), "the net's name")?;
                 note(table, "name", name_from_bytes(&name).into_owned());
                 cursor.seek(span.end);
             }
             (2 | 100, Wire::Len) => {
                 let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
-                    let subject = layer::subject(cursor, table, tag, table.positions);
+                    let subject = layer::subject(cursor, tag, table.positions);
                     stop.within(subject)
                 })?;
                 match layer::walk(cursor, table, tag, span)? {
@@ -105,7 +105,7 @@ pub(crate) fn solver(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
             }
             (2, Wire::Len) => {
                 let span = layer::take(cursor, whole, "learned_net")?;
-                let path = layer::text(cursor, table, Some(span), "learned_net")?;
+                let path = layer::text(cursor, Some(span), "learned_net")?;
                 note(table, "learned_net", name_from_bytes(&path).into_owned());
                 cursor.seek(span.end);
             }

@@ -173,7 +173,7 @@ pub(crate) struct Stored {
 
 pub(crate) fn stored(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Stored, ReadError> {
     let fields = blob::walk(cursor, span, limits)?;
-    let form = Form::new().legacy(fields.is_legacy()).raw(fields.is_raw());
+    let form = Form { legacy: fields.is_legacy(), raw: fields.is_raw(), v1: false };
     let mut unknown: Vec<(u64, u64)> = Vec::new();
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {

@@ -1,7 +1,7 @@
 //! Which files a folder's receipt lists: read token by token, because a receipt is not to be trusted.
 
 use crate::error::{Fault, FaultKind, ReadError};
-use crate::limits::Limits;
+use crate::limits::LONGEST_NAME;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
@@ -25,7 +25,6 @@ pub(crate) struct Listed {
 /// Calls `take` with each file that a receipt lists and its place in the receipt. False if the receipt has no list.
 pub(crate) fn files(
     receipt: &dyn Source,
-    limits: &Limits,
     take: &mut dyn FnMut(Listed, u64) -> Result<(), ReadError>,
 ) -> Result<bool, ReadError> {
     let mut cursor = Cursor::new(receipt);
@@ -43,7 +42,7 @@ pub(crate) fn files(
         loop {
             text.blank()?;
             let at = text.pos();
-            take(item(text, limits)?, at)?;
+            take(item(text)?, at)?;
             if !text.take(b',')? {
                 return text.expect(b']', "a comma or the end of the list");
             }
@@ -52,13 +51,13 @@ pub(crate) fn files(
     Ok(found)
 }
 
-fn item(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Listed, ReadError> {
+fn item(text: &mut Literal<'_, '_>) -> Result<Listed, ReadError> {
     let mut listed = Listed::default();
     text.members(|text| {
         let key = text.key()?;
         let at = text.pos();
         match key.as_str() {
-            "name" => listed.name = text.json_string(limits.max_name, "a tensor's name")?,
+            "name" => listed.name = text.json_string(LONGEST_NAME, "a tensor's name")?,
             "file" => {
                 listed.file = text.json_string(LONGEST_PATH, "a file's path")?;
                 if !stays_within(&listed.file) {
@@ -88,8 +87,8 @@ mod tests {
 
     fn listed(receipt: &str) -> Result<Vec<(String, String, u64)>, String> {
         let mut all = Vec::new();
-        let source = Bytes::new(receipt.as_bytes());
-        let read = files(&source, &Limits::default(), &mut |listed, _| {
+        let source = Bytes(receipt.as_bytes());
+        let read = files(&source, &mut |listed, _| {
             all.push((listed.name, listed.file, listed.bytes));
             Ok(())
         });

@@ -11,7 +11,7 @@ use super::structure::{Structure, fault_of};
 use super::{attributes, dataset};
 use crate::entry::{Entry, Kind};
 use crate::error::{ReadError, check_limit};
-use crate::limits::Limit;
+use crate::limits::{LONGEST_NAME, Limit, names_for};
 use crate::names::{NameTable, faulty};
 use crate::wire::source::Input;
 
@@ -89,7 +89,7 @@ fn walk(structure: &mut Structure, table: &NameTable) -> Result<(Vec<Rc<str>>, V
         check_limit(at, Limit::Fixed, "the depth of groups", parts.len() as u64, MOST_NESTED)?;
         names += subgroups.iter().map(|name| 2 * (path.len() + name.len())).sum::<usize>() as u64;
         names += datasets.iter().map(String::len).sum::<usize>() as u64;
-        let most = table.limits().names_for(count);
+        let most = names_for(count);
         check_limit(at, Limit::Fixed, "the bytes of all names", names, most)?;
         for name in datasets {
             all.push(dataset_of(structure, &group, &path, name, table)?);
@@ -171,7 +171,7 @@ fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Re
     }
     for found in others {
         let is_note = found.group.is_empty() && matches!(&*found.name, "iter" | "current_step" | "learned_net");
-        match note(structure, &found, table).filter(|_| is_note) {
+        match note(structure, &found).filter(|_| is_note) {
             Some(text) => table.metadata.push((found.name, text)),
             None => push_path(found, table)?,
         }
@@ -180,10 +180,10 @@ fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Re
 }
 
 /// The text of a string, or of a single integer of four bytes.
-fn note(structure: &Structure, found: &Found, table: &NameTable) -> Option<String> {
+fn note(structure: &Structure, found: &Found) -> Option<String> {
     let entry = &found.entry;
     let len = entry.byte_len();
-    let run = entry.segments().first().filter(|_| len <= table.limits().max_name)?;
+    let run = entry.segments().first().filter(|_| len <= LONGEST_NAME)?;
     let mut bytes = vec![0; len as usize];
     structure.read(run.offset, &mut bytes).ok()?;
     if entry.dtype == Some(blob_core::DType::I32) && !entry.swapped {

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_reader_is_an_error_with_the_last_place() {
-        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes::new(vec![0; 64]))));
+        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes(vec![0; 64]))));
         let stop = bytes.guard(|| -> Hdf5Result<()> {
             bytes.read_range(40, 8)?;
             panic!("as a bug of theirs would");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_question_reads_a_bounded_number_of_bytes() {
-        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes::new(vec![0; 1 << 20]))));
+        let bytes = Bytes::new(Input::new(Box::new(crate::Bytes(vec![0; 1 << 20]))));
         let endless = || loop {
             bytes.read_range(0, 1 << 19)?;
         };

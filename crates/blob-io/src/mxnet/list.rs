@@ -135,13 +135,7 @@ impl List {
 
     /// Reads all heads of a file again, which had `count` records. `no_axes` is how its entries were read; they are the
     /// tensors, in their order.
-    pub(crate) fn read(
-        source: &dyn Source,
-        count: u64,
-        is_bare: bool,
-        no_axes: NoAxes,
-        max_name: u64,
-    ) -> Result<Self, ReadError> {
+    pub(crate) fn read(source: &dyn Source, count: u64, is_bare: bool, no_axes: NoAxes) -> Result<Self, ReadError> {
         let mut cursor = Cursor::new(source);
         if !is_bare {
             cursor.seek(16);
@@ -159,7 +153,7 @@ impl List {
             list.arrays.push(Array::found(record, &mut tensors));
         }
         if !is_bare && cursor.u64("the number of keys")? > 0 {
-            let keys = (0..count).map(|_| key(&mut cursor, max_name));
+            let keys = (0..count).map(|_| key(&mut cursor));
             list.keys = Some(keys.collect::<Result<_, _>>()?);
         }
         Ok(list)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment, Sparse};
 use crate::error::{FaultKind, ReadError};
+use crate::limits::LONGEST_NAME;
 use crate::mxnet::flags::Context;
 use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
 use crate::names::{NameTable, name_from_bytes};
@@ -245,7 +246,7 @@ fn keys(cursor: &mut Cursor<'_>, table: &mut NameTable, count: u64) -> Result<()
         let key = if found == 0 {
             format!("@{i}").into_bytes()
         } else {
-            match key(cursor, table.limits().max_name) {
+            match key(cursor) {
                 Ok(key) => key,
                 Err(stop) => {
                     number(table, next)?;
@@ -267,9 +268,9 @@ fn number(table: &mut NameTable, mut next: usize) -> Result<(), ReadError> {
     Ok(())
 }
 
-pub(super) fn key(cursor: &mut Cursor<'_>, max_name: u64) -> Result<Vec<u8>, ReadError> {
+pub(super) fn key(cursor: &mut Cursor<'_>) -> Result<Vec<u8>, ReadError> {
     let len = cursor.u64("the length of its key")?;
-    cursor.bytes(len, cursor.file_len(), max_name, "its key")
+    cursor.bytes(len, cursor.file_len(), LONGEST_NAME, "its key")
 }
 
 /// Names the entries of the record whose first one is at `first`; returns where the next record's begin.
@@ -322,7 +323,7 @@ mod tests {
     }
 
     fn open(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
-        Checkpoint::from_source("x.nd", Box::new(Bytes::new(bytes)))
+        Checkpoint::from_source("x.nd", Box::new(Bytes(bytes)))
     }
 
     /// `name dtype shape`, and `!` for each warning.

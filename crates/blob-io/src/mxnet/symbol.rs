@@ -13,7 +13,7 @@ use super::flags;
 use super::layers::{Layers, Reads};
 use super::operator::{Operator, dims_of};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
-use crate::limits::{Limit, Limits};
+use crate::limits::{LONGEST_NAME, Limit, Limits};
 use crate::net::Net;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
@@ -43,26 +43,38 @@ const LEARNT: [&str; 9] =
 ///      "inputs": [[0, 0, 0], [1, 0, 0]]}
 /// ]}"#;
 /// let symbol = Symbol::from_bytes("net-symbol.json", json)?;
-/// let weight = &symbol.variables()[1];
-/// assert_eq!((weight.name(), weight.dims()), ("fc_weight", Some(&[Some(10), None][..])));
-/// assert!(weight.is_parameter() && !symbol.variables()[0].is_parameter());
+/// let [data, weight] = &symbol.variables[..] else { panic!("two variables") };
+/// assert_eq!((&*weight.name, weight.dims.as_deref()), ("fc_weight", Some(&[Some(10), None][..])));
+/// assert!(weight.is_parameter && !data.is_parameter);
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Symbol {
-    name: String,
-    variables: Vec<Variable>,
-    net: Net,
+    /// The file's name.
+    pub name: String,
+    /// The variables in the order of the file, auxiliary states among them.
+    pub variables: Vec<Variable>,
+    /// The net's operators as layers, in the order of the file.
+    pub net: Net,
 }
 
 /// A variable of a net: an input, a parameter or an auxiliary state.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Variable {
-    name: Arc<str>,
-    is_auxiliary: bool,
-    is_parameter: bool,
-    dims: Option<Box<[Option<usize>]>>,
-    dtype: Option<DType>,
+    /// Its name, without `arg:` or `aux:`.
+    pub name: Arc<str>,
+    /// Whether it is an auxiliary state, as the running mean of a BatchNorm is: an operator changes it.
+    pub is_auxiliary: bool,
+    /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it. Data and
+    /// labels are not, nor what has a name of its own and is used by operators alone that are not known here.
+    pub is_parameter: bool,
+    /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that depends
+    /// on the net's input.
+    pub dims: Option<Box<[Option<usize>]>>,
+    /// Its dtype, where it is declared.
+    pub dtype: Option<DType>,
 }
 
 impl Symbol {
@@ -86,7 +98,7 @@ impl Symbol {
     /// # Errors
     /// As [`Symbol::open`].
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
-        Self::from_source(name, &Bytes::new(bytes.to_vec()))
+        Self::from_source(name, &Bytes(bytes.to_vec()))
     }
 
     fn from_source(name: &str, source: &dyn Source) -> Result<Self, Error> {
@@ -100,59 +112,9 @@ impl Symbol {
         let net = layers.finish(nodes);
         Ok(Self { name: name.to_owned(), variables, net })
     }
-
-    /// The file's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The variables in the order of the file, auxiliary states among them.
-    #[must_use]
-    pub fn variables(&self) -> &[Variable] {
-        &self.variables
-    }
-
-    /// The net's operators as layers, in the order of the file.
-    #[must_use]
-    pub fn net(&self) -> &Net {
-        &self.net
-    }
 }
 
 impl Variable {
-    /// Its name, without `arg:` or `aux:`.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether it is an auxiliary state, as the running mean of a BatchNorm is: an operator changes it.
-    #[must_use]
-    pub fn is_auxiliary(&self) -> bool {
-        self.is_auxiliary
-    }
-
-    /// Whether its place at an operator or its name says that it is learnt, and so that a file of parameters has it. Data and
-    /// labels are not, nor what has a name of its own and is used by operators alone that are not known here.
-    #[must_use]
-    pub fn is_parameter(&self) -> bool {
-        self.is_parameter
-    }
-
-    /// Its shape: as it is declared, else what the operator's attributes say; `None` for an axis, or all of it, that depends
-    /// on the net's input.
-    #[must_use]
-    pub fn dims(&self) -> Option<&[Option<usize>]> {
-        self.dims.as_deref()
-    }
-
-    /// Its dtype, where it is declared.
-    #[must_use]
-    pub fn dtype(&self) -> Option<DType> {
-        self.dtype
-    }
-
     /// Takes over what an operator says of it; what is declared stays.
     fn learn(&mut self, dims: Option<Vec<Option<usize>>>, is_auxiliary: bool) {
         self.is_parameter = true;
@@ -225,8 +187,8 @@ impl Nodes {
         let (mut operator, mut declared) = (Operator::default(), Variable::default());
         text.members(|text| {
             match text.key()?.as_str() {
-                "op" => op = Some(text.json_string(limits.max_name, "an operator's name")?),
-                "name" => name = Some(text.json_string(limits.max_name, "a node's name")?),
+                "op" => op = Some(text.json_string(LONGEST_NAME, "an operator's name")?),
+                "name" => name = Some(text.json_string(LONGEST_NAME, "a node's name")?),
                 // Before nnvm an operator's attributes were called param and a user's attr; then attr, now attrs.
                 "attrs" | "attr" | "param" => attributes(text, &mut operator, &mut declared)?,
                 "inputs" => {

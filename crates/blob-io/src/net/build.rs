@@ -70,8 +70,33 @@ impl<V: Hash + Eq> Builder<V> {
             }
         }
         let Draft { name, kind, type_name, tensors, is_conditional, settings, .. } = draft;
-        let layer = Layer { name, kind, type_name, bottoms, tops, tensors, shares_tensors, is_conditional, settings };
-        self.net.layers.push(layer);
+        let normalises_by_input = match kind {
+            LayerKind::BatchNorm => !settings.is_mxnet && settings.global_stats == Some(false),
+            LayerKind::Bn => settings.is_inference == Some(false),
+            _ => false,
+        };
+        self.net.layers.push(Layer {
+            num_output: settings.num_output,
+            group: settings.group.unwrap_or(1),
+            kernel: settings.kernel,
+            axis: settings.axis.unwrap_or(if settings.channels_last { -1 } else { 1 }),
+            num_axes: settings.num_axes.unwrap_or(1),
+            bias_term: settings.bias_term.unwrap_or(kind != LayerKind::Scale),
+            transpose: settings.transpose.unwrap_or(false),
+            flatten: settings.flatten.unwrap_or(true),
+            eps: settings.eps.unwrap_or(if settings.is_mxnet { 1e-3 } else { f64::from(1e-5_f32) }),
+            fix_gamma: settings.is_mxnet && kind == LayerKind::BatchNorm && settings.fix_gamma.unwrap_or(true),
+            is_inference: settings.is_inference == Some(true),
+            normalises_by_input,
+            name,
+            kind,
+            type_name,
+            bottoms,
+            tops,
+            tensors,
+            shares_tensors,
+            is_conditional,
+        });
         Ok(())
     }
 

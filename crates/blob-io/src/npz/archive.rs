@@ -108,11 +108,11 @@ impl<'c, 's> Archive<'c, 's> {
         // The longest prefix; after a shorter one the header follows.
         let mut head = Vec::new();
         content.extend(&mut head, member.size.min(12) as usize)?;
-        let skip = header::prefix(&mut Cursor::new(&Bytes::new(&head[..])), member.size).map_err(here)?;
+        let skip = header::prefix(&mut Cursor::new(&Bytes(&head[..])), member.size).map_err(here)?;
         check_limit(at, Limit::Fixed, "the length of a deflated header", skip, header::LONGEST_INFLATED)?;
         self.spend(skip, at)?;
         content.extend(&mut head, skip as usize)?;
-        let whole = Bytes::new(head);
+        let whole = Bytes(head);
         let (header, _) = header::read(&mut Cursor::new(&whole), whole.len()).map_err(here)?;
         Ok((header, skip))
     }

@@ -84,7 +84,7 @@ fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<S
         let before = text.strip_suffix(kind.name().as_bytes());
         before.is_some_and(|before| !before.last().is_some_and(u8::is_ascii_alphabetic))
     });
-    let whole = Bytes::new(&bytes[..]);
+    let whole = Bytes(&bytes[..]);
     let mut cursor = Cursor::new(&whole);
     let is_broken = header::read(&mut cursor, bytes.len() as u64).is_err();
     Ok((kind, is_broken))
@@ -96,7 +96,7 @@ fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Sha
         return Ok(None);
     };
     let len = bytes.len() as u64;
-    let whole = Bytes::new(bytes);
+    let whole = Bytes(bytes);
     let mut cursor = Cursor::new(&whole);
     let (header, data) = header::read(&mut cursor, len)?;
     let mut entry = Entry::new(0, 0, Kind::Data);

@@ -12,7 +12,6 @@ use std::time::SystemTime;
 use crate::error::ReadError;
 use crate::filenames::RECEIPT;
 use crate::folder::listing;
-use crate::limits::Limits;
 use crate::wire::source::FileSource;
 
 /// How many foreign files are looked for, and how many of them are named.
@@ -148,7 +147,7 @@ fn listed(folder: &Path) -> HashMap<String, Option<u64>> {
     let Ok(source) = FileSource::open(&path) else {
         return all;
     };
-    let read = listing::files(&source, &Limits::default(), &mut |file, _| {
+    let read = listing::files(&source, &mut |file, _| {
         all.insert(file.file, Some(file.bytes));
         Ok::<(), ReadError>(())
     });

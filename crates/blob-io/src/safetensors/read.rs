@@ -4,7 +4,7 @@ use blob_core::{DType, Shape};
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Fault, FaultKind, ReadError, check_limit};
-use crate::limits::Limit;
+use crate::limits::{LONGEST_NAME, Limit};
 use crate::metadata;
 use crate::names::NameTable;
 use crate::safetensors::{DTYPES, FOREIGN, LONGEST_HEADER};
@@ -33,12 +33,11 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
 
 /// `{"__metadata__":{…},"name":{…},…}`, then blanks.
 fn header(text: &mut Literal<'_, '_>, table: &mut NameTable, room: u64) -> Result<(), ReadError> {
-    let limit = table.limits().max_name;
     let mut metadata = false;
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
-        let name = text.json_string(limit, "a tensor's name")?;
+        let name = text.json_string(LONGEST_NAME, "a tensor's name")?;
         text.expect(b':', "a colon")?;
         if name == "__metadata__" {
             if std::mem::replace(&mut metadata, true) {

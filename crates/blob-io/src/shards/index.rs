@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::folder::listing::stays_within;
-use crate::limits::{Limit, Limits};
+use crate::limits::{LONGEST_NAME, Limit, Limits, names_for};
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::{Source, read};
@@ -92,7 +92,7 @@ fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Re
     text.members(|text| {
         text.blank()?;
         let at = text.pos();
-        let name = text.json_string(limits.max_name, "a tensor's name")?;
+        let name = text.json_string(LONGEST_NAME, "a tensor's name")?;
         text.expect(b':', "a colon")?;
         text.blank()?;
         let place = text.pos();
@@ -109,7 +109,7 @@ fn weights(text: &mut Literal<'_, '_>, limits: &Limits, index: &mut Index) -> Re
         let count = index.map.len() as u64 + 1;
         check_limit(at, Limit::Arrays, "the number of arrays", count, limits.max_arrays)?;
         bytes += name.len() as u64;
-        check_limit(at, Limit::Fixed, "the bytes of all names", bytes, limits.names_for(count))?;
+        check_limit(at, Limit::Fixed, "the bytes of all names", bytes, names_for(count))?;
         let is_new = index.map.insert(name.clone().into(), Place { file, at, found: false }).is_none();
         if is_new { Ok(()) } else { Err(twice(at, &name)) }
     })

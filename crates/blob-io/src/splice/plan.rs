@@ -34,7 +34,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     let mut parts = weave(whole, edits);
     let is_v1 = splice.layers.last().and_then(|layer| layer.field).is_some_and(|field| field.number == 2);
     for (name, blobs) in &splice.added {
-        let form = splice.form.unwrap_or_default().v1(is_v1);
+        let form = Form { v1: is_v1, ..splice.form.unwrap_or_default() };
         parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));
     }
     problems.refused(splice.base.name())?;
@@ -138,7 +138,7 @@ fn in_place(
     change: &Change,
 ) -> Option<(Vec<Span>, Vec<usize>)> {
     let stored = change.stored.as_ref()?;
-    if splice.form.is_some_and(|form| form.v1(false) != stored.form) {
+    if splice.form.is_some_and(|form| Form { v1: false, ..form } != stored.form) {
         return None;
     }
     let (data, diff) = entries(splice, at);
@@ -205,9 +205,9 @@ fn rewritten(
             return None;
         }
     };
-    let mut form = splice.form.unwrap_or_else(|| change.stored.as_ref().map_or(Form::new(), |stored| stored.form));
+    let mut form = splice.form.unwrap_or_else(|| change.stored.as_ref().map_or(Form::default(), |stored| stored.form));
     if splice.form.is_none() && shape.num_axes() > 4 {
-        form = form.legacy(false);
+        form.legacy = false;
     }
     if let Some(problem) = encode::problem(dtype, &shape, form) {
         problems.add(&named(), problem);

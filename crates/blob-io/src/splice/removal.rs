@@ -7,6 +7,7 @@ use crate::caffe::protobuf::{self, Span, Wire};
 use crate::caffe::tree::{self, Field, Layer};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ReadError};
+use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::wire::cursor::Cursor;
 
@@ -61,7 +62,7 @@ impl Wires {
         let mut cursor = Cursor::new(base.source());
         let mut wires = 0;
         let each = layers.iter().map(|layer| {
-            let wired = wired(&mut cursor, layer, base.limits().max_name).map_err(|e| e.into_error(base.name()))?;
+            let wired = wired(&mut cursor, layer).map_err(|e| e.into_error(base.name()))?;
             wires += wired.names().count();
             let is_too_many = wires > MOST_WIRES;
             let message = || format!("names over {MOST_WIRES} values in its layers, and no layer of it is taken out");
@@ -141,7 +142,7 @@ impl Wires {
     }
 }
 
-fn wired(cursor: &mut Cursor<'_>, layer: &Layer, most: u64) -> Result<Wired, ReadError> {
+fn wired(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Wired, ReadError> {
     let mut wired = Wired::default();
     let Some(field) = layer.field.filter(|field| field.number == LAYER) else {
         return Ok(wired);
@@ -157,7 +158,7 @@ fn wired(cursor: &mut Cursor<'_>, layer: &Layer, most: u64) -> Result<Wired, Rea
             continue;
         }
         let content = protobuf::span(cursor, field.content.end, "a layer's name")?;
-        let text = cursor.bytes(content.len(), content.end, most, "a layer's name")?;
+        let text = cursor.bytes(content.len(), content.end, LONGEST_NAME, "a layer's name")?;
         match tag.number {
             NAME => wired.name = name_from_bytes(&text).into_owned(),
             BOTTOM => wired.bottoms.push(text.to_vec()),

@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn numbers_come_in_order_across_windows() {
         let bytes: Vec<u8> = (0..40_000u32).flat_map(|i| i.to_le_bytes()).collect();
-        let source = Bytes::new(bytes);
+        let source = Bytes(bytes);
         let mut cursor = Cursor::new(&source);
         for i in 0..40_000 {
             assert_eq!(cursor.u32("n").unwrap(), i);
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_its_place() {
-        let source = Bytes::new(vec![1, 2, 3]);
+        let source = Bytes(vec![1, 2, 3]);
         let mut cursor = Cursor::new(&source);
         cursor.skip(1, "head").unwrap();
         match cursor.u32("the count").unwrap_err() {
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_huge_length_is_refused_before_anything_is_allocated() {
-        let source = Bytes::new(vec![0; 64]);
+        let source = Bytes(vec![0; 64]);
         let mut cursor = Cursor::new(&source);
         assert!(cursor.bytes(u64::MAX, 64, 100, "name").is_err());
         assert!(cursor.bytes(60, 64, 50, "name").is_err());

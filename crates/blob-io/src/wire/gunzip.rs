@@ -231,14 +231,14 @@ mod tests {
 
     #[test]
     fn only_a_gzip_file_is_one() {
-        assert!(begins_as_gzip(&Bytes::new(b"\x1F\x8B\x08\x00")));
-        assert!(!begins_as_gzip(&Bytes::new(b"\x1F\x8B")));
-        assert!(!begins_as_gzip(&Bytes::new(b"\x1F\x8B\x00\x00")));
+        assert!(begins_as_gzip(&Bytes(b"\x1F\x8B\x08\x00")));
+        assert!(!begins_as_gzip(&Bytes(b"\x1F\x8B")));
+        assert!(!begins_as_gzip(&Bytes(b"\x1F\x8B\x00\x00")));
     }
 
     fn unpacked(file: Vec<u8>) -> Result<Vec<u8>, Error> {
         let mut spool = Spool::new("x", |_| None, 1 << 20);
-        unpack("x", &Bytes::new(file), &mut spool)?;
+        unpack("x", &Bytes(file), &mut spool)?;
         let source = spool.finish()?;
         Ok(source.bytes().expect("in memory").to_vec())
     }

@@ -118,14 +118,7 @@ fn read_exact_at(file: &File, mut offset: u64, mut buf: &mut [u8]) -> io::Result
 
 /// Bytes in memory, owned or `'static`.
 #[derive(Debug)]
-pub struct Bytes<B>(B);
-
-impl<B: AsRef<[u8]> + Send + Sync> Bytes<B> {
-    /// Reads from `bytes`.
-    pub fn new(bytes: B) -> Self {
-        Self(bytes)
-    }
-}
+pub struct Bytes<B>(pub B);
 
 impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
     fn len(&self) -> u64 {
@@ -272,7 +265,7 @@ mod tests {
 
     #[test]
     fn bytes_past_the_end_are_an_error() {
-        let source = Bytes::new(vec![1u8, 2, 3]);
+        let source = Bytes(vec![1u8, 2, 3]);
         let mut two = [0; 2];
         source.read_at(1, &mut two).unwrap();
         assert_eq!(two, [2, 3]);

@@ -85,7 +85,7 @@ impl<'a> Spool<'a> {
     /// What was kept.
     pub(crate) fn finish(self) -> Result<Box<dyn Source>, Error> {
         let Some(file) = self.file else {
-            return Ok(Box::new(Bytes::new(self.memory)));
+            return Ok(Box::new(Bytes(self.memory)));
         };
         let source = FileSource::new(file).map_err(|e| full(self.name, e))?;
         Ok(Box::new(source))

@@ -30,7 +30,7 @@ impl Fold {
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
-        let is_norm = |layer: &Layer| matches!(layer.kind(), LayerKind::BatchNorm | LayerKind::Bn);
+        let is_norm = |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
         let mut after: HashSet<*const Layer> = HashSet::new();
         for layer in net.layers() {
             let is_norm = is_norm(layer);
@@ -46,7 +46,7 @@ impl Fold {
                     fold.scales += usize::from(!is_norm);
                     fold.layers.push(folded);
                 }
-                Err(reason) => refused.push(Refusal { layer: layer.name().to_owned(), reason }),
+                Err(reason) => refused.push(Refusal { layer: layer.name.to_owned(), reason }),
             }
         }
         refused.extend(net.strangers().iter().map(|stranger| Refusal {
@@ -59,7 +59,7 @@ impl Fold {
 
 /// Whether it is a Scale by factors of its own, and not the product of two values.
 fn is_lone_scale(layer: &Layer) -> bool {
-    layer.kind() == LayerKind::Scale && layer.bottoms().len() == 1
+    layer.kind == LayerKind::Scale && layer.bottoms.len() == 1
 }
 
 /// The Scale after a normalisation that can be folded with it.
@@ -69,48 +69,47 @@ fn foldable_scale<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
 
 /// Whether a layer's outputs are sums of products with weights, a row of them for each channel.
 fn is_foldable(layer: &Layer) -> bool {
-    matches!(layer.kind(), LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
+    matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
 }
 
 /// Whether the file has the tensors that a Scale is said to have.
 fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
-    net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term() || net.tensor(scale, Role::Bias).is_some())
+    net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term || net.tensor(scale, Role::Bias).is_some())
 }
 
 fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded, String> {
-    if norm.kind() == LayerKind::Scale {
+    if norm.kind == LayerKind::Scale {
         check_scale(net, norm)?;
     }
     let before = before(net, norm)?;
     let channel_axis = axis_of(before)?;
-    let axes = before.kernel().len() as i64;
+    let axes = before.kernel.len() as i64;
     let is_same = |axis: i64| axis == channel_axis || channel_axis == -1 && axes > 0 && axis == axes + 1;
-    if !is_same(norm.axis()) {
+    if !is_same(norm.axis) {
         return Err(format!(
             "normalises axis {}, and the channels of {:?} are axis {channel_axis}",
-            norm.axis(),
-            before.name()
+            norm.axis, before.name
         ));
     }
     let named = |layer: &Layer, role: Role| net.tensor(layer, role).map(str::to_owned);
     let own = |role: Role| named(norm, role);
     let weight = named(before, Role::Weight)
-        .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name()))?;
+        .ok_or_else(|| format!("follows {:?}, whose weights are not in the file", before.name))?;
     let (mean, variance) = (own(Role::Mean), own(Role::Variance));
-    if mean.is_some() != variance.is_some() || norm.kind() == LayerKind::BatchNorm && mean.is_none() {
+    if mean.is_some() != variance.is_some() || norm.kind == LayerKind::BatchNorm && mean.is_none() {
         return Err("has no mean or no variance in the file".to_owned());
     }
     let scaled = |role: Role| scale.and_then(|scale| named(scale, role));
     Ok(Folded {
-        layer: norm.name().to_owned(),
-        scale_layer: scale.map(|scale| scale.name().to_owned()),
+        layer: norm.name.to_owned(),
+        scale_layer: scale.map(|scale| scale.name.to_owned()),
         has_bias: named(before, Role::Bias).is_some(),
         bias: named(before, Role::Bias).unwrap_or_else(|| bias_beside(&weight)),
         side: side(before),
-        eps: norm.eps(),
+        eps: norm.eps,
         factor: own(Role::Factor),
         gamma: own(Role::Weight),
-        fix_gamma: norm.fix_gamma(),
+        fix_gamma: norm.fix_gamma,
         beta: own(Role::Bias),
         scale: scaled(Role::Weight),
         shift: scaled(Role::Bias),
@@ -122,11 +121,11 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
 
 /// The layer before a normalisation, if nothing forbids to change it.
 fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
-    if norm.type_name().ends_with("WithReLU") {
-        return Err(format!("is {}, whose ReLU would be lost", norm.type_name()));
+    if norm.type_name.ends_with("WithReLU") {
+        return Err(format!("is {}, whose ReLU would be lost", norm.type_name));
     }
-    let [bottom] = *norm.bottoms() else {
-        return Err(format!("reads {} values, and one is expected", norm.bottoms().len()));
+    let [bottom] = *norm.bottoms else {
+        return Err(format!("reads {} values, and one is expected", norm.bottoms.len()));
     };
     let Some(before) = net.net().writer(bottom) else {
         return Err("reads the net's input: no convolution comes before".to_owned());
@@ -134,26 +133,25 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
     if !is_foldable(before) {
         return Err(format!(
             "reads {:?}, which is {}, not a convolution or a fully connected layer",
-            before.name(),
-            before.type_name()
+            before.name, before.type_name
         ));
     }
     if net.net().uses(bottom) > 1 {
         let others = net.net().readers(bottom).filter(|reader| !std::ptr::eq(*reader, norm));
-        let others: Vec<String> = others.map(|reader| format!("{:?}", reader.name())).collect();
+        let others: Vec<String> = others.map(|reader| format!("{:?}", reader.name)).collect();
         let others = if others.is_empty() { "the net's user".to_owned() } else { others.join(", ") };
-        return Err(format!("is not the only one that reads {:?}: {others} would read other values", before.name()));
+        return Err(format!("is not the only one that reads {:?}: {others} would read other values", before.name));
     }
-    if norm.normalises_by_input() {
+    if norm.normalises_by_input {
         return Err("computes mean and variance from its input".to_owned());
     }
-    if norm.kind() == LayerKind::Bn && net.tensor(norm, Role::Mean).is_none() && !norm.is_inference() {
+    if norm.kind == LayerKind::Bn && net.tensor(norm, Role::Mean).is_none() && !norm.is_inference {
         return Err("has no mean and no variance, and is not said to be for inference".to_owned());
     }
     for layer in [before, norm] {
         check_place(net, layer)?;
-        if layer.shares_tensors() {
-            return Err(format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name()));
+        if layer.shares_tensors {
+            return Err(format!("cannot be folded alone: {:?} shares its tensors with another layer", layer.name));
         }
     }
     Ok(before)
@@ -161,12 +159,12 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
 
 /// Checks that a layer is one from one value to one, in every phase of the net.
 fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
-    let stays = |why: String| Err(format!("cannot be folded: {:?} {why}", layer.name()));
-    let ([_], &[top]) = (layer.bottoms(), layer.tops()) else {
-        let (bottoms, tops) = (layer.bottoms().len(), layer.tops().len());
+    let stays = |why: String| Err(format!("cannot be folded: {:?} {why}", layer.name));
+    let ([_], &[top]) = (&layer.bottoms[..], &layer.tops[..]) else {
+        let (bottoms, tops) = (layer.bottoms.len(), layer.tops.len());
         return stays(format!("reads {bottoms} values and writes {tops}, and one each is expected"));
     };
-    if layer.is_conditional() {
+    if layer.is_conditional {
         return stays("is in some phases of the net only".to_owned());
     }
     if net.net().has_rival(top) {
@@ -178,7 +176,7 @@ fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
 /// Checks that a Scale is one that can be folded, wherever it is.
 fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
     if !is_by_channel(scale) {
-        let (axis, axes) = (scale.axis(), scale.num_axes());
+        let (axis, axes) = (scale.axis, scale.num_axes);
         return Err(format!("has axis {axis} and num_axes {axes}, and the channels are axis 1 alone"));
     }
     if !is_whole(net, scale) {
@@ -189,33 +187,33 @@ fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
 
 /// The axis of a layer's output that has its channels.
 fn axis_of(layer: &Layer) -> Result<i64, String> {
-    match layer.kind() {
-        LayerKind::InnerProduct if !layer.flatten() => {
-            Err(format!("reads {:?}, whose outputs are in its last axis", layer.name()))
+    match layer.kind {
+        LayerKind::InnerProduct if !layer.flatten => {
+            Err(format!("reads {:?}, whose outputs are in its last axis", layer.name))
         }
-        _ => Ok(layer.axis()),
+        _ => Ok(layer.axis),
     }
 }
 
 fn side(layer: &Layer) -> Side {
-    match layer.kind() {
-        LayerKind::Deconvolution => Side::Second { groups: layer.group() },
-        LayerKind::InnerProduct if layer.transpose() => Side::Last,
+    match layer.kind {
+        LayerKind::Deconvolution => Side::Second { groups: layer.group },
+        LayerKind::InnerProduct if layer.transpose => Side::Last,
         _ => Side::First,
     }
 }
 
 /// The Scale that alone reads a normalisation, channel by channel.
 pub(in crate::transform) fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
-    let [top] = *norm.tops() else {
+    let [top] = *norm.tops else {
         return None;
     };
-    let scale = net.net().readers(top).next().filter(|layer| layer.kind() == LayerKind::Scale)?;
-    let is_plain = scale.bottoms().len() == 1 && is_by_channel(scale) && !scale.shares_tensors();
+    let scale = net.net().readers(top).next().filter(|layer| layer.kind == LayerKind::Scale)?;
+    let is_plain = scale.bottoms.len() == 1 && is_by_channel(scale) && !scale.shares_tensors;
     (net.net().uses(top) == 1 && is_plain && is_whole(net, scale)).then_some(scale)
 }
 
 /// Whether a Scale has a factor for each channel, and not one for all or for another axis.
 pub(in crate::transform) fn is_by_channel(scale: &Layer) -> bool {
-    scale.axis() == 1 && scale.num_axes() == 1
+    scale.axis == 1 && scale.num_axes == 1
 }

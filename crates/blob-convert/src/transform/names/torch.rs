@@ -58,20 +58,20 @@ impl Names {
 
 fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) {
     let norms: HashMap<String, &Layer> =
-        net.layers().filter(|l| is_norm(net, l)).map(|l| (plain(l.name()), l)).collect();
+        net.layers().filter(|l| is_norm(net, l)).map(|l| (plain(&l.name), l)).collect();
     let (mut by_topology, mut by_name) = (0, 0);
     for layer in net.layers() {
         // A Scale after a BatchNorm is a part of it.
-        let norm = match layer.kind() {
-            LayerKind::Scale if layer.bottoms().is_empty() && is_by_channel(layer) => {
-                norms.get(&plain(layer.name())).copied().inspect(|_| by_name += 1)
+        let norm = match layer.kind {
+            LayerKind::Scale if layer.bottoms.is_empty() && is_by_channel(layer) => {
+                norms.get(&plain(&layer.name)).copied().inspect(|_| by_name += 1)
             }
             LayerKind::Scale => scaled(net, layer).inspect(|_| by_topology += 1),
             _ => None,
         };
         let has_static = layer.tensor(Role::Static).is_some();
         for (role, name) in net.tensors(layer) {
-            let Some(suffix) = suffix(layer.kind(), role).filter(|_| !has_static) else {
+            let Some(suffix) = suffix(layer.kind, role).filter(|_| !has_static) else {
                 continue;
             };
             let stem = stem(bare(name));
@@ -79,7 +79,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
                 Some(mean) => self::stem(bare(mean)),
                 None => stem,
             };
-            let module = module.unwrap_or(layer.name());
+            let module = module.unwrap_or(&layer.name);
             map.insert(name.to_owned(), format!("{module}.{suffix}"));
             // A fold may give it a bias, which is called so.
             if role == Role::Weight && net.tensor(layer, Role::Bias).is_none() {
@@ -106,7 +106,7 @@ fn stem(name: &str) -> Option<&str> {
 
 /// The BatchNorm whose output a Scale alone reads, channel by channel.
 fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
-    let [bottom] = *scale.bottoms() else {
+    let [bottom] = *scale.bottoms else {
         return None;
     };
     let norm = net.net().writer(bottom).filter(|layer| is_norm(net, layer))?;
@@ -115,7 +115,7 @@ fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
 
 /// A BatchNorm without factors and summands of its own.
 fn is_norm(net: &Bound<'_>, layer: &Layer) -> bool {
-    layer.kind() == LayerKind::BatchNorm && net.tensor(layer, Role::Weight).is_none()
+    layer.kind == LayerKind::BatchNorm && net.tensor(layer, Role::Weight).is_none()
 }
 
 /// A layer's name without what makes it one of a BatchNorm or of its Scale.
