@@ -12,7 +12,7 @@ use zip::CompressionMethod;
 use crate::alloc::peak;
 use crate::support::archive::{ints, theirs};
 use crate::support::conversion::to_file;
-use crate::support::{blob, blob_with, changed, data, find, open, refusal, sha256};
+use crate::support::{changed, data, find, open, refusal, sha256};
 
 /// An MXNet file of one array.
 pub(crate) const TINY: &str = "mxnet/golden/mxnet-1.9.1/checkpoints/bf16_mixed-0000.params";
@@ -364,33 +364,23 @@ fn a_conversion_of_a_member_is_proved_by_the_archive() {
     }
 }
 
+/// `tar cf x.tar a a` writes the file, then a hard link to itself.
 #[test]
-fn the_tool_opens_members_of_files_and_of_standard_input() {
-    let path = archive("sagemaker.tar.gz");
-    let info = blob(&["info", &path]).ok();
-    assert!(
-        info.out.starts_with(&format!("{path}/model_algo-1-0000.params   archive with MXNet NDArray list")),
-        "{}",
-        info.out
-    );
-    assert!(
-        info.out.contains("1.92 KiB as stored (gzip); the size and all offsets are those of the member"),
-        "{}",
-        info.out
-    );
-    let line = &blob(&["info", "--json", &path]).json()[0];
-    assert_eq!((&line["member"], &line["file_bytes"]), (&"model_algo-1-0000.params".into(), &1842.into()));
-    let piped = blob_with(&["ls", "-"], &fs::read(&path).expect("readable"));
-    assert_eq!(
-        (piped.code, &piped.out),
-        (Some(0), &blob(&["ls", &data(PARAMS).display().to_string()]).out),
-        "{piped:?}"
-    );
-    // An archive is never replaced by what is made of its member.
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("x.params");
-    fs::copy(&path, &copy).expect("copied");
-    let copy = copy.display().to_string();
-    let refused = blob(&["convert", "--force", &format!("{copy}/model_algo-1-0000.params"), "-o", &copy]);
-    assert!(refused.err.contains("a source is never replaced by its copy"), "{refused:?}");
+fn a_file_that_tar_was_given_twice_is_read_and_a_dot_is_a_name() {
+    let params = fs::read(data(TINY)).expect("readable");
+    let file = |name: &str| {
+        let size = format!("{:011o}\0", params.len());
+        let header = header("x", b'0', |bytes| {
+            bytes[124..136].copy_from_slice(size.as_bytes());
+            bytes[0] = name.as_bytes()[0];
+        });
+        [header, params.clone(), vec![0; params.len().next_multiple_of(512) - params.len()]].concat()
+    };
+    let link = |kind: u8| header("a", kind, |bytes| bytes[157] = b'a');
+    let twice = [file("a"), link(b'1'), vec![0; 1024]].concat();
+    assert_eq!(contents(&open("x.tar", &twice).expect("opens")), alone(TINY));
+    // A symbolic link to itself leads nowhere.
+    assert!(open("x.tar", &[file("a"), link(b'2'), vec![0; 1024]].concat()).is_err());
+    let said = refusal("x.tar", &[file("."), file("b"), vec![0; 1024]].concat());
+    assert!(said.contains("x.tar/.") || said.contains("\".\""), "{said}");
 }

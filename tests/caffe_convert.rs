@@ -10,8 +10,7 @@ use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Writer};
 
 use crate::caffe_splice::sources;
-use crate::convert::{folders, readable};
-use crate::support::{Folder, blob, blob_with, command, data, ran, real, report};
+use crate::support::{Folder, blob, command, data, ran, real, report};
 use crate::transform::float;
 
 /// The bytes of a file that a conversion writes.
@@ -36,27 +35,6 @@ fn net(name: &str) -> Checkpoint {
 
 fn read(path: impl AsRef<Path>) -> Vec<u8> {
     fs::read(path).expect("readable")
-}
-
-#[test]
-fn every_file_of_caffe_is_written_again_as_it_was() {
-    let (mut same, mut refused) = (0, 0);
-    for path in sources() {
-        let source = Checkpoint::open(&path).expect("opens");
-        let options = Options::new(source.format());
-        match written(&source, None, &options) {
-            Ok(bytes) => {
-                assert!(bytes == read(&path), "{}", path.display());
-                same += 1;
-            }
-            Err(e) => {
-                assert!(source.entries().iter().any(|entry| entry.fault().is_some()), "{}: {e}", path.display());
-                refused += 1;
-            }
-        }
-    }
-    assert!(same > 45, "{same}");
-    report(&format!("caffe: {same} files written again byte for byte, {refused} with a broken array refused"));
 }
 
 #[test]
@@ -139,98 +117,6 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("arrays are put into files of Caffe, NeoML and HDF5 only"), "{error}");
     let error = written(&other, None, &Options::new(Format::CaffeModel)).expect_err("refused").to_string();
     assert!(error.contains("names that do not fit"), "{error}");
-}
-
-/// Whatever a new Caffe file can hold, it holds; what it cannot is named.
-#[test]
-fn arrays_of_every_format_are_read_back_or_refused() {
-    let (mut held, mut refused) = (0, 0);
-    for (path, source) in readable(&folders()) {
-        for to in [Format::CaffeModel, Format::BlobProto, Format::BlobProtoVector, Format::Datum] {
-            match written(&source, None, &Options::new(to).dense(true)) {
-                Ok(bytes) => {
-                    let open = blob_io::OpenOptions::new().from(to);
-                    let back = open.open_source("back", Box::new(blob_io::Bytes(bytes))).expect("we read our file");
-                    let arrays =
-                        source.entries().iter().filter(|entry| entry.dtype().is_some() && entry.sparse().is_none());
-                    assert!(back.entries().len() >= arrays.clone().count(), "{}", path.display());
-                    held += 1;
-                }
-                Err(e) => {
-                    let known = ["fit", "not of its data", "holds one array", "a Datum is written of", "has no bytes"];
-                    assert!(known.iter().any(|words| e.to_string().contains(words)), "{}: {e}", path.display());
-                    refused += 1;
-                }
-            }
-        }
-    }
-    assert!(held > 100 && refused > 100, "{held}, {refused}");
-}
-
-#[test]
-fn the_tool_writes_into_a_model() {
-    let folder = Folder::new();
-    let (model, tuned, out) =
-        ("caffe/net/unknown_fields.caffemodel", folder.file("t.safetensors"), folder.file("out.caffemodel"));
-    assert_eq!(blob(&["convert", model, "-o", &tuned]).code, Some(0));
-    let convert = blob(&["convert", &tuned, "--into", model, "-o", &out]).ok();
-    assert!(!convert.err.contains("prove it"), "{convert:?}");
-    assert!(read(&out) == read(data(model)));
-    blob_with(&["convert", "-", "--into", model, "-o", &out, "--force"], &read(&tuned)).ok();
-    assert!(read(&out) == read(data(model)));
-    let mut to_pipe = command(&["convert", &tuned, "--into", model, "-o", "-"]);
-    assert!(to_pipe.output().expect("runs").stdout == read(data(model)));
-    let copy = command(&["convert", model, "--to", "caffemodel", "-o", "-"]).output().expect("runs");
-    assert!(copy.stdout == read(data(model)));
-    for (args, words) in [
-        (&["convert", &tuned, "--into", &out, "-o", &out, "--force"][..], "never replaced"),
-        (&["convert", &tuned, "--into", model, "-o", &folder.file("dir/")], "a folder"),
-        (&["convert", &tuned, "--into", model, "--to", "caffemodel", "-o", &out], "cannot be used with"),
-        (&["convert", &tuned, "--into", model, "--dense", "-o", &out], "cannot be used with"),
-        (&["convert", &tuned, "--into", model, "--anew", "-o", &out], "cannot be used with"),
-        (&["convert", &tuned, "--into", model, "-o", &folder.file("y.safetensors")], "would be caffemodel"),
-        (&["convert", &tuned, "--form", "v1", "-o", &folder.file("x.npz")], "--form is of Caffe's files"),
-        (
-            &["convert", "other/two.safetensors", "--into", model, "-o", &folder.file("y.caffemodel")],
-            "does not fit into",
-        ),
-    ] {
-        let refused = blob(args);
-        assert!(refused.code == Some(2) && refused.err.replace("\n", " ").contains(words), "{args:?}: {refused:?}");
-    }
-    assert!(!Path::new(&folder.file("y.caffemodel")).exists());
-}
-
-/// The tensors that go into a net may come from any format.
-#[test]
-fn a_net_takes_tensors_of_every_format() {
-    let folder = Folder::new();
-    let (model, blobs, out) = ("caffe/net/f32_v2.caffemodel", net("f32_v2.caffemodel"), folder.file("out.caffemodel"));
-    // Other values in one layer.
-    let place = blobs.entry("conv2/0").and_then(|entry| entry.offset()).expect("a place") as usize;
-    let wanted = crate::support::changed(&read(data(model)), place, &[1, 2, 3, 4]);
-    fs::write(folder.file("new.caffemodel"), &wanted).expect("written");
-    let from = ["new.caffemodel", "x.safetensors", "x.npz", "x/", "x.params"];
-    for to in &from[1..] {
-        blob(&["convert", &folder.file("new.caffemodel"), "-o", &folder.file(to)]).ok();
-    }
-    for from in from {
-        let ran = blob(&["convert", &folder.file(from), "--into", model, "-o", &out, "--force"]);
-        assert!(ran.code == Some(0) && read(&out) == wanted, "{from}: {ran:?}");
-    }
-    let ran = blob(&["convert", "caffe/net/f32.caffemodel.h5", "--into", model, "-o", &out, "--force"]);
-    assert!(ran.code == Some(0) && read(&out) == read(data(model)), "{ran:?}");
-    // An npy has no name of its own, and neither has a BlobProto's blob.
-    let (mean, one) = ("caffe/blobproto/nv_raw_f16.binaryproto", folder.file("x.npy"));
-    blob(&["convert", mean, "-o", &one]).ok();
-    blob(&["convert", &one, "--into", mean, "-o", &folder.file("x.binaryproto")]).ok();
-    let back = Checkpoint::open(folder.file("x.binaryproto")).expect("opens");
-    assert!(
-        back.view(&back.entries()[0]).expect("views")
-            == Checkpoint::open(&one)
-                .map(|one| one.view(&one.entries()[0]).expect("views").into_owned())
-                .expect("opens")
-    );
 }
 
 /// A source that another process changes is noticed at the latest when all is read.

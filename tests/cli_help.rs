@@ -8,14 +8,6 @@ use crate::support::archive::zeros;
 use crate::support::{blob, data, ran, report, tool};
 
 #[test]
-fn help_is_a_command_too() {
-    assert_eq!(blob(&["help"]).out, blob(&["--help"]).out);
-    assert_eq!(blob(&["help", "ls"]).out, blob(&["ls", "--help"]).out);
-    assert!(blob(&["help", "ls"]).out.contains("Usage: blob ls"));
-    blob(&["ls", "caffe/net/v1.caffemodel", "caffe/net/v0.caffemodel"]).no().tells("this command takes one file");
-}
-
-#[test]
 fn completions_and_manuals_know_every_command() {
     let commands = [
         "info",

@@ -142,17 +142,6 @@ fn a_pipe_gets_the_same_bytes_as_a_file() {
     }
 }
 
-#[test]
-fn an_existing_file_stays_unless_it_may_be_replaced() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("out.safetensors");
-    std::fs::write(&path, "precious").expect("writable");
-    let error = convert(&lenet(), Format::Safetensors, &path).expect_err("refused");
-    assert!(matches!(error, Error::Exists { .. }), "{error}");
-    assert_eq!(std::fs::read(&path).expect("readable"), b"precious");
-    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
-}
-
 /// Stops after a number of bytes.
 struct StopAfter(AtomicU64);
 

@@ -132,22 +132,6 @@ fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
     assert_eq!(owner(home.path(), &target), 2);
 }
 
-#[test]
-fn the_current_folder_is_not_replaced() {
-    let home = tempfile::tempdir().unwrap();
-    let source = data("caffe/net/f32_v2.caffemodel");
-    for to in [".", "./", "..", "../"] {
-        let here = home.path().join("sub");
-        std::fs::create_dir_all(&here).unwrap();
-        let mut convert = command(&["convert", source.to_str().unwrap(), "--force", "-o", to]);
-        let output = convert.current_dir(&here).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(!output.status.success() && said.contains("folder"), "{to}: {said}");
-        assert_eq!(std::fs::read_dir(&here).unwrap().count(), 0);
-        std::fs::remove_dir(&here).unwrap();
-    }
-}
-
 /// Converts a file to a folder with the tool; returns the folder's name as an argument.
 fn converted(source: &str, home: &Path) -> String {
     let to = format!("{}/wts/", home.display());
@@ -263,28 +247,6 @@ fn nothing_outside_of_a_folder_is_read() {
 }
 
 #[test]
-fn force_loses_nothing_that_it_did_not_write() {
-    let home = tempfile::tempdir().unwrap();
-    let wts = converted("caffe/net/v1.caffemodel", home.path());
-    let folder = Path::new(&wts);
-    std::fs::create_dir(folder.join("mywork")).unwrap();
-    std::fs::write(folder.join("mywork/train.py"), "1").unwrap();
-    std::fs::write(folder.join("NOTES.md"), "notes").unwrap();
-    for extra in [&[][..], &["-n"]] {
-        let args = [&["convert", "caffe/net/f32_v2.caffemodel", "--force", "-o", &wts], extra].concat();
-        let refused = blob(&args);
-        assert_eq!(refused.code, Some(2), "{refused:?}");
-        assert!(refused.err.contains("NOTES.md, mywork/"), "{refused:?}");
-        assert!(folder.join("mywork/train.py").is_file() && folder.join("NOTES.md").is_file());
-        assert!(folder.join("ip/0.npy").is_file());
-    }
-    std::fs::remove_dir_all(folder.join("mywork")).unwrap();
-    std::fs::remove_file(folder.join("NOTES.md")).unwrap();
-    blob(&["convert", "caffe/net/f32_v2.caffemodel", "--force", "-o", &wts]).ok();
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1);
-}
-
-#[test]
 #[cfg(target_os = "linux")]
 fn a_name_that_is_no_text_is_never_ours() {
     use std::os::unix::ffi::OsStrExt;
@@ -299,31 +261,4 @@ fn a_name_that_is_no_text_is_never_ours() {
     std::fs::copy(&ours, foreign.join("0.npy")).unwrap();
     blob(&["convert", net.to_str().unwrap(), "--force", "-o", &wts]).refused("holds other files");
     assert!(foreign.join("0.npy").is_file());
-}
-
-#[test]
-fn an_input_that_lies_in_the_output_is_not_lost() {
-    let home = tempfile::tempdir().unwrap();
-    let wts = converted("caffe/net/v1.caffemodel", home.path());
-    let input = format!("{wts}conv1/0.npy");
-    for extra in [&[][..], &["-n"]] {
-        blob(&[&["convert", &input, "--force", "-o", &wts], extra].concat()).refused("lies in ");
-    }
-    for file in ["conv1/0.npy", "conv1/1.npy", "ip/0.npy", "ip/1.npy"] {
-        assert!(Path::new(&wts).join(file).is_file(), "{file}");
-    }
-}
-
-#[test]
-#[cfg(unix)]
-fn a_link_to_a_folder_that_is_not_there_yet_is_followed() {
-    let home = tempfile::tempdir().unwrap();
-    std::os::unix::fs::symlink("real", home.path().join("link")).unwrap();
-    for _ in 0..2 {
-        let to = format!("{}/link/", home.path().display());
-        blob(&["convert", "caffe/net/v1.caffemodel", "--force", "-o", &to]).ok();
-        assert!(home.path().join("real/ip/0.npy").is_file());
-        std::fs::remove_dir_all(home.path().join("real")).unwrap();
-    }
-    assert!(home.path().join("link").is_symlink());
 }

@@ -12,7 +12,7 @@ use flate2::{Compression, GzBuilder};
 
 use crate::alloc::peak;
 use crate::support::conversion::to_file;
-use crate::support::{blob, blob_with, command, data, ran, report, sha256};
+use crate::support::{blob, command, data, ran, report, sha256};
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = GzBuilder::new().filename("inside").write(Vec::new(), Compression::default());
@@ -231,18 +231,6 @@ fn what_is_inside_is_named() {
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(error.reason(), reason);
     }
-}
-
-#[test]
-fn info_says_that_it_is_gzip_and_whose_the_offsets_are() {
-    let (plain, packed) = golden();
-    let ran = blob_with(&["info", "-"], &packed).ok();
-    assert!(ran.out.contains("gzip of Caffe NetParameter"), "{}", ran.out);
-    assert!(ran.out.contains("all offsets are those of what it unpacks to"), "{}", ran.out);
-    let line = &blob_with(&["info", "--json", "-"], &packed).json()[0];
-    assert_eq!(line["gzip_bytes"], packed.len());
-    assert_eq!(line["file_bytes"], plain.len());
-    assert!(blob_with(&["info", "--json", "-"], &plain).json()[0]["gzip_bytes"].is_null());
 }
 
 #[cfg(unix)]

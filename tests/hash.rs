@@ -2,18 +2,17 @@
 //!
 //! The definition in docs/content-hash.md is carried out a second time in Python, from the bytes of safetensors files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use blob_convert::digest::{Algorithm, content};
 use blob_convert::{Options, Silent};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Format, IfExists, OpenOptions, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Writer};
 
-use crate::matrix::goldens;
 use crate::numpy::python;
 use crate::support::conversion::to_file;
-use crate::support::{blob, blob_with, data, report};
+use crate::support::{blob, blob_with, report};
 
 /// The digest of a file's tensors by docs/content-hash.md, from its bytes and Python's standard library; BLAKE3 where the
 /// package is installed.
@@ -46,52 +45,6 @@ for path in sys.argv[1:]:
 
 fn digest(checkpoint: &Checkpoint) -> String {
     content(checkpoint, Algorithm::Blake3, &Silent).expect("readable").digest
-}
-
-/// What two files must have in common to have one digest; of the bytes, a checksum of another kind.
-fn tensors(checkpoint: &Checkpoint) -> BTreeSet<(String, &'static str, Vec<usize>, u32)> {
-    let arrays = checkpoint.entries().iter().filter_map(|entry| Some((entry, entry.dtype()?)));
-    let arrays = arrays.map(|(entry, dtype)| {
-        let crc = crc32fast::hash(&checkpoint.view(entry).expect("readable"));
-        (entry.name().to_owned(), dtype.name(), entry.shape().dims().to_vec(), crc)
-    });
-    arrays.collect()
-}
-
-#[test]
-fn the_digest_of_the_tensors_is_one_in_every_format_that_holds_them() {
-    let (mut files, mut counts) = (Vec::new(), BTreeMap::<&str, [usize; 2]>::new());
-    goldens(&data(""), &mut files);
-    let folder = tempfile::tempdir().expect("a folder");
-    let (mut by_digest, mut by_tensors) = (BTreeMap::new(), BTreeMap::new());
-    for path in &files {
-        let Ok(source) = Checkpoint::open(path) else { continue };
-        // What cannot be read has no digest.
-        let Ok(hashed) = content(&source, Algorithm::Blake3, &Silent) else { continue };
-        let (all, hash) = (tensors(&source), hashed.digest);
-        // No two of the goldens have one digest and other tensors, nor the other way round.
-        assert_eq!(by_digest.entry(hash.clone()).or_insert(all.clone()), &all, "{}", path.display());
-        assert_eq!(by_tensors.entry(all.clone()).or_insert(hash.clone()), &hash, "{}", path.display());
-        for to in Format::ALL.iter().copied().filter(|to| to.is_written()) {
-            let out = folder.path().join("out").with_extension(to.extensions().first().unwrap_or(&"bin"));
-            if to_file(&source, &Options::new(to), &out).is_err() {
-                continue;
-            }
-            let written = OpenOptions::new().from(to).open(&out).expect("opens");
-            let same = tensors(&written) == all;
-            // bf16 in an npz is u16 to a reader, and bf16 by its receipt.
-            let keeps = to == Format::Npz && all.iter().any(|(_, dtype, ..)| *dtype == "bf16");
-            assert_eq!(digest(&written) == hash, same || keeps, "{} to {to}", path.display());
-            for format in [to, source.format()] {
-                counts.entry(format.name()).or_default()[usize::from(same)] += 1;
-            }
-        }
-    }
-    for format in Format::ALL {
-        assert!(counts[format.name()][1] > 3, "{format}: {counts:?}");
-    }
-    let counts: Vec<String> = counts.iter().map(|(name, [_, same])| format!("{name} {same}")).collect();
-    report(&format!("content hash: equal in {}", counts.join(", ")));
 }
 
 /// A tensor with these bytes.
@@ -233,22 +186,4 @@ fn sha256sum_checks_the_lines() {
     // Its length is 0, and there are bytes to read.
     let version = std::fs::read("/proc/version").expect("readable");
     assert_eq!(blob(&["hash", "/proc/version"]).out, format!("{}  /proc/version\n", blake3::hash(&version).to_hex()));
-}
-
-#[test]
-fn what_cannot_be_hashed_is_told_and_the_others_follow() {
-    let (sound, cut) = ("caffe/net/v1.caffemodel", "caffe/net/truncated.caffemodel");
-    let ran = blob(&["hash", "--content", "--json", "no/such.npz", cut, "other/st_fp8.safetensors", sound]);
-    let lines = ran.json();
-    let schemas: Vec<&str> = lines.iter().filter_map(|line| line["schema"].as_str()).collect();
-    assert_eq!(
-        (ran.code, &schemas[..]),
-        (Some(2), &["blob.error/1", "blob.error/1", "blob.error/1", "blob.hash/1"][..])
-    );
-    let reasons: Vec<_> = lines.iter().filter_map(|line| line["error"]["reason"].as_str()).collect();
-    assert_eq!(reasons, ["missing", "truncated", "unsupported"]);
-    assert_eq!(lines[3]["tensors"], 4);
-    // The bytes of a broken file have a digest all the same.
-    assert_eq!(blob(&["hash", cut]).code, Some(0));
-    blob(&["hash", "caffe"]).refused("caffe: cannot read: Is a directory");
 }

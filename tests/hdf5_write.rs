@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists};
 use proptest::prelude::*;
 
 use crate::caffe_convert::written;
-use crate::support::{blob, data, open, real, report};
+use crate::support::{data, open, real, report};
 use crate::written::{Tensor, check_identity, tensors, written as written_by};
 
 /// Whether HDF5 can hold these names as paths, one beside the other.
@@ -154,28 +154,6 @@ fn what_hdf5_cannot_hold_is_refused_with_all_names() {
         assert!(refused(key, value).contains("an attribute has a name and no NUL"), "{}", refused(key, value));
     }
     assert!(refused(&"k".repeat(70_000), "").contains("the most is 61440"));
-}
-
-#[test]
-fn the_tool_writes_caffes_form_where_the_file_is_called_so() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
-    let (net, plain, weights) = (path("net.safetensors"), path("plain.h5"), path("net.caffemodel.h5"));
-    let golden = "caffe/net/f32_v2.caffemodel";
-    assert_eq!(blob(&["convert", golden, "-o", &net]).code, Some(0));
-    for (out, dialect) in [(&plain, "datasets"), (&weights, "Caffe weights")] {
-        blob(&["convert", &net, "-o", out]).ok();
-        assert_eq!(blob(&["info", "--json", out]).json()[0]["dialect"], dialect);
-        blob(&["verify", out, "--against", golden]).ok();
-    }
-    // What a file of others holds beside its tensors is not in a new one, and that is said.
-    let anew = blob(&["convert", "caffe/net/f32.caffemodel.h5", "-o", &path("anew.h5"), "--dtype", "f64"]);
-    assert!(anew.code == Some(0) && anew.err.replace('\n', " ").contains("the hdf5 is written anew"), "{anew:?}");
-    // A net's HDF5 stays one, whatever it is called.
-    let copy = path("copy.h5");
-    let done = blob(&["convert", &weights, "-o", &copy, "--anew"]);
-    assert!(done.code == Some(0) && !done.err.contains("anew"), "{done:?}");
-    assert_eq!(blob(&["info", "--json", &copy]).json()[0]["dialect"], "Caffe weights");
 }
 
 #[test]

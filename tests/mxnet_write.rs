@@ -1,6 +1,6 @@
 //! MXNet files that are written: the bytes are those that MXNet wrote of the same arrays, in every version.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,10 +9,9 @@ use blob_core::{AnyBlob, DType, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::{Checkpoint, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
 
-use crate::convert::{folders, readable};
 use crate::support::archive::{Zip, npy};
 use crate::support::conversion::to_bytes;
-use crate::support::{blob, data, files, real, report};
+use crate::support::{data, files, report};
 
 fn open(path: &Path) -> Checkpoint {
     // Nothing marks a bare V0 record.
@@ -20,29 +19,6 @@ fn open(path: &Path) -> Checkpoint {
     let options = OpenOptions::new();
     let options = if bare_v0 { options.from(Format::MxnetRecord) } else { options };
     options.open(path).unwrap_or_else(|e| panic!("{e}"))
-}
-
-/// The MXNet files of the goldens and, where they are at hand, of others.
-fn sources() -> Vec<PathBuf> {
-    let is_mxnet = |path: &PathBuf| {
-        let format = OpenOptions::new().open(path).map(|file| file.format());
-        path.ends_with("raw_record.bin") || matches!(format, Ok(Format::MxnetList | Format::MxnetRecord))
-    };
-    let folders = folders().into_iter().filter(|folder| folder.to_string_lossy().contains("mxnet"));
-    folders.flat_map(|folder| files(&folder, |name| !name.ends_with(".json"))).filter(is_mxnet).collect()
-}
-
-#[test]
-fn every_file_of_mxnet_is_written_again_as_it_was() {
-    let sources = sources();
-    for path in &sources {
-        let source = open(path);
-        let bytes = to_bytes(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
-        assert!(bytes == std::fs::read(path).expect("readable"), "{}", path.display());
-    }
-    assert!(sources.len() > 100, "{}", sources.len());
-    let others = real("mxnet/real").map_or(0, |folder| sources.iter().filter(|path| path.starts_with(&folder)).count());
-    report(&format!("mxnet: {} files written again byte for byte, {others} real", sources.len()));
 }
 
 /// MXNet saved the same arrays from each of its versions, but for one list that grew with the dtypes.
@@ -75,35 +51,6 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     }
     assert!(compared > 50, "{compared}");
     report(&format!("mxnet: {compared} files written in another version as MXNet wrote that"));
-}
-
-#[test]
-fn arrays_of_every_format_are_read_back_from_a_list() {
-    let (mut lists, mut refused) = (0, 0);
-    for (path, source) in readable(&folders()) {
-        let bytes = match to_bytes(&source, &Options::new(Format::MxnetList).dense(true)) {
-            Ok(bytes) => bytes,
-            Err(e) => {
-                let scalars = source.entries().iter().any(|entry| entry.shape().num_axes() == 0);
-                assert!(scalars && e.to_string().contains("has no axes"), "{}: {e}", path.display());
-                refused += 1;
-                to_bytes(&source, &Options::new(Format::MxnetList).dense(true).params_version(Version::V3))
-                    .unwrap_or_else(|e| panic!("{e}"))
-            }
-        };
-        let back = Checkpoint::from_bytes("back.params", bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some());
-        let mut found = back.entries().iter();
-        for entry in arrays.filter(|entry| entry.sparse().is_none()) {
-            let at = || format!("{}: {}", path.display(), entry.name());
-            let other = found.find(|other| other.name() == entry.name()).unwrap_or_else(|| panic!("{}", at()));
-            assert_eq!((other.dtype(), other.shape()), (entry.dtype(), entry.shape()), "{}", at());
-            assert!(back.view(other).expect("views") == source.view(entry).expect("views"), "{}", at());
-        }
-        lists += 1;
-    }
-    assert!(lists > 250 && refused > 0, "{lists}, {refused}");
-    report(&format!("mxnet: lists of {lists} files, {refused} of them only in V3"));
 }
 
 #[test]
@@ -153,30 +100,6 @@ fn misfits_are_listed_whole() {
             assert!(!out.exists());
         }
     }
-}
-
-/// The tool says what to ask for instead, by what does not fit.
-#[test]
-fn a_refusal_names_the_option_that_helps() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("x.params").to_str().expect("UTF-8").to_owned();
-    for (path, version, help) in [
-        ("scalars_zero_npshape.nd", "2", "--params-version 3 writes"),
-        ("sparse_zero_nnz.nd", "1", "--params-version 2 writes"),
-    ] {
-        let ran =
-            blob(&["convert", &format!("mxnet/golden/mxnet-1.9.1/{path}"), "-o", &out, "--params-version", version]);
-        assert!(ran.code == Some(2) && ran.err.contains(&format!("help: {help}")), "{ran:?}");
-    }
-    let vector = |dtype| AnyBlob::new(Shape::new([2]).expect("fits"), dtype).expect("a blob");
-    let (data, diff) = (vector(DType::F32), vector(DType::F64));
-    let path = folder.path().join("x.safetensors");
-    let writer = Writer::new(Format::Safetensors).tensor("ip/0", &data).tensor("ip/0.diff", &diff);
-    writer.write(&path, IfExists::Refuse).expect("written");
-    let (from, out) = (path.to_str().expect("UTF-8"), folder.path().join("x.caffemodel"));
-    blob(&["convert", from, "-o", out.to_str().expect("UTF-8")]).refused("help: --strip-diff leaves the diffs out");
-    blob(&["convert", from, "-o", out.to_str().expect("UTF-8"), "--strip-diff"]).ok();
-    assert!(Checkpoint::open(&out).expect("opens").names().eq(["ip/0"]));
 }
 
 #[test]

@@ -8,8 +8,8 @@ use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, Writer};
 
 use crate::neoml::{blob as made, words};
-use crate::support::conversion::{to_bytes, to_file};
-use crate::support::{Folder, blob, changed, command, data, files, find, open, real, report};
+use crate::support::conversion::to_bytes;
+use crate::support::{blob, data, files, find, open, real};
 
 /// NeoML's files: of its wheel, of its C++ library and, where they are at hand, those that its own tests read.
 pub(crate) fn sources() -> Vec<PathBuf> {
@@ -45,19 +45,6 @@ fn numbered_tensors_become_the_blobs_of_their_numbers() {
     for (place, entry) in array.entries().iter().enumerate() {
         assert_eq!(*array.load(entry).expect("loads").data().elements::<i32>().expect("numbers"), [place as i32]);
     }
-}
-
-#[test]
-fn every_file_of_neoml_is_written_again_as_it_was() {
-    let sources = sources();
-    for path in &sources {
-        let source = Checkpoint::open(path).unwrap_or_else(|e| panic!("{e}"));
-        let found = to_bytes(&source, &Options::new(source.format())).unwrap_or_else(|e| panic!("{e}"));
-        assert!(found == std::fs::read(path).expect("readable"), "{}", path.display());
-    }
-    let others = real("neoml/real").map_or(0, |folder| sources.iter().filter(|path| path.starts_with(&folder)).count());
-    assert!(sources.len() - others == 17 + 20 + 5, "{}", sources.len());
-    report(&format!("neoml: {} files written again byte for byte, {others} real", sources.len()));
 }
 
 #[test]
@@ -173,57 +160,6 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
     let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();
     assert_eq!(error, "neoml: does not fit: \"w\" is of another shape, and a pickle counts its bytes");
-}
-
-/// A net with other weights of one layer, as NeoML would have stored it: `into` for the tool, from a file of any format.
-#[test]
-fn arrays_go_into_the_places_of_a_net_and_all_else_stays() {
-    let folder = Folder::new();
-    let shape = Shape::from(Dims7::new([1, 3, 1, 1, 1, 1, 5]).expect("fits"));
-    let weights = made(&shape, DType::F32, 77);
-    let (from, to) = (folder.file("tuned.safetensors"), folder.file("tuned.cnnarch"));
-    Writer::new(Format::Safetensors).tensor("fc2/0", &weights).write(&from, IfExists::Refuse).expect("written");
-    let golden = bytes("py/net_fc.cnnarch");
-    let net = open("net.cnnarch", &golden).expect("opens");
-    let cells = net.entry("fc2/0").expect("there").offset().expect("cells") as usize;
-    let values: Vec<u8> = words(&weights).into_iter().flat_map(u32::to_le_bytes).collect();
-    let expected = changed(&golden, cells, &values);
-    blob(&["convert", &from, "--into", "neoml/py/net_fc.cnnarch", "-o", &to]).ok();
-    assert!(std::fs::read(&to).expect("written") == expected);
-    // To a pipe, which is written from its beginning to its end.
-    let mut piped = command(&["convert", &from, "--into", "neoml/py/net_fc.cnnarch", "-o", "-"]);
-    assert!(piped.output().expect("runs").stdout == expected);
-    // An array that has no place, and one of another shape: nothing is written.
-    let wrong = folder.file("wrong.safetensors");
-    let writer = Writer::new(Format::Safetensors).tensor("fc1/0", &weights).tensor("fc9/0", &weights);
-    writer.write(&wrong, IfExists::Refuse).expect("written");
-    let ran = blob(&["convert", &wrong, "--into", "neoml/py/net_fc.cnnarch", "-o", &folder.file("x.cnnarch")]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-    let problem = "does not fit into neoml/py/net_fc.cnnarch: \"fc1/0\" is 1×5×1×1×1×1×7 there";
-    assert!(ran.err.contains(problem) && ran.err.contains("\"fc9/0\" is not there"), "{ran:?}");
-    assert!(!std::path::Path::new(&folder.file("x.cnnarch")).exists());
-}
-
-#[test]
-fn there_and_back_through_safetensors_the_values_are_the_same() {
-    let folder = tempfile::tempdir().expect("a folder");
-    for path in sources() {
-        let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
-        let st = folder.path().join("x.safetensors");
-        to_file(&source, &Options::new(Format::Safetensors), &st).expect("written");
-        let back = Checkpoint::open(&st).expect("opens");
-        let result = verify::against(&back, &source, &Silent, &mut |remark| {
-            assert!(matches!(remark, verify::Remark::Note(_)), "{}: {remark:?}", path.display());
-        });
-        let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some()).count();
-        assert_eq!(result.expect("read"), arrays as u64, "{}", path.display());
-        if let (Format::NeomlBlob, [_]) = (source.format(), back.entries()) {
-            assert!(
-                to_bytes(&back, &Options::new(Format::NeomlBlob)).expect("written")
-                    == std::fs::read(&path).expect("readable")
-            );
-        }
-    }
 }
 
 #[test]

@@ -1,10 +1,14 @@
-//! `blob merge` and `blob split`: values against NumPy's, files against their digests, what is refused, and what is left then.
+//! `blob merge` and `blob split`: values against NumPy's, files against their digests, what a failed split leaves. What is
+//! refused is in `sessions/regroup.txt`.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use blob_convert::Silent;
+use blob_convert::regroup::Gatherer;
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Checkpoint, Format, IfExists, Writer};
+use blob_io::{Checkpoint, Format, IfExists, Tensor, Writer};
 
 use crate::numpy::python;
 use crate::support::{Folder, blob, data, report};
@@ -37,11 +41,15 @@ fn digest(file: &str) -> String {
 }
 
 fn files_of(folder: &Path) -> Vec<String> {
-    let listing = std::fs::read_dir(folder).expect("a folder");
+    let listing = fs::read_dir(folder).expect("a folder");
     let mut names: Vec<String> =
         listing.map(|e| e.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
     names.sort();
     names
+}
+
+fn paths_of(folder: &Path) -> Vec<String> {
+    files_of(folder).iter().map(|name| folder.join(name).to_str().expect("UTF-8").to_owned()).collect()
 }
 
 #[test]
@@ -93,7 +101,7 @@ fn large_arrays_are_cut_and_joined_too() {
             blob(&["split", &whole, "--axis", &axis, "--sizes", &sizes, "--into", "a,b,c", "-o", &parts, "--force"]);
         assert_eq!(ran.code, Some(0), "{ran:?}");
         blob(&["merge", &parts, "a", "b", "c", "--axis", &axis, "--into", "x", "-o", &again, "--force"]).ok();
-        assert!(std::fs::read(&again).expect("readable") == std::fs::read(&whole).expect("readable"), "{dims:?}");
+        assert!(fs::read(&again).expect("readable") == fs::read(&whole).expect("readable"), "{dims:?}");
     }
 }
 
@@ -120,9 +128,7 @@ fn what_is_split_merges_to_the_same_tensors() {
             }
             let most = if extension == "npy" { &["--max-size", "1"] } else { how };
             blob(&[&["split", source], most, &["-o", pattern.to_str().expect("UTF-8")]].concat()).ok();
-            let parts: Vec<String> = files_of(folder.path());
-            let paths: Vec<String> =
-                parts.iter().map(|name| folder.path().join(name).to_str().expect("UTF-8").to_owned()).collect();
+            let (parts, paths) = (files_of(folder.path()), paths_of(folder.path()));
             let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
             let all = &folder.file("all.safetensors");
             blob(&[&["merge"], &paths[..], &["-o", all]].concat()).ok();
@@ -137,74 +143,6 @@ fn what_is_split_merges_to_the_same_tensors() {
     }
 }
 
-#[test]
-fn a_folder_gets_a_file_a_layer() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let out = folder.path().join("layers");
-    let out_text = format!("{}/", out.to_str().expect("UTF-8"));
-    let dry = blob(&["split", NET, "--by-layer", "-n", "-o", &out_text]);
-    assert!(dry.code == Some(0) && dry.err.contains("would write 24 tensors") && !out.exists(), "{dry:?}");
-    let ran = blob(&["split", NET, "--by-layer", "-o", &out_text, "--json"]);
-    let expected = ["bn1", "conv1", "conv2", "ip", "prelu1", "scale1"].map(|layer| format!("{layer}.caffemodel"));
-    assert_eq!(files_of(&out), expected, "{ran:?}");
-    let line = &ran.json()[0];
-    assert_eq!((line["files"][0]["tensors"].as_u64(), line["to"].as_str()), (Some(4), Some("caffemodel")), "{line}");
-    blob(&["split", NET, "--by-layer", "-o", &out_text]).refused("conv1.caffemodel: exists; --force replaces it");
-    assert_eq!(blob(&["split", NET, "--by-layer", "-o", &out_text, "--force"]).code, Some(0));
-    // Names lead to no other folder.
-    let odd = folder.path().join("odd.safetensors");
-    let byte = AnyBlob::from_vec(Shape::new([1]).expect("fits"), DType::U8, vec![1]).expect("as many");
-    let writer = ["../../up/w", "/abs/w", "a/b/w", "a.b/w", "nul/w"]
-        .iter()
-        .fold(Writer::new(Format::Safetensors), |w, n| w.tensor(*n, &byte));
-    writer.write(&odd, IfExists::Refuse).expect("written");
-    let out = folder.path().join("odd");
-    std::fs::create_dir(&out).expect("made");
-    blob(&["split", odd.to_str().expect("UTF-8"), "--by-layer", "-o", out.to_str().expect("UTF-8")]).ok();
-    assert_eq!(files_of(&out).len(), 5);
-    assert_eq!(files_of(folder.path()), ["layers", "odd", "odd.safetensors"]);
-}
-
-#[test]
-fn all_clashes_are_told_and_nothing_is_left() {
-    let folder = Folder::new();
-    let out = &folder.file("x.safetensors");
-    let copy = folder.path().join("copy.npz");
-    assert_eq!(blob(&["convert", "caffe/net/v1.caffemodel", "-o", copy.to_str().expect("UTF-8")]).code, Some(0));
-    let clash = blob(&["merge", "caffe/net/v1.caffemodel", copy.to_str().expect("UTF-8"), "-o", out]);
-    assert_eq!(clash.code, Some(2), "{clash:?}");
-    for name in ["conv1/0", "conv1/1", "ip/0", "ip/1"] {
-        assert!(clash.err.contains(&format!("{name:?} in caffe/net/v1.caffemodel and ")), "{clash:?}");
-    }
-    for (args, words) in [
-        (&["merge", NET, "conv1/0", "conv1/1", "--axis", "0", "--into", "w"][..], "does not fit behind"),
-        (&["merge", NET, "conv1/0", "conv1/0", "--axis", "0", "--into", "w"], "is named twice"),
-        (&["merge", NET, "conv1/0", "--axis", "0", "--into", "ip/0"], "there is a tensor \"ip/0\" already"),
-        (&["merge", NET, "--axis", "0", "--into", "w"], "--axis needs the tensors"),
-        (&["merge", NET, "no/such.npz"], "no/such.npz: cannot open"),
-        (&["merge", NET, "caffe/net/truncated.caffemodel"], "truncated.caffemodel: layer #9"),
-        (&["split", NET, "conv1/0", "--axis", "4", "--sizes", "1,2"], "axis 4"),
-        (&["split", NET, "conv1/0", "--axis", "1", "--sizes", "1,3"], "has 3 indices on axis 1, and 1 + 3 is 4"),
-        (
-            &["split", NET, "conv1/0", "--axis", "1", "--sizes", "1,2", "--into", "a,a"],
-            "two tensors would be called \"a\"",
-        ),
-        (
-            &["split", NET, "conv1/0", "--axis", "1", "--sizes", "1,2", "--into", "a"],
-            "--into has 1 name, and there are 2 parts",
-        ),
-        (&["split", NET, "--by-layer"], "would be one file, and several are written"),
-        (&["split", NET, "--max-size", "0"], "would be one file, and several are written"),
-    ] {
-        blob(&[args, &["-o", out]].concat()).refused(words);
-    }
-    assert_eq!(blob(&["merge", NET, "conv9/0", "--axis", "0", "--into", "w", "-o", out]).code, Some(1), "no match");
-    assert_eq!(blob(&["merge", NET, "-o", &format!("{out}.onnx")]).code, Some(2));
-    assert_eq!(files_of(folder.path()), ["copy.npz"]);
-    blob(&["merge", copy.to_str().expect("UTF-8"), "-o", copy.to_str().expect("UTF-8"), "--force"])
-        .refused("never replaced");
-}
-
 /// One broken member: the files before it go again, and others stay.
 #[test]
 fn a_split_that_fails_leaves_nothing() {
@@ -212,10 +150,10 @@ fn a_split_that_fails_leaves_nothing() {
     let good = AnyBlob::from_vec(Shape::new([9]).expect("fits"), DType::U8, vec![7; 9]).expect("as many");
     let npz = folder.path().join("x.npz");
     Writer::new(Format::Npz).tensor("a/w", &good).tensor("b/w", &good).write(&npz, IfExists::Refuse).expect("written");
-    let mut bytes = std::fs::read(&npz).expect("readable");
+    let mut bytes = fs::read(&npz).expect("readable");
     let last = bytes.windows(9).rposition(|window| window == [7; 9]).expect("the values of b/w");
     bytes[last] ^= 1;
-    std::fs::write(&npz, bytes).expect("writable");
+    fs::write(&npz, bytes).expect("writable");
     let out = folder.path().join("out");
     let npz = npz.to_str().expect("UTF-8");
     blob(&["split", npz, "--by-layer", "-o", &format!("{}/", out.to_str().expect("UTF-8"))]).refused("b/w");
@@ -223,10 +161,10 @@ fn a_split_that_fails_leaves_nothing() {
     // No part is read from its array's beginning to its end, and yet the checksum counts.
     let large = AnyBlob::from_vec(Shape::new([9 << 20]).expect("fits"), DType::U8, vec![7; 9 << 20]).expect("as many");
     Writer::new(Format::Npz).tensor("w", &large).write(npz, IfExists::Replace).expect("written");
-    let mut bytes = std::fs::read(npz).expect("readable");
+    let mut bytes = fs::read(npz).expect("readable");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    std::fs::write(npz, bytes).expect("writable");
+    fs::write(npz, bytes).expect("writable");
     let part = folder.path().join("part-{}.npy");
     let sizes = format!("{0},{0},{0}", 3 << 20);
     let ran = blob(&["split", npz, "--axis", "0", "--sizes", &sizes, "-o", part.to_str().expect("UTF-8")]);
@@ -256,4 +194,91 @@ fn a_net_keeps_its_tensors_through_every_format_that_it_is_merged_into() {
         }
     }
     assert!(written >= 6, "{written}");
+}
+
+#[test]
+fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
+    let folder = Folder::new();
+    let (source, npz) = (folder.file("source.safetensors"), folder.file("kept.npz"));
+    let values: Vec<u8> = (0..24u8).flat_map(|i| [i.wrapping_mul(37), 0x3f]).collect();
+    let tensor = |dtype| AnyBlob::from_vec(Shape::new([4, 6]).expect("fits"), dtype, values.clone()).expect("as many");
+    let (bf16, whole) = (tensor(DType::BF16), tensor(DType::U16));
+    let writer = Writer::new(Format::Safetensors).tensor("a.w", &bf16).tensor("b.w", &bf16).tensor("b.n", &whole);
+    writer.write(&source, IfExists::Refuse).expect("written");
+    let expected = digest(&source);
+    blob(&["convert", &source, "-o", &npz]).ok();
+    for (command, out) in [
+        (&["convert", &npz][..], "1.safetensors"),
+        (&["convert", &npz, "--anew"], "2.npz"),
+        (&["merge", &npz], "3.safetensors"),
+        (&["merge", &npz], "4.npz"),
+        (&["merge", &folder.file("4.npz")], "5.npz"),
+        (&["convert", &folder.file("5.npz")], "6.safetensors"),
+        (&["convert", &folder.file("5.npz")], "7.h5"),
+    ] {
+        blob(&[command, &["-o", &folder.file(out)]].concat()).ok();
+        assert_eq!(digest(&folder.file(out)), expected, "{out}");
+    }
+    assert_eq!(
+        Checkpoint::open(folder.file("6.safetensors")).expect("opens").entry("a.w").expect("there").dtype(),
+        Some(DType::BF16)
+    );
+    blob(&["split", &npz, "--by-layer", "-o", &folder.file("parts/")]).ok();
+    let parts = paths_of(&folder.path().join("parts"));
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    blob(&[&["merge"], &parts[..], &["-o", &folder.file("8.safetensors")]].concat()).ok();
+    assert_eq!(digest(&folder.file("8.safetensors")), expected, "{parts:?}");
+    // Rounded from what they are, and not from whole numbers.
+    blob(&["convert", &source, "--dtype", "f32", "-o", &folder.file("f32.safetensors")]).ok();
+    blob(&["convert", &npz, "--dtype", "f32", "-o", &folder.file("f32.npz")]).ok();
+    assert_eq!(digest(&folder.file("f32.npz")), digest(&folder.file("f32.safetensors")));
+    blob(&["diff", "--exact", &npz, &source]).ok();
+    // Joined with what was no u16, too.
+    blob(&["merge", &npz, "a.w", "b.w", "--axis", "0", "--into", "w", "-o", &folder.file("joined.safetensors")]).ok();
+    let joined = Checkpoint::open(folder.file("joined.safetensors")).expect("opens");
+    assert_eq!(joined.entry("w").expect("there").dtype(), Some(DType::BF16));
+    assert_eq!(joined.entry("b.n").expect("there").dtype(), Some(DType::U16));
+}
+
+/// With --force: those that were there stay, those that were not go again.
+#[test]
+fn a_split_that_fails_leaves_the_files_that_were_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let good = AnyBlob::from_vec(Shape::new([9]).expect("fits"), DType::U8, vec![7; 9]).expect("as many");
+    let npz = path("x.npz");
+    let layers = ["a/w", "b/w", "c/w", "d/w"];
+    let writer = layers.iter().fold(Writer::new(Format::Npz), |writer, name| writer.tensor(*name, &good));
+    writer.write(&npz, IfExists::Refuse).expect("written");
+    let mut bytes = fs::read(&npz).expect("readable");
+    let last = bytes.windows(9).rposition(|window| window == [7; 9]).expect("the values of d/w");
+    bytes[last] ^= 1;
+    fs::write(&npz, bytes).expect("writable");
+    for old in ["out-a.npz", "out-c.npz", "out-d.npz"] {
+        fs::write(path(old), old).expect("writable");
+    }
+    blob(&["split", &npz, "--by-layer", "-o", &path("out-{}.npz"), "--force"]).refused("d/w");
+    assert_eq!(paths_of(folder.path()), ["out-a.npz", "out-c.npz", "out-d.npz", "x.npz"].map(path));
+    for old in ["out-a.npz", "out-c.npz", "out-d.npz"] {
+        assert_eq!(fs::read_to_string(path(old)).expect("readable"), old);
+    }
+}
+
+#[test]
+fn an_array_that_is_cut_is_unpacked_once() {
+    let file = Checkpoint::open(data("other/numpy_compressed.npz")).expect("opens");
+    let entries = file.entries().iter().filter(|entry| !entry.is_plain());
+    let entry = entries.max_by_key(|entry| entry.shape().dims().last().copied()).expect("a deflated array");
+    let before = file.bytes_read();
+    let sizes = vec![1; *entry.shape().dims().last().expect("an axis")];
+    let gatherer = Gatherer::new(&file, &Silent);
+    let parts = gatherer.split(entry, -1, &sizes).expect("cut");
+    let mut found = 0;
+    for part in parts.iter().chain(&parts) {
+        let mut reader = part.reader().expect("opens");
+        found += std::io::copy(&mut reader, &mut std::io::sink()).expect("readable");
+    }
+    assert_eq!(found, 2 * entry.byte_len());
+    let read = file.bytes_read() - before;
+    assert!(parts.len() > 2 && read <= file.file_len(), "{read} bytes for {} parts", parts.len());
 }

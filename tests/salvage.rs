@@ -3,7 +3,7 @@
 use blob_convert::{Options, Silent, Target, plan, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
-use crate::support::{Folder, blob, data};
+use crate::support::data;
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const V2: &str = "caffe/net/f32_v2.caffemodel";
@@ -87,31 +87,4 @@ fn the_layer_that_is_cut_is_named() {
         assert!(error.to_string().contains(layer), "{error}");
         assert!(error.offset().is_some());
     }
-}
-
-#[test]
-fn the_tool_lists_what_is_whole_and_then_fails() {
-    let folder = Folder::new();
-    let path = folder.path().join("cut.caffemodel");
-    let bytes = read(NET);
-    let whole = open(&OpenOptions::new(), NET, &bytes).unwrap();
-    let cut = whole.entries()[2].offset().unwrap() as usize + 2;
-    std::fs::write(&path, &bytes[..cut]).unwrap();
-    let path = path.to_str().unwrap();
-    let ls = blob(&["ls", path]);
-    assert_eq!(ls.code, Some(2), "{ls:?}");
-    let names: Vec<_> = ls.out.lines().filter_map(|l| l.split('\t').next()).collect();
-    assert_eq!(names, ["conv1/0", "conv1/1"]);
-    assert!(ls.err.contains("layer #1 \"ip\": at byte "), "{ls:?}");
-    let info = blob(&["info", path]);
-    assert_eq!(info.code, Some(2), "{info:?}");
-    assert!(info.out.contains("2, f32") && info.out.contains("breaks off"), "{info:?}");
-    // A tensor behind the break is not one that the file does not have.
-    assert_eq!(blob(&["ls", path, "ip/0"]).code, Some(2));
-    let json = blob(&["ls", "--json", path]);
-    assert_eq!(json.json()[0]["schema"], "blob.error/1", "{json:?}");
-    let out = &folder.file("out.npz");
-    assert_eq!(blob(&["convert", path, "-o", out]).code, Some(2));
-    assert!(!std::path::Path::new(out).exists());
-    assert_eq!(blob(&["verify", path]).code, Some(1));
 }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use crate::alloc::peak;
 use crate::support::archive::safetensors;
-use crate::support::{blob, changed, data};
+use crate::support::{changed, data};
 
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
@@ -237,24 +237,4 @@ fn a_million_names_that_no_shard_has_stay_within_their_bound() {
     assert_eq!(opened.map(|file| file.entries().len() as u64), Some(count));
     // Beside the entries, the index has each name with its place.
     assert!(used < (16 << 20) + 512 * count, "{used}");
-}
-
-#[test]
-fn the_tool_reads_shards() {
-    let path = data("shards").join(INDEX).display().to_string();
-    let info = blob(&["info", &path]);
-    assert!(info.out.contains("safetensors, 3 shards"), "{info:?}");
-    let listed = blob(&["ls", &path]);
-    assert_eq!((listed.code, listed.out.lines().count()), (Some(0), 6), "{listed:?}");
-    let folder = copied();
-    let at = |name: &str| folder.path().join(name).display().to_string();
-    let shard = at("model-00002-of-00003.safetensors");
-    for command in [
-        &["convert", "--force", &at(INDEX), "-o", &shard][..],
-        &["extract", "--force", "--to", "raw", &at(INDEX), "none", "-o", &shard],
-    ] {
-        let refused = blob(command);
-        assert!(refused.err.contains("which is read, and a source is never replaced by its copy"), "{refused:?}");
-    }
-    check(&Checkpoint::open(at(INDEX)).expect("as it was"));
 }

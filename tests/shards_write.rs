@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists};
 
 use crate::shards::{INDEX, copied, ramp};
 use crate::support::archive::safetensors;
-use crate::support::{blob, data};
+use crate::support::data;
 
 /// The golden shards converted to shards of 120 bytes: the index.
 fn written(folder: &Path, if_exists: IfExists) -> Result<PathBuf, Error> {
@@ -233,21 +233,6 @@ fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
     fs::write(folder.path().join("model-00003-of-00003.safetensors"), "cut").expect("written");
     planned.run(&Silent).expect_err("a source that was cut");
     assert!(bytes_of(out.path()).is_empty(), "{:?}", bytes_of(out.path()).keys());
-}
-
-#[test]
-fn the_tool_writes_shards_and_says_how_to_prove_them() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let source = data("shards").join(INDEX).display().to_string();
-    let out = folder.path().join("model.safetensors").display().to_string();
-    let dry = blob(&["convert", &source, "-o", &out, "--shard-size", "120", "-n"]);
-    assert!(dry.err.contains("would write 6 tensors in 3 shards") && dry.err.contains(".index.json"), "{dry:?}");
-    let done = blob(&["convert", &source, "-o", &out, "--shard-size", "120"]).ok();
-    let proof = format!("blob verify {out}.index.json --against {source}");
-    assert!(done.err.contains("6 tensors in 3 shards") && done.err.contains(&proof), "{done:?}");
-    blob(&["verify", &format!("{out}.index.json"), "--against", &source]).ok();
-    let line = &blob(&["convert", "--json", "--force", &source, "-o", &out, "--shard-size", "120"]).json()[0];
-    assert_eq!(line["index"], format!("{out}.index.json"));
 }
 
 /// Puts a folder in the place of a file while the conversion runs, so that no file gets its name.

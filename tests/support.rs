@@ -190,11 +190,16 @@ pub(crate) fn tool() -> &'static Path {
 pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(tool());
     command.args(args).current_dir(data(""));
+    in_locale(&mut command);
+    command
+}
+
+/// Gives a command a UTF-8 locale, and no variable that changes colours.
+pub(crate) fn in_locale(command: &mut Command) {
     for name in ["CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LANG", "LC_CTYPE"] {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C.UTF-8");
-    command
 }
 
 /// Runs the tool to its end.

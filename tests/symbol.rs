@@ -97,23 +97,6 @@ fn parameters_are_those_of_their_symbol() {
     report(&format!("symbol: {} nets' parameters checked", pairs.len()));
 }
 
-/// As SageMaker ships a model: the symbol lies in the archive of the parameters.
-#[test]
-fn the_symbol_of_an_archive_is_found_in_it() {
-    for archive in ["archives/sagemaker.tar.gz", "archives/model.mar"] {
-        blob(&["verify", archive, "--symbol", "model_algo-1-symbol.json"])
-            .ok()
-            .shows("variables as in model_algo-1-symbol.json");
-        blob(&["verify", archive, "--symbol", "other-symbol.json"]).refused("other-symbol.json");
-    }
-    // A file that is there counts, though the archive has one of its name.
-    let folder = tempfile::tempdir().expect("a folder");
-    let (archive, here) = (data("archives/sagemaker.tar.gz"), folder.path().join("model_algo-1-symbol.json"));
-    fs::write(&here, "{}").expect("written");
-    let ran = blob(&["verify", archive.to_str().expect("UTF-8"), "--symbol", here.to_str().expect("UTF-8")]);
-    assert_eq!(ran.code, Some(2), "{ran:?}");
-}
-
 #[test]
 fn what_does_not_fit_the_symbol_is_found() {
     let golden = "mxnet/golden/mxnet-1.9.1/checkpoints";

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
-use blob_core::{AnyBlob, DType, Shape};
+use blob_core::DType;
 use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions, Writer};
 use serde_json::{Value, json};
 
 use crate::convert::{folders, named};
 use crate::neoml_write;
 use crate::support::message::len;
-use crate::support::{Folder, blob, command, data, files, open, report};
+use crate::support::{data, files, open, report};
 use crate::transform::float;
 
 /// Converts to a file or, with a slash at the end, to a folder; returns what the plan notes.
@@ -312,67 +311,6 @@ fn inflated(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     flate2::read::DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("a stream");
     bytes
-}
-
-#[test]
-fn the_frame_is_handed_on_from_safetensors_to_npz_and_through_the_tool() {
-    let (path, bytes, folder) = lenet();
-    let place = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
-    std::fs::write(place("a.safetensors"), &bytes).expect("written");
-    for (from, to) in
-        [("a.safetensors", "b.npz"), ("b.npz", "c/"), ("c/", "d.safetensors"), ("d.safetensors", "e.caffemodel")]
-    {
-        blob(&["convert", &place(from), "-o", &place(to)]).ok();
-    }
-    assert!(read(Path::new(&place("e.caffemodel"))) == read(&path));
-    let mut piped = command(&["convert", &place("d.safetensors"), "--to", "caffemodel", "-o", "-"]);
-    let output = piped.stdin(Stdio::null()).output().expect("runs");
-    assert!(output.stdout == read(&path), "{}", String::from_utf8_lossy(&output.stderr));
-    let ran = blob(&["convert", "--json", &place("d.safetensors"), "-o", &place("f.caffemodel"), "--anew"]);
-    assert_eq!((ran.code, ran.json()[0]["warnings"].clone()), (Some(0), json!([])));
-    assert!(read(Path::new(&place("f.caffemodel"))) != read(&path));
-}
-
-/// What the new file cannot hold is said before it is written.
-#[test]
-fn names_that_are_lost_are_among_the_changes() {
-    let folder = Folder::new();
-    let one = AnyBlob::new(Shape::new([1, 2, 3]).expect("fits"), DType::U8).expect("a blob");
-    for (name, is_lost) in [("w", true), ("@0", false)] {
-        let writer = Writer::new(Format::Safetensors).tensor(name, &one);
-        writer.write(folder.file("x.safetensors"), IfExists::Replace).expect("written");
-        for (out, to) in [("x.npy", "npy"), ("x", "mxnet-record"), ("x.datum", "datum"), ("x.params", "params")] {
-            let ran =
-                blob(&["convert", "-n", "--json", &folder.file("x.safetensors"), "-o", &folder.file(out), "--to", to]);
-            let lost = if is_lost && to != "params" { json!(["stored without its name"]) } else { Value::Null };
-            assert_eq!(ran.json()[0]["changes"][0]["changes"], lost, "{name} {to} {ran:?}");
-        }
-        let ran = blob(&["convert", "-n", "--json", &folder.file("x.safetensors"), "-o", &folder.file("x/")]);
-        assert_eq!(ran.json()[0]["changes"], json!([]), "{ran:?}");
-    }
-}
-
-/// A solver's history without its iteration would be taken for a net.
-#[test]
-fn a_solver_state_of_tensors_alone_counts_from_zero() {
-    let folder = Folder::new();
-    let one = AnyBlob::new(Shape::new([2]).expect("fits"), DType::F32).expect("a blob");
-    for (iter, wanted) in [(None, "0"), (Some("7"), "7")] {
-        let writer = Writer::new(Format::Safetensors).tensor("@0", &one);
-        let writer = iter.into_iter().fold(writer, |writer, iter| writer.metadata("iter", iter));
-        writer.write(folder.file("x.safetensors"), IfExists::Replace).expect("written");
-        let ran =
-            blob(&["convert", "--json", "--force", &folder.file("x.safetensors"), "-o", &folder.file("x.solverstate")]);
-        assert_eq!(
-            (ran.code, ran.json()[0]["warnings"].as_array().map(Vec::len)),
-            (Some(0), Some(usize::from(iter.is_none())))
-        );
-        let back = Checkpoint::open(folder.file("x.solverstate")).expect("opens");
-        assert_eq!(
-            (back.format(), back.metadata()),
-            (Format::SolverState, &[("iter".to_owned(), wanted.to_owned())][..])
-        );
-    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Weights in another order and in other shapes: as NumPy has them, and by a walk over all indices.
 
-use std::path::Path;
-
 use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
 use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
@@ -86,14 +84,6 @@ fn what_a_receipt_says_was_permuted_is_not_permuted_again() {
     let later = converted(&converted(&done, &Options::new(Format::Npz)), &safetensors());
     let refused = refusal(&later, &safetensors().transform(Layout::Hwio));
     assert!(refused.contains("its receipt says that it was permuted to hwio"), "{refused}");
-    // The tool says so, too, and does nothing to a file that has not been permuted.
-    let folder = Folder::new();
-    let (hwio, out, plain) = (folder.file("hwio.npz"), folder.file("out.npz"), folder.file("plain.npz"));
-    blob(&["convert", "transform/order.npz", "-o", &hwio, "--layout", "hwio"]).ok();
-    let ran = blob(&["convert", &hwio, "-o", &out, "--layout", "oihw"]);
-    assert!(ran.code != Some(0) && ran.err.contains("its receipt says that it was permuted to hwio"), "{ran:?}");
-    blob(&["convert", "transform/order.npz", "-o", &plain, "--layout", "oihw"]).ok();
-    assert!(std::fs::read(&plain).ok() == std::fs::read(data("transform/order.npz")).ok());
     let as_it_was = converted(&golden, &safetensors().transform(Layout::Oihw));
     assert!(plan(&as_it_was, &safetensors().transform(Layout::Hwio), &Target::Stdout).is_ok());
 }
@@ -316,28 +306,6 @@ fn what_cannot_be_done_is_refused_with_the_reason() {
 }
 
 #[test]
-fn the_tool_does_them_in_one_order() {
-    let folder = Folder::new();
-    let out = &folder.file("out.safetensors");
-    let flags =
-        ["--dtype", "f16", "--layout", "hwio", "--fc-from", "2,3,4", "--rgb", "--squeeze-legacy", "--strip-diff"];
-    let ran = blob(&[&["convert", "transform/order.npz", "-o", out][..], &flags].concat()).ok();
-    assert!(ran.err.contains("prove it:"), "{ran:?}");
-    let ran = blob(&["verify", out, "--replay", "--against", "transform/order.npz"]).ok();
-    assert!(ran.out.contains("bit for bit what 6 transforms make of transform/order.npz"), "{ran:?}");
-    let steps: Vec<&str> = ran.out.lines().filter_map(|line| line.trim().strip_prefix("note: step ")).collect();
-    let expected = [
-        "1 of 6: strip-diff {}",
-        "2 of 6: squeeze-legacy {}",
-        "3 of 6: rgb {}",
-        "4 of 6: fc-from {\"channels\":2,\"height\":3,\"width\":4}",
-        "5 of 6: layout {\"to\":\"hwio\"}",
-        "6 of 6: dtype {\"to\":\"f16\"}",
-    ];
-    assert_eq!(steps, expected, "{ran:?}");
-}
-
-#[test]
 fn transpose_is_a_conversion_of_the_tensors_that_are_named() {
     let golden = Checkpoint::open(data("transform/order.npz")).expect("opens");
     let folder = Folder::new();
@@ -359,16 +327,4 @@ fn transpose_is_a_conversion_of_the_tensors_that_are_named() {
         assert_eq!(tensor(&ours, "rgb"), tensor(&golden, "rgb"));
         assert_eq!(blob(&["verify", &out, "--against", "transform/order.npz"]).code, Some(0));
     }
-    let refused = |args: &[&str], code| {
-        let ran = blob(&[&["transpose", "transform/order.npz"], args, &["-o", &folder.file("no.npz")]].concat());
-        assert_eq!(ran.code, Some(code), "{ran:?}");
-        ran.err
-    };
-    assert!(refused(&["fc/0", "--perm", "2,3,1,0"], 2).contains("\"fc/0\" has 2 axes, and 4 are permuted"));
-    assert!(refused(&["conv/0", "--perm", "2,3,1,1"], 2).contains("--perm takes the numbers from 0 on"));
-    assert!(refused(&["conv/0", "--fc-from", "2,3,4"], 2).contains("is no matrix of 24 columns"));
-    assert!(refused(&["fc/0", "--fc-from", "2,3,5"], 2).contains("is no matrix of 30 columns"));
-    assert!(refused(&["nothing", "--perm", "0"], 1).contains("nothing"));
-    assert!(refused(&["conv/0"], 2).contains("--perm"));
-    assert!(!Path::new(&folder.file("no.npz")).exists());
 }

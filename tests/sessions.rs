@@ -1,0 +1,222 @@
+//! Sessions with the tool, as its users type them: `tests/sessions/NAME.txt` has lines for the shell and all that each prints.
+//!
+//! A line `$ …` runs in `sh`, in a folder that is new for each file and has the goldens in it (`caffe/`, `mxnet/`, …).
+//! Below it stands, two columns in, what standard output and standard error show together, and `[2]` for a status that is
+//! not 0. `UPDATE_EXPECT=1 cargo test -p blob-tests sessions` writes it anew; read the difference before it goes in.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use blob_io::{Checkpoint, Entry};
+use expect_test::expect_file;
+
+use crate::schemas;
+use crate::support::archive::{npy, safetensors, theirs};
+use crate::support::message::{len, shape, var};
+use crate::support::{Folder, changed, data, find, in_locale, ran, tool};
+
+/// Plays the session of this name in a folder that was prepared.
+fn play(name: &str, prepare: impl FnOnce(&Folder)) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("sessions/{name}.txt"));
+    let folder = Folder::new();
+    for golden in fs::read_dir(data("")).unwrap() {
+        let golden = golden.unwrap();
+        symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
+    }
+    prepare(&folder);
+    let mut found = String::new();
+    // What is no output: the lines to type, and what is said about them.
+    for line in fs::read_to_string(&path).unwrap().lines().filter(|line| !line.starts_with("  ")) {
+        found += &format!("{line}\n");
+        if let Some(typed) = line.strip_prefix("$ ") {
+            found += &shown(&folder, typed);
+        }
+    }
+    expect_file![path].assert_eq(&found);
+}
+
+/// What a line for the shell shows.
+fn shown(folder: &Folder, line: &str) -> String {
+    let mut shell = Command::new("sh");
+    let path = format!("{}:{}", tool().parent().unwrap().display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", &format!("{{ {line}\n}} 2>&1")]).current_dir(folder.path()).env("PATH", path);
+    in_locale(&mut shell);
+    let ran = ran(shell, b"");
+    assert!(!ran.out.contains("panicked"), "{line}: {}", ran.out);
+    let mut shown = String::new();
+    for line in ran.out.lines() {
+        if line.starts_with("{\"schema\":") {
+            schemas::check(&serde_json::from_str(line).unwrap());
+        }
+        shown += match line {
+            "" => "  .\n".to_owned(),
+            line => format!("  {}\n", masked(line).trim_end()),
+        }
+        .as_str();
+    }
+    match ran.code {
+        Some(0) => shown,
+        code => shown + &format!("  [{}]\n", code.unwrap()),
+    }
+}
+
+/// The line without what is another number each time, as a duration is, or with each version of the tool: its receipts.
+fn masked(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let number = |at: usize| words.get(at).is_some_and(|word| word.parse::<f64>().is_ok());
+    let mut masked = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let before = at.checked_sub(1).map(|at| words[at]);
+        match words.get(at + 1) {
+            Some(&("ms" | "s")) if number(at) => masked.push("TIME"),
+            Some(&("ms)" | "s)")) if number(at) => masked.push("TIME)"),
+            Some(&("B" | "KiB" | "MiB")) if number(at) && before == Some("→") => masked.push("SIZE"),
+            _ => {
+                masked.push(words[at]);
+                at += 1;
+                continue;
+            }
+        }
+        at += 2;
+    }
+    let mut line = masked.join(" ");
+    for key in ["\"bytes_out\":", "\"seconds\":"] {
+        if let Some(from) = line.find(key).map(|at| at + key.len()) {
+            let to = line[from..].find([',', '}']).map_or(line.len(), |len| from + len);
+            line.replace_range(from..to, "0");
+        }
+    }
+    line
+}
+
+#[test]
+fn only_what_changes_is_masked() {
+    let line = "✔ 4 tensors  1.64 KiB → 3.93 KiB  in 12.4 ms";
+    assert_eq!(masked(line), "✔ 4 tensors  1.64 KiB → SIZE  in TIME");
+    assert_eq!(masked("(read 1.64 KiB in 0.3 ms)"), "(read 1.64 KiB in TIME)");
+    assert_eq!(masked(r#"{"bytes_out":8,"seconds":0.1}"#), r#"{"bytes_out":0,"seconds":0}"#);
+}
+
+/// No file of the folder is forgotten.
+#[test]
+fn every_session_is_played() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sessions");
+    let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["drawing", "fold", "folders", "into", "piped", "reading", "regroup", "writing"]
+            .map(|name| format!("{name}.txt"))
+    );
+}
+
+#[test]
+fn piped() {
+    play("piped", |_| ());
+}
+
+#[test]
+fn reading() {
+    play("reading", |folder| {
+        let (plain, values) = (npy("'<f4'", "(2, 3)", &[0; 24]), npy("'<f4'", "(2, 3)", &[7; 24]));
+        let foreign = [npy("'<c8'", "(2,)", &[0; 16]), npy("'<c8'", "()", &[0; 8])];
+        let members: [(&str, &[u8]); 3] = [("a.npy", &plain), ("z.npy", &foreign[0]), ("y.npy", &foreign[1])];
+        folder.with("foreign.npz", theirs(zip::CompressionMethod::Stored, &members));
+        // The deflate stream of the second of three arrays breaks.
+        let members: [(&str, &[u8]); 3] = [("a.npy", &values), ("b.npy", &values), ("c.npy", &values)];
+        let mut bytes = theirs(zip::CompressionMethod::Deflated, &members);
+        let headers = bytes.windows(4).enumerate().filter(|(_, window)| window == b"PK\x03\x04");
+        let third = headers.map(|(at, _)| at).nth(2).unwrap();
+        bytes[third - 6..third - 1].fill(0xFF);
+        folder.with("broken.npz", bytes);
+    });
+}
+
+#[test]
+fn folders() {
+    play("folders", |folder| {
+        let net = fs::read(data("caffe/net/v1.caffemodel")).unwrap();
+        let names: Vec<String> = (0..258).map(|i| format!("{i:03}.caffemodel")).collect();
+        let mut files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &net[..])).collect();
+        files[1].1 = &net[..900];
+        folder.with("many.tar", crate::archives::tarred(files));
+    });
+}
+
+#[test]
+fn fold() {
+    play("fold", |folder| {
+        let net = fs::read_to_string(data("caffe/forward/resnet.prototxt")).unwrap();
+        let norm = "layer {\n  name: \"bn_conv1\"";
+        let pool = "layer { name: \"beside\" type: \"Pooling\" bottom: \"conv1\" top: \"beside\" }";
+        folder.with("beside.prototxt", net.replacen(norm, &format!("{pool}\n{norm}"), 1));
+    });
+}
+
+#[test]
+fn writing() {
+    play("writing", |folder| {
+        let blobs = len(7, &shape(&[1])).repeat(5000);
+        folder.with("many.caffemodel", len(100, &[len(1, b"a"), len(2, b"X"), blobs].concat()));
+        // Each with a shape in both ways, which is odd.
+        let blob = [var(1, 1), var(2, 1), var(3, 1), var(4, 1), shape(&[1]), len(5, &1.0_f32.to_le_bytes())].concat();
+        folder.with("odd.vector", len(1, &blob).repeat(25));
+        let header = concat!(
+            r#"{"ip/0":{"dtype":"F32","shape":[2],"data_offsets":[16,24]},"#,
+            r#""ip/0.diff":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}"#
+        );
+        folder.with("odd-diff.safetensors", safetensors(header, &[0; 24]));
+    });
+}
+
+#[test]
+fn regroup() {
+    play("regroup", |folder| {
+        let names = ["../../up/w", "/abs/w", "a/b/w", "a.b/w", "nul/w"];
+        let byte = |(i, name)| format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{}]}}"#, i + 1);
+        let tensors: Vec<String> = names.iter().enumerate().map(byte).collect();
+        folder.with("odd.safetensors", safetensors(&format!("{{{}}}", tensors.join(",")), &[1; 5]));
+        folder.with("empty.safetensors", safetensors("{}", b""));
+        let header = r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+        folder.with("large.safetensors", safetensors(header, &[1.0_f32, 1e9].map(f32::to_le_bytes).concat()));
+    });
+}
+
+#[test]
+fn into() {
+    play("into", |folder| {
+        let golden = "caffe/net/f32_v2.caffemodel";
+        let place = Checkpoint::open(data(golden)).unwrap().entry("conv2/0").and_then(Entry::offset).unwrap();
+        folder.with("new.caffemodel", changed(&fs::read(data(golden)).unwrap(), place as usize, &[1, 2, 3, 4]));
+        let values: Vec<u8> = (0..15).flat_map(|i| (i as f32 + 0.5).to_le_bytes()).collect();
+        let of = |name: &str, at: usize| {
+            format!(r#""{name}":{{"dtype":"F32","shape":[1,3,1,1,1,1,5],"data_offsets":[{at},{}]}}"#, at + 60)
+        };
+        folder.with("tuned.safetensors", safetensors(&format!("{{{}}}", of("fc2/0", 0)), &values));
+        let both = format!("{{{},{}}}", of("fc1/0", 0), of("fc9/0", 60));
+        folder.with("wrong.safetensors", safetensors(&both, &values.repeat(2)));
+        let one = r#"{"w":{"dtype":"U8","shape":[1,2,3],"data_offsets":[0,6]}}"#;
+        folder.with("one.safetensors", safetensors(one, &[0; 6]));
+        let unnamed = r#"{"@0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}}"#;
+        folder.with("unnamed.safetensors", safetensors(unnamed, &[0; 24]));
+        let seven = r#"{"__metadata__":{"iter":"7"},"@0":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+        folder.with("seven.safetensors", safetensors(seven, &[0; 8]));
+    });
+}
+
+#[test]
+fn drawing() {
+    play("drawing", |folder| {
+        let content = npy("'<f4'", "(4,)", &[0; 16]);
+        let good = theirs(zip::CompressionMethod::Stored, &[("w.npy", &content)]);
+        let last = find(&good, &content) + content.len() - 1;
+        folder.with("bad.npz", changed(&good, last, &[1]));
+        folder.with("good.npz", good);
+        let markup = r#"{"</text><script>alert(1)</script>&\u202e":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}}"#;
+        folder.with("markup.safetensors", safetensors(markup, &[0, 9, 9, 3]));
+    });
+}
