@@ -186,6 +186,11 @@ fn offsets_are_caffes() {
     tally.report("caffe offsets");
 }
 
+/// Caffe's `offset(n, c, h, w)`.
+fn legacy_offset(shape: &Shape, index: [usize; 4]) -> Result<usize, Error> {
+    Shape::new(shape.legacy_pad_right()?)?.offset(&index)
+}
+
 #[test]
 fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
     let mut tally = Tally::default();
@@ -204,7 +209,7 @@ fn legacy_offsets_are_caffes_inside_the_bounds_and_errors_outside() {
             tally.negative += usize::from(!is_upstream_bug);
             continue;
         };
-        match (shape.legacy_offset(n, c, h, w), in_bounds) {
+        match (legacy_offset(&shape, [n, c, h, w]), in_bounds) {
             (Ok(got), true) => assert_eq!(i64::try_from(got).ok(), expected, "{row:?}"),
             (Err(Error::IndexOutOfRange { axis, index, extent, .. }), false) => {
                 let padded = shape.legacy_pad_right().expect("up to four axes");
@@ -227,10 +232,10 @@ fn creation(make: &str) -> Result<Dims7, Error> {
         "CreateMatrix(3,4)" => Dims7::from_leading(&[3, 4]),
         "CreateTensor({2,3,4})" => Dims7::from_leading(&[2, 3, 4]),
         "CreateTensor({})" => Dims7::from_leading(&[]),
-        "CreateDataBlob(2,3,4)" => Dims7::list_blob(2, 3, 1, 4),
-        "CreateListBlob(2,3,4,5)" => Dims7::list_blob(2, 3, 4, 5),
-        "Create2DImageBlob(2,3,4,5,6)" => Dims7::image2d(2, 3, 4, 5, 6),
-        "Create3DImageBlob(2,3,4,5,6,7)" => Dims7::image3d(2, 3, 4, 5, 6, 7),
+        "CreateDataBlob(2,3,4)" => Dims7::new([2, 3, 1, 1, 1, 1, 4]),
+        "CreateListBlob(2,3,4,5)" => Dims7::new([2, 3, 4, 1, 1, 1, 5]),
+        "Create2DImageBlob(2,3,4,5,6)" => Dims7::new([2, 3, 1, 4, 5, 1, 6]),
+        "Create3DImageBlob(2,3,4,5,6,7)" => Dims7::new([2, 3, 1, 4, 5, 6, 7]),
         "CreateBlob(desc{2,3,4})" | "CreateBlob(int,desc{2,3,4})" => Dims7::from_trailing(&[2, 3, 4]),
         "CreateBlob(desc{1..9}) nine values" => Dims7::from_trailing(&[1, 2, 3, 4, 5, 6, 7, 8, 9]),
         other => panic!("{other}: a creation function that is not known here"),

@@ -199,7 +199,7 @@ fn odd_blob(name: &str) -> AnyBlob {
         "Reshape 5 axes" => zeros(&[1, 2, 1, 2, 1]),
         other => panic!("{other}: a blob that is not known here"),
     }
-    .into_any()
+    .into()
 }
 
 /// Caffe's answer, if it did not die.
@@ -216,9 +216,9 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
             let count = blob.count();
             ordinary(caffe, blob.data_mut().elements::<f32>().map(|d| d.len()), count)
         }
-        "gpu_data" => ordinary(caffe, blob.data().device(queue).map(|d| d.len()), blob.byte_len()),
+        "gpu_data" => ordinary(caffe, blob.data().device(queue).map(|d| d.arg().range().len()), blob.byte_len()),
         "CopyFrom(self)" => {
-            let mut same = blob.clone_empty();
+            let mut same = AnyBlob::new(blob.shape().clone(), blob.dtype()).expect("a blob");
             same.share(&blob, Part::Data).expect("equal counts");
             ordinary(caffe, same.copy_from(&blob, Part::BOTH), ())
         }
@@ -230,7 +230,7 @@ fn edge_op(mut blob: AnyBlob, op: &str, result: &str, queue: &Arc<dyn Queue>) ->
             ordinary(caffe, Ok(fresh.shape().clone()), blob.shape().clone())
         }
         "like.ShareData(b)" => {
-            let mut like = blob.clone_empty();
+            let mut like = AnyBlob::new(blob.shape().clone(), blob.dtype()).expect("a blob");
             ordinary(caffe, like.share(&blob, Part::Data), ())
         }
         "data_at({})" => element(caffe, blob.data().at::<f32>(&[]), blob.count()),
@@ -266,7 +266,7 @@ fn shape_op(shape: &Shape, op: &str, caffe: Option<&str>) -> Answer {
     let (one, none) = (1, 0);
     let got = match op {
         "offset({})" => shape.offset(&[]),
-        "offset(0)" => shape.legacy_offset(0, 0, 0, 0),
+        "offset(0)" => shape.legacy_pad_right().and_then(|padded| Shape::new(padded)?.offset(&[0; 4])),
         "offset({0,..,0} one too many)" => shape.offset(&one_too_many),
         "num" => shape.legacy_pad_right().map(|padded| padded[0]),
         "LegacyShape(4)" => shape.legacy_extent(4),

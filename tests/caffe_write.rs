@@ -297,7 +297,7 @@ fn a_blob_becomes_the_message_that_caffe_writes() {
         let proto = BlobProto::try_from(&source.load_pair(entry).expect("loads")).expect("a message");
         assert!(proto.encode_to_vec() == bytes, "{}", path.display());
     }
-    let scalar = Blob::from_slice(Shape::scalar(), &[1.0f32]).expect("memory").into_any();
+    let scalar = Blob::from_slice(Shape::default(), &[1.0f32]).expect("memory").into();
     assert_eq!(BlobProto::try_from(&scalar).expect("a message").shape, None);
 }
 

@@ -21,8 +21,8 @@ fn every_mode_of_the_loopback_conforms() {
     for mode in modes() {
         let device = Loopback::new(mode);
         assert_eq!(conformance::run(&*device), Ok(18), "{mode:?}");
-        assert_eq!(device.misuses(), [""; 0], "{mode:?}");
-        assert_eq!((device.live_blocks(), device.bytes_in_use()), (0, 0), "{mode:?}");
+        assert_eq!(device.report().misuses, [""; 0], "{mode:?}");
+        assert_eq!((device.report().live_blocks, device.report().bytes_in_use), (0, 0), "{mode:?}");
     }
 }
 
@@ -32,8 +32,8 @@ fn siblings_and_foreign_loopbacks_conform_in_pairs() {
         let device = Loopback::new(mode);
         for other in [device.sibling(), Loopback::new(mode), Loopback::new(Mode::Deferred)] {
             assert_eq!(conformance::run_pair(&*device, &*other), Ok(4), "{mode:?}");
-            assert_eq!(device.misuses(), [""; 0]);
-            assert_eq!(other.misuses(), [""; 0]);
+            assert_eq!(device.report().misuses, [""; 0]);
+            assert_eq!(other.report().misuses, [""; 0]);
         }
     }
 }

@@ -38,7 +38,7 @@ fn add_clear_and_fill_are_neomls_bit_for_bit() {
             "clear_object_then_fill_object" => {
                 let y = &mut inputs(row)[0];
                 let value = row["value"].as_f64().expect("a number");
-                blob_ops::clear_object(y, number(&row["clear"]), Part::Data).expect("an object");
+                blob_ops::fill_object(y, number(&row["clear"]), 0, Part::Data).expect("an object");
                 let filled = blob_ops::fill_object(y, number(&row["fill"]), value, Part::Data);
                 filled.expect("an object");
                 check_output(y, row);
@@ -143,18 +143,18 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
             matches!(result, Err(Error::Value { dtype: DType::I32, value: Scalar::F(0.5), .. }))
         }
         "clear_object: num = object count" => {
-            let result = blob_ops::clear_object(y, 3, Part::Data);
+            let result = blob_ops::fill_object(y, 3, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { object: 3, objects: 3, .. }))
         }
         // A negative number cannot be said; what it wraps to is refused.
         "clear_object: num = -1" => {
-            let result = blob_ops::clear_object(y, usize::MAX, Part::Data);
+            let result = blob_ops::fill_object(y, usize::MAX, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { objects: 3, .. }))
         }
         // Here the product fits, and the blob is one object.
         "create: product overflows int to 0 (65536 x 65536), then ClearObject(5)" => {
             let mut huge = blob([1, 1, 1, 65_536, 65_536, 1, 1], DType::F32);
-            let result = blob_ops::clear_object(&mut huge, 5, Part::Data);
+            let result = blob_ops::fill_object(&mut huge, 5, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { object: 5, objects: 1, .. }))
         }
         _ => return None,

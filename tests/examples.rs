@@ -17,7 +17,7 @@ const PLACEHOLDERS: [(&str, &str); 4] =
 fn values(dims: &[usize]) -> AnyBlob {
     let shape = Shape::new(dims).unwrap();
     let values: Vec<f32> = (0..shape.count()).map(|at| (at as f32 * 0.37).sin()).collect();
-    Blob::from_slice(shape, &values).unwrap().into_any()
+    Blob::from_slice(shape, &values).unwrap().into()
 }
 
 fn write(folder: &Path, file: &str, format: Format, tensors: &[(&str, &[usize])]) {

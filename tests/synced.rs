@@ -23,7 +23,7 @@ enum Why {
     /// `set_*_data(NULL)`: nothing that can be adopted is null. The nearest mistake is memory of another length, which
     /// is [`Error::WrongLength`] and changes nothing.
     NoNull,
-    /// `async_gpu_push` dies unless the head is at the host; `prefetch` starts from everywhere and moves what is missing.
+    /// `async_gpu_push` dies unless the head is at the host; `device` starts from everywhere and moves what is missing.
     PushFromAnywhere,
     /// Caffe knows one device. From another one it gets the first one's pointer, or dies if built with DEBUG. Here each
     /// device has its own copy, which is made directly from the first one's where that is valid.

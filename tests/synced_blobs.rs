@@ -187,7 +187,7 @@ fn check(row: &Row, mode: Mode) -> Option<Option<Why>> {
     let bus = |costs: [u64; 4]| costs[1] + costs[2];
     assert!(bus(costs) <= bus(row.caffe.costs), "{}: more transfers", row.at);
     check_elements(row, &b, &c);
-    assert_eq!(device.misuses(), [""; 0], "{}", row.at);
+    assert_eq!(device.report().misuses, [""; 0], "{}", row.at);
     Some(why)
 }
 

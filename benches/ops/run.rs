@@ -103,7 +103,7 @@ fn in_place<'a>(what: &What, whole: &'a AnyBlob) -> Box<dyn FnMut() + Send + 'a>
         What::AddFlushed => Box::new(move || {
             blob_ops::add_flush_subnormals(&mut y, whole, Part::Data).expect("added");
         }),
-        What::Clear => Box::new(move || blob_ops::clear(&mut y, Part::Data).expect("cleared")),
+        What::Clear => Box::new(move || blob_ops::fill(&mut y, 0, Part::Data).expect("cleared")),
         What::Update => {
             blob_ops::fill(&mut y, 1, Part::Diff).expect("memory");
             Box::new(move || blob_ops::update(&mut y).expect("updated"))

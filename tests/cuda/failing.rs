@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fake_cuda::control::{Leaks, Session, Setup};
 use synced_mem::cuda::{Cuda, Failure};
-use synced_mem::{Device, Error, HostPool, Location, Queue, SharedMem};
+use synced_mem::{Device, Error, HostPool, Location, Queue, SharedMem, SyncedMem};
 
 use crate::absent::{child, expect_success};
 use crate::{expect_no_leaks, gpu, seed};
@@ -40,7 +40,7 @@ fn pageable(newest: &mut Newest) -> Result<(), Error> {
 fn pinned(newest: &mut Newest) -> Result<(), Error> {
     let gpu = open(0)?;
     let (queue, device) = (gpu.queue()?, gpu as Arc<dyn Device>);
-    let pinned = SharedMem::new_in(LEN, &HostPool::of(&device, 1 << 24));
+    let pinned = SharedMem::from(SyncedMem::new_in(LEN, &HostPool::of(&device, 1 << 24)));
     pinned.host_overwrite(..)?.fill(2);
     newest.push((pinned.clone(), 2));
     drop(pinned.device_mut(&queue, ..)?);
@@ -180,7 +180,7 @@ fn a_context_that_is_lost_fails_all_that_relied_on_it_and_nothing_else() {
     for _ in 0..2 {
         for queue in [&queue, &other, &waits, &waits_through] {
             let error = queue.synchronize().unwrap_err();
-            assert_eq!(failure(&error).code(), 700, "{error}");
+            assert_eq!(failure(&error).code, 700, "{error}");
             assert!(error.to_string().contains("CUDA_ERROR_ILLEGAL_ADDRESS (700)"), "{error}");
         }
     }

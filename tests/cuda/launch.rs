@@ -77,7 +77,7 @@ fn grid(len: usize) -> Grid {
 fn add_one(queue: &Arc<dyn Queue>, from: &SharedMem, to: &SharedMem) -> Result<(), Error> {
     let kernel = more(&**queue);
     let (from, mut to) = (from.device(queue, ..)?, to.device_overwrite(queue, ..)?);
-    let (len, uses) = (to.len(), [from.arg(), to.arg_mut()]);
+    let (len, uses) = (to.arg().range().len(), [from.arg(), to.arg_mut()]);
     let params = params(&uses[0], &uses[1], len);
     // SAFETY: the kernel reads `len` bytes of the one and writes as many of the other.
     unsafe { launch(&**queue, &kernel, grid(len), &uses, &params) }
@@ -133,7 +133,7 @@ fn code(error: &Error) -> u32 {
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
         if let Some(failure) = error.downcast_ref::<Failure>() {
-            return failure.code();
+            return failure.code;
         }
         source = error.source();
     }

@@ -128,7 +128,7 @@ fn pinned_memory_comes_back_in_the_background() {
     let (session, gpu, queue) = gpu(seed(3));
     let device: Arc<dyn Device> = gpu.clone();
     let pool = HostPool::of(&device, 1 << 24);
-    let memory = SharedMem::new_in(1 << 20, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(1 << 20, &pool));
     memory.host_overwrite(..).unwrap().fill(7);
     drop(memory.device_mut(&queue, ..).unwrap());
     let before = session.calls("cuStreamSynchronize");

@@ -192,7 +192,7 @@ pub(crate) fn fills(there: &There<'_>) {
                 let mut filled = blob(dtype, &dims, 1);
                 blob_ops::fill(&mut filled, 1, Part::Data).unwrap();
                 let last = dims[..3].iter().product::<usize>() - 1;
-                blob_ops::clear_object(&mut filled, last, Part::Data).unwrap();
+                blob_ops::fill_object(&mut filled, last, 0, Part::Data).unwrap();
                 bytes(&filled)
             });
         }

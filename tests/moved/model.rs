@@ -117,6 +117,6 @@ proptest! {
         let data = blob.data().elements::<u32>().unwrap();
         prop_assert_eq!(watch.moved(), [(0, 0), (needed.0, 4 * needed.1), (0, 0)]);
         prop_assert_eq!(&*data, &model.values[..]);
-        prop_assert_eq!(device.misuses(), Vec::<String>::new());
+        prop_assert_eq!(device.report().misuses, Vec::<String>::new());
     }
 }

@@ -10,10 +10,10 @@ pub(crate) fn shape(dims: &[usize]) -> Shape {
 pub(crate) fn counting(dims: &[usize]) -> AnyBlob {
     let shape = shape(dims);
     let elements: Vec<f32> = (0..shape.count()).map(|index| index as f32).collect();
-    Blob::from_slice(shape, &elements).expect("a blob").into_any()
+    Blob::from_slice(shape, &elements).expect("a blob").into()
 }
 
 /// One axis of these elements.
 pub(crate) fn of_f32(elements: &[f32]) -> AnyBlob {
-    Blob::from_slice(shape(&[elements.len()]), elements).expect("a blob").into_any()
+    Blob::from_slice(shape(&[elements.len()]), elements).expect("a blob").into()
 }

@@ -68,13 +68,6 @@ impl Memory {
         }
     }
 
-    fn prefetch(&self, queue: &Arc<dyn Queue>) -> Result<(), Error> {
-        match self {
-            Self::Sole(memory) => memory.prefetch(queue, ..),
-            Self::Shared(memory) => memory.prefetch(queue, ..),
-        }
-    }
-
     fn adopt(&mut self, bytes: Vec<u8>) -> Result<(), Error> {
         match self {
             Self::Sole(memory) => memory.adopt(bytes),
@@ -147,7 +140,7 @@ impl Rig {
     }
 
     pub(super) fn misuses(&self) -> Vec<String> {
-        self.device.misuses()
+        self.device.report().misuses
     }
 
     fn host(&mut self) -> Result<(), Error> {
@@ -180,7 +173,7 @@ impl Rig {
 
     fn adopt_device(&mut self, byte: u8, len: usize) -> Result<(), Error> {
         let block = self.device.external(LEN)?;
-        block.with_bytes_mut(|bytes| bytes.fill(byte));
+        block.with_bytes(|bytes| bytes.fill(byte));
         let (queue, address) = (Arc::clone(&self.queue), block.address());
         let owner = Box::new(block);
         match self.memory() {
@@ -194,7 +187,7 @@ impl Rig {
 
     fn push(&mut self) -> Result<(), Error> {
         let queue = Arc::clone(&self.queue);
-        self.memory().prefetch(&queue)
+        self.memory().device(&queue).map(drop)
     }
 
     /// Brings a new memory to a state, as the tables name it.

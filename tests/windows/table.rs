@@ -67,6 +67,6 @@ fn fill_nested<T: Cell>(window: &Window, row: &Value) {
     inner.part_mut(Part::Data).overwrite::<T>().unwrap().fill(T::FILLS[1]);
     assert_eq!(inner.parent().is_some(), row["parent_is_window"].as_bool().unwrap());
     assert!(row["owner_is_root"].as_bool().unwrap() && window.parent().is_none());
-    assert!(inner.owner().memory(Part::Data).ptr_eq(window.owner().memory(Part::Data)));
-    assert_eq!(inner.owner_pos(), window.pos() + inner.pos());
+    assert!(inner.as_ref().owner().memory(Part::Data).ptr_eq(window.as_ref().owner().memory(Part::Data)));
+    assert_eq!(inner.as_ref().steps().start, window.pos() + inner.pos());
 }

@@ -138,7 +138,7 @@ impl Tensors {
     fn of(case: &Case, x: AnyBlob) -> Result<Self> {
         let shape = x.shape().clone();
         let empty = |shape: Shape, dtype| AnyBlob::new(shape, dtype).context("a tensor");
-        let (mut parts, mut out) = (Vec::new(), empty(Shape::scalar(), DType::F32)?);
+        let (mut parts, mut out) = (Vec::new(), empty(Shape::default(), DType::F32)?);
         match case.op {
             Op::Merge { parts: count } | Op::Split { parts: count } => {
                 let (rows, len) = (case.dims[0], case.dims[1] / count);

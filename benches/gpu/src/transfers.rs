@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use synced_mem::cuda::Cuda;
-use synced_mem::{Device, HostPool, Queue, SharedMem};
+use synced_mem::{Device, HostPool, Queue, SharedMem, SyncedMem};
 
 use crate::Sizes;
 use crate::bench::{Run, Time, in_turn};
@@ -17,7 +17,7 @@ pub(crate) fn run(sizes: &Sizes) -> Result<()> {
     let (queue, device) = (gpu.queue()?, gpu as Arc<dyn Device>);
     for (kind, is_pinned) in [("pinned", true), ("pageable", false)] {
         let memory = || match is_pinned {
-            true => SharedMem::new_in(sizes.bytes, &HostPool::of(&device, sizes.bytes)),
+            true => SharedMem::from(SyncedMem::new_in(sizes.bytes, &HostPool::of(&device, sizes.bytes))),
             false => SharedMem::from(vec![1; sizes.bytes]),
         };
         let (memory, theirs) = (memory(), memory());
@@ -48,7 +48,7 @@ impl Way<'_> {
         let mut ours = |_| {
             // What was written here makes the copy there stale.
             drop(self.memory.host_mut(..)?);
-            self.memory.prefetch(self.queue, ..)?;
+            self.memory.device(self.queue, ..)?;
             Ok(self.queue.synchronize()?)
         };
         let bytes = self.theirs.host(..)?;

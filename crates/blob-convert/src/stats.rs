@@ -209,7 +209,7 @@ fn passes(
         }
     })?;
     let binned = ranges.into_iter().zip(histograms).map(|(range, histogram)| {
-        let ((min, max), counts) = (range?, histogram?.counts());
+        let ((min, max), (counts, _)) = (range?, histogram?.counts());
         Some(Binned { min, max, counts })
     });
     Ok(stats.into_iter().zip(binned).map(|(stats, histogram)| Measured { stats, histogram }).collect())

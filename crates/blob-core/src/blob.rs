@@ -43,10 +43,11 @@ pub struct AnyBlob {
 }
 
 impl AnyBlob {
-    /// A blob of zeros. Allocates nothing until it is touched.
+    /// A blob of zeros. Allocates nothing until it is touched. Of another blob's shape and dtype it is NeoML's `GetClone`.
     ///
     /// # Errors
     /// [`Error::BlobTooLarge`] when no memory can be that long.
+    #[doc(alias = "GetClone")]
     pub fn new(shape: Shape, dtype: DType) -> Result<Self, Error> {
         let len = byte_len(&shape, dtype)?;
         Ok(Self { shape, dtype, data: SharedMem::new(len), diff: SharedMem::new(len) })

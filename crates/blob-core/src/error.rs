@@ -363,7 +363,10 @@ mod tests {
         let shape = Shape::new([2, 3, 4, 5]).unwrap();
         let cases = [
             (shape.axis(4).unwrap_err(), "axis 4 out of range for 4-D Blob with shape 2 3 4 5 (120); wanted -4 to 3"),
-            (Shape::scalar().axis(-1).unwrap_err(), "axis -1 out of range for 0-D Blob with shape (1); it has no axes"),
+            (
+                Shape::default().axis(-1).unwrap_err(),
+                "axis -1 out of range for 0-D Blob with shape (1); it has no axes",
+            ),
             (
                 shape.count_range(3..6).unwrap_err(),
                 "axes 3..6 out of range for 4-D Blob with shape 2 3 4 5 (120); \

@@ -16,7 +16,7 @@
 //! let mut blob = Blob::from_slice(shape, &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
 //! blob.data_mut()?[4] *= 10.0;
 //! assert!(!blob.has_diff()); // not allocated before it is touched
-//! let any: AnyBlob = blob.into_any();
+//! let any: AnyBlob = blob.into();
 //! assert_eq!((any.dtype(), any.shape().to_string()), (DType::F32, "2×3".to_string()));
 //! assert_eq!(any.data().elements::<f32>()?[4], 50.0);
 //! assert!(any.data().elements::<f64>().is_err());
@@ -38,7 +38,7 @@
 //! | `Reshape`, `ReshapeLike` | [`AnyBlob::reshape`] to a shape, or to a clone of another blob's |
 //! | `shape(i)`, `CanonicalAxisIndex`, `count(a, b)` | [`Shape::extent`], [`Shape::axis`], [`Shape::count_range`] |
 //! | `num()`, `channels()`, `LegacyShape`, `shape_string()` | [`Nchw`], [`Shape::legacy_extent`], [`Shape::shape_string`] |
-//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], [`View::at`] of a [`part`](AnyBlob::part): strict |
+//! | `offset`, `data_at`, `diff_at` | [`Shape::offset`], of a legacy blob that of [`Shape::legacy_pad_right`]; [`View::at`] of a [`part`](AnyBlob::part): strict |
 //! | `cpu_data`, `mutable_cpu_data` | [`Blob::data`], [`Blob::data_mut`], [`Blob::data_overwrite`]; `elements` of [`AnyBlob::data`] and [`AnyBlob::data_mut`] |
 //! | `cpu_diff`, `mutable_cpu_diff` | [`Blob::diff`], [`Blob::diff_mut`], [`Blob::diff_overwrite`]; of [`AnyBlob::diff`] and [`AnyBlob::diff_mut`] |
 //! | `gpu_data`, `mutable_gpu_data` | [`View::device`], [`ViewMut::device`], [`ViewMut::overwrite_device`] |
@@ -50,11 +50,11 @@
 //!
 //! | `CDnnBlob` | here |
 //! |---|---|
-//! | `CBlobDesc`, `Create*Blob` | [`Dims7`] and [`AnyBlob::new`]; `DimSize` is `dims[BlobDim::Height]` |
+//! | `CBlobDesc`, `Create*Blob`, `Create*ImageBlob` | [`Dims7`], whose page lists them, and [`AnyBlob::new`]; `DimSize` is `dims[BlobDim::Height]` |
 //! | `GetObjectCount`, `GetObjectSize`, `GetGeometricalSize` | of [`Dims7::try_from`] its shape: [`Dims7::object_count`], [`Dims7::object_size`], [`Dims7::geometric_size`] |
 //! | `GetBuffer`, `CDnnBlobBuffer` with `Read`, `Write`, `ReadWrite` | [`View::range`] and its [`elements`](View::elements); of [`ViewMut::range`] [`overwrite`](ViewMut::overwrite), [`elements`](ViewMut::elements) |
 //! | `CreateWindowBlob`, `SetParentPos`, `ShiftParentPos` | [`AnyBlob::make_window`], [`Window::set_pos`], [`Window::shift`] |
-//! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::clone_empty`], of another type [`AnyBlob::new`], [`AnyBlob::reinterpret`] |
+//! | `GetCopy`, `GetClone`, `ReinterpretDimensions` | [`AnyBlob::try_clone`], [`AnyBlob::new`] of its shape, [`AnyBlob::reinterpret`] |
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 

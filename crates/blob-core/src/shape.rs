@@ -213,7 +213,7 @@ mod tests {
             assert_eq!((shape.dims(), shape.count()), (dims, count));
             assert_eq!(shape.num_axes(), dims.len());
         }
-        assert_eq!(Shape::scalar(), shape(&[]));
+        assert_eq!(Shape::default(), shape(&[]));
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
                 assert_eq!(shape.extent(axis).unwrap(), dims[axis]);
             }
         }
-        assert!(Shape::scalar().stride(0).is_err() && Shape::scalar().extent(0).is_err());
+        assert!(Shape::default().stride(0).is_err() && Shape::default().extent(0).is_err());
         assert_eq!(shape(&[2, 3, 4]).stride(-2).unwrap(), 4);
     }
 
@@ -288,7 +288,7 @@ mod tests {
             (shape.count_range(..2), 6),
             (shape.count_range((Bound::Excluded(0), Bound::Unbounded)), 105),
             (shape.count_range(4..4), 1),
-            (Shape::scalar().count_range(0..0), 1),
+            (Shape::default().count_range(0..0), 1),
         ] {
             assert_eq!(count.unwrap(), expected);
         }
@@ -317,7 +317,7 @@ mod tests {
             let error = shape.index(offset).unwrap_err();
             assert!(matches!(error, Error::OffsetOutOfRange { offset: o, .. } if o == offset));
         }
-        assert_eq!(Shape::scalar().index(0).unwrap(), []);
+        assert_eq!(Shape::default().index(0).unwrap(), []);
     }
 
     #[test]

@@ -138,7 +138,7 @@ mod tests {
     fn shapes_shrink_to_the_fewest_axes_and_the_least_extents() {
         let shapes = shapes(6, 10_000);
         let shape = |dims: &[usize]| Shape::new(dims).unwrap();
-        assert_eq!(least(&shapes, |_| true), Shape::scalar());
+        assert_eq!(least(&shapes, |_| true), Shape::default());
         assert_eq!(least(&shapes, |s| s.num_axes() >= 2), shape(&[1, 1]));
         assert_eq!(least(&shapes, |s| s.count() >= 100).count(), 100);
         assert_eq!(least(&shapes, |s| s.count() == 0), shape(&[0]));

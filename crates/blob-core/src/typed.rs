@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use synced_mem::{HostBuffer, SharedMem};
 
@@ -11,9 +11,7 @@ use crate::blob::AnyBlob;
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::guards::{Ref, RefMut};
-use crate::part::Part;
 use crate::shape::extents::Shape;
-use crate::view::ViewMut;
 
 /// A blob whose elements are known to be `T`. Everything that does not depend on the type is [`AnyBlob`]'s.
 ///
@@ -23,7 +21,7 @@ use crate::view::ViewMut;
 /// let mut blob = Blob::from_slice(Shape::new([3])?, &[1i32, 2, 3])?;
 /// blob.data_mut()?[2] = 30;
 /// assert_eq!((&blob.data()?[..], blob.count()), (&[1, 2, 30][..], 3));
-/// let any: AnyBlob = blob.into_any();
+/// let any = AnyBlob::from(blob);
 /// assert!(Blob::<f32>::try_from(any).is_err());
 /// # Ok::<(), blob_core::Error>(())
 /// ```
@@ -38,7 +36,7 @@ use crate::view::ViewMut;
 /// drop(data);
 /// ```
 pub struct Blob<T> {
-    /// Invariant: its dtype is `T::DTYPE`.
+    /// Of dtype `T::DTYPE`, unless its user has put another blob here: every access checks it.
     any: AnyBlob,
     element: PhantomData<T>,
 }
@@ -91,11 +89,6 @@ impl<T: Element> Blob<T> {
         Self { any, element }
     }
 
-    /// The same blob with its dtype known at run time only.
-    pub fn into_any(self) -> AnyBlob {
-        self.any
-    }
-
     /// The data's elements, for reading. See [`View::elements`](crate::View::elements).
     ///
     /// # Errors
@@ -104,7 +97,7 @@ impl<T: Element> Blob<T> {
         self.any.data().elements()
     }
 
-    /// The data's elements, for writing. See [`ViewMut::elements`].
+    /// The data's elements, for writing. See [`ViewMut::elements`](crate::ViewMut::elements).
     ///
     /// # Errors
     /// As [`View::elements`](crate::View::elements).
@@ -112,7 +105,7 @@ impl<T: Element> Blob<T> {
         self.any.data_mut().elements()
     }
 
-    /// The data's elements, for a caller who writes all of them. See [`ViewMut::overwrite`].
+    /// The data's elements, for a caller who writes all of them. See [`ViewMut::overwrite`](crate::ViewMut::overwrite).
     ///
     /// # Errors
     /// As [`View::elements`](crate::View::elements).
@@ -128,7 +121,7 @@ impl<T: Element> Blob<T> {
         self.any.diff().elements()
     }
 
-    /// The diff's elements, for writing. See [`ViewMut::elements`].
+    /// The diff's elements, for writing. See [`ViewMut::elements`](crate::ViewMut::elements).
     ///
     /// # Errors
     /// As [`View::elements`](crate::View::elements).
@@ -136,65 +129,12 @@ impl<T: Element> Blob<T> {
         self.any.diff_mut().elements()
     }
 
-    /// The diff's elements, for a caller who writes all of them. See [`ViewMut::overwrite`].
+    /// The diff's elements, for a caller who writes all of them. See [`ViewMut::overwrite`](crate::ViewMut::overwrite).
     ///
     /// # Errors
     /// As [`View::elements`](crate::View::elements).
     pub fn diff_overwrite(&mut self) -> Result<RefMut<'_, [T]>, Error> {
         self.any.diff_mut().overwrite()
-    }
-
-    /// The data or the diff, for writing; for reading it is [`AnyBlob::part`].
-    pub fn part_mut(&mut self, part: Part) -> ViewMut<'_> {
-        self.any.part_mut(part)
-    }
-
-    /// Another shape. See [`AnyBlob::reshape`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::reshape`].
-    pub fn reshape(&mut self, shape: Shape) -> Result<(), Error> {
-        self.any.reshape(shape)
-    }
-
-    /// Another shape of the same count. See [`AnyBlob::reinterpret`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::reinterpret`].
-    pub fn reinterpret(&mut self, shape: Shape) -> Result<(), Error> {
-        self.any.reinterpret(shape)
-    }
-
-    /// Copies another blob's elements. See [`AnyBlob::copy_from`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::copy_from`].
-    pub fn copy_from(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
-        self.any.copy_from(source, parts)
-    }
-
-    /// Copies another blob's elements and its shape. See [`AnyBlob::copy_from_reshaped`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::copy_from_reshaped`].
-    pub fn copy_from_reshaped(&mut self, source: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
-        self.any.copy_from_reshaped(source, parts)
-    }
-
-    /// Another memory in the place of the data or the diff. See [`AnyBlob::replace_memory`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::replace_memory`].
-    pub fn replace_memory(&mut self, memory: SharedMem, part: Part) -> Result<SharedMem, Error> {
-        self.any.replace_memory(memory, part)
-    }
-
-    /// Shares another blob's data, diff or both. See [`AnyBlob::share`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::share`].
-    pub fn share(&mut self, other: &AnyBlob, parts: impl AsRef<[Part]>) -> Result<(), Error> {
-        self.any.share(other, parts)
     }
 
     /// A copy in memories of its own. See [`AnyBlob::try_clone`].
@@ -203,11 +143,6 @@ impl<T: Element> Blob<T> {
     /// As [`AnyBlob::try_clone`].
     pub fn try_clone(&self) -> Result<Self, Error> {
         Ok(Self::wrap(self.any.try_clone()?))
-    }
-
-    /// An untouched blob of the same shape.
-    pub fn clone_empty(&self) -> Self {
-        Self::wrap(self.any.clone_empty())
     }
 }
 
@@ -223,16 +158,24 @@ impl<T: Element> TryFrom<AnyBlob> for Blob<T> {
 
 impl<T: Element> From<Blob<T>> for AnyBlob {
     fn from(blob: Blob<T>) -> Self {
-        blob.into_any()
+        blob.any
     }
 }
 
-/// To [`AnyBlob`], for reading only: through `&mut AnyBlob` another blob of another dtype could be put in place.
+/// To [`AnyBlob`], which has everything that does not depend on the type.
 impl<T> Deref for Blob<T> {
     type Target = AnyBlob;
 
     fn deref(&self) -> &AnyBlob {
         &self.any
+    }
+}
+
+/// As above, and so the operations of `blob-ops` take it. Where a blob of another dtype is put in its place with
+/// [`mem::swap`](std::mem::swap), every access by type is an [`Error::WrongDType`].
+impl<T> DerefMut for Blob<T> {
+    fn deref_mut(&mut self) -> &mut AnyBlob {
+        &mut self.any
     }
 }
 
@@ -245,7 +188,7 @@ impl<T> fmt::Debug for Blob<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::DType;
+    use crate::{DType, Part};
 
     fn shape(dims: &[usize]) -> Shape {
         Shape::new(dims).unwrap()
@@ -262,7 +205,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let scalar = Blob::from_slice(Shape::scalar(), &[2.5f64]).unwrap();
+        let scalar = Blob::from_slice(Shape::default(), &[2.5f64]).unwrap();
         assert_eq!(*scalar.data().unwrap(), [2.5]);
         let none = Blob::<f64>::from_slice(shape(&[0, 4]), &[]).unwrap();
         assert!(none.data().unwrap().is_empty());
@@ -295,7 +238,17 @@ mod tests {
         assert_eq!(*blob.diff().unwrap(), [0.0, 2.0, 0.0]);
         blob.diff_overwrite().unwrap().fill(3.0);
         assert_eq!(format!("{:?}", blob.diff().unwrap()), "[3.0, 3.0, 3.0]");
-        let error = Blob::<u32>::try_from(blob.into_any()).unwrap_err();
+        let error = Blob::<u32>::try_from(AnyBlob::from(blob)).unwrap_err();
         assert!(matches!(error, Error::WrongDType { wanted: DType::U32, got: DType::F32 }));
+    }
+    #[test]
+    fn another_dtype_in_its_place_is_an_error_of_each_access() {
+        let mut blob = Blob::from_slice(shape(&[2]), &[1u32, 2]).unwrap();
+        let mut other = AnyBlob::from(Blob::from_slice(shape(&[2]), &[1.0f32, 2.0]).unwrap());
+        std::mem::swap(&mut *blob, &mut other);
+        let wrong = |error: Error| matches!(error, Error::WrongDType { wanted: DType::U32, got: DType::F32 });
+        assert!(wrong(blob.data().unwrap_err()) && wrong(blob.diff().unwrap_err()));
+        assert!(wrong(blob.data_mut().unwrap_err()) && wrong(blob.data_overwrite().unwrap_err()));
+        assert_eq!(*other.data().elements::<u32>().unwrap(), [1, 2]);
     }
 }

@@ -11,10 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::blob::AnyBlob;
-use crate::dtype::Element;
 use crate::error::Error;
 use crate::part::Part;
-use crate::typed::Blob;
 use crate::view::{View, ViewMut};
 
 use frame::{Frame, Outer};
@@ -73,16 +71,6 @@ impl AnyBlob {
     }
 }
 
-impl<T: Element> Blob<T> {
-    /// Some steps, for writing; windows for reading, and owned ones, are those of [`AnyBlob`].
-    ///
-    /// # Errors
-    /// As [`AnyBlob::window`].
-    pub fn window_mut(&mut self, steps: impl RangeBounds<usize>) -> Result<WindowMut<'_>, Error> {
-        WindowRef::new(self, steps).map(WindowMut::new)
-    }
-}
-
 /// Some steps of a blob, or of another window, that can be moved along it. Keeps the blob's memories alive.
 ///
 /// Windows may lie over each other. Each is read and written through its own handle; two accesses that overlap, one of
@@ -117,11 +105,6 @@ impl Window {
     /// The first step, counted in what this lies in: the parent, or else the owner.
     pub fn pos(&self) -> usize {
         self.frame.pos()
-    }
-
-    /// The first step, counted in the owner.
-    pub fn owner_pos(&self) -> usize {
-        self.frame.owner_and_pos().1
     }
 
     /// Moves to a position, counted in the parent, or else in the owner. The windows that lie in this one move along.
@@ -162,7 +145,7 @@ impl Window {
     fn outer_len(&self) -> usize {
         match &self.frame.outer {
             Outer::Window(outer) => outer.len,
-            _ => self.owner().shape().dims()[0],
+            _ => self.as_ref().owner().shape().dims()[0],
         }
     }
 
@@ -185,13 +168,8 @@ impl Window {
         }
     }
 
-    /// The blob that this lies in, at whatever depth: over the same memories as the one that the first window was made
-    /// from, with the shape that it had then.
-    pub fn owner(&self) -> &AnyBlob {
-        self.frame.owner_and_pos().0
-    }
-
-    /// The window where it is now, for reading.
+    /// The window where it is now, for reading. Its owner, at whatever depth, is a blob over the memories of the one that
+    /// the first window was made from, with the shape that it had then; its steps are counted in that.
     pub fn as_ref(&self) -> WindowRef<'_> {
         let (owner, pos) = self.frame.owner_and_pos();
         WindowRef::trusted(owner, pos, self.frame.len)
@@ -216,9 +194,9 @@ impl Window {
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Window")
-            .field("owner_pos", &self.owner_pos())
+            .field("steps", &self.as_ref().steps())
             .field("shape", &self.as_ref().shape())
-            .field("dtype", &self.owner().dtype())
+            .field("dtype", &self.as_ref().owner().dtype())
             .finish_non_exhaustive()
     }
 }
@@ -226,7 +204,7 @@ impl fmt::Debug for Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Shape};
+    use crate::{Blob, DType, Shape};
 
     const fn assert_send_sync<T: Send + Sync>() {}
     const _: () = {
@@ -252,8 +230,8 @@ mod tests {
         let blob = steps();
         let mut owned = blob.make_window(1).unwrap();
         owned.set_pos(2).unwrap();
-        assert_eq!(format!("{owned:?}"), "Window { owner_pos: 2, shape: Shape(1×3), dtype: U8, .. }");
-        assert_eq!(format!("{:?}", owned.as_ref()), "WindowRef { pos: 2, shape: Shape(1×3), dtype: U8 }");
+        assert_eq!(format!("{owned:?}"), "Window { steps: 2..3, shape: Shape(1×3), dtype: U8, .. }");
+        assert_eq!(format!("{:?}", owned.as_ref()), "WindowRef { steps: 2..3, shape: Shape(1×3), dtype: U8 }");
     }
 
     #[test]
@@ -262,8 +240,8 @@ mod tests {
         for mid in 0..=4 {
             let whole = blob.window_mut(0..4).unwrap();
             let (front, back) = whole.split_at_mut(mid).unwrap();
-            assert_eq!((front.as_ref().pos(), front.as_ref().len()), (0, mid));
-            assert_eq!((back.as_ref().pos(), back.as_ref().len()), (mid, 4 - mid));
+            assert_eq!(front.as_ref().steps(), 0..mid);
+            assert_eq!(back.as_ref().steps(), mid..4);
         }
         let mut part = blob.window_mut(1..4).unwrap();
         let mut inner = part.window_mut(1..3).unwrap();
@@ -303,7 +281,7 @@ mod tests {
         let blob = AnyBlob::new(Shape::new([1 << 40, 0]).unwrap(), DType::U8).unwrap();
         let windows = || blob.windows(2).unwrap();
         assert_eq!(windows().count(), (1 << 40) - 1);
-        assert_eq!(windows().last().map(|window| window.pos()), Some((1 << 40) - 2));
-        assert_eq!(windows().nth(1 << 39).map(|window| window.pos()), Some(1 << 39));
+        assert_eq!(windows().last().map(|window| window.steps().start), Some((1 << 40) - 2));
+        assert_eq!(windows().nth(1 << 39).map(|window| window.steps().start), Some(1 << 39));
     }
 }

@@ -41,7 +41,7 @@ impl Entry {
     pub(crate) fn new(position: u32, index: u32, kind: Kind) -> Self {
         Self {
             name: Box::default(),
-            shape: Shape::scalar(),
+            shape: Shape::default(),
             dtype: None,
             kind,
             order: Order::RowMajor,

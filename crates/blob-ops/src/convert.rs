@@ -6,7 +6,7 @@ use crate::argument::Argument;
 use crate::cpu::{Exec, Isa, convert as kernels};
 use crate::device::Bench;
 use crate::error::Error;
-use crate::fill::clear;
+use crate::fill::fill;
 use crate::place::Operand;
 use crate::work::Work;
 use crate::{place, threads};
@@ -78,7 +78,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
 pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(), Error> {
     Argument::In.of(CONVERT).check_dims(out.shape().dims(), blob)?;
     if place::is_untouched(blob, part) {
-        return clear(out, part);
+        return fill(out, 0, part);
     }
     let (from, to) = (blob.dtype(), out.dtype());
     if let Some(queue) = place::elsewhere(CONVERT, [Operand::all(blob, part)], [Operand::all(out, part)])? {

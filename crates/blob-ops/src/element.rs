@@ -71,10 +71,10 @@ pub fn axpy(y: &mut AnyBlob, alpha: impl Into<Scalar>, x: &AnyBlob, part: Part) 
 /// use blob_core::{Blob, Part, Shape};
 /// use blob_ops::Scalar;
 ///
-/// let mut weights = Blob::from_slice(Shape::new([2])?, &[1.0f32, -2.0])?.into_any();
+/// let mut weights = Blob::from_slice(Shape::new([2])?, &[1.0f32, -2.0])?;
 /// blob_ops::fill(&mut weights, 0.5, Part::Diff)?;
 /// blob_ops::update(&mut weights)?;
-/// assert_eq!(*weights.data().elements::<f32>()?, [0.5, -2.5]);
+/// assert_eq!(*weights.data()?, [0.5, -2.5]);
 /// assert_eq!(blob_ops::asum(&weights, Part::Data)?, Scalar::F(3.0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

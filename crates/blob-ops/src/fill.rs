@@ -15,7 +15,7 @@ use crate::{place, threads};
 use blob_core::{AnyBlob, Part};
 use std::ops::Range;
 
-/// Sets all elements of one part to a value.
+/// Sets all elements of one part to a value. A part that was never touched stays so where the value is 0.
 ///
 /// Float dtypes take any number, rounded to nearest even; others only what they hold, bools 0 and 1.
 ///
@@ -23,12 +23,12 @@ use std::ops::Range;
 /// [`Error::Value`] if the dtype does not hold the value, or a float dtype only as Inf; [`Error::Memory`] for a conflict
 /// with a guard of another blob, or out of memory. The blob is as it was then.
 pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    set("fill", blob, value.into(), part)
-}
-
-fn set(op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Result<(), Error> {
-    let element = element(op, blob, value)?;
+    let op = "fill";
+    let element = element(op, blob, value.into())?;
     let size = blob.dtype().size();
+    if element == [0; 8] && place::is_untouched(blob, part) {
+        return Ok(());
+    }
     if let Some(queue) = place::elsewhere(op, [], [Operand::all(blob, part)])? {
         let all = 0..blob.count();
         return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
@@ -38,7 +38,7 @@ fn set(op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Resul
     Ok(())
 }
 
-/// Sets all elements of one object of a blob of seven axes to a value, NeoML's `FillObject`.
+/// Sets all elements of one object of a blob of seven axes to a value: NeoML's `FillObject`, and with 0 its `ClearObject`.
 ///
 /// The axes are BatchLength, BatchWidth, ListSize, Height, Width, Depth, Channels. The first three count objects, in
 /// row-major order; the last four are the elements of each.
@@ -46,12 +46,9 @@ fn set(op: &'static str, blob: &mut AnyBlob, value: Scalar, part: Part) -> Resul
 /// # Errors
 /// As [`fill`]; [`Error::Mismatch`] if there are not seven axes; [`Error::ObjectOutOfRange`].
 pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, part: Part) -> Result<(), Error> {
-    set_object("fill object", blob, object, value.into(), part)
-}
-
-fn set_object(op: &'static str, blob: &mut AnyBlob, object: usize, value: Scalar, part: Part) -> Result<(), Error> {
+    let op = "fill object";
     let range = object_range(op, blob, object)?;
-    let element = element(op, blob, value)?;
+    let element = element(op, blob, value.into())?;
     let size = blob.dtype().size();
     if let Some(queue) = place::elsewhere(op, [], [Operand::range(blob, part, &range)])? {
         return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
@@ -59,25 +56,6 @@ fn set_object(op: &'static str, blob: &mut AnyBlob, object: usize, value: Scalar
     let mut bytes = place::range_overwrite(op, blob, part, range)?;
     fill_bytes(&mut bytes, &element[..size]);
     Ok(())
-}
-
-/// Sets one part to zeros. A part that was never touched stays so.
-///
-/// # Errors
-/// [`Error::Memory`] for a conflict with a guard of another blob, or out of memory.
-pub fn clear(blob: &mut AnyBlob, part: Part) -> Result<(), Error> {
-    if place::is_untouched(blob, part) {
-        return Ok(());
-    }
-    set("clear", blob, Scalar::U(0), part)
-}
-
-/// Sets one object of a blob of seven axes to zeros, NeoML's `ClearObject`. See [`fill_object`].
-///
-/// # Errors
-/// As [`fill_object`].
-pub fn clear_object(blob: &mut AnyBlob, object: usize, part: Part) -> Result<(), Error> {
-    set_object("clear object", blob, object, Scalar::U(0), part)
 }
 
 fn element(op: &'static str, blob: &AnyBlob, value: Scalar) -> Result<[u8; 8], Error> {

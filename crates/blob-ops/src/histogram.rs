@@ -71,14 +71,9 @@ impl Histogram {
         self.pending.extend_from_slice(tail);
     }
 
-    /// The number of elements in each bin so far.
-    pub fn counts(&self) -> Vec<u64> {
-        self.tables.counts().0
-    }
-
-    /// The number of elements so far that are in no bin: NaN, ±Inf and what is out of range.
-    pub fn left_out(&self) -> u64 {
-        self.tables.counts().1
+    /// The number of elements in each bin so far, and in no bin: NaN, ±Inf and what is out of range.
+    pub fn counts(&self) -> (Vec<u64>, u64) {
+        self.tables.counts()
     }
 }
 

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | put together and take apart | [`merge`], [`split`], and by NeoML's objects [`merge_objects`], [`split_objects`] |
 //! | reorder axes | [`transpose`], [`permute`], [`transpose_in_place`] |
-//! | compute in place | [`add`], [`axpy`], [`update`], [`scale`], [`fill`], [`clear`] |
+//! | compute in place | [`add`], [`axpy`], [`update`], [`scale`], [`fill`], of one of NeoML's objects [`fill_object`] |
 //! | sum and describe | [`asum`], [`sumsq`], [`stats`]; over bytes [`StatsAccumulator`], [`Histogram`], [`count_nonfinite`] |
 //! | change the dtype | [`convert`], [`convert_checked`]; of bytes [`convert_bytes`] |
 //!
@@ -34,8 +34,8 @@
 //! name is `portable`, said once on stderr. `BLOB_OPS_STORES=streaming|ordinary` names how results that no cache holds
 //! are written, past the caches or through them; by itself each processor takes what was measured to suit it.
 //!
-//! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`clear`], [`update`] and [`convert`] leave a part that was
-//! never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
+//! **Untouched** memory reads as zeros. [`asum`], [`sumsq`], [`update`], [`convert`] and [`fill`] with 0 leave a part
+//! that was never touched so; whatever else reads it allocates it, and [`has_diff`](blob_core::AnyBlob::has_diff) is true then.
 //!
 //! **Sums** are taken in f64. The relative error of [`asum`] and [`sumsq`] is proven to be below 10⁻¹⁴ for anything that
 //! fits in memory: d·u/(1 − d·u) with u = 2⁻⁵³ and d = 35 + ⌈log₂ B⌉ at most, for B blocks of 4096 elements. For
@@ -85,7 +85,7 @@ pub use argument::{Argument, Mismatch};
 pub use convert::{convert, convert_bytes, convert_checked, convert_checked_into, convert_into};
 pub use element::{add, add_flush_subnormals, axpy, scale, update};
 pub use error::Error;
-pub use fill::{clear, clear_object, fill, fill_object};
+pub use fill::{fill, fill_object};
 pub use finite::{NonFinite, count_nonfinite};
 pub use histogram::Histogram;
 pub use merge::{

@@ -184,7 +184,7 @@ fn histogram(
             break;
         }
     }
-    (histogram.counts(), histogram.left_out())
+    histogram.counts()
 }
 
 #[test]

@@ -151,11 +151,6 @@ impl Cuda {
         Ok(Arc::new(Self { context }))
     }
 
-    /// The number of the GPU, as [`open`](Self::open) takes it.
-    pub fn ordinal(&self) -> usize {
-        self.context.ordinal
-    }
-
     /// Its compute capability: (9, 0) for 9.0.
     pub fn capability(&self) -> (u32, u32) {
         self.context.capability

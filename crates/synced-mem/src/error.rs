@@ -18,7 +18,6 @@ pub enum Error {
         bytes: usize,
     },
     /// A device had no block of this size.
-    #[non_exhaustive]
     DeviceOutOfMemory {
         /// The device asked.
         device: DeviceId,
@@ -37,7 +36,6 @@ pub enum Error {
     },
     /// A wait was refused because it would never end: the work that it would have to wait for is what called it, such as a
     /// kernel of [`loopback`](crate::loopback) that synchronises its own queue. No work was lost; the queue works on.
-    #[non_exhaustive]
     Deadlock {
         /// The queue that was called.
         queue: QueueId,
@@ -45,7 +43,6 @@ pub enum Error {
         op: &'static str,
     },
     /// A kernel's argument was borrowed for another queue than the one it was launched on.
-    #[non_exhaustive]
     WrongQueue {
         /// The queue of the launch.
         wanted: QueueId,
@@ -97,21 +94,6 @@ impl Error {
     ) -> Self {
         let source = source.into();
         Error::Device { device, op, source }
-    }
-
-    /// A device without room for a block of `bytes`. For backends.
-    pub fn device_out_of_memory(device: DeviceId, bytes: usize) -> Self {
-        Error::DeviceOutOfMemory { device, bytes }
-    }
-
-    /// A wait that would never end, because the work that it would have to wait for has called it. For backends.
-    pub fn deadlock(queue: QueueId, op: &'static str) -> Self {
-        Error::Deadlock { queue, op }
-    }
-
-    /// An argument borrowed for the queue `got`, launched on the queue `wanted`. For backends.
-    pub fn wrong_queue(wanted: QueueId, got: QueueId) -> Self {
-        Error::WrongQueue { wanted, got }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Host memory playing a device, for tests: it keeps every promise of a backend, and no more than the promises.
 //! It relies on `device` for those. All device bytes lie under the one lock of their machine, so that no misuse of a
-//! block is undefined behaviour: [`Loopback::misuses`] lists it. Device addresses are numbers that nothing points to;
+//! block is undefined behaviour: [`Report::misuses`] lists it. Device addresses are numbers that nothing points to;
 //! only host pointers are real.
 //! It leaves out speed: tasks run on whichever thread calls, under that lock, and kernels on copies, without it.
 
@@ -43,6 +43,21 @@ pub struct Loopback {
     meter: Arc<Meter>,
 }
 
+/// What [`Loopback::report`] tells of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The bytes of all blocks allocated and not yet dropped. Those of [`Loopback::external`] do not count.
+    pub bytes_in_use: usize,
+    /// How many blocks are allocated and not yet dropped.
+    pub live_blocks: usize,
+    /// How many tasks are enqueued on this device's queues and have not run.
+    pub pending: usize,
+    /// Uses of the machine's devices that broke a promise of the caller, each in words: bytes beyond a block, a block
+    /// of another device, one that was freed before the work that uses it ran.
+    pub misuses: Vec<String>,
+}
+
 impl Loopback {
     /// The first device of a new machine.
     pub fn new(mode: Mode) -> Arc<Self> {
@@ -57,11 +72,11 @@ impl Loopback {
     fn on(machine: Arc<Machine>) -> Arc<Self> {
         let id = DeviceId::new();
         machine.state().add_device(id);
-        let meter = Arc::new(Meter::new());
+        let meter = Arc::new(Meter::default());
         Arc::new(Self { id, machine, meter })
     }
 
-    /// Allocations fail from now on that would make [`bytes_in_use`](Self::bytes_in_use) exceed `bytes`.
+    /// Allocations fail from now on that would make [`Report::bytes_in_use`] exceed `bytes`.
     pub fn set_limit(&self, bytes: usize) {
         self.machine.state().account(self.id).limit = bytes;
     }
@@ -84,25 +99,12 @@ impl Loopback {
         self.machine.state().account(self.id).calls(operation)
     }
 
-    /// The bytes of all blocks allocated and not yet dropped. Those of [`external`](Self::external) do not count.
-    pub fn bytes_in_use(&self) -> usize {
-        self.machine.state().account(self.id).in_use
-    }
-
-    /// How many blocks are allocated and not yet dropped.
-    pub fn live_blocks(&self) -> usize {
-        self.machine.state().account(self.id).live
-    }
-
-    /// How many tasks are enqueued on this device's queues and have not run.
-    pub fn pending(&self) -> usize {
-        self.machine.state().pending(self.id)
-    }
-
-    /// Uses of the machine's devices that broke a promise of the caller, each in words: bytes beyond a block, a block
-    /// of another device, one that was freed before the work that uses it ran.
-    pub fn misuses(&self) -> Vec<String> {
-        self.machine.state().memory.misuses.clone()
+    /// What is allocated and pending on this device now, and what its users did wrong.
+    pub fn report(&self) -> Report {
+        let mut state = self.machine.state();
+        let (pending, misuses) = (state.pending(self.id), state.memory.misuses.clone());
+        let account = state.account(self.id);
+        Report { bytes_in_use: account.in_use, live_blocks: account.live, pending, misuses }
     }
 
     /// Device memory with an owner of its own, to be adopted.
@@ -111,7 +113,7 @@ impl Loopback {
     /// [`Error::DeviceOutOfMemory`] when the host has no room.
     pub fn external(&self, len: usize) -> Result<ExternalBlock, Error> {
         let slot = self.machine.state().memory.allocate(self.id, len);
-        let slot = slot.ok_or(Error::device_out_of_memory(self.id, len))?;
+        let slot = slot.ok_or(Error::DeviceOutOfMemory { device: self.id, bytes: len })?;
         let machine = Arc::clone(&self.machine);
         Ok(ExternalBlock { machine, slot, len })
     }
@@ -165,20 +167,11 @@ impl ExternalBlock {
         self.slot
     }
 
-    /// The bytes as they are now, pending work not done.
-    pub fn bytes(&self) -> Vec<u8> {
+    /// Lets `work` read and write the bytes as they are now, pending work not done. It must not use the device.
+    pub fn with_bytes<R>(&self, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut state = self.machine.state();
-        state.memory.read(&self.piece()).unwrap_or_default().to_vec()
-    }
-
-    /// Lets `change` work on the bytes as they are now. It must not use the device.
-    pub fn with_bytes_mut(&self, change: impl FnOnce(&mut [u8])) {
-        let mut state = self.machine.state();
-        state.memory.write(&self.piece()).map(change);
-    }
-
-    fn piece(&self) -> Piece {
-        Piece { slot: self.slot, range: 0..self.len }
+        let piece = Piece { slot: self.slot, range: 0..self.len };
+        work(state.memory.write(&piece).unwrap_or_default())
     }
 }
 

@@ -182,7 +182,8 @@ impl SyncedMem {
 
     // ---- devices ----
 
-    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads what is missing there.
+    /// Bytes on the queue's device, for work on that queue: `..` for all of them. Uploads what is missing there, and waits
+    /// for nothing: to bring bytes ahead of time (Caffe's `async_gpu_push`), drop the token.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::DeviceOutOfMemory`], [`Error::Device`]; no copy is lost.
@@ -235,15 +236,6 @@ impl SyncedMem {
         Ok(DeviceMut::new(span, None))
     }
 
-    /// Starts bringing bytes to the queue's device (Caffe's `async_gpu_push`). Nothing waits here: the access that needs
-    /// them does.
-    ///
-    /// # Errors
-    /// As [`device`](Self::device).
-    pub fn prefetch(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        self.device(queue, range).map(drop)
-    }
-
     /// Starts bringing bytes to the host; the next [`host`](Self::host) only waits for them.
     ///
     /// # Errors
@@ -267,11 +259,6 @@ impl SyncedMem {
     pub fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
         let range = check(resolve(range, self.len), self.len);
         range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))
-    }
-
-    /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
-    pub fn is_initialized(&self) -> bool {
-        self.with(|state| state.is_written())
     }
 
     /// What it has cost so far. Lock-free reads are not counted.
@@ -351,13 +338,13 @@ mod tests {
     fn new_allocates_nothing_and_reads_as_zeros() {
         let huge = SyncedMem::new(usize::MAX);
         assert_eq!(huge.len(), usize::MAX);
-        assert!(!huge.is_initialized());
+        assert!(huge.head() == Head::Uninitialized);
         for len in [1, 63, 64, 65, 4095, 4096, 4097] {
             let memory = SyncedMem::new(len);
-            assert!(!memory.is_initialized());
+            assert!(memory.head() == Head::Uninitialized);
             assert_eq!(memory.head(), Head::Uninitialized);
             assert_eq!(memory.host(..).unwrap(), vec![0; len]);
-            assert!(memory.is_initialized());
+            assert_ne!(memory.head(), Head::Uninitialized);
             assert_eq!(memory.head(), Head::AtHost);
         }
     }
@@ -379,7 +366,7 @@ mod tests {
         let bytes = vec![1, 2, 3];
         let address = bytes.as_ptr();
         let mut memory = SyncedMem::from(bytes);
-        assert!(memory.is_initialized());
+        assert_ne!(memory.head(), Head::Uninitialized);
         assert_eq!(memory.host(..).unwrap().as_ptr(), address);
         assert_eq!(memory.host_mut(..).unwrap().as_ptr(), address);
 
@@ -397,7 +384,7 @@ mod tests {
         assert!(matches!(memory.host(..), Err(Error::OutOfMemory { bytes: usize::MAX })));
         assert!(memory.host_mut(..).is_err());
         assert!(memory.host_overwrite(..).is_err());
-        assert!(!memory.is_initialized());
+        assert!(memory.head() == Head::Uninitialized);
     }
 
     #[test]

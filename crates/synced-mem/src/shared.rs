@@ -25,7 +25,6 @@ use crate::engine::lacking::Lacking;
 use crate::engine::state::{HOST, State};
 use crate::engine::step;
 use crate::error::Error;
-use crate::host::pool::HostPool;
 use crate::lease::Lease;
 use crate::shared::guards::{HostMut, HostRef};
 use crate::stats::{Observer, Stats};
@@ -53,11 +52,6 @@ impl SharedMem {
     /// A memory of `len` zero bytes. Allocates no bytes until the first touch.
     pub fn new(len: usize) -> Self {
         Self::from_state(State::new(len, None))
-    }
-
-    /// A memory of `len` zero bytes whose host memory comes from a pool, and goes back to it.
-    pub fn new_in(len: usize, pool: &HostPool) -> Self {
-        Self::from_state(State::new(len, Some(pool.clone())))
     }
 
     pub(crate) fn from_state(state: State) -> Self {
@@ -117,7 +111,7 @@ impl SharedMem {
 
     /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for its sake.
     /// What they hold before that is unspecified: zeros, what was there, or what a block of an
-    /// [unzeroed pool](HostPool::unzeroed) held.
+    /// [unzeroed pool](crate::HostPool::unzeroed) held.
     ///
     /// # Errors
     /// As [`host_mut`](Self::host_mut).
@@ -240,14 +234,6 @@ impl SharedMem {
     }
 
     // ---- moving ahead of time, and back ----
-
-    /// Starts bringing bytes to the queue's device.
-    ///
-    /// # Errors
-    /// As [`device`](Self::device).
-    pub fn prefetch(&self, queue: &Arc<dyn Queue>, range: impl RangeBounds<usize>) -> Result<(), Error> {
-        self.device(queue, range).map(drop)
-    }
 
     /// Starts bringing bytes to the host.
     ///

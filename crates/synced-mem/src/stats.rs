@@ -171,11 +171,6 @@ struct Counter {
 }
 
 impl Meter {
-    /// Counters at zero.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Counts one event. Relaxed: the counters order nothing, and each is right by itself.
     pub(crate) fn count(&self, kind: EventKind, bytes: usize) {
         let bytes = bytes as u64;

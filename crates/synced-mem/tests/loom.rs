@@ -136,7 +136,7 @@ fn spy_that_is(late: bool) -> Arc<Spy> {
     Arc::new(Spy {
         late,
         pending: loom::sync::Mutex::new(Vec::new()),
-        device: SpyDevice { id: DeviceId::new(), meter: Meter::new() },
+        device: SpyDevice { id: DeviceId::new(), meter: Meter::default() },
         id: QueueId::new(),
         uploads: AtomicUsize::new(0),
         downloads: AtomicUsize::new(0),

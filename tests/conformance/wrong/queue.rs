@@ -145,7 +145,7 @@ impl WrongQueue {
             Lie::ForeignError => DeviceId::new(),
             _ => self.device.id(),
         };
-        Err(Error::device_out_of_memory(device, len))
+        Err(Error::DeviceOutOfMemory { device, bytes: len })
     }
 }
 

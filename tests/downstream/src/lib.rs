@@ -117,7 +117,7 @@ unsafe impl Queue for RamQueue {
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
         let mut bytes = Vec::new();
         let device = self.device.id();
-        bytes.try_reserve_exact(len).map_err(|_| Error::device_out_of_memory(device, len))?;
+        bytes.try_reserve_exact(len).map_err(|_| Error::DeviceOutOfMemory { device, bytes: len })?;
         bytes.resize_with(len, || UnsafeCell::new(0));
         let own: Box<[UnsafeCell<u8>]> = bytes.into_boxed_slice();
         let address = own.as_ptr().expose_provenance();

@@ -249,7 +249,7 @@ impl Planned {
             None if parts[MEAN].or(parts[BETA]).or(parts[SHIFT]).is_none() => {}
             None => {
                 // A dtype that holds the weights holds their bias.
-                let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::scalar());
+                let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::default());
                 let bias = TensorSpec::new(&*folded.bias, spec.dtype, shape);
                 made.push(Made::computed(bias, from, shifted).saying(format!("new: {change}")));
                 self.notes.push(format!(

@@ -1,8 +1,6 @@
 //! From blob to blob: copies of data and diff, and sharing instead of copying.
 //! It relies on `SharedMem::copy_from` for the side on which a copy runs; it checks dtype, shape and count before.
 
-use synced_mem::SharedMem;
-
 use super::AnyBlob;
 use crate::error::Error;
 use crate::part::Part;
@@ -76,16 +74,9 @@ impl AnyBlob {
     /// [`Error::Memory`], as [`copy_from`](Self::copy_from).
     #[doc(alias = "GetCopy")]
     pub fn try_clone(&self) -> Result<Self, Error> {
-        let mut clone = self.clone_empty();
+        let mut clone = Self::new(self.shape.clone(), self.dtype)?;
         clone.copy_from(self, Part::BOTH)?;
         Ok(clone)
-    }
-
-    /// An untouched blob of the same shape and dtype (NeoML's `GetClone`). Allocates nothing.
-    #[doc(alias = "GetClone")]
-    pub fn clone_empty(&self) -> Self {
-        let len = self.byte_len();
-        Self { shape: self.shape.clone(), dtype: self.dtype, data: SharedMem::new(len), diff: SharedMem::new(len) }
     }
 }
 
@@ -137,7 +128,7 @@ mod tests {
     }
 
     /// Uploads, downloads, copies between blocks of a device.
-    fn moves(memory: &SharedMem) -> [u64; 3] {
+    fn moves(memory: &synced_mem::SharedMem) -> [u64; 3] {
         let stats = memory.stats();
         [stats.uploads, stats.downloads, stats.device_copies].map(|traffic| traffic.count)
     }
@@ -223,7 +214,7 @@ mod tests {
     #[test]
     fn what_nobody_touched_copies_as_zeros_and_takes_no_memory() {
         let untouched = Blob::<u8>::new(shape(&[2])).unwrap();
-        let mut to = untouched.clone_empty();
+        let mut to = AnyBlob::new(untouched.shape().clone(), untouched.dtype()).unwrap();
         to.copy_from(&untouched, Part::BOTH).unwrap();
         assert!(!to.memory(Part::Data).is_initialized() && !to.has_diff());
         let mut to = pair();
@@ -311,8 +302,5 @@ mod tests {
         assert_eq!(*clone.data().unwrap(), [9, 1, 1, 1]);
         blob.diff_mut().unwrap().fill(2);
         assert_eq!(*blob.try_clone().unwrap().diff().unwrap(), [2; 4]);
-        let empty = blob.clone_empty();
-        assert_eq!((empty.shape(), empty.capacity()), (blob.shape(), 4));
-        assert!(!empty.memory(Part::Data).is_initialized() && !empty.has_diff());
     }
 }

@@ -24,8 +24,8 @@ const FIRST_OBJECT_AXIS: usize = BlobDim::Height as usize;
 /// ```
 /// use blob_core::{BlobDim, Dims7, Shape};
 ///
-/// let images = Dims7::image2d(2, 3, 4, 5, 6)?;
-/// assert_eq!(images.dims(), &[2, 3, 1, 4, 5, 1, 6]);
+/// let images = Dims7::new([2, 3, 1, 4, 5, 1, 6])?; // Create2DImageBlob(2, 3, 4, 5, 6)
+/// assert_eq!(images[BlobDim::Height], 4);
 /// assert_eq!((images.object_count(), images.object_size(), images.geometric_size()), (6, 120, 20));
 /// assert_eq!(Dims7::from_leading(&[2, 3])?.dims(), &[2, 3, 1, 1, 1, 1, 1]);
 /// assert_eq!(Dims7::from_trailing(&[2, 3])?.dims(), &[1, 1, 1, 1, 1, 2, 3]);
@@ -36,10 +36,18 @@ const FIRST_OBJECT_AXIS: usize = BlobDim::Height as usize;
 pub struct Dims7([usize; AXES]);
 
 impl Dims7 {
-    /// These extents, in the order of [`BlobDim`].
+    /// These extents, in the order of [`BlobDim`]:
+    ///
+    /// | NeoML | extents |
+    /// |---|---|
+    /// | `CreateDataBlob(a, b, c)` | `[a, b, 1, 1, 1, 1, c]` |
+    /// | `CreateListBlob(a, b, list, c)` | `[a, b, list, 1, 1, 1, c]` |
+    /// | `Create2DImageBlob(a, b, height, width, c)` | `[a, b, 1, height, width, 1, c]` |
+    /// | `Create3DImageBlob(a, b, height, width, depth, c)` | `[a, b, 1, height, width, depth, c]` |
     ///
     /// # Errors
     /// [`Error::ShapeTooLarge`] when the nonzero extents multiply to more than `isize::MAX`.
+    #[doc(alias = "CreateDataBlob", alias = "CreateListBlob", alias = "Create2DImageBlob", alias = "Create3DImageBlob")]
     pub fn new(dims: [usize; AXES]) -> Result<Self, Error> {
         checked_count(&dims)?;
         Ok(Self(dims))
@@ -69,51 +77,6 @@ impl Dims7 {
         let start = AXES.checked_sub(extents.len()).ok_or_else(|| too_many(extents))?;
         dims[start..].copy_from_slice(extents);
         Self::new(dims)
-    }
-
-    /// Sequences of lists of vectors: NeoML's `CreateListBlob`, and with lists of one its `CreateDataBlob`.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "CreateListBlob", alias = "CreateDataBlob")]
-    pub fn list_blob(
-        batch_length: usize,
-        batch_width: usize,
-        list_size: usize,
-        channels: usize,
-    ) -> Result<Self, Error> {
-        Self::new([batch_length, batch_width, list_size, 1, 1, 1, channels])
-    }
-
-    /// Sequences of images, their channels last: NeoML's `Create2DImageBlob`.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "Create2DImageBlob")]
-    pub fn image2d(
-        batch_length: usize,
-        batch_width: usize,
-        height: usize,
-        width: usize,
-        channels: usize,
-    ) -> Result<Self, Error> {
-        Self::image3d(batch_length, batch_width, height, width, 1, channels)
-    }
-
-    /// Sequences of images with a depth, their channels last: NeoML's `Create3DImageBlob`.
-    ///
-    /// # Errors
-    /// [`Error::ShapeTooLarge`].
-    #[doc(alias = "Create3DImageBlob")]
-    pub fn image3d(
-        batch_length: usize,
-        batch_width: usize,
-        height: usize,
-        width: usize,
-        depth: usize,
-        channels: usize,
-    ) -> Result<Self, Error> {
-        Self::new([batch_length, batch_width, 1, height, width, depth, channels])
     }
 
     /// The same with another extent at one axis (`SetDimSize`).
@@ -273,10 +236,6 @@ mod tests {
             Dims7::from_leading(&[big, big]),
             Dims7::from_leading(&[big, big]),
             Dims7::from_trailing(&[0, big, big]),
-            Dims7::list_blob(big, 0, 1, big),
-            Dims7::list_blob(2, 1, max, 0),
-            Dims7::image2d(big, 1, 0, 1, big),
-            Dims7::image3d(1, 1, 1, big, big, 1),
             primes().with(BlobDim::Depth, max),
         ];
         for (number, result) in results.into_iter().enumerate() {

@@ -19,11 +19,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape without axes, of one element.
-    pub fn scalar() -> Self {
-        Self { dims: Arc::default(), count: 1 }
-    }
-
     /// The extents.
     pub fn dims(&self) -> &[usize] {
         &self.dims
@@ -46,6 +41,13 @@ impl Shape {
             text += &format!("{extent} ");
         }
         text + &format!("({})", self.count)
+    }
+}
+
+/// The shape without axes, of one element: a scalar's.
+impl Default for Shape {
+    fn default() -> Self {
+        Self { dims: Arc::default(), count: 1 }
     }
 }
 

@@ -2,7 +2,6 @@
 //! It relies on the shape's bounds. It does not repeat upstream's bounds, which let an index one past the end through.
 
 use super::extents::Shape;
-use super::linear;
 use super::names::Nchw;
 use crate::error::Error;
 
@@ -10,7 +9,10 @@ use crate::error::Error;
 const LEGACY_AXES: usize = Nchw::ALL.len();
 
 impl Shape {
-    /// The extents with ones put behind them: `num()`, `channels()`, `height()` and `width()` of a Caffe blob.
+    /// The extents with ones put behind them: `num()`, `channels()`, `height()` and `width()` of a Caffe blob. Of a shape
+    /// of these [`offset`](Self::offset) is Caffe's `offset(n, c, h, w)`, but every index must lie inside: Caffe also
+    /// takes negative ones and one past the end of an axis. Where code walks with that, as `offset(0, 1)` does,
+    /// [`stride`](Self::stride) is meant.
     ///
     /// ```
     /// let bias = blob_core::Shape::new([7, 6])?;
@@ -52,17 +54,6 @@ impl Shape {
             -4..0 => Ok(self.legacy_pad_left()?[(axis + 4) as usize]),
             _ => Err(Error::LegacyAxisOutOfRange { axis }),
         }
-    }
-
-    /// The offset of an element of [`legacy_pad_right`](Self::legacy_pad_right), in elements: `((n·C + c)·H + h)·W + w`.
-    ///
-    /// Every index must lie inside. Caffe's `offset(n, c, h, w)` also takes an index one past the end of an axis, and
-    /// negative ones; where code walks with it, as `offset(0, 1)` does, [`stride`](Self::stride) is meant.
-    ///
-    /// # Errors
-    /// [`Error::TooManyAxesForLegacy`]; [`Error::IndexOutOfRange`].
-    pub fn legacy_offset(&self, n: usize, c: usize, h: usize, w: usize) -> Result<usize, Error> {
-        linear(self.legacy_pad_right()?.into_iter(), &[n, c, h, w])
     }
 
     fn legacy_dims(&self) -> Result<&[usize], Error> {
@@ -117,27 +108,8 @@ mod tests {
             five.legacy_pad_right().unwrap_err(),
             five.legacy_pad_left().unwrap_err(),
             five.legacy_extent(9).unwrap_err(),
-            five.legacy_offset(0, 0, 0, 0).unwrap_err(),
         ] {
             assert!(matches!(error, Error::TooManyAxesForLegacy { shape } if shape == five));
-        }
-    }
-
-    #[test]
-    fn one_past_the_end_is_an_error_on_every_axis() {
-        let shape = shape(&[2, 3, 4, 5]);
-        assert_eq!(shape.legacy_offset(1, 2, 3, 4).unwrap(), 119);
-        let last = [1, 2, 3, 4];
-        for number in 0..4 {
-            let mut index = last;
-            index[number] += 1;
-            let [n, c, h, w] = index;
-            match shape.legacy_offset(n, c, h, w) {
-                Err(Error::IndexOutOfRange { axis, index, extent }) => {
-                    assert_eq!((axis, index, extent), (number, number + 2, number + 2))
-                }
-                other => panic!("{index:?}: {other:?}"),
-            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub fn blobs(max_axes: usize, max_count: usize) -> impl Strategy<Value = AnyBlob
 /// use proptest::prelude::*;
 ///
 /// proptest!(|((blob, steps) in windows(3, 100))| {
-///     prop_assert_eq!(blob.window(steps.clone())?.len(), steps.len());
+///     prop_assert_eq!(blob.window(steps.clone())?.steps(), steps);
 /// });
 /// ```
 ///

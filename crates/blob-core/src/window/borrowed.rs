@@ -7,7 +7,6 @@ use std::ops::{Range, RangeBounds};
 
 use crate::blob::AnyBlob;
 use crate::blob::copy::expect_shape;
-use crate::dtype::DType;
 use crate::error::Error;
 use crate::part::Part;
 use crate::shape::bounds;
@@ -79,29 +78,14 @@ impl<'a> WindowRef<'a> {
         self.blob
     }
 
-    /// The first step, counted in the blob.
-    pub fn pos(&self) -> usize {
-        self.pos
-    }
-
-    /// The number of steps.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no steps.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    /// Which steps of the blob these are.
+    pub fn steps(&self) -> Range<usize> {
+        self.pos..self.pos + self.len
     }
 
     /// The extents: those of the blob, with the number of steps for the outermost.
     pub fn shape(&self) -> Shape {
         self.part(Part::Data).shape()
-    }
-
-    /// The type of the elements.
-    pub fn dtype(&self) -> DType {
-        self.blob.dtype()
     }
 
     /// Some steps of this window, counted from its first one.
@@ -125,7 +109,7 @@ impl<'a> WindowRef<'a> {
     /// # Errors
     /// [`Error::Memory`].
     pub fn to_blob(&self) -> Result<AnyBlob, Error> {
-        let mut copy = AnyBlob::new(self.shape(), self.dtype())?;
+        let mut copy = AnyBlob::new(self.shape(), self.blob.dtype())?;
         for part in Part::BOTH {
             copy.part_mut(part).copy_from(self.part(part))?;
         }
@@ -168,7 +152,7 @@ impl<'a> WindowMut<'a> {
     /// # Errors
     /// As [`AnyBlob::copy_from`].
     pub fn copy_from(&mut self, source: WindowRef<'_>, parts: impl AsRef<[Part]>) -> Result<(), Error> {
-        source.owner().expect_dtype(self.window.dtype())?;
+        source.owner().expect_dtype(self.window.blob.dtype())?;
         expect_shape(&self.window.shape(), &source.shape())?;
         parts.as_ref().iter().try_for_each(|&part| self.part_mut(part).copy_from(source.part(part)))
     }
@@ -231,9 +215,9 @@ impl ExactSizeIterator for Windows<'_> {}
 impl fmt::Debug for WindowRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WindowRef")
-            .field("pos", &self.pos)
+            .field("steps", &self.steps())
             .field("shape", &self.shape())
-            .field("dtype", &self.dtype())
+            .field("dtype", &self.blob.dtype())
             .finish()
     }
 }

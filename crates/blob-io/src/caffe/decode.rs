@@ -82,7 +82,7 @@ impl TryFrom<&BlobProto> for AnyBlob {
 /// use blob_core::{AnyBlob, Blob, Shape};
 /// use blob_io::caffe::proto::BlobProto;
 ///
-/// let blob = Blob::from_slice(Shape::new([2])?, &[1.0f32, 2.0])?.into_any();
+/// let blob = AnyBlob::from(Blob::from_slice(Shape::new([2])?, &[1.0f32, 2.0])?);
 /// let proto = BlobProto::try_from(&blob)?;
 /// assert_eq!(proto.data, [1.0, 2.0]);
 /// let back = AnyBlob::try_from(&proto)?;

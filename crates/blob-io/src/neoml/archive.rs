@@ -24,7 +24,7 @@ const MOST_BYTES: u64 = 64 << 20;
 /// use blob_io::neoml::Archive;
 /// use blob_io::{Layout, TensorSpec};
 ///
-/// let images = Shape::from(Dims7::image2d(1, 3, 4, 5, 6)?);
+/// let images = Shape::from(Dims7::new([1, 3, 1, 4, 5, 1, 6])?);
 /// let layout = Layout::neoml(&[TensorSpec::new("w", DType::F32, images)], &Archive::blob())?;
 /// // A blob's head, then its cells.
 /// assert_eq!((layout.offsets(), layout.len()), (&[45][..], 45 + 4 * 360));

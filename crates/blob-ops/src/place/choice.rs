@@ -121,7 +121,7 @@ fn by_what_is_missing<'a>(
 ) -> Option<Arc<dyn Queue>> {
     let (reads, writes) = (said(reads), said(writes));
     let mut queues = SmallVec::<[Arc<dyn Queue>; 2]>::new();
-    for (queue, _) in reads.iter().chain(&writes).flat_map(|(lacking, _)| lacking.devices()) {
+    for (queue, _) in reads.iter().chain(&writes).flat_map(|(lacking, _)| &lacking.devices) {
         let is_known = queues.iter().any(|known| known.device().id() == queue.device().id());
         if !is_known && cuda::has_kernels(&**queue) {
             queues.push(Arc::clone(queue));
@@ -145,10 +145,10 @@ fn said<'a>(operands: &mut dyn Iterator<Item = Operand<'a>>) -> Said {
 /// The bytes that would have to be moved there; `None` is the host.
 fn sum(said: &Said, place: Option<&Arc<dyn Queue>>) -> usize {
     let missing = said.iter().map(|(lacking, written)| match place {
-        None => lacking.host(),
+        None => lacking.host,
         Some(place) => {
-            let mut devices = lacking.devices();
-            devices.find(|(queue, _)| queue.device().id() == place.device().id()).map_or(*written, |(_, lacks)| lacks)
+            let mut devices = lacking.devices.iter();
+            devices.find(|(queue, _)| queue.device().id() == place.device().id()).map_or(*written, |(_, lacks)| *lacks)
         }
     });
     missing.sum()

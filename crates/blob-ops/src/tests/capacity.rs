@@ -58,8 +58,7 @@ const OPERATIONS: &[Operation] = &[
     ("scale", |y, _| nothing(crate::scale(y, 3, Part::Diff))),
     ("fill", |y, _| nothing(crate::fill(y, 3, Part::Data))),
     ("fill_object", |y, _| nothing(crate::fill_object(y, 1, 3, Part::Data))),
-    ("clear", |y, _| nothing(crate::clear(y, Part::Diff))),
-    ("clear_object", |y, _| nothing(crate::clear_object(y, 1, Part::Diff))),
+    ("fill with 0", |y, _| nothing(crate::fill(y, 0, Part::Diff))),
     ("asum", |_, x| scalar(crate::asum(x, Part::Data))),
     ("sumsq", |_, x| scalar(crate::sumsq(x, Part::Diff))),
     ("stats", |_, x| {

@@ -312,6 +312,6 @@ fn large_conversions_and_fills_past_the_caches() {
     let mut y = empty(count);
     crate::fill(&mut y, 1.25, Part::Data).unwrap();
     assert!(y.data().elements::<f32>().unwrap().iter().all(|y| *y == 1.25));
-    crate::clear(&mut y, Part::Data).unwrap();
+    crate::fill(&mut y, 0, Part::Data).unwrap();
     assert!(y.data().bytes().unwrap().iter().all(|byte| *byte == 0));
 }

@@ -10,7 +10,7 @@ use super::{bits, blob, isas, oracle, stats, tensor};
 use crate::convert::check_bytes;
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
-use crate::{Error, clear};
+use crate::{Error, fill};
 use blob_core::{DType, Part};
 use rayon::ThreadPool;
 
@@ -75,7 +75,7 @@ fn zeros() {
             let ones = vec![1; len * dtype.size()];
             every_way(&pools, |_, way| {
                 let mut y = blob(dtype, &ones);
-                clear(&mut y, Part::Data).unwrap();
+                fill(&mut y, 0, Part::Data).unwrap();
                 let zeros = y.data().bytes().unwrap().iter().all(|byte| *byte == 0);
                 assert!(zeros, "{dtype:?} × {len} on {way}");
             });

@@ -24,7 +24,7 @@ fn on_device(queue: &Arc<dyn Queue>, dims: &[usize], values: &[f32]) -> AnyBlob 
 }
 
 fn leave_host(memory: &SharedMem, queue: &Arc<dyn Queue>) {
-    memory.prefetch(queue, 0..memory.len()).unwrap();
+    memory.device(queue, 0..memory.len()).unwrap();
     memory.evict(Location::Host, ..).unwrap();
     assert_eq!(memory.head(), Head::AtDevice);
 }

@@ -3,7 +3,7 @@
 use super::{Random, SIZES, blob, in_pool, isas, tensor};
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
-use crate::{Scalar, add, add_flush_subnormals, axpy, clear, fill, scale, update};
+use crate::{Scalar, add, add_flush_subnormals, axpy, fill, scale, update};
 use blob_core::{AnyBlob, DType, Part, Shape};
 use half::{bf16, f16};
 
@@ -274,7 +274,7 @@ fn the_diff_is_a_part_of_its_own() {
     assert_eq!(*y.data().elements::<i32>().unwrap(), [1, 2]);
     update(&mut y).unwrap();
     assert_eq!(*y.data().elements::<i32>().unwrap(), [16, 17]);
-    clear(&mut y, Part::Diff).unwrap();
+    fill(&mut y, 0, Part::Diff).unwrap();
     assert_eq!(*y.diff().elements::<i32>().unwrap(), [0, 0]);
     assert_eq!(*y.data().elements::<i32>().unwrap(), [16, 17]);
 }
@@ -282,8 +282,8 @@ fn the_diff_is_a_part_of_its_own() {
 #[test]
 fn what_was_never_touched_stays_so() {
     let mut new = AnyBlob::new(Shape::new([5]).unwrap(), DType::F32).unwrap();
-    clear(&mut new, Part::Data).unwrap();
-    clear(&mut new, Part::Diff).unwrap();
+    fill(&mut new, 0, Part::Data).unwrap();
+    fill(&mut new, 0, Part::Diff).unwrap();
     update(&mut new).unwrap();
     assert!(!new.memory(Part::Data).is_initialized() && !new.has_diff());
 }

@@ -2,7 +2,7 @@
 
 use super::{Random, blob, isas};
 use crate::cpu::forced::with_isa;
-use crate::{Argument, Error, Scalar, add, add_flush_subnormals, axpy, clear_object, fill, fill_object, scale, update};
+use crate::{Argument, Error, Scalar, add, add_flush_subnormals, axpy, fill, fill_object, scale, update};
 use blob_core::{AnyBlob, DType, Part, Shape};
 use half::f16;
 
@@ -90,7 +90,7 @@ fn one_object_is_filled_and_no_other() {
                 with_isa(isa, || fill_object(&mut y, object, 3, Part::Data)).unwrap();
                 assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
                 want[object * size..][..size].fill(0);
-                with_isa(isa, || clear_object(&mut y, object, Part::Data)).unwrap();
+                with_isa(isa, || fill_object(&mut y, object, 0, Part::Data)).unwrap();
                 assert_eq!(*y.data().bytes().unwrap(), want, "{dtype:?} {object}");
             }
         }
@@ -113,9 +113,9 @@ fn objects_that_are_not_there_are_refused() {
         assert_eq!(*y.data().bytes().unwrap(), before);
     }
     let mut flat = blob(DType::F32, &[0; 24]);
-    match clear_object(&mut flat, 0, Part::Data) {
-        Err(error) => assert_eq!(error.to_string(), "clear object: the output has 1 axes (6), wanted 7"),
-        Ok(()) => panic!("cleared"),
+    match fill_object(&mut flat, 0, 0, Part::Data) {
+        Err(error) => assert_eq!(error.to_string(), "fill object: the output has 1 axes (6), wanted 7"),
+        Ok(()) => panic!("filled"),
     }
 }
 

@@ -89,7 +89,7 @@ impl Context {
             capability: (0, 0),
             total,
             limits: Limits { blocks: [0; 3], threads: [0; 3], threads_in_all: 0 },
-            meter: Meter::new(),
+            meter: Meter::default(),
             staging: Mutex::default(),
             modules: Mutex::default(),
             device,

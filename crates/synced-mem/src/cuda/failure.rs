@@ -7,45 +7,43 @@ use cudarc::driver::sys::CUresult;
 
 /// A call of the CUDA driver that has failed: the source of an [`Error::Device`](crate::Error::Device).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Failure {
-    call: &'static str,
-    code: CUresult,
+    /// The driver's function.
+    pub call: &'static str,
+    /// What it answered, a `CUresult`.
+    pub code: u32,
+    result: CUresult,
 }
 
 impl Failure {
-    /// The driver's function.
-    pub fn call(&self) -> &'static str {
-        self.call
-    }
-
-    /// What it answered, a `CUresult`.
-    pub fn code(&self) -> u32 {
-        self.code as u32
+    fn new(call: &'static str, result: CUresult) -> Self {
+        Self { call, code: result as u32, result }
     }
 
     /// An allocation that has given nothing and said no error.
     pub(super) fn out_of_memory(call: &'static str) -> Self {
-        Self { call, code: CUresult::CUDA_ERROR_OUT_OF_MEMORY }
+        Self::new(call, CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
     pub(super) fn is_out_of_memory(&self) -> bool {
-        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+        self.result == CUresult::CUDA_ERROR_OUT_OF_MEMORY
     }
 
     pub(super) fn is_unfinished(&self) -> bool {
-        self.code == CUresult::CUDA_ERROR_NOT_READY
+        self.result == CUresult::CUDA_ERROR_NOT_READY
     }
 
     /// Whether a context that has answered so never works again.
     pub(super) fn is_sticky(&self) -> bool {
         // CUDA driver API, `CUresult`: "leaves the process in an inconsistent state", and what ends a context.
-        matches!(self.code(), 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911)
+        matches!(self.code, 4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?} ({})", self.call, self.code, self.code())
+        write!(f, "{}: {:?} ({})", self.call, self.result, self.code)
     }
 }
 
@@ -55,6 +53,6 @@ impl std::error::Error for Failure {}
 pub(super) fn answer(call: &'static str, code: CUresult) -> Result<(), Failure> {
     match code {
         CUresult::CUDA_SUCCESS => Ok(()),
-        code => Err(Failure { call, code }),
+        code => Err(Failure::new(call, code)),
     }
 }

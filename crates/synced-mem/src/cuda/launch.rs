@@ -143,7 +143,7 @@ pub unsafe fn launch(
         return refused("the kernel was loaded for another device".into());
     };
     if let Some(arg) = uses.iter().find(|arg| arg.queue() != queue.id()) {
-        return Err(Error::wrong_queue(queue.id(), arg.queue()));
+        return Err(Error::WrongQueue { wanted: queue.id(), got: arg.queue() });
     }
     if params.len() != kernel.found.params {
         return refused(format!("{} bytes of parameters, the kernel has {}", params.len(), kernel.found.params));

@@ -126,7 +126,7 @@ impl std::error::Error for Absent {}
 
 impl From<Failure> for Absent {
     fn from(failure: Failure) -> Self {
-        Absent::Failed { call: failure.call(), code: failure.code() }
+        Absent::Failed { call: failure.call, code: failure.code }
     }
 }
 
@@ -137,7 +137,7 @@ pub(super) fn driver() -> Result<u32, Absent> {
     LIBRARY.get_or_init(library).as_ref().map_err(Absent::clone)?;
     // SAFETY: the function is there (`library`), and takes no flags yet.
     let started = answer("cuInit", unsafe { sys::cuInit(0) });
-    started.map_err(|failure| match failure.code() {
+    started.map_err(|failure| match failure.code {
         34 => Absent::Stub,
         100 => Absent::NoDevice { wanted: 0, found: 0 },
         _ => failure.into(),

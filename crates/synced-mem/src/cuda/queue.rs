@@ -152,7 +152,7 @@ unsafe impl Queue for CudaQueue {
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
         let context = self.context();
         if len == 0 || len > context.total {
-            return Err(Error::device_out_of_memory(context.id, len));
+            return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
         let tried = context.enter().and_then(|()| {
             self.alloc_once(len).or_else(|failure| match failure.is_out_of_memory() {
@@ -163,7 +163,9 @@ unsafe impl Queue for CudaQueue {
         });
         match tried {
             Ok((address, owner)) => Ok(self.block(address, len, owner)),
-            Err(failure) if failure.is_out_of_memory() => Err(Error::device_out_of_memory(context.id, len)),
+            Err(failure) if failure.is_out_of_memory() => {
+                Err(Error::DeviceOutOfMemory { device: context.id, bytes: len })
+            }
             Err(failure) => Err(self.error("alloc", context.note(failure))),
         }
     }

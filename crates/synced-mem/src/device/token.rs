@@ -57,16 +57,6 @@ impl<'a> DeviceRef<'a> {
         Self { span, _lease: lease, borrow: PhantomData }
     }
 
-    /// The number of bytes borrowed.
-    pub fn len(&self) -> usize {
-        self.span.range.len()
-    }
-
-    /// Whether no bytes are borrowed.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The queue that may work on them.
     pub fn queue(&self) -> &Arc<dyn Queue> {
         &self.span.queue
@@ -74,15 +64,7 @@ impl<'a> DeviceRef<'a> {
 
     /// All the bytes, as an argument that a kernel may read.
     pub fn arg(&self) -> Arg<'_> {
-        self.span.all(Access::Read)
-    }
-
-    /// Some of the bytes, counted from the first borrowed one.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`].
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Arg<'_>, Error> {
-        self.span.part(range, Access::Read)
+        Arg::new(&self.span, Access::Read)
     }
 }
 
@@ -93,24 +75,7 @@ impl<'a> DeviceMut<'a> {
 
     /// All the bytes, as an argument that a kernel may write.
     pub fn arg_mut(&mut self) -> Arg<'_> {
-        self.token.span.all(Access::Write)
-    }
-
-    /// Some of the bytes for writing, counted from the first borrowed one.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`].
-    pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<Arg<'_>, Error> {
-        self.token.span.part(range, Access::Write)
-    }
-
-    /// The bytes before `mid` and those from it on, both for writing.
-    ///
-    /// # Errors
-    /// [`Error::OutOfBounds`].
-    pub fn split_at_mut(&mut self, mid: usize) -> Result<(Arg<'_>, Arg<'_>), Error> {
-        let span = &self.token.span;
-        Ok((span.part(..mid, Access::Write)?, span.part(mid.., Access::Write)?))
+        Arg::new(&self.token.span, Access::Write)
     }
 }
 
@@ -128,19 +93,32 @@ impl ClaimedRange {
     pub(crate) fn empty(queue: &Arc<dyn Queue>) -> Self {
         Self { block: None, range: 0..0, queue: Arc::clone(queue), _hold: None }
     }
-
-    fn all(&self, access: Access) -> Arg<'_> {
-        Arg { span: self, range: self.range.clone(), access }
-    }
-
-    fn part(&self, range: impl RangeBounds<usize>, access: Access) -> Result<Arg<'_>, Error> {
-        let (start, len) = (self.range.start, self.range.len());
-        let range = check(resolve(range, len), len)?;
-        Ok(Arg { span: self, range: start + range.start..start + range.end, access })
-    }
 }
 
-impl Arg<'_> {
+impl<'a> Arg<'a> {
+    fn new(span: &'a ClaimedRange, access: Access) -> Self {
+        Self { span, range: span.range.clone(), access }
+    }
+
+    /// Some of its bytes, counted from its first.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn slice(self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
+        let (start, len) = (self.range.start, self.range.len());
+        let range = check(resolve(range, len), len)?;
+        Ok(Self { range: start + range.start..start + range.end, ..self })
+    }
+
+    /// Its bytes before `mid`, and those from it on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`].
+    pub fn split_at(self, mid: usize) -> Result<(Self, Self), Error> {
+        let Self { span, access, .. } = self;
+        Ok((Self { span, range: self.range.clone(), access }.slice(..mid)?, self.slice(mid..)?))
+    }
+
     /// What the kernel may do with the bytes.
     pub fn access(&self) -> Access {
         self.access

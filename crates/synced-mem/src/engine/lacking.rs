@@ -6,31 +6,22 @@ use std::sync::Arc;
 
 use crate::coherence::replicas::Slot;
 use crate::device::Queue;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{ADOPTED, HOST, State};
 
 /// How many bytes of a range would have to be moved to each place before work there can read it: see
 /// [`SharedMem::lacking`](crate::SharedMem::lacking).
+#[non_exhaustive]
 pub struct Lacking {
-    host: usize,
-    devices: Vec<(QueueHandle, usize)>,
-}
-
-impl Lacking {
     /// How many bytes the host lacks.
-    pub fn host(&self) -> usize {
-        self.host
-    }
-
+    pub host: usize,
     /// How many bytes each device lacks that this memory has been on, with the queue that last used it there.
-    pub fn devices(&self) -> impl Iterator<Item = (&Arc<dyn Queue>, usize)> {
-        self.devices.iter().map(|(queue, lacking)| (&**queue, *lacking))
-    }
+    pub devices: Vec<(Arc<dyn Queue>, usize)>,
 }
 
 impl fmt::Debug for Lacking {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lacking").field("host", &self.host).field("devices", &self.devices).finish()
+        let devices: Vec<_> = self.devices.iter().map(|(queue, lacking)| (queue.id(), lacking)).collect();
+        f.debug_struct("Lacking").field("host", &self.host).field("devices", &devices).finish()
     }
 }
 
@@ -40,7 +31,7 @@ impl State {
         let never_written = self.lacking(&all, range);
         let of = |slots: &[Slot]| self.lacking(slots, range) - never_written;
         let devices = self.device_slots().zip(&self.devices);
-        let devices = devices.map(|(slot, copy)| (copy.home.clone(), of(&[slot]))).collect();
+        let devices = devices.map(|(slot, copy)| (Arc::clone(&copy.home), of(&[slot]))).collect();
         Lacking { host: of(&[HOST, ADOPTED]), devices }
     }
 }

@@ -132,6 +132,6 @@ impl Called {
 
     /// The error of a call that would have to wait for the kernel it is made from.
     pub(super) fn deadlock(&self, queue: QueueId) -> Error {
-        Error::deadlock(queue, self.operation.name())
+        Error::Deadlock { queue, op: self.operation.name() }
     }
 }

@@ -53,7 +53,7 @@ pub fn launch<'a>(
     let mut params = Vec::with_capacity(args.len());
     for arg in &args {
         if arg.queue() != queue.id {
-            return Err(Error::wrong_queue(queue.id, arg.queue()));
+            return Err(Error::WrongQueue { wanted: queue.id, got: arg.queue() });
         }
         let Range { start, end } = arg.range();
         let piece = arg.block().map(|block| call.piece(block, start, end - start)).transpose()?;
@@ -204,7 +204,7 @@ unsafe impl Queue for LoopQueue {
         let slot = state.allocate(self.id, len);
         // A block that is not handed out is freed without the lock.
         drop(state);
-        let slot = slot.ok_or(Error::device_out_of_memory(self.device.id, len))?;
+        let slot = slot.ok_or(Error::DeviceOutOfMemory { device: self.device.id, bytes: len })?;
         called.end(self.block(Piece { slot, range: 0..len }, Some(self.id)))
     }
 

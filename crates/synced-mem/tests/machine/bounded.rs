@@ -15,7 +15,7 @@ fn where_gaps_are_being_written_a_range_that_is_not_borrowed_is_given_up() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let memory = SharedMem::from((0..96).collect::<Vec<u8>>());
-    memory.prefetch(&queue, 0..96).unwrap();
+    memory.device(&queue, 0..96).unwrap();
     // The smallest range of the host's, so it would be the first to go.
     let borrowed = memory.host(1..2).unwrap();
     let written = [0, 2].into_iter().chain((6..90).step_by(4));
@@ -47,7 +47,7 @@ fn the_range_of_a_slice_that_may_be_written_is_no_gap_to_close() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let mut memory = SyncedMem::from(vec![1; 128]);
-    memory.prefetch(&queue, ..).unwrap();
+    memory.device(&queue, ..).unwrap();
     for start in (1..65).step_by(4) {
         memory.host_mut(start..start + 2).unwrap().fill(2);
     }

@@ -42,7 +42,7 @@ fn a_buffer_that_a_broken_queue_may_still_read_is_leaked_and_said_to_be() {
     let memory = SharedMem::new(8);
     let watch = Watch::over(&memory);
     memory.host_overwrite(0..8).unwrap().fill(1);
-    memory.prefetch(&queue, 0..8).unwrap();
+    memory.device(&queue, 0..8).unwrap();
     break_queue(&*queue);
     drop(memory);
     assert!(!watch.has_leaks());
@@ -78,7 +78,7 @@ fn an_eviction_that_fails_evicts_nothing() {
         assert!(memory.valid_on(place, ..));
     }
     memory.evict(place, ..).unwrap();
-    assert_eq!((device.live_blocks(), memory.host(..).unwrap()), (0, &[7; 8][..]));
+    assert_eq!((device.report().live_blocks, memory.host(..).unwrap()), (0, &[7; 8][..]));
     for operation in [Operation::Alloc, Operation::Upload, Operation::Synchronize] {
         device.fail(operation, 1, Fault::Refused);
         assert!(memory.evict(Location::Host, ..).is_err());
@@ -98,6 +98,6 @@ fn a_device_without_room_is_an_error_and_changes_nothing() {
     assert!(memory.device_overwrite(&queue, ..).is_err());
     assert_eq!(memory.host(..).unwrap(), [3; 8]);
     device.set_limit(8);
-    memory.prefetch(&queue, ..).unwrap();
+    memory.device(&queue, ..).unwrap();
     assert!(memory.valid_on(Location::Device(device.id()), ..));
 }

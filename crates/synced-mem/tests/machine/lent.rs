@@ -40,7 +40,7 @@ fn the_newest_bytes_are_in_the_slice_when_the_scope_has_ended() {
         })
         .unwrap();
         assert_eq!(bytes, [10, 4, 4, 5]);
-        assert!(device.misuses().is_empty());
+        assert!(device.report().misuses.is_empty());
     }
 }
 
@@ -65,7 +65,7 @@ fn a_panic_leaves_nothing_pending_on_the_slices() {
         output.fill(3);
         queue.synchronize().unwrap();
         assert_eq!(output, [3; 64]);
-        assert!(device.misuses().is_empty());
+        assert!(device.report().misuses.is_empty());
     }
 }
 
@@ -75,8 +75,8 @@ fn uploads_of_a_slice_are_over_when_the_call_returns() {
     let mut bytes = [1; 16];
     scope(|scope| {
         let mut lent = scope.lend_mut(&mut bytes);
-        lent.prefetch(&queue, ..).unwrap();
-        assert_eq!(device.pending(), 0);
+        lent.device(&queue, ..).unwrap();
+        assert_eq!(device.report().pending, 0);
         lent.host_mut(..).unwrap().fill(2);
         let token = lent.device(&queue, ..).unwrap();
         let kernel = |args: &mut [synced_mem::loopback::KernelArg<'_>]| assert_eq!(args[0].bytes(), [2; 16]);

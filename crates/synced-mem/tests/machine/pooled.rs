@@ -15,7 +15,7 @@ const SCALE: usize = 256;
 /// A pool with blocks that are not zero.
 fn dirty() -> HostPool {
     let pool = HostPool::unzeroed(1 << 20);
-    let memories = [(); 3].map(|()| SharedMem::new_in(CELLS * SCALE, &pool));
+    let memories = [(); 3].map(|()| SharedMem::from(SyncedMem::new_in(CELLS * SCALE, &pool)));
     for memory in &memories {
         memory.host_overwrite(0..memory.len()).unwrap().fill(0xEE);
     }
@@ -39,8 +39,8 @@ proptest! {
 #[test]
 fn another_owners_bytes_are_seen_from_an_unzeroed_pool_alone() {
     for (pool, seen) in [(HostPool::new(1 << 20), 0), (HostPool::unzeroed(1 << 20), 5)] {
-        SharedMem::new_in(8192, &pool).host_overwrite(0..8192).unwrap().fill(5);
-        let next = SharedMem::new_in(8000, &pool);
+        SharedMem::from(SyncedMem::new_in(8192, &pool)).host_overwrite(0..8192).unwrap().fill(5);
+        let next = SharedMem::from(SyncedMem::new_in(8000, &pool));
         assert_eq!(*next.host_overwrite(0..8000).unwrap(), [seen; 8000]);
         drop(next);
         let mut owned = SyncedMem::new_in(8192, &pool);
@@ -64,14 +64,14 @@ fn a_block_comes_back_when_no_queue_uses_it_any_more() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let pool = HostPool::new(1 << 20);
-    let memory = SharedMem::new_in(8192, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(8192, &pool));
     memory.host_overwrite(0..8192).unwrap().fill(5);
-    memory.prefetch(&queue, 0..8192).unwrap();
+    memory.device(&queue, 0..8192).unwrap();
     memory.adopt(vec![6; 8192]).unwrap();
-    assert_eq!((device.pending(), pool.stats().waiting), (1, 0));
+    assert_eq!((device.report().pending, pool.stats().waiting), (1, 0));
     memory.shrink();
     // The upload has happened, and the device's block waits to be freed in its turn.
-    assert_eq!((device.live_blocks(), pool.stats().waiting), (0, 8192));
+    assert_eq!((device.report().live_blocks, pool.stats().waiting), (0, 8192));
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn an_evicted_block_is_the_next_memorys_only_after_its_upload() {
     let device = Loopback::new(Mode::Deferred);
     let queue = device.queue().unwrap();
     let pool = HostPool::new(1 << 20);
-    let memory = SharedMem::new_in(8192, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(8192, &pool));
     memory.host_overwrite(0..8192).unwrap().fill(5);
     let token = memory.device(&queue, 0..8192).unwrap();
     memory.evict(Location::Host, ..).unwrap();
-    let next = SharedMem::new_in(8192, &pool);
+    let next = SharedMem::from(SyncedMem::new_in(8192, &pool));
     next.host_overwrite(0..8192).unwrap().fill(6);
     let (told, seen) = std::sync::mpsc::channel();
     launch(&*queue, [token.arg()], move |args| told.send(args[0].bytes().to_vec()).unwrap()).unwrap();

@@ -79,13 +79,13 @@ impl Rig {
         }
         assert_eq!(*self.notes.0.lock().unwrap(), [""; 0]);
         for device in &self.devices {
-            assert_eq!(device.misuses(), [""; 0]);
+            assert_eq!(device.report().misuses, [""; 0]);
         }
     }
 
     pub(crate) fn assert_all_freed(&self) {
         for (index, device) in self.devices.iter().enumerate() {
-            let kept = (device.live_blocks(), device.bytes_in_use());
+            let kept = (device.report().live_blocks, device.report().bytes_in_use);
             assert_eq!(kept, (0, 0), "blocks of device {index} were not freed");
         }
     }

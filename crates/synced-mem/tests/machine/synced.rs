@@ -199,7 +199,7 @@ impl World {
     }
 
     fn prefetch(&mut self, queue: usize) {
-        self.memory.prefetch(&self.rig.queues[queue], ..).unwrap();
+        self.memory.device(&self.rig.queues[queue], ..).unwrap();
         self.model.device(queue / 2, &self.whole(), Intent::Read).unwrap();
     }
 

@@ -151,6 +151,6 @@ fn an_observer_may_borrow_and_drop_the_last_handle() {
         drop(memory.device_overwrite(&queue, 0..8).unwrap());
         drop(memory);
         // A block on each side, allocated and freed.
-        assert_eq!((*count.lock().unwrap(), device.live_blocks()), (4, 0));
+        assert_eq!((*count.lock().unwrap(), device.report().live_blocks), (4, 0));
     });
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use synced_mem::loopback::Fault;
 use synced_mem::loopback::Mode;
-use synced_mem::{DeviceMut, DeviceRef, Error, HostBuffer, HostMut, HostPool, HostRef, SharedMem};
+use synced_mem::{DeviceMut, DeviceRef, Error, HostBuffer, HostMut, HostPool, HostRef, SharedMem, SyncedMem};
 
 use crate::model::{self, DEVICES, Intent, Model, Refusal, Replica};
 use crate::ops::Op;
@@ -63,7 +63,7 @@ impl World {
 
     /// Memories of one pool, which keeps blocks of 4 KiB and more.
     pub(crate) fn pooled(mode: Mode, cells: usize, scale: usize, pool: &HostPool) -> Self {
-        let memories = [(); 2].map(|()| SharedMem::new_in(cells * scale, pool));
+        let memories = [(); 2].map(|()| SharedMem::from(SyncedMem::new_in(cells * scale, pool)));
         Self::over(mode, cells, scale, memories, Rules::EXACT)
     }
 
@@ -229,7 +229,7 @@ impl World {
 
     fn prefetch(&mut self, memory: usize, queue: usize, range: &Range<usize>) {
         let (subject, before) = (&self.subjects[memory], self.before(memory));
-        let result = subject.memory.prefetch(&self.rig.queues[queue], subject.bytes(range));
+        let result = subject.memory.device(&self.rig.queues[queue], subject.bytes(range)).map(drop);
         let predict = |model: &mut Model| model.device(queue / 2, range, Intent::Read);
         self.agree(memory, result, before, predict);
     }

@@ -15,7 +15,7 @@ fn readers_see_adopted_device_memory_at_once() {
     let mut memory = SyncedMem::from(vec![1; 8]);
     assert_eq!(memory.host(..).unwrap(), [1; 8]);
     let outside = device.external(8).unwrap();
-    outside.with_bytes_mut(|bytes| bytes.fill(3));
+    outside.with_bytes(|bytes| bytes.fill(3));
     let address = outside.address();
     // SAFETY: the block is the owner's, and has no other user.
     unsafe { memory.adopt_device(&queue, address, 8, Box::new(outside)) }.unwrap();
@@ -76,7 +76,7 @@ fn adopted_batches_do_not_pile_up() {
     for batch in 0..100 {
         alive.fetch_add(1, Ordering::SeqCst);
         memory.adopt(HostBuffer::from_owner(Batch(alive.clone(), [batch; 8]))).unwrap();
-        memory.prefetch(&queue, ..).unwrap();
+        memory.device(&queue, ..).unwrap();
         queue.synchronize().unwrap();
         assert!(alive.load(Ordering::SeqCst) <= 4);
     }
@@ -110,7 +110,7 @@ fn raw_host_bytes_are_used_in_place_and_given_back_after_their_last_use() {
         assert_eq!(memory.host(..).unwrap().as_ptr(), bytes.as_ptr().cast_const());
         let in_place = memory.host_mut(..).unwrap().as_ptr() == bytes.as_ptr().cast_const();
         assert_eq!(in_place, access == Access::Write);
-        memory.prefetch(&queue, ..).unwrap();
+        memory.device(&queue, ..).unwrap();
         // The upload is still to be made.
         memory.adopt(vec![1; 64]).unwrap();
         let (bytes, owner) = Raw::new();
@@ -131,7 +131,7 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     let (device, queue) = device();
     let other = device.queue().unwrap();
     let outside = device.external(8).unwrap();
-    outside.with_bytes_mut(|bytes| bytes.fill(3));
+    outside.with_bytes(|bytes| bytes.fill(3));
     let (address, mut memory) = (outside.address(), SyncedMem::new(8));
     // SAFETY: the block is the owner's, and has no other user.
     unsafe { memory.adopt_device(&queue, address, 8, Box::new(outside)) }.unwrap();
@@ -149,5 +149,5 @@ fn adopted_device_memory_is_ready_when_its_queue_is_and_leaks_with_it() {
     break_queue(&queue);
     drop(memory);
     assert_eq!(leaks.load(Ordering::SeqCst), 1);
-    assert_eq!(device.misuses().len(), 1, "the address that was refused");
+    assert_eq!(device.report().misuses.len(), 1, "the address that was refused");
 }

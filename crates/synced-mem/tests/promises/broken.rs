@@ -20,7 +20,7 @@ fn two_queues() -> (Arc<Loopback>, Arc<dyn Queue>, Arc<dyn Queue>) {
 /// A memory of eight bytes of 1, valid on the host and, by way of a queue that has failed, on the device.
 fn shared(broken: &Arc<dyn Queue>) -> SharedMem {
     let memory = SharedMem::from(vec![1; 8]);
-    memory.prefetch(broken, 0..8).unwrap();
+    memory.device(broken, 0..8).unwrap();
     break_queue(broken);
     memory
 }
@@ -43,7 +43,7 @@ fn batches_behind_a_broken_queue_are_bounded() {
             let batch = Arc::new(vec![7_u8; 8]);
             let (alive, owner) = (Arc::downgrade(&batch), Owner(batch));
             memory.adopt(HostBuffer::from_owner(owner)).unwrap();
-            let _ = memory.prefetch(&broken, 0..8);
+            let _ = memory.device(&broken, 0..8);
             alive
         })
         .collect();
@@ -83,7 +83,7 @@ fn a_healthy_queue_reads_and_writes_what_the_host_holds() {
         assert_eq!(memory.host(2..6).unwrap()[..], [5, 5, byte, byte]);
         drop(memory);
         healthy.synchronize().unwrap();
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().misuses, [""; 0]);
     }
 }
 
@@ -110,7 +110,7 @@ fn what_is_valid_on_the_host_is_written_again_and_its_readers_see_what_they_saw(
 fn the_one_owner_writes_again_too() {
     let (_device, broken, healthy) = two_queues();
     let mut memory = SyncedMem::from(vec![1; 8]);
-    memory.prefetch(&broken, ..).unwrap();
+    memory.device(&broken, ..).unwrap();
     break_queue(&broken);
     memory.host_mut(..).unwrap()[0] = 2;
     assert_eq!(memory.host(..).unwrap()[..2], [2, 1]);
@@ -123,7 +123,7 @@ fn the_one_owner_writes_again_too() {
 fn a_guard_that_writes_keeps_its_buffer() {
     let (_device, broken, _) = two_queues();
     let memory = SharedMem::from(vec![1; 8]);
-    memory.prefetch(&broken, 0..4).unwrap();
+    memory.device(&broken, 0..4).unwrap();
     let mut writer = memory.host_mut(4..8).unwrap();
     break_queue(&broken);
     assert!(names(memory.host_mut(0..4), &broken));
@@ -149,7 +149,7 @@ fn a_fresh_queue_overwrites_what_a_broken_one_was_to_write() {
     drop(token);
     assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
     healthy.synchronize().unwrap();
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn bytes_that_a_broken_queue_alone_has_outlive_the_overwriting_of_others() {
 fn work_under_a_token_goes_on_where_its_copy_was_given_up() {
     let (device, broken, healthy) = two_queues();
     let memory = SharedMem::from(vec![1; 8]);
-    memory.prefetch(&broken, 0..8).unwrap();
+    memory.device(&broken, 0..8).unwrap();
     let token = memory.device(&healthy, 0..4).unwrap();
     break_queue(&broken);
     memory.host_mut(4..8).unwrap().fill(2);
@@ -185,7 +185,7 @@ fn work_under_a_token_goes_on_where_its_copy_was_given_up() {
     drop(memory);
     fresh.synchronize().unwrap();
     healthy.synchronize().unwrap();
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_call_that_fails_once_breaks_nothing() {
     assert_eq!(&*memory.host(0..8).unwrap(), [2; 8]);
     expect(&memory.device(&queue, 0..8).unwrap(), 2);
     expect(&memory.device(&other, 0..8).unwrap(), 2);
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
         }
         for batch in 0..20 {
             let scratch = SharedMem::from(vec![batch; 8]);
-            scratch.prefetch(&other, 0..8).unwrap();
+            scratch.device(&other, 0..8).unwrap();
             assert_eq!(*scratch.host(0..8).unwrap(), [batch; 8]);
         }
     })
@@ -230,7 +230,7 @@ fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
     assert_eq!(*memory.host(0..8).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
     queue.synchronize().unwrap();
     assert_eq!(memory.stats().leaks.count, 0);
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn bytes_come_from_where_no_broken_queue_was_to_bring_them() {
     let memory = SharedMem::new(8);
     fill(&mut memory.device_overwrite(&broken, 0..8).unwrap(), 2);
     memory.host_overwrite(0..4).unwrap().fill(3);
-    memory.prefetch(&broken, 0..4).unwrap();
+    memory.device(&broken, 0..4).unwrap();
     break_queue(&broken);
     assert!(names(memory.host(4..8), &broken));
     expect(&memory.device(&healthy, 0..4).unwrap(), 3);
@@ -271,7 +271,7 @@ fn what_is_evicted_from_the_host_goes_to_a_device_that_works() {
     let (device, broken, _) = two_queues();
     let (other, _, healthy) = two_queues();
     let memory = shared(&broken);
-    memory.prefetch(&healthy, 0..8).unwrap();
+    memory.device(&healthy, 0..8).unwrap();
     memory.host_mut(0..8).unwrap().fill(4);
     memory.evict(Location::Host, ..).unwrap();
     assert!(!memory.valid_on(Location::Device(device.id()), 0..1));
@@ -314,7 +314,7 @@ fn bytes_that_the_broken_queue_only_read_are_read_by_others() {
     let _ = memory.host(0..8);
     assert_eq!(&*memory.host(0..8).unwrap(), [6; 8]);
     healthy.synchronize().unwrap();
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn new_readers_of_a_crowded_memory_are_left_to_the_next_call() {
 fn bring(memory: &SharedMem, queue: &Arc<dyn Queue>) -> Result<DeviceRef<'static>, Error> {
     for _ in 0..3 {
         memory.adopt(vec![1; 100])?;
-        memory.prefetch(queue, 0..100)?;
+        memory.device(queue, 0..100)?;
     }
     memory.device(queue, 0..100)
 }

@@ -20,8 +20,8 @@ fn asking_for_a_way_between_devices_touches_no_block() {
     far_queue.synchronize().unwrap();
     for device in [near, far] {
         assert_eq!(device.calls(Operation::Copy), 0);
-        assert_eq!(device.misuses(), [""; 0]);
-        assert_eq!(device.live_blocks(), 0);
+        assert_eq!(device.report().misuses, [""; 0]);
+        assert_eq!(device.report().live_blocks, 0);
     }
 }
 
@@ -79,9 +79,9 @@ fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (first, second) = (one.queue().unwrap(), two.queue().unwrap());
     let memory = SyncedMem::from(vec![7; 8]);
-    memory.prefetch(&second, ..).unwrap();
+    memory.device(&second, ..).unwrap();
     break_queue(&second);
-    let pending = two.pending();
+    let pending = two.report().pending;
     drop(memory.device(&first, ..).unwrap());
-    assert_eq!((two.pending(), memory.stats().avoided.count), (pending, 0));
+    assert_eq!((two.report().pending, memory.stats().avoided.count), (pending, 0));
 }

@@ -35,7 +35,7 @@ fn refilling_a_batch_waits_only_where_an_upload_is_pending() {
         assert_eq!(waits(&device), wanted, "{mode:?}");
         drop(batch);
         queue.synchronize().unwrap();
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().misuses, [""; 0]);
     }
 }
 

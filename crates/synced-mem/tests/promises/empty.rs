@@ -33,10 +33,10 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     assert!(owned.host_overwrite(..=0).is_err() && owned.host_overwrite(..).unwrap().is_empty());
     assert_eq!(owned.host(..).unwrap().as_ptr().addr() % 64, 0);
     let mut token = owned.device_mut(&queue, ..).unwrap();
-    assert!(token.is_empty() && token.arg().block().is_none() && token.slice(..).is_ok());
+    assert!(token.arg().range().is_empty() && token.arg().block().is_none() && token.arg().slice(..).is_ok());
     launch(&*queue, [token.arg_mut()], |args| assert!(args[0].bytes_mut().is_empty())).unwrap();
     drop(token);
-    owned.prefetch(&queue, ..).unwrap();
+    owned.device(&queue, ..).unwrap();
     owned.prefetch_host(..).unwrap();
     owned.adopt(HostBuffer::from_owner(Counted(ended.clone()))).unwrap();
     // SAFETY: no bytes are adopted.
@@ -47,12 +47,12 @@ fn a_memory_of_no_bytes_answers_every_access_and_touches_nothing() {
     owned.evict_clean(place, ..).unwrap();
     owned.shrink();
     assert!(owned.valid_on(Location::Host, ..) && owned.valid_on(place, 0..0) && !owned.valid_on(place, 0..1));
-    assert_eq!((owned.head(), owned.is_initialized(), owned.stats()), (Head::Uninitialized, false, Stats::default()));
+    assert_eq!((owned.head(), owned.stats()), (Head::Uninitialized, Stats::default()));
 
     let shared = SharedMem::from(owned);
     let guards = (shared.host_mut(..).unwrap(), shared.host_overwrite(..).unwrap(), shared.host(0..0).unwrap());
     assert_eq!((guards.0.len(), guards.1.len(), guards.2.len()), (0, 0, 0));
-    assert!(shared.device_overwrite(&queue, ..).unwrap().is_empty());
+    assert!(shared.device_overwrite(&queue, ..).unwrap().arg().block().is_none());
     shared.adopt(HostBuffer::from_owner(Counted(ended.clone()))).unwrap();
     // SAFETY: as above.
     unsafe { shared.adopt_device(&queue, 0, 0, Box::new(Counted(ended.clone()))) }.unwrap();
@@ -69,7 +69,7 @@ fn no_bytes_of_a_memory_are_in_no_ones_way() {
     let (_device, queue) = device();
     let memory = SharedMem::from(vec![1; 8]);
     let writer = memory.host_mut(..).unwrap();
-    assert!(memory.host(8..).unwrap().is_empty() && memory.device_mut(&queue, 3..3).unwrap().is_empty());
+    assert!(memory.host(8..).unwrap().is_empty() && memory.device_mut(&queue, 3..3).unwrap().arg().block().is_none());
     memory.evict(Location::Host, 4..4).unwrap();
     memory.copy_from(8, &memory.clone(), 2..2).unwrap();
     assert!(memory.host(9..9).is_err() && memory.copy_from(9, &SharedMem::new(1), 0..0).is_err());

@@ -13,7 +13,7 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
     let (device, queue) = device();
     let mut memory = SyncedMem::from(vec![7; 64]);
     for index in 0..3 {
-        memory.prefetch(&queue, ..).unwrap();
+        memory.device(&queue, ..).unwrap();
         assert_eq!(memory.host(..).unwrap(), [7; 64]);
         match index {
             0 => memory.evict(Location::Host, ..),
@@ -25,7 +25,7 @@ fn what_was_read_without_a_lock_is_brought_again_after_its_copy_went() {
         assert_eq!(memory.host(..).unwrap(), [7; 64]);
         assert_eq!(memory.stats().downloads.count, index + 1);
     }
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_clean_eviction_refuses_where_it_would_have_to_move() {
     let (device, queue) = device();
     let place = Location::Device(device.id());
     let mut memory = SyncedMem::from(vec![7; 64]);
-    memory.prefetch(&queue, ..).unwrap();
+    memory.device(&queue, ..).unwrap();
     memory.host_mut(8..9).unwrap().fill(1);
     let is_only = |result: Result<(), Error>, wanted: std::ops::Range<usize>| match result {
         Err(Error::OnlyCopy { range, .. }) => assert_eq!(range, wanted),
@@ -52,7 +52,7 @@ fn a_clean_eviction_refuses_where_it_would_have_to_move() {
 fn the_host_keeps_what_a_broken_queue_was_to_upload() {
     let (_device, broken) = device();
     let memory = SharedMem::from(vec![7; 16]);
-    memory.prefetch(&broken, 0..16).unwrap();
+    memory.device(&broken, 0..16).unwrap();
     break_queue(&broken);
     assert!(memory.evict(Location::Host, ..).is_err());
     assert_eq!(memory.host(0..16).unwrap()[..], [7; 16]);
@@ -66,7 +66,7 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
     fill(&mut memory.device_overwrite(&queue, ..).unwrap(), 7);
     queue.synchronize().unwrap();
     break_queue(&other);
-    memory.prefetch(&other, ..).unwrap();
+    memory.device(&other, ..).unwrap();
     // What the broken queue was to bring to the sibling is not taken for another copy: the bytes go to the host first.
     memory.evict(Location::Device(device.id()), ..).unwrap();
     assert_eq!(memory.host(..).unwrap(), [7; 8]);
@@ -76,12 +76,12 @@ fn a_copy_on_its_way_is_nothing_to_rely_on() {
 fn the_host_moves_to_the_device_that_holds_the_most_and_has_room() {
     let ((one, first), (two, second)) = (device(), device());
     let mut memory = SyncedMem::from(vec![7; 8]);
-    memory.prefetch(&first, ..).unwrap();
-    memory.prefetch(&second, ..).unwrap();
+    memory.device(&first, ..).unwrap();
+    memory.device(&second, ..).unwrap();
     memory.evict(Location::Device(one.id()), ..).unwrap();
     memory.host_mut(0..1).unwrap()[0] = 1;
     memory.evict(Location::Host, ..).unwrap();
-    assert_eq!((one.live_blocks(), two.live_blocks()), (0, 1));
+    assert_eq!((one.report().live_blocks, two.report().live_blocks), (0, 1));
     // The one that is preferred has no room: the other has.
     memory.host_mut(..).unwrap().fill(2);
     memory.evict(Location::Device(two.id()), ..).unwrap();
@@ -95,7 +95,7 @@ fn a_block_that_is_freed_while_another_thread_gives_one_back_goes_too() {
     let ((one, first), (two, second)) = (device(), device());
     let memory = SharedMem::from(vec![1; 8]);
     let external = one.external(8).unwrap();
-    external.with_bytes_mut(|bytes| bytes.fill(3));
+    external.with_bytes(|bytes| bytes.fill(3));
     // SAFETY: its owner is the memory from now on.
     unsafe { memory.adopt_device(&first, external.address(), 8, Box::new(external)).unwrap() };
     drop(memory.host(..).unwrap());
@@ -113,11 +113,11 @@ fn a_block_that_is_freed_while_another_thread_gives_one_back_goes_too() {
         move || memory.evict(Location::Device(one.id()), ..).unwrap()
     });
     started.recv_timeout(PATIENCE).unwrap();
-    memory.prefetch(&second, ..).unwrap();
+    memory.device(&second, ..).unwrap();
     second.synchronize().unwrap();
     memory.evict(Location::Device(two.id()), ..).unwrap();
     ends.send(()).unwrap();
     evicting.join().unwrap();
-    assert_eq!(two.live_blocks(), 0);
+    assert_eq!(two.report().live_blocks, 0);
     assert_eq!(*memory.host(..).unwrap(), [3; 8]);
 }

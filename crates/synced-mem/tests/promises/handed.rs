@@ -14,9 +14,9 @@ fn a_part_has_its_own_address() {
         (all.block().unwrap().address(), all.address())
     };
     assert_eq!(start, block + 16);
-    assert_eq!(token.slice(4..8).unwrap().address(), block + 20);
-    assert_eq!(token.slice_mut(0..8).unwrap().address(), block + 16);
-    let (front, back) = token.split_at_mut(10).unwrap();
+    assert_eq!(token.arg().slice(4..8).unwrap().address(), block + 20);
+    assert_eq!(token.arg_mut().slice(0..8).unwrap().address(), block + 16);
+    let (front, back) = token.arg_mut().split_at(10).unwrap();
     assert_eq!((front.range(), back.range()), (16..26, 26..48));
     assert_eq!(back.address(), block + 26);
 }
@@ -53,7 +53,7 @@ fn what_one_owner_wrote_is_borrowed_no_more_when_it_is_shared() {
 fn a_pools_block_shows_old_bytes_to_who_overwrites_only() {
     let pool = HostPool::new(1 << 20);
     SyncedMem::new_in(4096, &pool).host_mut(..).unwrap().fill(9);
-    let memory = SharedMem::new_in(4096, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(4096, &pool));
     memory.host_overwrite(0..1).unwrap().fill(1);
     assert_eq!(memory.host(0..3).unwrap()[..], [1, 0, 0]);
     assert_eq!(pool.stats().hits, 1);

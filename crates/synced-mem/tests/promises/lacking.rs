@@ -10,8 +10,8 @@ use super::device;
 /// The host's share and those of the devices.
 fn lacking(memory: &SharedMem, range: Range<usize>) -> (usize, Vec<(DeviceId, usize)>) {
     let lacking = memory.lacking(range).unwrap();
-    let devices = lacking.devices().map(|(queue, bytes)| (queue.device().id(), bytes));
-    (lacking.host(), devices.collect())
+    let devices = lacking.devices.iter().map(|(queue, bytes)| (queue.device().id(), *bytes));
+    (lacking.host, devices.collect())
 }
 
 #[test]

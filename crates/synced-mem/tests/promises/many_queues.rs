@@ -34,8 +34,8 @@ fn queues_that_only_read_are_forgotten() {
         launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(6)).unwrap();
         drop(token);
         assert_eq!(weights.host(0..64).unwrap()[..2], [6, 6]);
-        assert_eq!(device.pending(), 0, "a writer waits for those that are left");
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().pending, 0, "a writer waits for those that are left");
+        assert_eq!(device.report().misuses, [""; 0]);
         assert_eq!(weights.stats().uploads.count, 1);
     }
 }
@@ -90,8 +90,8 @@ fn queues_that_only_read_from_one_owner_are_forgotten() {
         launch(&*writer, [token.arg_mut()], |args| args[0].bytes_mut().fill(6)).unwrap();
         assert_eq!(weights.host(..).unwrap()[..2], [6, 6]);
         assert_eq!(seen.load(Ordering::Relaxed), 5);
-        assert_eq!(device.pending(), 0, "a writer waits for those that are left");
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().pending, 0, "a writer waits for those that are left");
+        assert_eq!(device.report().misuses, [""; 0]);
         assert_eq!(weights.stats().uploads.count, 1);
     }
 }

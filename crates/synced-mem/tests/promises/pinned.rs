@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, DeviceId, Error, HostBlock, HostPool, Meter, Queue, SharedMem};
+use synced_mem::{Device, DeviceId, Error, HostBlock, HostPool, Meter, Queue, SharedMem, SyncedMem};
 
 /// A loopback with host memory of its own kind: up to a number of blocks, never zero when they are fresh.
 #[derive(Debug)]
@@ -90,17 +90,17 @@ fn pinning(most: usize) -> (Arc<dyn Device>, Arc<AtomicUsize>) {
 fn memories_of_the_pool_lie_in_the_devices_blocks_and_read_as_zeros() {
     let (device, live) = pinning(usize::MAX);
     let pool = HostPool::of(&device, 1 << 20);
-    let memory = SharedMem::new_in(5000, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(5000, &pool));
     assert_eq!(memory.host(..).unwrap()[..], [0; 5000]);
     assert_eq!(live.load(Ordering::Relaxed), 1);
     drop(memory);
     assert_eq!((pool.stats().waiting, live.load(Ordering::Relaxed)), (6144, 1));
     // Used again, and cleared again.
-    let memory = SharedMem::new_in(6000, &pool);
+    let memory = SharedMem::from(SyncedMem::new_in(6000, &pool));
     memory.host_overwrite(..).unwrap().fill(9);
     assert_eq!((pool.stats().hits, live.load(Ordering::Relaxed)), (1, 1));
     drop(memory);
-    assert_eq!(SharedMem::new_in(4096 + 1, &pool).host(4000..).unwrap()[..], [0; 97]);
+    assert_eq!(SharedMem::from(SyncedMem::new_in(4096 + 1, &pool)).host(4000..).unwrap()[..], [0; 97]);
     pool.trim();
     assert_eq!(live.load(Ordering::Relaxed), 0);
 }
@@ -109,7 +109,7 @@ fn memories_of_the_pool_lie_in_the_devices_blocks_and_read_as_zeros() {
 fn where_the_device_has_no_more_the_allocator_helps_out() {
     let (device, live) = pinning(1);
     let pool = HostPool::of(&device, 1 << 20);
-    let memories: Vec<_> = (0..3).map(|_| SharedMem::new_in(4096, &pool)).collect();
+    let memories: Vec<_> = (0..3).map(|_| SharedMem::from(SyncedMem::new_in(4096, &pool))).collect();
     memories.iter().for_each(|memory| memory.host_overwrite(..).unwrap().fill(1));
     assert_eq!(live.load(Ordering::Relaxed), 1);
     drop(memories);
@@ -121,7 +121,7 @@ fn lengths_that_the_pool_does_not_keep_are_the_allocators() {
     let (device, live) = pinning(usize::MAX);
     let pool = HostPool::of(&device, 8192);
     for len in [1, 4095, 8193] {
-        SharedMem::new_in(len, &pool).host_overwrite(..).unwrap().fill(1);
+        SharedMem::from(SyncedMem::new_in(len, &pool)).host_overwrite(..).unwrap().fill(1);
     }
     assert_eq!(live.load(Ordering::Relaxed), 0);
 }
@@ -130,6 +130,6 @@ fn lengths_that_the_pool_does_not_keep_are_the_allocators() {
 fn a_device_without_such_memory_gives_an_ordinary_pool() {
     let device: Arc<dyn Device> = Loopback::new(Mode::Deferred);
     let pool = HostPool::of(&device, 1 << 20);
-    drop(SharedMem::new_in(4096, &pool).host(..).unwrap());
+    drop(SharedMem::from(SyncedMem::new_in(4096, &pool)).host(..).unwrap());
     assert_eq!(pool.stats().waiting, 4096);
 }

@@ -59,7 +59,7 @@ fn a_copy_takes_the_place_of_what_a_broken_queue_was_to_write() {
     assert_eq!(target.stats().device_copies.bytes, 4);
     assert_eq!(*target.host(0..8).unwrap(), [3, 3, 3, 3, 1, 1, 1, 1]);
     healthy.synchronize().unwrap();
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 }
 
 /// The bytes that the host holds, those that a queue which works wrote, and those that only the broken one was to deliver.
@@ -77,15 +77,15 @@ fn a_copy_that_fails_beside_a_broken_queue_changes_nothing() {
         let cause = target.host(0..4).unwrap_err().to_string();
         let source = SharedMem::new(16);
         fill(&mut source.device_mut(&healthy, ..).unwrap(), 5);
-        let blocks = device.live_blocks();
+        let blocks = device.report().live_blocks;
         device.fail(Operation::Copy, 1, fault);
         assert!(target.copy_from(0, &source, ..).is_err());
         assert_eq!(*target.host(8..16).unwrap(), [1; 8]);
         assert_eq!(*target.host(4..8).unwrap(), [4; 4]);
         assert_eq!(target.host(0..4).unwrap_err().to_string(), cause);
-        assert_eq!(device.live_blocks(), blocks);
+        assert_eq!(device.report().live_blocks, blocks);
         target.copy_from(0, &source, ..).unwrap();
         assert_eq!(*target.host(..).unwrap(), [5; 16]);
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().misuses, [""; 0]);
     }
 }

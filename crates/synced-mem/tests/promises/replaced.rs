@@ -47,7 +47,7 @@ fn a_block_is_freed_after_all_who_use_it_though_waits_fail() {
         for reader in &readers {
             assert_eq!(reader.synchronize().map_err(|e| e.to_string()), Ok(()));
         }
-        assert_eq!(device.misuses(), [""; 0], "failing: {failing:?}");
+        assert_eq!(device.report().misuses, [""; 0], "failing: {failing:?}");
     }
 }
 

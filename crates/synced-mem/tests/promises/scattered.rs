@@ -111,7 +111,7 @@ fn prefetching_and_evicting_piece_by_piece_keep_the_bound() {
     let shared = SharedMem::new(400);
     drop(shared.device_mut(&queue, 0..400).unwrap());
     let mut owned = SyncedMem::from(vec![1; 400]);
-    owned.prefetch(&queue, ..).unwrap();
+    owned.device(&queue, ..).unwrap();
     let place = Location::Device(device.id());
     for start in (0..400).step_by(4) {
         shared.prefetch_host(start..start + 1).unwrap();

@@ -190,7 +190,7 @@ impl Owned {
                     }
                 }
                 6 => drop(world.hear(memory.prefetch_host(range))),
-                _ => drop(world.hear(memory.prefetch(&queue, ..))),
+                _ => drop(world.hear(memory.device(&queue, ..))),
             }
             self.check(worker, &held);
         }

@@ -240,7 +240,7 @@ impl<'a> Worker<'a> {
         self.says(&format!("moving {range:?}, {place}"));
         let memory = &subject.memory;
         let done = match draw.below(7) {
-            0 => memory.prefetch(&queue, range),
+            0 => memory.device(&queue, range).map(drop),
             1 => memory.prefetch_host(range),
             2 | 3 => memory.evict(place, range),
             4 => memory.check_write(range),

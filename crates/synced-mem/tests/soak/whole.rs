@@ -105,7 +105,7 @@ impl Worker<'_> {
                 let Some(outside) = self.world.hear(device.external(len)) else {
                     return;
                 };
-                outside.with_bytes_mut(|outside| outside.copy_from_slice(&bytes));
+                outside.with_bytes(|outside| outside.copy_from_slice(&bytes));
                 let address = outside.address();
                 let counted = Counted::new(Vec::new(), &self.world.owners);
                 let owner = Box::new((outside, counted));

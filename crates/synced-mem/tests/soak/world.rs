@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Device, DeviceMut, DeviceRef, Error, HostPool, Queue, SharedMem};
+use synced_mem::{Device, DeviceMut, DeviceRef, Error, HostPool, Queue, SharedMem, SyncedMem};
 
 use super::draw::Draw;
 use super::shadow::{Expected, Shadow};
@@ -265,12 +265,12 @@ impl World {
             }
         }
         for (index, device) in self.devices.iter().enumerate() {
-            for misuse in device.misuses() {
+            for misuse in device.report().misuses {
                 self.notes.add(format!("device {index}: {misuse}"));
             }
             // Where waiting failed, memory is leaked, and said to be.
-            if !self.is_faulty && device.live_blocks() > 0 {
-                let blocks = device.live_blocks();
+            if !self.is_faulty && device.report().live_blocks > 0 {
+                let blocks = device.report().live_blocks;
                 self.notes.add(format!("device {index} keeps {blocks} blocks"));
             }
         }
@@ -291,7 +291,7 @@ impl Subject {
         };
         let memory = match draw.one_in(2) {
             true => SharedMem::new(len),
-            false => SharedMem::new_in(len, pool),
+            false => SharedMem::from(SyncedMem::new_in(len, pool)),
         };
         Self::over(memory, Shadow::zeros(len))
     }

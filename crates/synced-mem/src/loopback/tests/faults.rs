@@ -18,15 +18,15 @@ fn a_call_that_fails_late_has_enqueued_its_work() {
     device.fail(Operation::Fill, 1, Fault::Reported);
     // SAFETY: within the block.
     unsafe { queue.fill(&*block, 2, 3) }.unwrap_err();
-    assert_eq!(device.pending(), 1);
+    assert_eq!(device.report().pending, 1);
     device.fail(Operation::Synchronize, 1, Fault::Reported);
     queue.synchronize().unwrap_err();
-    assert_eq!(device.pending(), 0);
+    assert_eq!(device.report().pending, 0);
     queue.synchronize().unwrap();
     assert_eq!(bytes(&queue, &*block), [1, 1, 0, 0, 0, 1, 1, 1]);
     device.fail(Operation::Alloc, 1, Fault::Reported);
     queue.alloc(8).unwrap_err();
-    assert_eq!((device.live_blocks(), device.bytes_in_use()), (1, 8));
+    assert_eq!((device.report().live_blocks, device.report().bytes_in_use), (1, 8));
     device.fail(Operation::Launch, 1, Fault::Reported);
     let log = Log::default();
     let note = log.clone();
@@ -69,7 +69,7 @@ fn work_that_is_broken_off_moves_half_and_fails_its_queue_for_good() {
             Operation::Copy => assert_eq!(left, [5, 5, 5, 5, 1, 1, 5, 5]),
             _ => assert_eq!(left, [0, 0, 0, 0, 1, 1, 1, 1]),
         }
-        assert_eq!(device.misuses(), [""; 0]);
+        assert_eq!(device.report().misuses, [""; 0]);
     }
 }
 
@@ -94,7 +94,7 @@ fn blocks_are_given_out_again_in_the_order_of_their_queue() {
     drop(old);
     assert_ne!(alloc(&other, 8).address(), address, "another queue knows nothing of it");
     let new = alloc(&queue, 8);
-    assert_eq!((new.address(), device.pending()), (address, 1));
+    assert_eq!((new.address(), device.report().pending), (address, 1));
     // What was enqueued on the old block comes first, for a queue that waits for this one.
     other.wait_for(&*queue).unwrap();
     set(&other, &new, 2);
@@ -110,7 +110,7 @@ fn blocks_are_given_out_again_in_the_order_of_their_queue() {
     queue.synchronize().unwrap();
     assert_eq!(bytes(&other, &*new), [3; 8]);
     drop((new, queue, other));
-    assert_eq!((device.live_blocks(), device.misuses()), (0, vec![]));
+    assert_eq!((device.report().live_blocks, device.report().misuses), (0, vec![]));
 }
 
 #[test]

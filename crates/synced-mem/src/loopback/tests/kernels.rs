@@ -12,8 +12,13 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
     let (mut tail, mut other) = (DeviceMut::new(span(&a, 4..8, &queue), None), writer(&b, &queue));
     let empty = ClaimedRange::empty(&queue);
     let mut empty = DeviceMut::new(empty, None);
-    let args =
-        [tail.slice_mut(3..4).unwrap(), reader.arg(), other.arg_mut(), reader.slice(1..3).unwrap(), empty.arg_mut()];
+    let args = [
+        tail.arg_mut().slice(3..4).unwrap(),
+        reader.arg(),
+        other.arg_mut(),
+        reader.arg().slice(1..3).unwrap(),
+        empty.arg_mut(),
+    ];
     launch(&*queue, args, |args| {
         let lens: Vec<usize> = args.iter().map(|arg| arg.bytes().len()).collect();
         assert_eq!(lens, [1, 4, 4, 2, 0]);
@@ -24,7 +29,7 @@ fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
     .unwrap();
     assert_eq!(bytes(&queue, &*a), [1, 1, 1, 1, 1, 1, 1, 7]);
     assert_eq!(bytes(&queue, &*b), [6; 4]);
-    let mut parts = tail.split_at_mut(2).unwrap();
+    let mut parts = tail.arg_mut().split_at(2).unwrap();
     let parts = [&mut parts.0, &mut parts.1].map(|part| std::mem::replace(part, reader.arg()));
     launch(&*queue, parts, |args| {
         args[0].bytes_mut().fill(2);
@@ -71,14 +76,14 @@ fn a_launch_refuses_arguments_of_another_queue_and_overlapping_ones() {
     let error = launch(&*two, [token.arg_mut()], |_| unreachable!()).unwrap_err();
     let (wanted, got) = (two.id(), one.id());
     assert!(matches!(error, Error::WrongQueue { wanted: w, got: g } if (w, g) == (wanted, got)));
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!(device.report().misuses, [""; 0]);
 
     // No token gives these: they stand for a forged one.
     let mut first = DeviceMut::new(span(&block, 0..5, &one), None);
     let second = DeviceRef::new(span(&block, 4..8, &one), None);
     let overlapping: [Arg<'_>; 2] = [first.arg_mut(), second.arg()];
     launch(&*one, overlapping, |_| unreachable!()).unwrap_err();
-    assert_eq!(device.misuses().len(), 1);
+    assert_eq!(device.report().misuses.len(), 1);
     launch(&*one, [second.arg(), second.arg()], |args| {
         assert_eq!(args[0].bytes(), args[1].bytes());
     })

@@ -21,7 +21,7 @@ fn immediate_work_has_run_when_its_call_returns() {
     two.wait_for(&*one).unwrap();
     log.note(&*two, "two");
     assert_eq!(log.names(), ["one", "two"]);
-    assert_eq!(device.pending(), 0);
+    assert_eq!(device.report().pending, 0);
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn deferred_work_runs_only_for_who_needs_it() {
     log.note(&*queues[1], "after that wait");
     log.note(&*queues[2], "c");
     log.note(&*queues[3], "unrelated");
-    assert_eq!((log.names().len(), device.pending()), (0, 8));
+    assert_eq!((log.names().len(), device.report().pending), (0, 8));
     queues[2].synchronize().unwrap();
     assert_eq!(log.names(), ["a", "b", "c"]);
-    assert_eq!(device.pending(), 3);
+    assert_eq!(device.report().pending, 3);
     queues[0].synchronize().unwrap();
     assert_eq!(log.names()[3..], ["after the wait"]);
 }
@@ -89,7 +89,7 @@ fn random_work_stays_behind_sometimes_and_not_for_ever() {
     let mut backlog = Vec::new();
     for step in 0..100 {
         log.note(&*queue, step);
-        backlog.push(device.pending());
+        backlog.push(device.report().pending);
     }
     assert!(backlog.contains(&0) && backlog.iter().any(|pending| *pending > 1));
     assert!(log.names().len() > 10);
@@ -106,6 +106,6 @@ fn work_of_a_dropped_queue_runs_for_those_that_wait_for_it() {
     assert_eq!(bytes(&two, &*block), [3; 8]);
     // Freed at once: there is no order left.
     drop(block);
-    assert_eq!((device.pending(), device.live_blocks()), (0, 0));
-    assert_eq!(device.misuses(), [""; 0]);
+    assert_eq!((device.report().pending, device.report().live_blocks), (0, 0));
+    assert_eq!(device.report().misuses, [""; 0]);
 }

@@ -47,7 +47,7 @@ fn a_kernel_may_wait_for_a_thread_that_uses_its_machine() {
             })
             .unwrap();
             assert_eq!(bytes(&queue, &*block), [3; 8], "{mode:?}");
-            assert_eq!(device.misuses(), [""; 0]);
+            assert_eq!(device.report().misuses, [""; 0]);
         });
     }
 }
@@ -95,7 +95,7 @@ fn a_kernel_may_own_the_last_handle_of_its_memory() {
             .unwrap();
             drop((token, memory));
             queue.synchronize().unwrap();
-            assert_eq!(device.misuses(), [""; 0], "{mode:?}");
+            assert_eq!(device.report().misuses, [""; 0], "{mode:?}");
         });
     }
 }
@@ -162,7 +162,7 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
             }
             queue.synchronize().unwrap();
             assert_eq!(seen.names().len(), 1, "{mode:?}");
-            assert_eq!((memory.host(0..64).unwrap()[..2].to_vec(), device.misuses()), (vec![1, 7], vec![]));
+            assert_eq!((memory.host(0..64).unwrap()[..2].to_vec(), device.report().misuses), (vec![1, 7], vec![]));
         });
     }
 }
@@ -173,7 +173,7 @@ fn a_kernel_that_is_refused_may_own_the_last_handle_of_a_memory() {
         let device = Loopback::new(Mode::Deferred);
         let queue = device.queue().unwrap();
         let (block, memory) = (alloc(&queue, 8), SharedMem::new(8));
-        memory.prefetch(&queue, ..).unwrap();
+        memory.device(&queue, ..).unwrap();
         let (mut written, read) = (writer(&block, &queue), DeviceRef::new(span(&block, 0..8, &queue), None));
         let launched = launch(&*queue, [written.arg_mut(), read.arg()], move |_| drop(memory));
         assert!(launched.unwrap_err().to_string().contains("overlaps"));
