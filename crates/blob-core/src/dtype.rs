@@ -124,7 +124,7 @@ pub(crate) mod sealed {
         /// Whether every sequence of bytes is a value.
         const ANY_BYTES: bool = true;
 
-        /// The first element of these bytes that is no value of the type.
+        /// The first element of these bytes that is not a value of the type.
         fn first_invalid(_: &[u8]) -> Option<usize> {
             None
         }

@@ -255,8 +255,8 @@ impl<'a> ViewMut<'a> {
         Ok(self.view.memory.device_mut(queue, self.view.byte_range())?)
     }
 
-    /// The elements' bytes on the queue's device, for work that writes all of them: nothing is moved for its sake, and
-    /// what they hold before that is unspecified.
+    /// The elements' bytes on the queue's device, for work that writes all of them: nothing is moved for it, and what
+    /// they hold before that is unspecified.
     ///
     /// # Errors
     /// As [`View::device`].
@@ -285,8 +285,8 @@ impl fmt::Debug for View<'_> {
 mod tests {
     use std::ops::Bound;
 
+    use synced_mem::Device;
     use synced_mem::loopback::{Loopback, Mode, launch};
-    use synced_mem::{Device, Head};
 
     use super::*;
     use crate::{AnyBlob, Blob, Part};
@@ -416,15 +416,6 @@ mod tests {
     }
 
     #[test]
-    fn data_and_diff_are_the_parts_of_these_names() {
-        let mut any = AnyBlob::from(blob());
-        any.data_mut().elements::<u16>().unwrap()[0] = 5;
-        any.diff_mut().elements::<u16>().unwrap()[0] = 6;
-        assert_eq!([Part::Data, Part::Diff].map(|part| any.part(part).at::<u16>(&[0]).unwrap()), [5, 6]);
-        assert_eq!((any.data().at::<u16>(&[0]).unwrap(), any.diff().at::<u16>(&[0]).unwrap()), (5, 6));
-    }
-
-    #[test]
     fn an_access_moves_what_it_reads_and_an_overwrite_moves_nothing() {
         let queue = queue();
         for (name, run) in WRITES {
@@ -446,20 +437,6 @@ mod tests {
                 assert!(!blob.has_diff());
             }
         }
-    }
-
-    #[test]
-    fn reading_on_a_device_leaves_the_host_valid_and_overwriting_fills_nothing() {
-        let queue = queue();
-        let mut blob = blob();
-        drop(blob.part(Part::Data).device(&queue).unwrap());
-        assert_eq!(blob.memory(Part::Data).head(), Head::Synced);
-        drop(blob.part_mut(Part::Data).device(&queue).unwrap());
-        assert_eq!(blob.memory(Part::Data).head(), Head::AtDevice);
-        let mut untouched = Blob::<u16>::new(shape(&[4])).unwrap();
-        assert_eq!(untouched.part_mut(Part::Diff).overwrite_device(&queue).unwrap().arg().range(), 0..8);
-        assert_eq!(untouched.memory(Part::Diff).head(), Head::AtDevice);
-        assert_eq!(untouched.memory(Part::Diff).stats().fills.count, 0);
     }
 
     #[test]

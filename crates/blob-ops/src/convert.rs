@@ -55,7 +55,7 @@ pub fn convert_checked(blob: &AnyBlob, dtype: DType) -> Result<AnyBlob, Error> {
         let parts: Vec<_> = touched(blob).collect();
         return checked_on(queue, blob, &mut out, &parts).map(|()| out);
     }
-    // One guard for both passes, so that no one writes between them.
+    // One guard for both passes, so that nothing is written between them.
     let sources = touched(blob).map(|part| Ok((part, place::read(CHECKED, Argument::In, blob, part)?)));
     let sources = sources.collect::<Result<Vec<_>, Error>>()?;
     for (part, source) in &sources {
@@ -100,7 +100,7 @@ pub fn convert_checked_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Re
     if let Some(queue) = place::elsewhere(CHECKED, [Operand::all(blob, part)], [Operand::all(out, part)])? {
         return checked_on(queue, blob, out, &[part]);
     }
-    // One guard for both passes, so that no one writes between them.
+    // One guard for both passes, so that nothing is written between them.
     let source = place::read(CHECKED, Argument::In, blob, part)?;
     check_bytes(from, &source, to, part)?;
     let mut target = place::overwrite(CHECKED, Argument::Out, out, part)?;

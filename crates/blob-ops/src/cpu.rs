@@ -167,7 +167,7 @@ fn variable(name: &str) -> Option<String> {
 /// A switch without effect would be taken for one that works.
 fn say_unknown(switch: &str, value: &str, names: &str, runs: &str) {
     let line = format!("blob-ops: {switch}={value} is none of {names}; running {runs}\n");
-    // With stderr closed there is no one to tell.
+    // With stderr closed the line is lost, and that is all.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

@@ -11,7 +11,7 @@ use blob_core::DType;
 /// Counts the finite elements of a tensor in `n` bins of equal width between `min` and `max`.
 ///
 /// An element x goes into bin `min(⌊(x − min)·(n / (max − min))⌋, n − 1)`, computed in f64 and rounded to 2⁻³⁵ before
-/// it is rounded down, so that a value on an edge is in the bin above it whichever way its quotient came out. Bin i is
+/// it is rounded down, so that a value on an edge is in the bin above it however its quotient was rounded. Bin i is
 /// `[min + i·w, min + (i + 1)·w)` with w = (max − min)/n and edges exact to 2⁻³⁵ of w; the last one also holds `max`.
 /// With `min == max` everything equal to it is in bin 0. NaN, ±Inf and what is below `min` or above `max` is in no
 /// bin. Integers beyond ±2⁵³ are rounded to f64 first.

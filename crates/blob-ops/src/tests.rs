@@ -99,16 +99,17 @@ fn in_pool<T: Send>(threads: usize, run: impl FnOnce() -> T + Send) -> T {
 /// In pieces whose lengths repeat.
 fn stats(isa: Isa, dtype: DType, bytes: &[u8], pieces: &[usize]) -> Stats {
     let mut stats = with_isa(isa, || StatsAccumulator::new(dtype));
-    let mut rest = bytes;
-    for piece in pieces.iter().cycle() {
-        let (head, tail) = rest.split_at(rest.len().min(*piece));
-        stats.update(head);
-        rest = tail;
-        if rest.is_empty() {
-            break;
-        }
-    }
+    in_pieces(bytes, pieces, |piece| stats.update(piece));
     stats.finish()
+}
+
+fn in_pieces<'a>(mut bytes: &'a [u8], pieces: &[usize], mut update: impl FnMut(&'a [u8])) {
+    let mut lens = pieces.iter().cycle();
+    while !bytes.is_empty() {
+        let (head, tail) = bytes.split_at(bytes.len().min(*lens.next().expect("a length")));
+        update(head);
+        bytes = tail;
+    }
 }
 
 /// Every result to the last bit.
@@ -175,15 +176,7 @@ fn histogram(
     (min, max, bins): (f64, f64, usize),
 ) -> (Vec<u64>, u64) {
     let mut histogram = with_isa(isa, || Histogram::new(dtype, min, max, bins)).expect("a range");
-    let mut rest = bytes;
-    for piece in pieces.iter().cycle() {
-        let (head, tail) = rest.split_at(rest.len().min(*piece));
-        histogram.update(head);
-        rest = tail;
-        if rest.is_empty() {
-            break;
-        }
-    }
+    in_pieces(bytes, pieces, |piece| histogram.update(piece));
     histogram.counts()
 }
 

@@ -1,4 +1,4 @@
-//! What one says of an access: for what, at which location, and how the locations stand to each other.
+//! The words for an access: reading or writing, at which location, and where the newest bytes are.
 //! It relies on nothing but the devices' names, and decides nothing.
 
 use std::fmt;

@@ -87,7 +87,7 @@ pub enum Host {
 /// 3. **Waiting.** What is enqueued after `wait_for(other)` has returned `Ok` takes effect after everything that was
 ///    enqueued on `other` before the call, whatever backend `other` belongs to.
 /// 4. **Synchronising.** When `synchronize` returns `Ok`, everything enqueued on this queue before, and everything it
-///    waits for, has taken effect: no host byte is touched any more for its sake, and its writes are visible to the
+///    waits for, has taken effect: that work touches no host byte any more, and its writes are visible to the
 ///    calling thread.
 /// 5. **Exactness.** `upload`, `download` and `copy` move exactly the named bytes, `fill` sets exactly the named bytes
 ///    to zero, and nothing else is written.

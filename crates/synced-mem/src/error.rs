@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::ids::{DeviceId, QueueId};
 
-/// A failed memory operation. Whatever failed, no byte that was written is lost, and none is valid with another value.
+/// A failed memory operation. After any of them no written byte is lost, and none has another value.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -2,7 +2,7 @@
 //! It relies on `device` for those. All device bytes lie under the one lock of their machine, so that no misuse of a
 //! block is undefined behaviour: [`Report::misuses`] lists it. Device addresses are numbers that nothing points to;
 //! only host pointers are real.
-//! It leaves out speed: tasks run on whichever thread calls, under that lock, and kernels on copies, without it.
+//! It leaves out speed: tasks run on the calling thread, under that lock, and kernels on copies, without it.
 
 mod calls;
 mod kernel;

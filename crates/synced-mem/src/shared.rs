@@ -31,7 +31,7 @@ use crate::stats::{Observer, Stats};
 
 /// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
 ///
-/// Any number of readers may overlap; a writer overlaps no other borrow, on whichever copies, or gets [`Error::Conflict`].
+/// Any number of readers may overlap; a writer that overlaps another borrow, of any copy, gets [`Error::Conflict`].
 /// Disjoint and empty ranges never conflict. A guard that is leaked keeps its range borrowed until the process ends, which is safe.
 ///
 /// ```
@@ -109,7 +109,7 @@ impl SharedMem {
         self.borrow_host(resolve(range, self.len()), Intent::Write).map(HostMut::new)
     }
 
-    /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for its sake.
+    /// Borrows bytes for a caller who writes all of them: nothing is moved or filled for it.
     /// What they hold before that is unspecified: zeros, what was there, or what a block of an
     /// [unzeroed pool](crate::HostPool::unzeroed) held.
     ///
@@ -164,7 +164,7 @@ impl SharedMem {
         Ok(DeviceMut::new(span, lease))
     }
 
-    /// Borrows bytes on the queue's device, for work that writes all of them: nothing is moved for its sake.
+    /// Borrows bytes on the queue's device, for work that writes all of them: nothing is moved for it.
     ///
     /// # Errors
     /// As [`device_mut`](Self::device_mut).
@@ -196,7 +196,7 @@ impl SharedMem {
     /// Tries again what is in conflict, each time that a borrow of this memory has ended, until the time is over: a borrow
     /// in the way is waited for. What is in conflict then is the error.
     ///
-    /// A thread that waits for a guard of its own, or for one of another memory, waits in vain.
+    /// A thread that waits for a guard of its own, or for one of another memory, waits until the time is over.
     ///
     /// ```
     /// use std::time::Duration;
@@ -358,8 +358,7 @@ impl fmt::Debug for SharedMem {
 
 #[cfg(test)]
 mod tests {
-    use std::mem;
-    use std::sync::{Arc, Barrier, Mutex, mpsc};
+    use std::sync::{Arc, Mutex, mpsc};
     use std::thread;
 
     use super::*;
@@ -471,16 +470,6 @@ mod tests {
     }
 
     #[test]
-    fn empty_ranges_neither_conflict_nor_allocate() {
-        let memory = SharedMem::new(usize::MAX);
-        let end = memory.host(usize::MAX..usize::MAX).unwrap();
-        let mut start = memory.host_mut(0..0).unwrap();
-        assert_eq!((end.len(), start.len(), start.iter_mut().count()), (0, 0, 0));
-        assert_eq!(start.as_ptr().addr() % 64, 0);
-        assert!(!memory.is_initialized());
-    }
-
-    #[test]
     fn clones_share_and_guards_outlive_handles() {
         let memory = SharedMem::new(3);
         let clone = memory.clone();
@@ -489,15 +478,6 @@ mod tests {
         let guard = clone.host(0..3).unwrap();
         drop((memory, clone));
         assert_eq!(*guard, [0, 5, 0]);
-    }
-
-    #[test]
-    fn a_forgotten_guard_locks_its_range_only() {
-        let memory = SharedMem::from(HostBuffer::from_owner([1, 2, 3, 4]));
-        mem::forget(memory.host(0..2).unwrap());
-        assert!(memory.host_mut(1..3).is_err());
-        memory.host_mut(2..4).unwrap().fill(9);
-        assert_eq!(*memory.host(0..4).unwrap(), [1, 2, 9, 9]);
     }
 
     #[test]
@@ -521,26 +501,6 @@ mod tests {
         assert_eq!(Arc::strong_count(&owner), 2, "half of it is the newest");
         drop(memory.host_mut(0..2).unwrap());
         assert_eq!(Arc::strong_count(&owner), 1, "no other handle is left");
-    }
-
-    #[test]
-    fn overwriting_a_part_of_adopted_bytes_keeps_the_rest() {
-        let memory = SharedMem::from(HostBuffer::from_owner([1, 2, 3, 4, 5]));
-        memory.host_overwrite(1..3).unwrap().fill(9);
-        assert_eq!(*memory.host(0..5).unwrap(), [1, 9, 9, 4, 5]);
-        let memory = SharedMem::from(HostBuffer::from_owner([1, 2]));
-        memory.host_overwrite(0..0).unwrap();
-        assert_eq!(*memory.host(0..2).unwrap(), [1, 2]);
-    }
-
-    #[test]
-    fn a_refused_write_does_not_copy_adopted_bytes() {
-        static BYTES: &[u8] = &[1, 2];
-        let memory = SharedMem::from(HostBuffer::from_owner(BYTES));
-        let reader = memory.host(0..1).unwrap();
-        assert!(memory.host_mut(0..2).is_err());
-        assert_eq!(memory.host(0..2).unwrap().as_ptr(), BYTES.as_ptr());
-        drop(reader);
     }
 
     /// An owner whose destructor uses the memory that owned it.
@@ -600,104 +560,5 @@ mod tests {
         assert!(memory.host_mut(0..4).is_err(), "the view still reads half of it");
         view.host_mut(0..2).unwrap();
         memory.host_mut(0..4).unwrap();
-    }
-
-    #[test]
-    fn threads_write_disjoint_ranges_at_once() {
-        let (memory, start) = (SharedMem::from(HostBuffer::from_owner([7; 64])), Barrier::new(8));
-        thread::scope(|scope| {
-            for part in 0..8usize {
-                let (memory, start) = (memory.clone(), &start);
-                scope.spawn(move || {
-                    start.wait();
-                    for round in 0..50u8 {
-                        let mut guard = memory.host_mut(part * 8..part * 8 + 8).unwrap();
-                        guard.fill(part as u8 * 16 + round % 16);
-                        drop(guard);
-                        thread::yield_now();
-                    }
-                });
-            }
-        });
-        let bytes = memory.host(0..64).unwrap();
-        let expected = (0..64).map(|i| i / 8 * 16 + 49 % 16);
-        assert!(bytes.iter().copied().eq(expected));
-    }
-
-    #[test]
-    fn threads_race_for_one_range_and_one_wins_at_a_time() {
-        let memory = SharedMem::new(8);
-        let won: u64 = thread::scope(|scope| {
-            let race = || {
-                let mut won = 0;
-                for _ in 0..200 {
-                    let Ok(mut guard) = memory.host_mut(0..8) else {
-                        thread::yield_now();
-                        continue;
-                    };
-                    let count = u64::from_ne_bytes(guard[..].try_into().unwrap());
-                    guard.copy_from_slice(&(count + 1).to_ne_bytes());
-                    won += 1;
-                }
-                won
-            };
-            let racers: Vec<_> = (0..4).map(|_| scope.spawn(race)).collect();
-            racers.into_iter().map(|r| r.join().unwrap()).sum()
-        });
-        let count = u64::from_ne_bytes(memory.host(0..8).unwrap()[..].try_into().unwrap());
-        assert_eq!(count, won);
-    }
-
-    /// Knuth's MMIX generator: enough to walk through states, the same way each time.
-    fn next(seed: &mut u64, below: usize) -> usize {
-        *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (*seed >> 33) as usize % below
-    }
-
-    #[test]
-    fn random_borrows_agree_with_a_plain_vector() {
-        const LEN: usize = 12;
-        for case in 0..if cfg!(miri) { 6 } else { 300 } {
-            let seed = &mut (case as u64);
-            let mut model: Vec<u8> = (0..LEN as u8).map(|i| i * (case % 3 != 0) as u8).collect();
-            let memory = match case % 3 {
-                0 => SharedMem::new(LEN),
-                1 => SharedMem::from(model.clone()),
-                _ => SharedMem::from(HostBuffer::from_owner(model.clone())),
-            };
-            let (mut readers, mut writers) = (Vec::new(), Vec::new());
-            for step in 0..60 {
-                let start = next(seed, LEN + 1);
-                let range = start..start + next(seed, LEN + 1 - start);
-                match next(seed, 6) {
-                    0 | 1 => readers.extend(memory.host(range.clone()).map(|guard| (range, guard))),
-                    2 => writers.extend(memory.host_mut(range.clone()).map(|guard| (range, guard))),
-                    3 => {
-                        if let Ok(mut guard) = memory.host_overwrite(range.clone()) {
-                            guard.fill(step);
-                            model[range.clone()].fill(step);
-                            writers.push((range, guard));
-                        }
-                    }
-                    4 if !readers.is_empty() => {
-                        readers.swap_remove(next(seed, readers.len()));
-                    }
-                    5 if !writers.is_empty() => {
-                        let (range, mut guard) = writers.swap_remove(next(seed, writers.len()));
-                        guard.fill(step + 100);
-                        model[range].fill(step + 100);
-                    }
-                    _ => {}
-                }
-                for (range, guard) in &readers {
-                    assert_eq!(**guard, model[range.clone()], "case {case}, step {step}");
-                }
-                for (range, guard) in &writers {
-                    assert_eq!(**guard, model[range.clone()], "case {case}, step {step}");
-                }
-            }
-            drop((readers, writers));
-            assert_eq!(*memory.host(0..LEN).unwrap(), model[..]);
-        }
     }
 }

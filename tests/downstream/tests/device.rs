@@ -26,6 +26,9 @@ fn a_memory_moves_to_our_device_and_back() {
     assert_eq!(memory.host(0..100).unwrap()[..], (0..100).collect::<Vec<u8>>());
     let traffic = device.meter().stats();
     assert_eq!((traffic.uploads.bytes, traffic.downloads.bytes), (10, 10));
+    // The loopback runs kernels on its own queues only.
+    let refused = loopback::launch(&*queue, [], |_| unreachable!()).unwrap_err();
+    assert!(matches!(refused, synced_mem::Error::Device { op: "launch", .. }));
 }
 
 /// A blob of four floats whose newest bytes are a kernel's, in the device's memory.

@@ -89,7 +89,7 @@ fn layout(len: usize) -> Result<Layout, Code> {
     Layout::from_size_align(len.max(1), PAGE).map_err(|_| Code::OUT_OF_MEMORY)
 }
 
-/// A block of host memory at a page, filled with bytes that no one should read before writing.
+/// A block of host memory at a page, filled with bytes that are not to be read before they are written.
 pub(crate) fn allocate(len: usize) -> Result<usize, Code> {
     // SAFETY: the size is not 0, and the bytes that are filled are those of the new block.
     let start = unsafe {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_touched_copies_as_zeros_and_takes_no_memory() {
+    fn untouched_memory_copies_as_zeros_and_takes_no_room() {
         let untouched = Blob::<u8>::new(shape(&[2])).unwrap();
         let mut to = AnyBlob::new(untouched.shape().clone(), untouched.dtype()).unwrap();
         to.copy_from(&untouched, Part::BOTH).unwrap();

@@ -5,7 +5,7 @@
 //! long runs:   for each row: for each part: copy its run
 //! others:      for each block of rows: for each part: copy its run of each row
 //! ```
-//! The last touch source and destination line by line; past the caches they go by way of a buffer in the first-level
+//! The last touch source and destination line by line; past the caches they go through a buffer in the first-level
 //! cache. Knows no axes, no threads.
 
 use super::Isa;
@@ -94,7 +94,7 @@ enum CopyKind {
     Interleave { count: usize, width: usize },
     /// Each where it belongs; those shorter than [`MIN_STREAMED_RUN`] with this store.
     Direct(Store),
-    /// A block of rows at a time, past the caches by way of a buffer.
+    /// A block of rows at a time, past the caches through a buffer.
     Buffered,
 }
 

@@ -158,7 +158,7 @@ impl Interleave {
         })
     }
 
-    /// Rows by way of planes: several short ones at a time.
+    /// Rows through planes: several short ones at a time.
     #[inline(always)]
     fn by_planes<M: Machine, const W: usize>(&self, src: &[u8], dst: &mut [u8], store: Store) {
         let Lines(planes) = &mut Lines([[[0; PLANE_BYTES]; MAX_SIDE]; MAX_SIDE]);

@@ -1,7 +1,7 @@
 //! Conversions: every pair of dtypes, size, instruction set and number of threads against a search for the nearest
 //! element.
 
-use super::{Random, SIZES, blob, in_pool, isas, oracle, tensor};
+use super::{blob, in_pool, isas, oracle};
 use crate::convert::check_bytes;
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
@@ -138,26 +138,6 @@ fn check_lost(isa: Isa, from: DType, bytes: &[u8], to: DType) {
     }
 }
 
-#[test]
-fn every_pair_and_size_on_every_instruction_set() {
-    for &from in DType::ALL {
-        for len in SIZES.into_iter().filter(|len| *len < 5000) {
-            let bytes = tensor(from, len, len as u64 + 1, true);
-            for &to in DType::ALL {
-                let want = run(Isa::Portable, from, &bytes, to);
-                if len < 300 {
-                    check(from, &bytes, to, &want, &format!("{from:?} to {to:?}"));
-                    check_lost(Isa::detect(), from, &bytes, to);
-                }
-                for isa in isas() {
-                    let got = run(isa, from, &bytes, to);
-                    assert!(got == want, "{from:?} to {to:?} on {} × {len}", isa.name());
-                }
-            }
-        }
-    }
-}
-
 /// The values around which something changes: ends, halves, powers of two and their neighbours.
 fn edges(dtype: DType) -> Vec<u8> {
     let mut floats = vec![f64::NAN, f64::INFINITY, 0.1, 0.5, 1.5, 2.5, 1e300, 5e-324];
@@ -215,27 +195,6 @@ fn edges_are_rounded_once_and_saturate() {
             for element in bytes.chunks(from.size()).take(2000) {
                 check_lost(Isa::detect(), from, element, to);
             }
-        }
-    }
-}
-
-#[test]
-fn threads_change_no_bit() {
-    for (from, to) in [
-        (DType::F32, DType::F16),
-        (DType::U8, DType::F64),
-        (DType::F64, DType::U8),
-        (DType::I64, DType::BF16),
-        (DType::Bool, DType::Bool),
-    ] {
-        let mut random = Random(3);
-        let len = (5 << 18) / from.size().max(to.size()) + 77;
-        let bytes: Vec<u8> = (0..len * from.size()).map(|_| random.next() as u8).collect();
-        let want = in_pool(1, || run(Isa::detect(), from, &bytes, to));
-        check(from, &bytes, to, &want, "one thread");
-        for threads in [2, 7] {
-            let got = in_pool(threads, || run(Isa::detect(), from, &bytes, to));
-            assert!(got == want, "{from:?} to {to:?}, {threads} threads");
         }
     }
 }

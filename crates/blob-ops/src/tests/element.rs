@@ -1,6 +1,6 @@
 //! Element-wise operations: every dtype, size, instruction set and number of threads against loops over one element.
 
-use super::{Random, SIZES, blob, in_pool, isas, tensor};
+use super::{Random, blob, isas};
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
 use crate::{Scalar, add, add_flush_subnormals, axpy, fill, scale, update};
@@ -149,23 +149,6 @@ fn any_bits(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next() as u8).collect()
 }
 
-#[test]
-fn every_op_dtype_and_size_on_every_instruction_set() {
-    for dtype in numbers() {
-        for (seed, len) in SIZES.into_iter().enumerate() {
-            let y = tensor(dtype, len, seed as u64 + 1, true);
-            let x = tensor(dtype, len, seed as u64 + 99, true);
-            for op in OPS {
-                for isa in isas() {
-                    let got = run(isa, op, dtype, &y, &x);
-                    let what = format!("{op:?} {} {dtype:?} × {len}", isa.name());
-                    check(op, dtype, &y, &x, &got, &what);
-                }
-            }
-        }
-    }
-}
-
 /// NaN and their payloads too.
 #[test]
 fn instruction_sets_change_no_bit_of_any_bits() {
@@ -180,23 +163,6 @@ fn instruction_sets_change_no_bit_of_any_bits() {
                     let got = run(isa, op, dtype, &y, &x);
                     assert_eq!(got, want, "{op:?} {} {dtype:?} × {len}", isa.name());
                 }
-            }
-        }
-    }
-}
-
-/// More than a mebibyte, so that there are several pieces, and the last one is ragged.
-#[test]
-fn threads_change_no_bit() {
-    for dtype in numbers() {
-        let bytes = (1 << 20) + 13 * dtype.size();
-        let (y, x) = (any_bits(bytes, 7), any_bits(bytes, 8));
-        for op in OPS {
-            let want = in_pool(1, || run(Isa::detect(), op, dtype, &y, &x));
-            check(op, dtype, &y, &x, &want, "one thread");
-            for threads in [2, 7] {
-                let got = in_pool(threads, || run(Isa::detect(), op, dtype, &y, &x));
-                assert!(got == want, "{op:?} {dtype:?}, {threads} threads");
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `asum` and `sumsq`: bit for bit against loops in the documented order, near the true sum, exact for integers.
 
-use super::{Random, SIZES, bits, blob, in_pool, isas, oracle, stats as whole_stats, tensor};
+use super::{SIZES, blob, in_pool, isas, oracle, tensor};
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
 use crate::cpu::sums::Term;
@@ -222,22 +222,6 @@ fn the_diff_has_sums_of_its_own() {
     assert_eq!(sumsq(&y, Part::Diff).unwrap(), Scalar::U(196));
     assert_eq!(asum(&y, Part::Data).unwrap(), Scalar::U(0));
     assert_eq!(stats(&y, Part::Diff).unwrap().max, Some(Scalar::I(-7)));
-}
-
-/// The tree over pieces is the tree over blocks, for any number of threads.
-#[test]
-fn statistics_of_blobs_are_those_of_their_bytes() {
-    let mut random = Random(77);
-    for &dtype in DType::ALL {
-        for len in [0, 1, 4097, 64 * 4096, 64 * 4096 * 3 + 5 * 4096 + random.next() as usize % 999] {
-            let bytes = tensor(dtype, len, 9, true);
-            let want = bits(&whole_stats(Isa::Portable, dtype, &bytes, &[usize::MAX]));
-            for threads in [1, 2, 7] {
-                let got = in_pool(threads, || stats(&blob(dtype, &bytes), Part::Data).unwrap());
-                assert_eq!(bits(&got), want, "{dtype:?} × {len}, {threads} threads");
-            }
-        }
-    }
 }
 
 /// A fused sum would round once. Two numbers of one lane and zeros: in a longer sum the difference would be lost.

@@ -1,5 +1,5 @@
 //! The live borrows of a shared memory: which byte ranges, for what, on which copy.
-//! Pure bookkeeping over `intervals`. No entry is empty, and no writer overlaps another entry, on whichever copies the
+//! Pure bookkeeping over `intervals`. No entry is empty, and no writer overlaps another entry, whatever copies the
 //! two are. A few stand in a list, which costs no allocation once it has grown; those that find it full stand in trees,
 //! and stay where they are until they end. With n of them on c copies a question costs O(c log n), a change O(log n).
 

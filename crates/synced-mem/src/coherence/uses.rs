@@ -433,7 +433,7 @@ mod tests {
                 clock: Clock::default(),
                 began: 0,
                 model: Model {
-                    // What was never done is known to everybody.
+                    // What was never done is known to all.
                     known: vec![Items::MAX; size.queues + 1],
                     past: 0,
                     guards: vec![None; size.guards],
@@ -483,7 +483,7 @@ mod tests {
             guards.fold(0, |items, guard| items | self.size.items(guard.queue, guard.access, &guard.range))
         }
 
-        /// Whether the rules of borrowing allow an access: who holds a guard is never in conflict with anybody.
+        /// Whether the rules of borrowing allow an access: the holder of a guard conflicts with none.
         fn is_free(&self, range: &Range<usize>, access: Access) -> bool {
             self.live(|guard| !guard.leaked) & self.size.before(access, range) == 0
         }
@@ -811,20 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_named_once_and_never_to_itself() {
-        let (mut uses, clock, waited) = (Uses::new(), Clock::default(), Waited::default());
-        uses.enter(&1, 0..8, Access::Write, None, &clock);
-        uses.enter(&1, 0..8, Access::Read, None, &clock);
-        uses.enter(&2, 4..8, Access::Read, None, &clock);
-        let waits = |by, access| uses.waits(by, &(0..8), access, &waited);
-        assert_eq!(waits(None, Access::Write), [1, 2]);
-        assert_eq!(waits(Some(&1), Access::Write), [2]);
-        assert_eq!(waits(Some(&2), Access::Read), [1]);
-        assert_eq!(uses.queues(), [1, 2]);
-    }
-
-    #[test]
-    fn what_waits_for_nobody_allocates_nothing() {
+    fn an_access_that_waits_for_no_queue_allocates_nothing() {
         let (mut uses, clock, waited) = (Uses::new(), Clock::default(), Waited::default());
         uses.enter(&1, 0..8, Access::Write, None, &clock);
         let waits = |by, range| uses.waits(by, &range, Access::Write, &waited);

@@ -269,7 +269,7 @@ impl Probe<'_> {
         self.synchronize()
     }
 
-    /// Downloads a whole region, and waits for it. The host bytes are none that a region is filled with.
+    /// Downloads a whole region, and waits for it. Before, the host bytes have a value that no region is filled with.
     pub(super) fn whole(&self, from: &Region) -> Result<Arc<Host>, Flaw> {
         let to = self.bench.host(from.len, UNTOUCHED);
         self.download((&to, 0), (from, 0), from.len)?;

@@ -120,7 +120,7 @@ impl Context {
         Ok(context)
     }
 
-    /// A pool of our own, because the settings of the GPU's default pool are everybody's. It keeps what is freed.
+    /// A pool of our own, because all users of the GPU share the default pool's settings. It keeps what is freed.
     fn make_pool(&mut self) -> Result<(), Failure> {
         self.enter()?;
         let props = PoolProps {

@@ -93,7 +93,7 @@ impl Loaded {
     /// [`Error::Device`] where the program has none.
     pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
         let Loaded { program, context, module } = self;
-        // The driver is asked without the lock, because it may load the kernel then; who asks twice gets the same one.
+        // The driver is asked without the lock, because it may load the kernel then; asking twice gives the same one.
         let known = lock(&context.modules).kernel(program.ptx, entry);
         if let Some(found) = known {
             return Ok(Kernel { context: Arc::clone(context), found });

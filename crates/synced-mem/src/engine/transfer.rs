@@ -163,7 +163,7 @@ impl State {
             return Ok(());
         };
         // SAFETY: as in `upload`. The host bytes are writable, and in no other use until then: they are not valid on
-        // the host, so no reference to them exists, and the entry keeps everybody away until the queue is
+        // the host, so no reference to them exists, and the entry keeps all others away until the queue is
         // synchronised.
         let host = unsafe { queue.download(&*memory.block, range.start, ptr, len) };
         if let Some(copy) = self.host.as_mut().filter(|_| !is_done(&host)) {

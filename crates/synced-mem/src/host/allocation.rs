@@ -15,7 +15,7 @@ const LARGE: usize = 4096;
 /// in huge pages and 139 ms in small ones; 300 arrays of 3.2 MiB were read in 0.24 s, and in 0.50 s where half of each lay in
 /// huge pages.
 pub(crate) const HUGE: usize = 2 << 20;
-/// Where in its first page such a block begins: at one of these many multiples of a page and a large block's alignment. If all
+/// Where in its first page such a block begins: at one of this many multiples of a page and a large block's alignment. If all
 /// began at the same place, streams through several of them would meet in the same sets of a cache.
 const PLACES: usize = 16;
 const PLACE: usize = 4096 + ALIGN_LARGE;

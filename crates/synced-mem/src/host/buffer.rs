@@ -121,7 +121,7 @@ impl HostBuffer {
     ///
     /// # Safety
     /// As [`from_raw`](Self::from_raw), until the buffer, what borrows it and every pointer taken from it were used for
-    /// the last time, in whichever thread.
+    /// the last time, in any thread.
     pub(crate) unsafe fn lent(ptr: NonNull<u8>, len: usize, access: Access) -> Self {
         let (ptr, backing) = (first(ptr, len), Backing::Lent { access });
         Self { ptr, len, backing }
@@ -337,15 +337,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_zero_again_after_reuse() {
-        for _ in 0..64 {
-            let mut buffer = HostBuffer::zeroed(300).unwrap();
-            assert!(buffer.as_slice().iter().all(|&byte| byte == 0));
-            buffer.as_mut_slice().fill(0xFF);
-        }
-    }
-
-    #[test]
     fn too_long_is_an_error() {
         let max = isize::MAX as usize;
         for len in [max - 255, max - 16, max, max + 1, usize::MAX - 1, usize::MAX] {
@@ -526,14 +517,5 @@ mod tests {
         assert_eq!(*found.lock().unwrap(), None);
         drop(buffer);
         assert_eq!(*found.lock().unwrap(), Some(vec![]));
-    }
-
-    #[test]
-    fn a_pools_block_is_as_long_as_promised() {
-        let pool = crate::HostPool::new(1 << 20);
-        let mut buffer = pool.take(4097).unwrap();
-        assert!(buffer.is_writable() && buffer.is_clean() && !buffer.is_lent());
-        buffer.as_mut_slice().fill(1);
-        assert_eq!((buffer.len(), buffer.allocated()), (4097, 6144));
     }
 }

@@ -42,8 +42,8 @@ impl Operation {
     }
 }
 
-/// What a device has unless it is told otherwise: more than any host has, and so little that the host's allocator is
-/// not bothered with what the conformance suite asks for in vain.
+/// A device's limit until another is set: more memory than any host has, but less than the conformance suite requests in
+/// order to be refused. So such a request never reaches the host's allocator.
 const LIMIT: usize = usize::MAX / 8;
 
 /// What is counted for one device.
@@ -77,7 +77,7 @@ pub enum Fault {
 pub(super) struct Called {
     device: DeviceId,
     pub(super) operation: Operation,
-    /// How it is told to fail, and what it says then.
+    /// How it is to fail, and the message of its error.
     fault: Option<(Fault, String)>,
 }
 

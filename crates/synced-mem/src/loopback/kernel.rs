@@ -102,7 +102,7 @@ impl Launch {
                 param.bytes = bytes.to_vec();
             } else {
                 param.bytes = vec![POISON; piece.range.len()];
-                // The misuse is told once.
+                // The misuse is listed once.
                 param.piece = None;
             }
         }
@@ -120,7 +120,7 @@ impl Launch {
         let result = catch_unwind(AssertUnwindSafe(|| kernel(&mut args)));
         let result = result.map_err(|panic| {
             let text = format!("a kernel panicked: {}", message(panic.as_ref()));
-            // The payload's destructor is user code too, and may panic in its turn.
+            // The payload's destructor is user code too, and may panic as well.
             if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(second);
             }

@@ -17,7 +17,7 @@ use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 
 /// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). It is called with the bytes of `args`, in order.
 ///
-/// The kernel runs on whichever thread needs its work done, with nothing locked: neither the machine nor a memory, because
+/// The kernel runs on the thread that needs its result, with nothing locked: neither the machine nor a memory, because
 /// only this function, [`Queue::wait_for`] and [`Queue::synchronize`] run kernels. What it may do:
 ///
 /// | in a kernel | |
@@ -36,8 +36,8 @@ use crate::{Arg, Block, Device, DeviceId, Error, Host, Queue, QueueId};
 /// `synchronize` does, of the queue and of any queue that waited for the kernel; other work still runs.
 ///
 /// # Errors
-/// [`Error::WrongQueue`] for an argument borrowed for another queue. [`Error::Device`] when `queue` is none of a
-/// loopback, when an argument that is written overlaps another, or when the kernel ran and panicked.
+/// [`Error::WrongQueue`] for an argument borrowed for another queue. [`Error::Device`] when `queue` is not a
+/// loopback's, when an argument that is written overlaps another, or when the kernel ran and panicked.
 pub fn launch<'a>(
     queue: &dyn Queue,
     args: impl IntoIterator<Item = Arg<'a>>,

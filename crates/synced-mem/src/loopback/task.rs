@@ -47,7 +47,7 @@ pub(super) struct HostBytes {
 }
 
 // SAFETY: it is a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
-// them on whichever thread runs it.
+// them on the thread that runs it.
 unsafe impl Send for HostBytes {}
 
 impl HostBytes {

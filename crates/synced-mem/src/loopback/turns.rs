@@ -1,5 +1,5 @@
 //! Which thread runs which kernel, and who waits for its end, over all machines: so that a thread that would wait for
-//! itself, through however many others, is told so and does not hang.
+//! itself, through any number of others, gets an error and does not hang.
 //! It relies on a thread to say what it waits for before it does. It sees no other way of waiting than that.
 
 use std::collections::HashMap;

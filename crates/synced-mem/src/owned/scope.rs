@@ -71,7 +71,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// The memories of a scope, freed with it whatever happened.
+/// The memories of a scope, freed at its end, after a panic too.
 #[derive(Default)]
 struct Owned {
     memories: RefCell<Vec<NonNull<SyncedMem>>>,

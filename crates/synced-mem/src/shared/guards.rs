@@ -58,7 +58,7 @@ impl Deref for HostRef {
         // (a writer conflicts, evicting and adopting ask the table), and only a copy without valid bytes is freed; one
         // that was replaced because of a broken queue is leaked, and not while a guard writes there (`renew_host`). No
         // writer overlaps them, so there is no `&mut` to them; for a `HostMut`, `&self` forbids `deref_mut`.
-        // A lease of all bytes is in no table, but a reader that `Readers` counts: until it leaves, no one of these can
+        // A lease of all bytes is in no table, but a reader that `Readers` counts: until it leaves, none of these can
         // close the way, and each has to. Empty: dangling and aligned.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }

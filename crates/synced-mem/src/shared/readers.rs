@@ -1,7 +1,7 @@
 //! Readers of all bytes of a memory on the host that take no lock: a count, and a way in that the writers close.
 //!
 //! The way is open only while all bytes are valid at `start`, no queue writes them, and nothing is borrowed to be written.
-//! It is opened and closed under the memory's lock. What ends one of these closes it first, which fails while there is
+//! It is opened and closed under the memory's lock. Whatever ends such a state closes it first, which fails while there is
 //! a reader. This file holds the orderings and their proof; the callers say when it is open.
 
 use std::ptr::{self, NonNull};

@@ -17,7 +17,6 @@ pub(crate) enum Op {
     Drop(usize),
     Leak(usize),
     PrefetchHost { memory: usize, range: Range<usize> },
-    Prefetch { memory: usize, queue: usize, range: Range<usize> },
     Evict { memory: usize, site: Option<usize>, refuse: bool },
     Shrink(usize),
     Adopt { memory: usize, fixed: bool },
@@ -149,12 +148,10 @@ fn guard() -> BoxedStrategy<Op> {
 /// Steps that leave no guard behind.
 fn whole(scale: Scale) -> BoxedStrategy<Op> {
     let cells = scale.cells();
-    let fetch = (memories(), queues(), ranges(cells));
     let fetch_host = (memories(), ranges(cells));
     let evict = (memories(), sites(), any::<bool>());
     let copy = (memories(), 0..cells, memories(), ranges(cells));
     prop_oneof![
-        2 => fetch.prop_map(|(memory, queue, range)| Op::Prefetch { memory, queue, range }),
         2 => fetch_host.prop_map(|(memory, range)| Op::PrefetchHost { memory, range }),
         4 => evict.prop_map(|(memory, site, refuse)| Op::Evict { memory, site, refuse }),
         1 => memories().prop_map(Op::Shrink),

@@ -17,7 +17,6 @@ enum Op {
     Host { range: Range<usize>, intent: Intent },
     Device { queue: usize, range: Range<usize>, intent: Intent, launches: u8, forget: bool },
     Slices { first: Range<usize>, second: Range<usize>, queues: [usize; 2] },
-    Prefetch { queue: usize },
     PrefetchHost,
     Evict { site: Option<usize>, range: Range<usize>, refuse: bool },
     Shrink,
@@ -39,7 +38,6 @@ fn program(cells: usize, scatters: usize) -> impl Strategy<Value = Vec<Op>> {
             Op::Device { queue, range, intent, launches, forget }
         }),
         4 => slices.prop_map(|(first, second, queues)| Op::Slices { first, second, queues }),
-        1 => queues().prop_map(|queue| Op::Prefetch { queue }),
         1 => Just(Op::PrefetchHost),
         3 => evict.prop_map(|(site, range, refuse)| Op::Evict { site, range, refuse }),
         1 => Just(Op::Shrink),
@@ -98,7 +96,6 @@ impl World {
                 self.write(queue, range, intent, launches, forget);
             }
             Op::Slices { first, second, queues } => self.slices(first, second, queues),
-            Op::Prefetch { queue } => self.prefetch(queue),
             Op::PrefetchHost => {
                 self.memory.prefetch_host(..).unwrap();
                 self.model.prefetch_host(&self.whole()).unwrap();
@@ -196,11 +193,6 @@ impl World {
         assert_eq!(memory.host(..).unwrap(), model.values);
         rig.read(&again, &model.values[first.clone()]);
         assert_eq!(slice, &model.values[first]);
-    }
-
-    fn prefetch(&mut self, queue: usize) {
-        self.memory.device(&self.rig.queues[queue], ..).unwrap();
-        self.model.device(queue / 2, &self.whole(), Intent::Read).unwrap();
     }
 
     fn evict(&mut self, site: Option<usize>, range: Range<usize>, refuse: bool) {

@@ -99,7 +99,6 @@ impl World {
             Op::Drop(guard) => drop(self.take(guard)),
             Op::Leak(guard) => self.leak(guard),
             Op::PrefetchHost { memory, range } => self.prefetch_host(memory, &range),
-            Op::Prefetch { memory, queue, range } => self.prefetch(memory, queue, &range),
             Op::Evict { memory, site, refuse } => self.evict(memory, site, refuse),
             Op::Shrink(memory) => self.subjects[memory].memory.shrink(),
             Op::Adopt { memory, fixed } => self.adopt(memory, fixed),
@@ -225,13 +224,6 @@ impl World {
         let (subject, before) = (&self.subjects[memory], self.before(memory));
         let result = subject.memory.prefetch_host(subject.bytes(range));
         self.agree(memory, result, before, |model| model.prefetch_host(range));
-    }
-
-    fn prefetch(&mut self, memory: usize, queue: usize, range: &Range<usize>) {
-        let (subject, before) = (&self.subjects[memory], self.before(memory));
-        let result = subject.memory.device(&self.rig.queues[queue], subject.bytes(range)).map(drop);
-        let predict = |model: &mut Model| model.device(queue / 2, range, Intent::Read);
-        self.agree(memory, result, before, predict);
     }
 
     fn evict(&mut self, memory: usize, site: Option<usize>, refuse: bool) {

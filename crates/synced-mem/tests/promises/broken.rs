@@ -328,31 +328,6 @@ fn a_device_with_a_broken_queue_can_be_left() {
     healthy.synchronize().unwrap();
 }
 
-#[test]
-fn who_overwrites_everything_on_a_fresh_queue_needs_nothing_of_the_broken_one() {
-    let (device, broken, _) = two_queues();
-    let mut memory = SyncedMem::new(16);
-    fill(&mut memory.device_overwrite(&broken, ..).unwrap(), 1);
-    break_queue(&broken);
-    assert!(broken.synchronize().is_err());
-    let fresh = device.queue().unwrap();
-    fill(&mut memory.device_overwrite(&fresh, ..).unwrap(), 2);
-    assert_eq!(memory.host(..).unwrap(), [2; 16]);
-    fresh.synchronize().unwrap();
-    memory.host_overwrite(..).unwrap().fill(3);
-    expect(&memory.device(&fresh, ..).unwrap(), 3);
-    fresh.synchronize().unwrap();
-}
-
-#[test]
-fn nothing_waits_for_no_bytes() {
-    let ((_one, first, _), (_two, second, _)) = (two_queues(), two_queues());
-    let mut memory = SyncedMem::new(0);
-    drop(memory.device_mut(&first, ..).unwrap());
-    break_queue(&first);
-    assert!(memory.host(..).is_ok() && memory.device(&second, ..).is_ok());
-}
-
 /// A panic's payload whose destructor panics too.
 struct Bomb;
 

@@ -144,7 +144,7 @@ fn tiles(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
     Some(Launch { kernel, blocks: outer_count * along_x * along_y, params: Params::Tiles(params) })
 }
 
-/// Whether every row begins and ends at a multiple of so many bytes, in the source and in the destination.
+/// Whether every row begins and ends at a multiple of `of` bytes, in the source and in the destination.
 fn is_multiple(of: u64, places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: usize) -> bool {
     let ends = [x, y].map(|side| u64::from(Axis::count(side)) * width as u64);
     let strides = outer.iter().flat_map(|axis| [axis.from, axis.to]);

@@ -1,7 +1,6 @@
 //! Kernels: what they see, how they fail, and what a launch refuses.
 
 use super::*;
-use crate::Host;
 
 #[test]
 fn a_kernel_sees_its_arguments_in_order_and_nothing_else() {
@@ -89,74 +88,4 @@ fn a_launch_refuses_arguments_of_another_queue_and_overlapping_ones() {
     })
     .unwrap();
     assert_eq!(second.arg().access(), Access::Read);
-}
-
-#[test]
-fn a_queue_of_another_backend_launches_nothing() {
-    let queue = LoopQueue::new(Loopback::new(Mode::Immediate).handle());
-    let error = launch(&Foreign(queue), [], |_| unreachable!()).unwrap_err();
-    assert!(matches!(error, Error::Device { op: "launch", .. }));
-}
-
-/// A queue of some other type.
-#[derive(Debug)]
-struct Foreign(LoopQueue);
-
-// SAFETY: it is the queue within, which is not used by itself.
-unsafe impl Queue for Foreign {
-    fn id(&self) -> crate::QueueId {
-        self.0.id()
-    }
-
-    fn device(&self) -> &dyn Device {
-        self.0.device()
-    }
-
-    fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
-        self.0.alloc(len)
-    }
-
-    unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.adopt(address, len) }
-    }
-
-    unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.upload(to, at, from, len) }
-    }
-
-    unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.download(from, at, to, len) }
-    }
-
-    fn reaches(&self, other: &dyn Device) -> bool {
-        self.0.reaches(other)
-    }
-
-    unsafe fn copy(
-        &self,
-        to: &dyn Block,
-        to_at: usize,
-        from: &dyn Block,
-        from_at: usize,
-        len: usize,
-    ) -> Result<(), Error> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.copy(to, to_at, from, from_at, len) }
-    }
-
-    unsafe fn fill(&self, block: &dyn Block, at: usize, len: usize) -> Result<(), Error> {
-        // SAFETY: as the caller says.
-        unsafe { self.0.fill(block, at, len) }
-    }
-
-    fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
-        self.0.wait_for(other)
-    }
-
-    fn synchronize(&self) -> Result<(), Error> {
-        self.0.synchronize()
-    }
 }
