@@ -254,6 +254,9 @@ fn changes_that_do_not_fit_are_refused() {
         |splice: &Splice<'_>, spec: &[TensorSpec]| Layout::spliced(spec, splice).expect_err("refused").to_string();
     let error = refused(&splice, &spec(DType::F64, &[3]));
     assert!(error.contains("\"conv1/0\" becomes f64 of 3, and its diff does not"), "{error}");
+    let same_shape = base.entry("conv1/0").expect("there").shape().dims();
+    let error = refused(&splice, &spec(DType::F64, same_shape));
+    assert!(error.contains("and its diff does not"), "{error}");
     splice.remove("conv1/0.diff").expect("there");
     assert!(Layout::spliced(&spec(DType::F64, &[3]), &splice).is_ok());
     let error = refused(&splice, &spec(DType::F16, &[3]));
