@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use blob_convert::Silent;
-use blob_convert::digest::{self, Algorithm};
+use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::stats::measure;
 use blob_io::{Bytes, Checkpoint, FileSource, Format, IfExists, Kind, Mmap, Writer};
 use synced_mem::SyncedMem;
@@ -139,14 +139,14 @@ fn blake3(file: &Path) -> f64 {
 fn hash(file: &Path) -> f64 {
     let start = Instant::now();
     let source = FileSource::open(file).expect("opens");
-    digest::file("file", &source, Algorithm::Blake3, &Silent).expect("hashes");
+    digest(Subject::File { name: "file", source: &source }, Algorithm::Blake3, &Silent).expect("hashes");
     start.elapsed().as_secs_f64()
 }
 
 fn hash_content(file: &Path) -> f64 {
     let start = Instant::now();
     let checkpoint = Checkpoint::open(file).expect("opens");
-    digest::content(&checkpoint, Algorithm::Blake3, &Silent).expect("hashes");
+    digest(Subject::Tensors(&checkpoint), Algorithm::Blake3, &Silent).expect("hashes");
     start.elapsed().as_secs_f64()
 }
 

@@ -66,21 +66,22 @@ fn floats_become_doubles_as_caffe_would_write_them() {
 
 #[test]
 fn the_form_is_as_it_is_asked_for() {
-    let legacy = Options::new(Format::CaffeModel).form(Form { legacy: true, ..Form::default() });
+    let legacy = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { legacy: true, ..Form::default() }));
     let bytes = written(&net("f32_v2.caffemodel"), None, &legacy).expect("held");
     assert!(bytes == read(data("caffe/net/v2_legacy_dims.caffemodel")));
-    let v1 = Options::new(Format::CaffeModel).form(Form { v1: true, ..Form::default() });
+    let v1 = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { v1: true, ..Form::default() }));
     let source = net("v1.caffemodel");
-    let bytes = written(&source, None, &v1.form(Form { v1: true, legacy: true, raw: false })).expect("held");
+    let bytes =
+        written(&source, None, &v1.with(|o| o.form = Some(Form { v1: true, legacy: true, raw: false }))).expect("held");
     let back = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
     assert_eq!(back.dialect(), "V1 layers");
     let types =
         |file: &Checkpoint| file.entries().iter().map(|e| e.layer_type().map(str::to_owned)).collect::<Vec<_>>();
     assert!(back.names().eq(source.names()) && types(&back) == types(&source));
-    let raw = Options::new(Format::BlobProto).form(Form { raw: true, ..Form::default() });
+    let raw = Options::new(Format::BlobProto).with(|o| o.form = Some(Form { raw: true, ..Form::default() }));
     let half = Checkpoint::open(data("caffe/blobproto/nv_raw_f16.binaryproto")).expect("opens");
     assert!(written(&half, None, &raw).expect("held") == read(data("caffe/blobproto/nv_raw_f16.binaryproto")));
-    let double = Options::new(Format::BlobProto).transform(float(DType::F64)).form(Form::default());
+    let double = Options::new(Format::BlobProto).transform(float(DType::F64)).with(|o| o.form = Some(Form::default()));
     let bytes = written(&half, None, &double).expect("held");
     assert_eq!(Checkpoint::from_bytes("x.binaryproto", bytes).expect("opens").entries()[0].dtype(), Some(DType::F64));
 }

@@ -125,7 +125,8 @@ fn a_datum_of_floats_is_written_as_caffe_wrote_it() {
         for (format, carrier) in [(Format::Npz, "x.npz"), (Format::BlobProto, "x.binaryproto")] {
             let carrier = folder.path().join(carrier);
             let convert = |source: &Checkpoint, to: Format, path: &std::path::Path| {
-                to_file(source, &blob_convert::Options::new(to).anew(true), path).unwrap_or_else(|e| panic!("{e}"));
+                to_file(source, &blob_convert::Options::new(to).with(|o| o.anew = true), path)
+                    .unwrap_or_else(|e| panic!("{e}"));
             };
             convert(&source, format, &carrier);
             let source = Checkpoint::open(&carrier).expect("opens");

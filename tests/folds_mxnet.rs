@@ -60,7 +60,7 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
     for (node, layer) in [(1, "c"), (2, "c"), (4, "b")] {
         let more = format!(r#", {{"op": "sum", "name": "sum0", "inputs": [[{node}, 0, 0]]}}"#);
         let (fold, refused) = Fold::of(&Bound::new(&symbol("BatchNorm", &more).net, &source));
-        assert!(fold.is_empty());
+        assert!(fold.count() == 0);
         let reason = format!("cannot be folded alone: {layer:?} shares its tensors with another layer");
         assert_eq!(refused[0].reason, reason);
     }
@@ -69,5 +69,5 @@ fn a_weight_that_another_operator_reads_is_not_folded_into() {
         &symbol("BatchNorm", r#", {"op": "sum", "name": "sum0", "inputs": [[0, 0, 0]]}"#).net,
         &source,
     ));
-    assert_eq!((fold.len(), refused.len()), (1, 0));
+    assert_eq!((fold.count(), refused.len()), (1, 0));
 }

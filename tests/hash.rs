@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use blob_convert::digest::{Algorithm, content};
+use blob_convert::digest::{self as digests, Algorithm, Subject};
 use blob_convert::{Options, Silent};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Checkpoint, Format, IfExists, Writer};
@@ -44,7 +44,7 @@ for path in sys.argv[1:]:
 ";
 
 fn digest(checkpoint: &Checkpoint) -> String {
-    content(checkpoint, Algorithm::Blake3, &Silent).expect("readable").digest
+    digests::digest(Subject::Tensors(checkpoint), Algorithm::Blake3, &Silent).expect("readable").digest
 }
 
 /// A tensor with these bytes.

@@ -187,7 +187,8 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
     let said = refused(tensor("g/c", DType::F32, &[3, 2]), &packed);
     assert!(said.contains("\"g/c\" is in chunks, compact or big-endian there"), "{said}");
     let ours =
-        open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5).anew(true)).expect("fits")).expect("opens");
+        open("ours.h5", &written(&base, None, &Options::new(Format::Hdf5).with(|o| o.anew = true)).expect("fits"))
+            .expect("opens");
     assert!(refused(tensor("ip/1", DType::F32, &[7]), &ours).contains("has a receipt"));
 }
 

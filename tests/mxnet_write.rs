@@ -29,7 +29,8 @@ fn records_of_another_version_are_those_that_its_mxnet_wrote() {
     let mut compared = 0;
     let mut compare = |from: &Path, to: &Path, version| {
         if from.exists() && to.exists() {
-            let bytes = to_bytes(&open(from), &Options::new(Format::MxnetList).params_version(version));
+            let bytes =
+                to_bytes(&open(from), &Options::new(Format::MxnetList).with(|o| o.params_version = Some(version)));
             let bytes = bytes.unwrap_or_else(|e| panic!("{}: {e}", from.display()));
             assert!(bytes == std::fs::read(to).expect("readable"), "{} as {}", from.display(), to.display());
             compared += 1;
@@ -61,12 +62,12 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
     };
     let list = || Options::new(Format::MxnetList);
     for version in [Version::V0, Version::V1, Version::V3] {
-        let error = refusal("mxnet-1.9.1/sparse_zero_nnz.nd", list().params_version(version));
+        let error = refusal("mxnet-1.9.1/sparse_zero_nnz.nd", list().with(|o| o.params_version = Some(version)));
         assert!(error.contains("is sparse, which a record of V2 alone holds"), "{error}");
     }
-    let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().params_version(Version::V2));
+    let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().with(|o| o.params_version = Some(Version::V2)));
     assert!(error.contains("has no axes, which a record of V3 (np-shape) alone holds"), "{error}");
-    let error = refusal("mxnet-0.11.0/none_first.nd", list().params_version(Version::V2));
+    let error = refusal("mxnet-0.11.0/none_first.nd", list().with(|o| o.params_version = Some(Version::V2)));
     assert!(error.contains("is the lack of an array"), "{error}");
     let error = refusal("mxnet-1.9.1/many_1000.nd", Options::new(Format::MxnetRecord));
     assert!(error.contains("holds one array, not 1000"), "{error}");
@@ -224,7 +225,8 @@ fn none_is_written_as_each_version_says_it() {
     let none = words(&[0xF993_FACA, 0, 2, u32::MAX, u32::MAX, 3, 0]);
     let source = crate::support::open("none.nd", &[head.clone(), none, words(&[0, 0])].concat()).expect("opens");
     for (version, record) in [(Version::V0, words(&[0])), (Version::V1, words(&[0xF993_FAC8, 0]))] {
-        let bytes = to_bytes(&source, &Options::new(Format::MxnetList).params_version(version)).expect("held");
+        let bytes = to_bytes(&source, &Options::new(Format::MxnetList).with(|o| o.params_version = Some(version)))
+            .expect("held");
         assert_eq!(bytes, [head.clone(), record, words(&[0, 0])].concat(), "{version:?}");
     }
 }
@@ -234,11 +236,11 @@ fn none_is_written_as_each_version_says_it() {
 fn a_list_made_dense_keeps_the_rest_as_it_was() {
     for file in ["mxnet-1.9.1/ctx_cpu3.nd", "mxnet-0.11.0/none_first.nd", "mxnet-1.9.1/names_npshape.nd"] {
         let path = data("mxnet/golden").join(file);
-        let bytes = to_bytes(&open(&path), &Options::new(Format::MxnetList).dense(true)).expect("held");
+        let bytes = to_bytes(&open(&path), &Options::new(Format::MxnetList).with(|o| o.dense = true)).expect("held");
         assert!(bytes == std::fs::read(&path).expect("readable"), "{file}");
     }
     let source = open(&data("mxnet/golden/mxnet-1.9.1/sparse_list_mixed.nd"));
-    let bytes = to_bytes(&source, &Options::new(Format::MxnetList).dense(true)).expect("held");
+    let bytes = to_bytes(&source, &Options::new(Format::MxnetList).with(|o| o.dense = true)).expect("held");
     let back = Checkpoint::from_bytes("back.nd", bytes).expect("we read our list");
     let firsts = source.entries().iter().filter(|entry| entry.index() == 0);
     for (entry, dense) in firsts.zip(back.entries()) {

@@ -89,7 +89,7 @@ fn a_short_shape_is_aligned_as_create_tensor_does() {
         assert!(matches!(remark, verify::Remark::Note(_)), "{remark:?}");
         notes += 1;
     });
-    assert_eq!((equal.expect("read"), notes), (1, 1));
+    assert_eq!((equal.expect("read").equal, notes), (1, 1));
 }
 
 #[test]

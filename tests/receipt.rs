@@ -60,7 +60,7 @@ fn the_digests_are_those_of_the_bytes_that_other_readers_find() {
         }
         let npz = folder.path().join(format!("{i}.npz"));
         // From npz, too.
-        let anew = Options::new(Format::Npz).anew(true);
+        let anew = Options::new(Format::Npz).with(|o| o.anew = true);
         there_and_back::convert(checkpoint, &anew, &npz).unwrap_or_else(|e| panic!("{e}"));
         let count = theirs.len() as u64;
         assert_eq!(against_receipt(&npz), (Some(count), vec![]), "{}", path.display());

@@ -42,7 +42,7 @@ fn against(ours: &Checkpoint, theirs: &Checkpoint) -> (u64, Vec<String>) {
             found.push(format!("{}: {}", finding.tensor, finding.message));
         }
     });
-    (equal.expect("is compared"), found)
+    (equal.expect("is compared").equal, found)
 }
 
 #[test]

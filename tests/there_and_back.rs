@@ -157,7 +157,7 @@ fn other_tensors_are_written_anew_and_it_is_said() {
     // On request, and where another form is asked for, nothing is said.
     let carrier = open("x.safetensors", &bytes).expect("opens");
     for (name, options) in [
-        ("anew", Options::new(Format::CaffeModel).anew(true)),
+        ("anew", Options::new(Format::CaffeModel).with(|o| o.anew = true)),
         ("wide", Options::new(Format::CaffeModel).transform(float(DType::F64))),
     ] {
         let out = folder.path().join(name);

@@ -112,7 +112,7 @@ fn values_that_would_be_lost_are_told_or_refused() {
     let said = "\"@0\": 2 values became infinite as f16";
     assert_eq!(to_file(&source, &options, &path).expect("written").found[0].to_string(), said);
     std::fs::remove_file(&path).expect("removable");
-    let refused = to_file(&source, &options.strict(true), &path).expect_err("values are lost").to_string();
+    let refused = to_file(&source, &options.with(|o| o.strict = true), &path).expect_err("values are lost").to_string();
     assert_eq!(refused, format!("odd.binaryproto: would lose values: {said}"));
     assert_eq!(folder.path().read_dir().expect("a folder").count(), 0);
 }
@@ -156,14 +156,18 @@ impl Transform for Sum {
             return Err(odd);
         }
         let sum = TensorSpec::new("sum", DType::F32, tensors[0].tensor.shape.clone());
-        Ok(Outcome::new(vec![Made::computed(sum, (0..tensors.len()).collect(), Adding(self.lacking))]))
+        Ok([Made::computed(sum, (0..tensors.len()).collect(), Adding(self.lacking))].into_iter().collect())
     }
+}
+
+fn singles(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
 impl Compute for Adding {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let (a, b) = (inputs.floats(0)?, inputs.floats(1)?);
-        inputs.most(f64::from(b[0]), "is the most that was added");
+        let (a, b) = (singles(&inputs.whole(0)?), singles(&inputs.whole(1)?));
+        inputs.report(Amount::Most(f64::from(b[0])), "is the most that was added");
         let mut sums = a.into_iter().zip(b).map(|(a, b)| a + b).collect::<Vec<f32>>().into_iter();
         sums.by_ref().take(self.0).for_each(|_| {});
         Ok(Box::new(move |out: &mut [u8]| {
@@ -202,6 +206,11 @@ fn a_transform_of_ones_own_stands_beside_ours() {
 #[derive(Debug)]
 struct Wrong(fn(&[Spec<'_>]) -> Outcome);
 
+fn named(mut made: Made, name: &str) -> Made {
+    made.tensor.name = name.to_owned();
+    made
+}
+
 impl Transform for Wrong {
     fn name(&self) -> &'static str {
         "wrong"
@@ -223,19 +232,25 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
         let options = Options::new(Format::Safetensors).transform(Wrong(wrong));
         plan(&source, &options, &Target::Stdout).expect_err("wrong").to_string()
     };
-    assert_eq!(refused(|all| Outcome::new(vec![Made::same(0, &all[0])])), "x.npz: does not allow wrong: \"b\" is lost");
     assert_eq!(
-        refused(|all| all.iter().enumerate().map(|(i, spec)| Made::same(i, spec).renamed("c")).collect()),
+        refused(|all| [Made::same(0, &all[0])].into_iter().collect()),
+        "x.npz: does not allow wrong: \"b\" is lost"
+    );
+    assert_eq!(
+        refused(|all| all.iter().enumerate().map(|(i, spec)| named(Made::same(i, spec), "c")).collect()),
         "x.npz: does not allow wrong: \"a\", \"b\" would all be called \"c\""
     );
     let reshaped = |all: &[Spec<'_>]| {
-        let b = Made::same(1, &all[1]).reshaped(Shape::new([4]).expect("a shape"));
-        Outcome::new(vec![Made::same(0, &all[0]), b])
+        let mut b = Made::same(1, &all[1]);
+        b.tensor.shape = Shape::new([4]).expect("a shape");
+        [Made::same(0, &all[0]), b].into_iter().collect()
     };
     assert_eq!(refused(reshaped), "x.npz: does not allow wrong: \"b\" is 4, and is made of 1");
     let nothing = |all: &[Spec<'_>]| {
         let none = Made::computed(all[0].tensor.clone(), vec![], Adding(0));
-        Outcome::new(vec![none]).without(0, "x").without(1, "y")
+        let mut outcome: Outcome = [none].into_iter().collect();
+        outcome.left_out.extend([(0, "x".to_owned()), (1, "y".to_owned())]);
+        outcome
     };
     assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made of no tensor that there is");
 }
@@ -256,7 +271,7 @@ proptest! {
         let [from, there, back] = ["from", "there", "back"].map(|name| folder.path().join(name));
         Writer::new(Format::Safetensors).tensor("x", &blob).write(&from, IfExists::Refuse).expect("written");
         let open = |path: &Path| Checkpoint::open(path).expect("opens");
-        let options = |dtype| Options::new(Format::Safetensors).transform(float(dtype)).strict(true);
+        let options = |dtype| Options::new(Format::Safetensors).transform(float(dtype)).with(|o| o.strict = true);
         to_file(&open(&from), &options(wide), &there).expect("written");
         to_file(&open(&there), &options(narrow), &back).expect("written");
         prop_assert!(same(narrow, &crate::transform::bytes(&open(&back), "x"), &bytes));

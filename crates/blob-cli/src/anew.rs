@@ -138,7 +138,7 @@ impl<'a> File<'a> {
                 return refused(format!("two tensors would be called {name:?}"));
             }
         }
-        for (name, _) in self.tensors.iter().filter(|(_, tensor)| tensor.is_diff()) {
+        for (name, _) in self.tensors.iter().filter(|(_, tensor)| tensor.first().kind() == Kind::Diff) {
             let blob = name.strip_suffix(DIFF).unwrap_or_default();
             if let (Some(shape), Some(diff)) = (shapes.get(blob), shapes.get(&**name))
                 && shape != diff
@@ -158,7 +158,7 @@ impl<'a> File<'a> {
         let mut wholes: Vec<Whole<'a>> = Vec::new();
         let mut known: HashMap<*const Sparse, usize> = HashMap::new();
         for (place, (name, tensor)) in self.tensors.iter().enumerate() {
-            let Some((entry, sparse)) = tensor.sparse_part().and_then(|entry| Some((entry, entry.sparse()?))) else {
+            let Some((entry, sparse)) = tensor.first().sparse().map(|sparse| (tensor.first(), sparse)) else {
                 continue;
             };
             let index = *known.entry(sparse).or_insert(wholes.len());
@@ -183,7 +183,7 @@ impl<'a> File<'a> {
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         for (name, tensor) in &self.tensors {
             let name = match is_nameless(to) {
-                true => numbered(name, tensor.is_diff(), &mut numbers),
+                true => numbered(name, tensor.first().kind() == Kind::Diff, &mut numbers),
                 false => name.clone(),
             };
             writer = writer.tensor(name, tensor);

@@ -89,16 +89,11 @@ pub(crate) fn run(
 
 /// How to convert; an option of another format than the output's is refused.
 fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
-    let options = transforms::options(&args.transforms, to, checkpoint)?;
-    let mut options = options.dense(args.dense).sha256(args.sha256).anew(args.anew);
-    if let Some(version) = args.params_version {
-        if !to.is_mxnet() {
-            return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
-        }
-        options = options.params_version(version);
-    }
-    if let Some(bytes) = args.shard_size {
-        options = options.shard_size(bytes);
+    let mut options = transforms::options(&args.transforms, to, checkpoint)?;
+    (options.dense, options.sha256, options.anew) = (args.dense, args.sha256, args.anew);
+    (options.params_version, options.shard_size) = (args.params_version, args.shard_size);
+    if args.params_version.is_some() && !to.is_mxnet() {
+        return Err(Failure::new(format!("--params-version is of MXNet's files, and the output is {}", to.name())));
     }
     if !args.form.is_empty() {
         if !to.is_caffe() {
@@ -106,7 +101,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
         }
         let has = |form| args.form.contains(&form);
         let form = Form { legacy: has(CaffeForm::Legacy), raw: has(CaffeForm::Raw), v1: has(CaffeForm::V1) };
-        options = options.form(form);
+        options.form = Some(form);
     }
     Ok(options)
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt, or --symbol net-symbol.json"));
     };
     let (fold, refused) = Folding::of(&net::bound(&net, &checkpoint)?);
-    let (layers, scales) = (fold.len(), fold.scales());
+    let (layers, scales) = (fold.count(), fold.scales());
     if layers == 0 {
         return Err(nothing(&checkpoint, &refused));
     }
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
         return Err(Failure::new("--json and -o - would both write to standard output"));
     }
     let target = if is_stdout { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
-    let plan = plan(&checkpoint, &Options::new(to).anew(true).transform(fold), &target)?;
+    let plan = plan(&checkpoint, &Options::new(to).with(|o| o.anew = true).transform(fold), &target)?;
     plan.notes().iter().for_each(|note| context.terminal.warning(note));
     let found = if args.dry_run {
         plan.check(&Silent)?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use blob_convert::digest::{self, Algorithm, Hashed};
+use blob_convert::digest::{Algorithm, Hashed, Subject, digest};
 use blob_io::{Entry, Error, FileSource, Source};
 use serde_json::json;
 
@@ -41,7 +41,7 @@ fn content(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashe
     let checkpoint = open(path, &context.global)?;
     let work = checkpoint.entries().iter().map(Entry::byte_len).sum();
     let progress = Progress::begin(&context.terminal, work);
-    Ok(digest::content(&checkpoint, algorithm, &progress)?)
+    Ok(digest(Subject::Tensors(&checkpoint), algorithm, &progress)?)
 }
 
 fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, Error> {
@@ -52,7 +52,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
             return Err(Error::Request { file: name, message });
         }
         let progress = Progress::begin(&context.terminal, 0);
-        return digest::stream(&name, io::stdin().lock(), algorithm, &progress);
+        return digest(Subject::Stream { name: &name, from: &mut io::stdin().lock() }, algorithm, &progress);
     }
     let failed = |source| Error::Io { file: name.clone(), action: "open".to_owned(), source };
     let file = File::open(path).map_err(failed)?;
@@ -60,11 +60,11 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
     // Files of /proc have bytes to read, and a length of 0.
     if !meta.is_file() || meta.len() == 0 {
         let progress = Progress::begin(&context.terminal, 0);
-        return digest::stream(&name, file, algorithm, &progress);
+        return digest(Subject::Stream { name: &name, from: &mut &file }, algorithm, &progress);
     }
     let source = FileSource::new(file).map_err(failed)?;
     let progress = Progress::begin(&context.terminal, source.len());
-    digest::file(&name, &source, algorithm, &progress)
+    digest(Subject::File { name: &name, source: &source }, algorithm, &progress)
 }
 
 /// The digest of one file.

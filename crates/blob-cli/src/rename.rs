@@ -1,7 +1,7 @@
 //! `blob rename`: a conversion that calls tensors otherwise, and changes nothing else.
 
 use blob_convert::Options;
-use blob_convert::transform::Names;
+use blob_convert::transform::{Names, Transform};
 use blob_io::Checkpoint;
 
 use crate::args::{Convert, Rename};
@@ -24,7 +24,7 @@ fn changed(args: &Rename, checkpoint: &Checkpoint, options: Options) -> Result<O
             (new != old).then(|| (old.to_owned(), new))
         })),
     };
-    if names.is_empty() {
+    if names.is_idle() {
         return Err(Failure::no(format!("{}: no tensor would be called otherwise", checkpoint.name())));
     }
     Ok(options.transform(names))

@@ -3,7 +3,7 @@
 mod json;
 mod text;
 
-use blob_convert::stats::{Measured, has_axis, measure_all, measure_channels};
+use blob_convert::stats::{Measured, measure_all, measure_channels};
 use blob_io::{Checkpoint, Entry, Error};
 
 use crate::args::Stats;
@@ -157,7 +157,8 @@ fn left_out(entry: &Entry, axis: Option<i64>) -> Option<Left> {
     if entry.dtype().is_none() {
         return Some(Left::NoArray);
     }
-    (!has_axis(entry, axis?)).then_some(Left::NoAxis)
+    let axis = i32::try_from(axis?).unwrap_or(i32::MAX);
+    entry.shape().axis(axis).is_err().then_some(Left::NoAxis)
 }
 
 /// Says which tensors are of a dtype that is not read, and which do not have the axis.

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use blob_convert::Options;
-use blob_convert::transform::{BatchNorm, Bound, Dtype, FixGamma, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout};
+use blob_convert::transform::{
+    BatchNorm, Bound, Dtype, FixGamma, Names, Rgb, SqueezeLegacy, StripDiff, TorchLayout, Transform,
+};
 use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Format};
 
@@ -29,44 +31,33 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
         let message = format!("{}: nothing says which of its layers are BatchNorms", checkpoint.name());
         return Err(Failure::new(message).help("name the net: --net deploy.prototxt"));
     }
-    if args.strip_diff {
-        options = options.transform(StripDiff);
-    }
-    if args.squeeze_legacy || is_torch {
-        options = options.transform(SqueezeLegacy);
-    }
+    options = and(options, args.strip_diff.then_some(StripDiff));
+    options = and(options, (args.squeeze_legacy || is_torch).then_some(SqueezeLegacy));
     let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
     // Caffe refuses a layer with fewer tensors than it makes itself.
     let divided = divided.map(|divided| if to.is_caffe() { divided.with_ones() } else { divided });
-    if let Some(divided) = divided.filter(|divided| !divided.is_empty()) {
-        options = options.transform(divided);
-    }
-    let fixed = is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint));
-    if let Some(fixed) = fixed.filter(|fixed| !fixed.is_empty()) {
-        options = options.transform(fixed);
-    }
-    let laid_out = bound.as_ref().filter(|_| is_torch).map(TorchLayout::of);
-    if let Some(laid_out) = laid_out.filter(|laid_out| !laid_out.is_empty()) {
-        options = options.transform(laid_out);
-    }
-    if args.rgb {
-        options = options.transform(Rgb);
-    }
-    if let Some(fc_from) = args.fc_from.clone() {
-        options = options.transform(fc_from);
-    }
-    if let Some(layout) = args.layout {
-        options = options.transform(layout);
-    }
-    if let Some(dtype) = args.dtype.and_then(Dtype::new) {
-        options = options.transform(dtype);
-    }
+    options = and(options, divided);
+    options = and(options, is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint)));
+    options = and(options, bound.as_ref().filter(|_| is_torch).map(TorchLayout::of));
+    options = and(options, args.rgb.then_some(Rgb));
+    options = and(options, args.fc_from.clone());
+    options = and(options, args.layout);
+    options = and(options, args.dtype.and_then(Dtype::new));
     if is_torch {
         options = options.transform(Names::torch(bound.as_ref(), checkpoint));
     } else if args.names != Path::new("raw") {
         options = options.transform(names_of(&args.names, checkpoint)?);
     }
-    Ok(options.strict(args.strict))
+    options.strict = args.strict;
+    Ok(options)
+}
+
+/// Adds a transform that is asked for and has something to do.
+fn and(options: Options, step: Option<impl Transform + 'static>) -> Options {
+    match step {
+        Some(step) if !step.is_idle() => options.transform(step),
+        _ => options,
+    }
 }
 
 /// Refuses a net that is named for a BatchNorm's sake and has none of the file's.
@@ -74,7 +65,7 @@ fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(
     if args.nets.net.is_none() && args.nets.symbol.is_none() {
         return Ok(());
     }
-    let has = |role| net.layers().any(|l| l.kind == LayerKind::BatchNorm && net.tensor(l, role).is_some());
+    let has = |role| net.net().layers().iter().any(|l| l.kind == LayerKind::BatchNorm && net.tensor(l, role).is_some());
     let refuse = |option: &str, what: &str| {
         let message = format!("{}: {option}: no BatchNorm of the net has its {what} in the file", checkpoint.name());
         Err(Failure::new(message).help("name the net whose weights these are"))

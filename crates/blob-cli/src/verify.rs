@@ -7,6 +7,7 @@ mod report;
 use std::io::Write;
 use std::path::Path;
 
+use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::{RECEIPT_KEY, verify};
 use blob_core::DType;
 use blob_io::mxnet::Symbol;
@@ -165,7 +166,8 @@ fn checks(
         }
     }
     if let Some(expected) = &args.sha256 {
-        let found = verify::sha256(checkpoint, &progress)?;
+        let file = Subject::File { name: checkpoint.name(), source: checkpoint.stored() };
+        let found = digest(file, Algorithm::Sha256, &progress)?.digest;
         match found == *expected {
             true => report.held("SHA-256 as expected".to_owned()),
             false => report.finding(Line::of_file("sha256", format!("SHA-256 is {found}, expected {expected}"))),
@@ -189,10 +191,10 @@ fn checks(
     if let Some(other) = &others.file {
         let before = report.count();
         let mut tell = |remark| report.remark(remark);
-        let equal = verify::against(checkpoint, other, &progress, &mut tell)?;
+        let compared = verify::against(checkpoint, other, &progress, &mut tell)?;
         if report.count() == before {
-            let equal = units::plural(equal, "tensor");
-            let held = match verify::redone(checkpoint, other) {
+            let equal = units::plural(compared.equal, "tensor");
+            let held = match compared.redone {
                 0 => format!("{equal} bit for bit as in {}", other.name()),
                 1 => format!("{equal} bit for bit what 1 transform makes of {}", other.name()),
                 steps => format!("{equal} bit for bit what {steps} transforms make of {}", other.name()),

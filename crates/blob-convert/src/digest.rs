@@ -94,13 +94,44 @@ impl Hasher {
     }
 }
 
-/// The digest of a file's bytes; `name` is what errors call the file.
-///
-/// BLAKE3 is taken by several threads.
+/// What a digest stands for.
+#[non_exhaustive]
+pub enum Subject<'a> {
+    /// The bytes of a file; of BLAKE3, several threads compute it.
+    File {
+        /// What errors call the file.
+        name: &'a str,
+        /// Its bytes.
+        source: &'a dyn Source,
+    },
+    /// What a pipe or a device gives. `watch` stops it, and counts nothing, as the length is not known.
+    Stream {
+        /// What errors call it.
+        name: &'a str,
+        /// Its bytes.
+        from: &'a mut dyn Read,
+    },
+    /// The tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
+    ///
+    /// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt says is
+    /// kept as the bits of a u16 counts as bf16.
+    Tensors(&'a Checkpoint),
+}
+
+/// The digest of a file, a stream or tensors.
 ///
 /// # Errors
-/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
-pub fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+/// What the operating system says while reading; an array that cannot be read, as none is left out; [`Error::Interrupted`]
+/// where `watch` says so.
+pub fn digest(subject: Subject<'_>, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+    match subject {
+        Subject::File { name, source } => file(name, source, algorithm, watch),
+        Subject::Stream { name, from } => stream(name, from, algorithm, watch),
+        Subject::Tensors(checkpoint) => content(checkpoint, algorithm, watch),
+    }
+}
+
+fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     let bytes = source.len();
     let digest = match algorithm {
         Algorithm::Blake3 => in_pieces(name, source, watch)?,
@@ -119,11 +150,7 @@ pub fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn W
     Ok(Hashed { digest: hex(digest), bytes, tensors: None })
 }
 
-/// The digest of what a pipe or a device gives. `watch` stops it, and counts nothing: how much will come is not known.
-///
-/// # Errors
-/// As [`file()`].
-pub fn stream(name: &str, mut from: impl Read, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+fn stream(name: &str, from: &mut dyn Read, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     let (mut hasher, mut bytes, mut buf) = (algorithm.hasher(), 0, vec![0; PIECE]);
     loop {
         if watch.cancelled() {
@@ -141,14 +168,7 @@ pub fn stream(name: &str, mut from: impl Read, algorithm: Algorithm, watch: &dyn
     }
 }
 
-/// The digest of the tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
-///
-/// A place without an array does not count; each part of a sparse array counts as a tensor. bf16 that a receipt says is
-/// kept as the bits of a u16 counts as bf16.
-///
-/// # Errors
-/// Why an array cannot be read: nothing is left out; [`Error::Interrupted`] where `watch` says so.
-pub fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
+fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     checkpoint.whole()?;
     let mut entries = Vec::new();
     for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {

@@ -197,10 +197,7 @@ impl Tree {
 }
 
 /// The SHA-256 of a file as it is stored, also of a gzip file, in lower-case hexadecimal.
-///
-/// # Errors
-/// What the operating system says while reading; [`Error::Interrupted`] where `watch` says so.
-pub fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
+pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = sha2::Sha256::new();
     stored(checkpoint, watch, |_, bytes| hasher.update(bytes))?;
     Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())

@@ -14,16 +14,30 @@ const LONGEST_NAME: usize = 128;
 
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Options {
-    pub(crate) to: Format,
-    pub(crate) dense: bool,
-    pub(crate) sha256: bool,
-    pub(crate) params_version: Option<Version>,
-    pub(crate) form: Option<Form>,
-    pub(crate) anew: bool,
-    pub(crate) shard_size: Option<u64>,
+    /// The format of the output.
+    pub to: Format,
+    /// Expands sparse arrays instead of writing their parts.
+    pub dense: bool,
+    /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
+    pub sha256: bool,
+    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. Other formats
+    /// ignore it.
+    pub params_version: Option<Version>,
+    /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. Other
+    /// formats ignore it.
+    pub form: Option<Form>,
+    /// Writes a new file from the tensors alone. Otherwise, where the source's receipt keeps the bytes around the
+    /// tensors of an earlier file of the output's format, these are written again.
+    pub anew: bool,
+    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of them:
+    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor has a
+    /// shard of its own. The receipt is in the index.
+    pub shard_size: Option<u64>,
+    /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
+    pub strict: bool,
     pub(crate) transforms: Vec<Arc<dyn Transform>>,
-    pub(crate) strict: bool,
 }
 
 impl Options {
@@ -38,38 +52,15 @@ impl Options {
             form: None,
             anew: false,
             shard_size: None,
-            transforms: Vec::new(),
             strict: false,
+            transforms: Vec::new(),
         }
     }
 
-    /// Expands sparse arrays instead of writing their parts.
+    /// Changes settings in a chain: `Options::new(to).with(|options| options.dense = true)`.
     #[must_use]
-    pub fn dense(mut self, dense: bool) -> Self {
-        self.dense = dense;
-        self
-    }
-
-    /// Puts the source's SHA-256 beside its BLAKE3: into the receipt, where the output has one, and the summary.
-    #[must_use]
-    pub fn sha256(mut self, sha256: bool) -> Self {
-        self.sha256 = sha256;
-        self
-    }
-
-    /// Writes MXNet records of this version; otherwise they are the source's, or V2 where the source has none. The other
-    /// formats have no records, and this changes nothing for them.
-    #[must_use]
-    pub fn params_version(mut self, version: Version) -> Self {
-        self.params_version = Some(version);
-        self
-    }
-
-    /// Stores Caffe's blobs in this form; otherwise it is the source's, where that is a file of the same message. The other
-    /// formats have no such forms, and this changes nothing for them.
-    #[must_use]
-    pub fn form(mut self, form: Form) -> Self {
-        self.form = Some(form);
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
         self
     }
 
@@ -77,30 +68,6 @@ impl Options {
     #[must_use]
     pub fn transform(mut self, step: impl Transform + 'static) -> Self {
         self.transforms.push(Arc::new(step));
-        self
-    }
-
-    /// Refuses to lose values: what a transform counts as lost is an error, and nothing is written.
-    #[must_use]
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
-        self
-    }
-
-    /// Writes a new file from the tensors alone. Otherwise, where the source's receipt keeps the bytes around the
-    /// tensors of an earlier file of the output's format, these are written again.
-    #[must_use]
-    pub fn anew(mut self, anew: bool) -> Self {
-        self.anew = anew;
-        self
-    }
-
-    /// Writes safetensors in shards of at most this many bytes of tensors, where one is not enough, and the index of them:
-    /// `model-00001-of-00002.safetensors` and `model.safetensors.index.json` for `model.safetensors`. A larger tensor has a
-    /// shard of its own. The receipt stands in the index.
-    #[must_use]
-    pub fn shard_size(mut self, bytes: u64) -> Self {
-        self.shard_size = Some(bytes);
         self
     }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Entry, Error, Kind, Tensor};
+use blob_io::{Checkpoint, Entry, Error, Tensor};
 
 use crate::hash::PIECE;
 use crate::options::refuse;
@@ -156,16 +156,10 @@ impl<'a> Gathered<'a> {
         self.shape.count() as u64 * self.dtype.size() as u64
     }
 
-    /// The part of a sparse array that it is, if it is one.
+    /// The first of the tensors that it is made of: its layer, whether it is a diff, or a part of a sparse array.
     #[must_use]
-    pub fn sparse_part(&self) -> Option<&'a Entry> {
-        self.parts.first().map(|part| part.array.entry).filter(|entry| entry.sparse().is_some())
-    }
-
-    /// Whether it is the diff of a Caffe blob, or made of such.
-    #[must_use]
-    pub fn is_diff(&self) -> bool {
-        self.parts.first().is_some_and(|part| part.array.entry.kind() == Kind::Diff)
+    pub fn first(&self) -> &'a Entry {
+        self.parts[0].array.entry
     }
 }
 
@@ -186,7 +180,7 @@ impl Tensor for Gathered<'_> {
     }
 
     fn layer_type(&self) -> Option<&str> {
-        self.parts.first()?.array.entry.layer_type()
+        self.first().layer_type()
     }
 
     fn reader(&self) -> Result<Box<dyn BufRead + '_>, Error> {

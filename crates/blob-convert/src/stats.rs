@@ -215,12 +215,6 @@ fn passes(
     Ok(stats.into_iter().zip(binned).map(|(stats, histogram)| Measured { stats, histogram }).collect())
 }
 
-/// Whether a tensor has this axis; negative ones count from the last.
-#[must_use]
-pub fn has_axis(entry: &Entry, axis: i64) -> bool {
-    Channels::new(entry, axis).is_some()
-}
-
 /// How an axis cuts a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Channels {

@@ -86,7 +86,7 @@ pub(crate) mod tests {
         let convert = |name: &str| {
             let path = folder.join(name);
             let target = Target::File { path: &path, if_exists: IfExists::Replace };
-            let options = Options::new(Format::Safetensors).sha256(true);
+            let options = Options::new(Format::Safetensors).with(|o| o.sha256 = true);
             let done = plan(&source, &options, &target).unwrap().run(&Silent).unwrap();
             assert_eq!(done.sha256.as_deref().map(str::len), Some(64));
             std::fs::read(path).unwrap()

@@ -21,7 +21,9 @@
 //!
 //!     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
 //!         let renamed = |(place, spec): (usize, &Spec<'_>)| {
-//!             Made::same(place, spec).renamed(format!("{}{}", self.0, spec.tensor.name))
+//!             let mut made = Made::same(place, spec);
+//!             made.tensor.name = format!("{}{}", self.0, spec.tensor.name);
+//!             made
 //!         };
 //!         Ok(tensors.iter().enumerate().map(renamed).collect())
 //!     }

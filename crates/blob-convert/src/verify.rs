@@ -11,9 +11,8 @@ use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Fault, Kind, Reason};
 
 use crate::hash::PIECE;
-pub use crate::hash::sha256;
 use crate::watch::{Watch, Watched};
-pub use against::{against, redone};
+pub use against::{Compared, against};
 pub use receipt::receipt;
 pub(crate) use receipt::{contradicted, hash_of};
 pub use replay::replay;
@@ -279,14 +278,14 @@ mod tests {
             let mut values = vec![1.5f32; len];
             let a = blob(&values);
             let equal = against(&a, &blob(&values), &Silent, &mut |r| panic!("{r:?}"));
-            assert_eq!(equal.unwrap(), 1);
+            assert_eq!(equal.unwrap().equal, 1);
             let last = values.len() - 1;
             values[last] = f32::from_bits(1.5f32.to_bits() ^ 1);
             let expected = [format!("differs, first at [1,{}]", len / 2 - 1)];
             assert_eq!(differences(&a, &blob(&values)), expected);
             without_threads(|| {
                 let equal = against(&a, &a, &Silent, &mut |r| panic!("{r:?}"));
-                assert_eq!(equal.unwrap(), 1);
+                assert_eq!(equal.unwrap().equal, 1);
                 assert_eq!(differences(&a, &blob(&values)), expected);
             });
         }
@@ -339,6 +338,6 @@ mod tests {
         )
         .unwrap();
         let expected = "17cd5e2bdf864c897ba1eb4110b93bcb86458bad1e83d65590276590e471bedd";
-        assert_eq!(sha256(&file, &Silent).unwrap(), expected);
+        assert_eq!(crate::hash::sha256(&file, &Silent).unwrap(), expected);
     }
 }

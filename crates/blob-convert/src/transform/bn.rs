@@ -51,12 +51,6 @@ impl BatchNorm {
         self.with_ones = true;
         self
     }
-
-    /// Whether there is no such layer, and nothing to be told.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.layers.is_empty() && self.unknown.is_empty()
-    }
 }
 
 impl Transform for BatchNorm {
@@ -121,6 +115,10 @@ impl Transform for BatchNorm {
             }
         })
     }
+
+    fn is_idle(&self) -> bool {
+        self.layers.is_empty() && self.unknown.is_empty()
+    }
 }
 
 /// The first input times the inverse of the second, which is one value.
@@ -129,7 +127,7 @@ struct Divided;
 
 impl Compute for Divided {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let made = inputs.made();
+        let made = inputs.made;
         let mut values = data(&inputs, 0)?;
         let factor = data(&inputs, 1)?;
         let factor = factor.first().copied().unwrap_or(0.0);

@@ -70,7 +70,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The net's layers.
-    pub fn layers(&self) -> impl Iterator<Item = &'a Layer> {
+    pub(crate) fn layers(&self) -> impl Iterator<Item = &'a Layer> {
         self.net.layers().iter()
     }
 
@@ -81,7 +81,7 @@ impl<'a> Bound<'a> {
     }
 
     /// The tensors of a layer that the file has, as (role, the file's name).
-    pub fn tensors(&self, layer: &'a Layer) -> impl Iterator<Item = (Role, &'a str)> {
+    pub(crate) fn tensors(&self, layer: &'a Layer) -> impl Iterator<Item = (Role, &'a str)> {
         layer.tensors().filter_map(|(role, name)| Some((role, *self.names.get(name)?)))
     }
 }

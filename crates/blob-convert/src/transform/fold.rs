@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::small::{Places, data, read, ready, write};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
+use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 
 pub use find::Refusal;
@@ -23,7 +24,7 @@ pub(super) use find::{is_by_channel, scale_after};
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Fold {
     layers: Vec<Folded>,
-    /// How many of them are a Scale alone.
+    /// How many of them are a Scale without a BatchNorm.
     #[serde(skip)]
     scales: usize,
 }
@@ -84,22 +85,16 @@ impl Folded {
 }
 
 impl Fold {
-    /// How many of them are a Scale alone.
-    #[must_use]
-    pub fn scales(&self) -> usize {
-        self.scales
-    }
-
     /// How many normalisations are folded.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.layers.len()
     }
 
-    /// Whether no normalisation is folded.
+    /// How many of them are a Scale without a BatchNorm.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.layers.is_empty()
+    pub fn scales(&self) -> usize {
+        self.scales
     }
 }
 
@@ -152,6 +147,10 @@ impl Transform for Fold {
             outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
         }
         Ok(outcome)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.layers.is_empty()
     }
 }
 
@@ -361,7 +360,7 @@ struct Scaled {
 impl Compute for Scaled {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let affine = self.norm.affine(&inputs)?;
-        let dtype: DType = inputs.made().dtype;
+        let dtype: DType = inputs.made.dtype;
         let mut weights = inputs.open(0)?;
         let mut at = 0;
         Ok(Box::new(move |out: &mut [u8]| {
@@ -370,7 +369,7 @@ impl Compute for Scaled {
             let new: Vec<f64> =
                 old.iter().enumerate().map(|(i, value)| value * affine[self.run.channel(at + i)].0).collect();
             let most = old.iter().zip(&new).fold(0.0, |most: f64, (old, new)| most.max((new - old).abs()));
-            inputs.most(most, "is the largest change of a weight");
+            inputs.report(Amount::Most(most), "is the largest change of a weight");
             at += old.len();
             out[..n].copy_from_slice(&write(&new, &inputs));
             Ok(n)

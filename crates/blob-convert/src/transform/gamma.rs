@@ -42,12 +42,6 @@ impl FixGamma {
     pub(crate) fn gammas(&self) -> &[String] {
         &self.gammas
     }
-
-    /// Whether no gamma is set and there is nothing to tell.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.gammas.is_empty() && !self.is_unsaid && self.unknown.is_empty()
-    }
 }
 
 impl Transform for FixGamma {
@@ -83,5 +77,9 @@ impl Transform for FixGamma {
             0 => outcome,
             count => outcome.noting(format!("fix-gamma: gamma of {count} {} set to 1", layers(count))),
         })
+    }
+
+    fn is_idle(&self) -> bool {
+        self.gammas.is_empty() && !self.is_unsaid && self.unknown.is_empty()
     }
 }

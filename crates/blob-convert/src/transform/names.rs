@@ -25,18 +25,6 @@ impl Names {
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { map: map.into_iter().collect(), notes: Vec::new() }
     }
-
-    /// How many tensors get another name.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.map.len()
-    }
-
-    /// Whether none does.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.map.is_empty()
-    }
 }
 
 impl Transform for Names {
@@ -66,5 +54,9 @@ impl Transform for Names {
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
         Ok(outcome)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.map.is_empty()
     }
 }

@@ -79,9 +79,9 @@ fn dtype(width: usize) -> DType {
 
 impl Compute for Reorder {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let width = inputs.spec(0).dtype.size();
+        let width = inputs.specs[0].dtype.size();
         let row = self.dims.iter().skip(1).product::<usize>() * width;
-        let len = (self.rows(row) * row).min(inputs.spec(0).byte_len() as usize);
+        let len = (self.rows(row) * row).min(inputs.specs[0].byte_len() as usize);
         inputs.fits(len as u64)?;
         let mut values = inputs.open(0)?;
         let (mut block, mut done) = (Vec::new(), 0);

@@ -6,6 +6,7 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::step::Spec;
+use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 
 /// Where each tensor is, by its name.
@@ -23,7 +24,7 @@ impl<'a> Places<'a> {
 
 /// All values of an input, which lose nothing as f64.
 pub(super) fn data(inputs: &Inputs<'_>, input: usize) -> Result<Vec<f64>, Error> {
-    Ok(read(&inputs.whole(input)?, inputs.spec(input).dtype))
+    Ok(read(&inputs.whole(input)?, inputs.specs[input].dtype))
 }
 
 /// Values as f64.
@@ -35,13 +36,13 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
 
 /// Values as the dtype that is made, each rounded once; those that become infinite by it are told.
 pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
-    let dtype = inputs.made().dtype;
+    let dtype = inputs.made.dtype;
     let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut bytes = Vec::new();
     blob_ops::convert_bytes(DType::F64, &wide, dtype, &mut bytes);
     let infinite = blob_ops::count_nonfinite(dtype, &bytes).inf;
     let were = values.iter().filter(|value| value.is_infinite()).count() as u64;
-    inputs.lost(infinite.saturating_sub(were), format!("values became infinite as {dtype}"));
+    inputs.report(Amount::Lost(infinite.saturating_sub(were)), format!("values became infinite as {dtype}"));
     bytes
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Ones;
 
 impl Compute for Ones {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
-        let made = inputs.made();
+        let made = inputs.made;
         // Its size was within bounds, or it is refused here.
         let count = inputs.whole(0)?.len() / made.dtype.size();
         Ok(ready(write(&vec![1.0; count], &inputs)))

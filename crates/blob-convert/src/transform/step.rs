@@ -27,6 +27,11 @@ pub trait Transform: fmt::Debug + Send + Sync {
     /// # Errors
     /// Every tensor that it cannot be done with, and why.
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>>;
+
+    /// Whether it would change nothing and report nothing, so that it can be left out.
+    fn is_idle(&self) -> bool {
+        false
+    }
 }
 
 /// A tensor as a step finds it.
@@ -73,22 +78,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Tensors to go on.
-    #[must_use]
-    pub fn new(made: Vec<Made>) -> Self {
-        Self { made, ..Self::default() }
-    }
-
-    /// Leaves a tensor out.
-    #[must_use]
-    pub fn without(mut self, place: usize, reason: impl Into<String>) -> Self {
-        self.left_out.push((place, reason.into()));
-        self
-    }
-
-    /// Tells something that is about no single tensor.
-    #[must_use]
-    pub fn noting(mut self, note: impl Into<String>) -> Self {
+    /// Adds a note, which is about no single tensor.
+    pub(crate) fn noting(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
@@ -96,7 +87,7 @@ impl Outcome {
 
 impl FromIterator<Made> for Outcome {
     fn from_iter<I: IntoIterator<Item = Made>>(made: I) -> Self {
-        Self::new(made.into_iter().collect())
+        Self { made: made.into_iter().collect(), ..Self::default() }
     }
 }
 
@@ -138,29 +129,25 @@ impl Made {
     }
 
     /// The same values under another name.
-    #[must_use]
-    pub fn renamed(mut self, name: impl Into<String>) -> Self {
+    pub(crate) fn renamed(mut self, name: impl Into<String>) -> Self {
         self.tensor.name = name.into();
         self
     }
 
     /// The same values in another shape of as many elements.
-    #[must_use]
-    pub fn reshaped(mut self, shape: Shape) -> Self {
+    pub(crate) fn reshaped(mut self, shape: Shape) -> Self {
         self.tensor.shape = shape;
         self
     }
 
     /// The same values, rounded to another dtype.
-    #[must_use]
-    pub fn rounded(mut self, dtype: DType) -> Self {
+    pub(crate) fn rounded(mut self, dtype: DType) -> Self {
         self.tensor.dtype = dtype;
         self
     }
 
     /// Says in words what is changed about it.
-    #[must_use]
-    pub fn saying(mut self, change: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn saying(mut self, change: impl Into<Cow<'static, str>>) -> Self {
         self.changes.push(change.into());
         self
     }
@@ -183,7 +170,7 @@ impl Misfit {
     }
 
     /// What is about no single tensor: `there are no weights of a convolution`.
-    pub fn about_all(problem: impl Into<String>) -> Self {
+    pub(crate) fn about_all(problem: impl Into<String>) -> Self {
         Self::new("", problem)
     }
 }

@@ -55,12 +55,6 @@ impl TorchLayout {
         }
         layout
     }
-
-    /// Whether nothing changes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.gates.is_empty() && self.transposed.is_empty() && self.slopes.is_empty()
-    }
 }
 
 impl Transform for TorchLayout {
@@ -118,7 +112,11 @@ impl Transform for TorchLayout {
                 made.push(Made::computed(of, vec![place], Zeros).saying("a second bias, of zeros"));
             }
         }
-        if misfits.is_empty() { Ok(Outcome::new(made)) } else { Err(misfits) }
+        if misfits.is_empty() { Ok(made.into_iter().collect()) } else { Err(misfits) }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.gates.is_empty() && self.transposed.is_empty() && self.slopes.is_empty()
     }
 }
 
@@ -148,7 +146,7 @@ struct Transposed;
 impl Compute for Transposed {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let whole = inputs.whole(0)?;
-        let (width, columns) = (inputs.made().dtype.size(), inputs.made().shape.dims()[0]);
+        let (width, columns) = (inputs.made.dtype.size(), inputs.made.shape.dims()[0]);
         let mut turned = Vec::with_capacity(whole.len());
         for column in 0..columns {
             for row in whole.chunks_exact(columns * width) {

@@ -5,10 +5,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use blob_core::DType;
 use blob_io::{Error, TensorSpec};
 
-use super::tally::Tally;
+use super::tally::{Amount, Tally};
 
 /// Values of a tensor, row-major and little-endian, that come piece by piece.
 pub trait Stream {
@@ -43,8 +42,10 @@ pub struct Inputs<'a> {
     file: &'a str,
     /// What the output calls the tensor that is made.
     name: &'a str,
-    tensor: &'a TensorSpec,
-    specs: Vec<&'a TensorSpec>,
+    /// The tensor that is computed, as its step planned it; later steps may rename and round it.
+    pub made: &'a TensorSpec,
+    /// The name, dtype and shape of each input.
+    pub specs: Vec<&'a TensorSpec>,
     open: Open<'a>,
     most_bytes: u64,
     tally: &'a Tally,
@@ -54,24 +55,12 @@ impl<'a> Inputs<'a> {
     /// `file` and `name` are what messages call the source and the tensor, `most_bytes` what may be held at once.
     pub(crate) fn new(
         (file, name): (&'a str, &'a str),
-        tensor: &'a TensorSpec,
+        made: &'a TensorSpec,
         (specs, open): (Vec<&'a TensorSpec>, Open<'a>),
         most_bytes: u64,
         tally: &'a Tally,
     ) -> Self {
-        Self { file, name, tensor, specs, open, most_bytes, tally }
-    }
-
-    /// The tensor that is made, as its step says: later ones may rename it and round it.
-    #[must_use]
-    pub fn made(&self) -> &'a TensorSpec {
-        self.tensor
-    }
-
-    /// The name, dtype and shape of an input.
-    #[must_use]
-    pub fn spec(&self, input: usize) -> &'a TensorSpec {
-        self.specs[input]
+        Self { file, name, made, specs, open, most_bytes, tally }
     }
 
     /// The values of an input, from the first on; any number of times.
@@ -102,7 +91,7 @@ impl<'a> Inputs<'a> {
     ///
     /// # Errors
     /// [`Error::Memory`] where they may not.
-    pub fn fits(&self, bytes: u64) -> Result<(), Error> {
+    pub(crate) fn fits(&self, bytes: u64) -> Result<(), Error> {
         match bytes > self.most_bytes {
             false => Ok(()),
             true => Err(self.memory(bytes, &format!("and at most {} are allowed", self.most_bytes))),
@@ -114,24 +103,13 @@ impl<'a> Inputs<'a> {
         Error::Memory { file: self.file.to_owned(), message }
     }
 
-    /// All values of an input as f32, each rounded once.
-    ///
-    /// # Errors
-    /// As [`Inputs::whole`].
-    pub fn floats(&self, input: usize) -> Result<Vec<f32>, Error> {
-        let mut floats = Vec::new();
-        blob_ops::convert_bytes(self.specs[input].dtype, &self.whole(input)?, DType::F32, &mut floats);
-        Ok(floats.chunks_exact(4).map(|bytes| f32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).collect())
-    }
-
-    /// Says that values of the tensor were lost, each of them once for each time that they are made.
-    pub fn lost(&self, count: u64, what: impl Into<Cow<'static, str>>) {
-        self.tally.lost(self.name, count, what);
-    }
-
-    /// Says how far values of the tensor were changed; the largest number is told.
-    pub fn most(&self, value: f64, what: impl Into<Cow<'static, str>>) {
-        self.tally.most(self.name, value, what);
+    /// Reports what was found while the values were computed, in words that follow the amount. Lost values of one kind are
+    /// added up, of other numbers the largest is kept.
+    pub fn report(&self, amount: Amount, what: impl Into<Cow<'static, str>>) {
+        match amount {
+            Amount::Lost(count) => self.tally.lost(self.name, count, what),
+            Amount::Most(value) => self.tally.most(self.name, value, what),
+        }
     }
 
     /// An error that names the file and the tensor.
@@ -142,6 +120,6 @@ impl<'a> Inputs<'a> {
 
 impl fmt::Debug for Inputs<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inputs").field("tensor", &self.tensor).field("specs", &self.specs).finish_non_exhaustive()
+        f.debug_struct("Inputs").field("made", &self.made).field("specs", &self.specs).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,17 @@ use crate::watch::Watch;
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
 
-/// Compares two files tensor by tensor, bit for bit, whatever their formats; returns how many are equal.
+/// What a comparison of two files found equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Compared {
+    /// How many tensors are equal.
+    pub equal: u64,
+    /// How many transforms of the receipt were done again for that.
+    pub redone: usize,
+}
+
+/// Compares two files tensor by tensor, bit for bit, whatever their formats.
 ///
 /// A place without an array may be missing from the other file; bf16 may be kept as u16 in an npy file and where a receipt
 /// says so; a sparse array is equal to the dense one of its name that holds the same values; where one of the files stores
@@ -33,12 +43,13 @@ pub fn against(
     theirs: &Checkpoint,
     watch: &dyn Watch,
     tell: &mut dyn FnMut(Remark),
-) -> Result<u64, Error> {
+) -> Result<Compared, Error> {
     ours.whole()?;
     theirs.whole()?;
     match steps(ours) {
         Ok(done) if !done.is_empty() && steps(theirs).as_ref() != Ok(&done) => {
-            return replay::against_source(ours, theirs, &done, watch, tell);
+            let equal = replay::against_source(ours, theirs, &done, watch, tell)?;
+            return Ok(Compared { equal, redone: done.len() });
         }
         Ok(_) => {}
         Err(why) => tell(Remark::Finding(Finding::new("", "receipt", why))),
@@ -53,16 +64,7 @@ pub fn against(
         }
         Ok(())
     })?;
-    Ok(compare.equal)
-}
-
-/// How many transforms of the receipt of `ours` [`against`] does again with `theirs`.
-#[must_use]
-pub fn redone(ours: &Checkpoint, theirs: &Checkpoint) -> usize {
-    match steps(ours) {
-        Ok(done) if steps(theirs).as_ref() != Ok(&done) => done.len(),
-        _ => 0,
-    }
+    Ok(Compared { equal: compare.equal, redone: 0 })
 }
 
 /// A comparison in the making.
