@@ -2,8 +2,8 @@
 
 use blob_core::{AnyBlob, Blob, DType, Shape};
 use blob_io::caffe::proto::{BlobProto, Datum, NetParameter};
-use blob_io::caffe::{Form, Message};
-use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Layout, OpenOptions, TensorSpec, Writer};
+use blob_io::caffe::{Form, Layer, Message, Pair};
+use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Kind, Layout, OpenOptions, TensorSpec, Writer};
 use proptest::prelude::*;
 use prost::Message as _;
 
@@ -36,12 +36,16 @@ pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
     (entries.clone().map(spec).collect(), entries.map(bytes).collect())
 }
 
+fn laid_out(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Layout, Error> {
+    Layout::new(specs, Frame::Caffe { message, form })
+}
+
 /// A file made of the tensors of another alone.
 fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: Form) -> Result<Vec<u8>, Error> {
     let (specs, bytes) = tensors(source);
-    let message = Message::named(source.format(), source.names(), metadata)?.in_form(form);
+    let message = Message::named(source.format(), source.names(), metadata)?;
     let bytes: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
-    Ok(assembled(&Layout::caffe(&specs, &message)?, &bytes, &[]))
+    Ok(assembled(&laid_out(&specs, &message, form)?, &bytes, &[]))
 }
 
 /// Those that Caffe or NVCaffe would write: not the ones made by hand to be odd.
@@ -74,7 +78,7 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     }
     let none: [&str; 0] = [];
     let empty = Message::named(Format::BlobProtoVector, none, &[]).expect("a vector");
-    assert_eq!(Layout::caffe(&[], &empty).expect("held").len(), 0);
+    assert_eq!(laid_out(&[], &empty, Form::default()).expect("held").len(), 0);
     assert_eq!(count, 22);
     report(&format!("caffe: {count} messages written byte for byte"));
 }
@@ -160,9 +164,13 @@ fn nets_are_written_as_another_encoder_writes_them() {
         let (specs, values) = tensors(&source);
         let type_of = |tensor: usize| source.entries()[tensor].layer_type();
         let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
-        let message = message.with_types(type_of).in_form(Form { legacy, ..Form::default() });
+        let message = message.with_types(type_of);
         let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
-        let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
+        let written = assembled(
+            &laid_out(&specs, &message, Form { legacy, ..Form::default() }).unwrap_or_else(|e| panic!("{e}")),
+            &values,
+            &[],
+        );
         assert!(written == net.encode_to_vec(), "{}", path.display());
         count += 1;
     }
@@ -183,14 +191,16 @@ fn a_net_of_v1_is_written_as_another_encoder_writes_it() {
     let (specs, values) = tensors(&source);
     let message = Message::named(Format::CaffeModel, source.names(), source.metadata()).expect("named");
     let message = message.with_types(|tensor| source.entries()[tensor].layer_type());
-    let message = message.in_form(Form { v1: true, legacy: true, raw: false });
     let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
-    let written = assembled(&Layout::caffe(&specs, &message).unwrap_or_else(|e| panic!("{e}")), &values, &[]);
+    let written = assembled(
+        &laid_out(&specs, &message, Form { v1: true, legacy: true, raw: false }).unwrap_or_else(|e| panic!("{e}")),
+        &values,
+        &[],
+    );
     assert!(written == net.encode_to_vec());
-    let mut net = Message::net("");
-    net.layer("bn", Some("BatchNorm"));
-    let error =
-        Layout::caffe(&[], &net.in_form(Form { v1: true, ..Form::default() })).expect_err("refused").to_string();
+    let layer = Layer { name: "bn".to_owned(), layer_type: Some("BatchNorm".to_owned()), blobs: Vec::new() };
+    let net = Message::Net { name: String::new(), layers: vec![layer] };
+    let error = laid_out(&[], &net, Form { v1: true, ..Form::default() }).expect_err("refused").to_string();
     assert!(error.contains("\"bn\" is of type \"BatchNorm\", which V1 does not have"), "{error}");
 }
 
@@ -202,8 +212,8 @@ fn spec(name: &str, dtype: DType, dims: &[usize]) -> TensorSpec {
 fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     let refusal = |specs: &[TensorSpec], form: Form| {
         let names = specs.iter().map(|spec| &*spec.name);
-        let message = Message::named(Format::CaffeModel, names, &[]).expect("named").in_form(form);
-        Layout::caffe(specs, &message).expect_err("refused").to_string()
+        let message = Message::named(Format::CaffeModel, names, &[]).expect("named");
+        laid_out(specs, &message, form).expect_err("refused").to_string()
     };
     let specs = [
         spec("a/0", DType::I64, &[2]),
@@ -229,17 +239,19 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     let specs = [spec("a/0", DType::F32, &[300_000_000]), spec("b/0", DType::F32, &[300_000_000])];
     let error = refusal(&specs, Form::default());
     assert!(error.contains("the file would be of 2400000062 bytes; Caffe reads none of over 2147483647"), "{error}");
-    let mut message = Message::vector();
-    message.push(1, None);
-    let error = Layout::caffe(&specs[..1], &message).expect_err("refused").to_string();
+    let message = Message::Vector(vec![Pair { data: 1, diff: None }]);
+    let error = laid_out(&specs[..1], &message, Form::default()).expect_err("refused").to_string();
     assert!(error.contains("is a blob of tensor 1, which there is not"), "{error}");
-    let error = Layout::caffe(&specs[..1], &Message::vector()).expect_err("refused").to_string();
+    let error = laid_out(&specs[..1], &Message::Vector(Vec::new()), Form::default()).expect_err("refused").to_string();
     assert!(error.contains("tensor \"a/0\" is in no blob of the message"), "{error}");
-    let mut message = Message::vector();
-    (0..2).for_each(|_| message.push(0, None));
-    let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &message).expect_err("refused").to_string();
+    let message = Message::Vector(vec![Pair { data: 0, diff: None }; 2]);
+    let error = laid_out(&[spec("x", DType::F32, &[2])], &message, Form::default()).expect_err("refused").to_string();
     assert!(error.contains("tensor 0 is in the message twice"), "{error}");
-    let error = Layout::caffe(&[spec("x", DType::F32, &[2])], &Message::datum(0, None)).expect_err("refused");
+    let error = Layout::new(
+        &[spec("x", DType::F32, &[2])],
+        Frame::Caffe { message: &Message::Datum { tensor: 0, label: None }, form: Form::default() },
+    )
+    .expect_err("refused");
     assert!(error.to_string().contains("a Datum is written of u8 or f32 of three axes"), "{error}");
 }
 
@@ -324,7 +336,7 @@ proptest! {
         }
         let message = Message::named(Format::CaffeModel, specs.iter().map(|spec| &*spec.name), &[]).expect("named");
         let values: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
-        let file = assembled(&Layout::caffe(&specs, &message.in_form(form)).expect("held"), &values, &[]);
+        let file = assembled(&laid_out(&specs, &message, form).expect("held"), &values, &[]);
         let back = OpenOptions::new().from(Format::CaffeModel).open_source("x", Box::new(blob_io::Bytes(file))).expect("read");
         prop_assert!(back.warnings().is_empty() && back.faults().is_empty());
         let found: Vec<_> = back.entries().iter().map(|entry| {
@@ -349,6 +361,6 @@ proptest! {
 fn a_written_net_opens_by_its_content() {
     let spec = [spec("ip/0", DType::F32, &[2])];
     let message = Message::named(Format::CaffeModel, ["ip/0"], &[]).expect("named");
-    let file = assembled(&Layout::caffe(&spec, &message).expect("held"), &[&[0; 8]], &[]);
+    let file = assembled(&laid_out(&spec, &message, Form::default()).expect("held"), &[&[0; 8]], &[]);
     assert_eq!(open("x", &file).expect("opens").format(), Format::CaffeModel);
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use blob_convert::Options;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::mxnet::{List, Version};
-use blob_io::{Checkpoint, Format, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
+use blob_io::{Checkpoint, Format, Frame, IfExists, Layout, OpenOptions, Source, SparseKind, TensorSpec, Writer};
 
 use crate::support::archive::{Zip, npy};
 use crate::support::conversion::to_bytes;
@@ -106,12 +106,14 @@ fn misfits_are_listed_whole() {
 #[test]
 fn a_list_that_does_not_fit_its_tensors_is_refused() {
     let spec = |dtype, dims: &[usize]| TensorSpec::new("t", dtype, Shape::new(dims).expect("a shape"));
-    let refusal = |specs: &[TensorSpec], list: &List| Layout::mxnet(specs, list).expect_err("refused").to_string();
+    let refusal = |specs: &[TensorSpec], list: &List| {
+        Layout::new(specs, Frame::MxnetList(list)).expect_err("refused").to_string()
+    };
     let one = [spec(DType::F32, &[2])];
     let mut list = List::new(Version::V2);
     assert_eq!(refusal(&one, &list), "params: tensor \"t\" is in no array of the list");
     list.push("a", 0);
-    assert!(Layout::mxnet(&one, &list).is_ok());
+    assert!(Layout::new(&one, Frame::MxnetList(&list)).is_ok());
     list.push("b", 0);
     assert_eq!(refusal(&one, &list), "params: does not fit: \"b\" is tensor 0, which is in the list twice");
     let mut list = List::new(Version::V2);
@@ -196,7 +198,7 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
     ] {
         let mut list = List::new(Version::V2);
         list.push_sparse("r", SparseKind::RowSparse, shape(&[9, 4]), &[0, 1]);
-        assert_eq!(Layout::mxnet(&parts(dims), &list).is_ok(), fits, "{dims:?}");
+        assert_eq!(Layout::new(&parts(dims), Frame::MxnetList(&list)).is_ok(), fits, "{dims:?}");
     }
 }
 
@@ -213,7 +215,7 @@ fn no_name_stands_twice_in_a_list() {
     let mut list = List::new(Version::V2);
     list.push("w", 0);
     list.push("w", 1);
-    let error = Layout::mxnet(&specs, &list).expect_err("refused").to_string();
+    let error = Layout::new(&specs, Frame::MxnetList(&list)).expect_err("refused").to_string();
     assert_eq!(error, "params: the array \"w\" stands twice");
 }
 

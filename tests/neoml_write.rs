@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use blob_convert::{Options, Silent, verify};
 use blob_core::{AnyBlob, DType, Dims7, Shape};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, Writer};
+use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, TensorSpec, Writer};
 
 use crate::neoml::{blob as made, words};
 use crate::support::conversion::to_bytes;
@@ -103,10 +103,10 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
         (spec(DType::F32, &[1 << 29]), "has 2147483648 bytes; NeoML reads no blob over 2147483647"),
         (spec(DType::F32, &[0, 1 << 31]), "has an extent of 2147483648; NeoML's go up to 2147483647"),
     ] {
-        let error = Layout::neoml(&[spec], &Archive::blob()).expect_err("refused");
+        let error = Layout::new(&[spec], Frame::Neoml(&Archive::blob())).expect_err("refused");
         assert_eq!(error.to_string(), format!("neoml: does not fit: \"w\" {problem}"));
     }
-    let error = Layout::neoml(&[], &Archive::blob()).expect_err("refused").to_string();
+    let error = Layout::new(&[], Frame::Neoml(&Archive::blob())).expect_err("refused").to_string();
     assert_eq!(error, "neoml: the archive holds 1 blobs, not 0");
     let net = Checkpoint::open(data("neoml/py/net_fc.cnnarch")).expect("opens");
     let error = to_bytes(&net, &Options::new(Format::NeomlBlob)).expect_err("refused").to_string();
@@ -124,7 +124,7 @@ fn rewritten(file: &Checkpoint, dims: [usize; 7], seed: u64) -> Result<Vec<u8>, 
     let blobs: Vec<AnyBlob> = file.entries()[1..].iter().map(|entry| file.load(entry)).collect::<Result<_, _>>()?;
     let blobs: Vec<&AnyBlob> = std::iter::once(&first).chain(&blobs).collect();
     let specs: Vec<TensorSpec> = blobs.iter().map(|b| TensorSpec::new("w", b.dtype(), b.shape().clone())).collect();
-    let layout = Layout::neoml(&specs, &archive)?;
+    let layout = Layout::new(&specs, Frame::Neoml(&archive))?;
     let mut bytes = vec![0; layout.len() as usize];
     let mut put = |at: u64, part: &[u8]| bytes[at as usize..][..part.len()].copy_from_slice(part);
     for (at, part) in layout.frame(&[], &[])? {

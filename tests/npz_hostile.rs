@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Layout, Limits, OpenOptions, Source, TensorSpec};
+use blob_io::{Checkpoint, Frame, Layout, Limits, OpenOptions, Source, TensorSpec};
 use zip::{CompressionMethod, ZipArchive};
 
 use crate::support::archive::{Zip, npy, theirs};
@@ -71,7 +71,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
         spec("far", &[3]),
     ];
     let metadata = [("blob.receipt".to_owned(), "{}".to_owned())];
-    let layout = Layout::npz(&specs, &metadata).unwrap();
+    let layout = Layout::new(&specs, Frame::Npz { metadata: &metadata }).unwrap();
     assert!(layout.len() > 11 << 30);
     let source =
         || Sparse { len: layout.len(), parts: layout.frame(&metadata, &[0, 0, 0, crc32fast::hash(&[0; 12])]).unwrap() };
@@ -97,7 +97,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
 fn more_members_than_16_bits_count() {
     let specs: Vec<TensorSpec> =
         (0..70_000).map(|i| TensorSpec::new(format!("t{i}"), DType::U8, Shape::new([0]).unwrap())).collect();
-    let layout = Layout::npz(&specs, &[]).unwrap();
+    let layout = Layout::new(&specs, Frame::Npz { metadata: &[] }).unwrap();
     let source = || Sparse {
         len: layout.len(),
         // As one, because each read looks at all.

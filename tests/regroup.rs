@@ -177,7 +177,7 @@ fn a_net_keeps_its_tensors_through_every_format_that_it_is_merged_into() {
     let folder = tempfile::tempdir().expect("a folder");
     let source = "caffe/net/v1.caffemodel";
     let mut written = 0;
-    for to in Format::ALL.iter().copied().filter(|to| to.is_written()) {
+    for to in Format::ALL.iter().copied() {
         let out = folder.path().join(format!("x.{}", to.name()));
         let out = out.to_str().expect("UTF-8");
         let ran = blob(&["merge", source, "--to", to.name(), "-o", out]);

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use blob_core::{DType, Shape};
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, TensorSpec, Writer, file_names};
+use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, TensorSpec, Writer, file_names};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -226,7 +226,7 @@ fn safetensors_are_laid_out_by_element_size_without_holes() {
         spec("i64", DType::I64, &[1]),
         spec("none", DType::F64, &[0]),
     ];
-    let layout = Layout::safetensors(&specs, &[]).unwrap();
+    let layout = Layout::new(&specs, Frame::Safetensors { metadata: &[] }).unwrap();
     let start = layout.offsets()[2];
     assert_eq!(start % 64, 0);
     let offsets: Vec<u64> = layout.offsets().iter().map(|offset| offset - start).collect();
@@ -242,9 +242,10 @@ fn safetensors_are_laid_out_by_element_size_without_holes() {
 fn a_frame_takes_the_length_that_was_planned() {
     let specs = [spec("a", DType::U8, &[1])];
     let planned = pairs(&[("blob.receipt", "0000")]);
-    for (layout, crcs) in
-        [(Layout::safetensors(&specs, &planned).unwrap(), &[][..]), (Layout::npz(&specs, &planned).unwrap(), &[0])]
-    {
+    for (layout, crcs) in [
+        (Layout::new(&specs, Frame::Safetensors { metadata: &planned }).unwrap(), &[][..]),
+        (Layout::new(&specs, Frame::Npz { metadata: &planned }).unwrap(), &[0]),
+    ] {
         assert!(layout.frame(&pairs(&[("blob.receipt", "12ab")]), crcs).is_ok());
         for other in
             [&[("blob.receipt", "12abc")][..], &[("other", "12ab")], &[], &[("blob.receipt", "0000"), ("x", "")]]
@@ -253,7 +254,7 @@ fn a_frame_takes_the_length_that_was_planned() {
             assert!(matches!(refused, Error::Request { .. }), "{refused}");
         }
     }
-    let npz = Layout::npz(&specs, &planned).unwrap();
+    let npz = Layout::new(&specs, Frame::Npz { metadata: &planned }).unwrap();
     assert!(npz.wants_crc() && npz.frame(&planned, &[]).is_err());
 }
 
@@ -261,16 +262,16 @@ fn a_frame_takes_the_length_that_was_planned() {
 fn what_no_file_can_hold_is_refused() {
     let a = spec("a", DType::U8, &[1]);
     let refusals = [
-        Layout::safetensors(&[a.clone(), a.clone()], &[]),
-        Layout::npz(&[a.clone(), a.clone()], &[]),
-        Layout::safetensors(&[spec("__metadata__", DType::U8, &[1])], &[]),
-        Layout::safetensors(&[], &pairs(&[("k", "1"), ("k", "2")])),
-        Layout::npz(&[], &pairs(&[("k", "1"), ("k", "2")])),
-        Layout::safetensors(&[spec("a", DType::F64, &[isize::MAX as usize])], &[]),
-        Layout::npz(&[spec("a", DType::F64, &[isize::MAX as usize])], &[]),
-        Layout::npy(&spec("a", DType::U8, &[isize::MAX as usize])),
-        Layout::safetensors(&[], &[("k".to_owned(), "x".repeat(100_000_000))]),
-        Layout::npz(&[spec(&"é".repeat(32_500), DType::U8, &[1])], &[]),
+        Layout::new(&[a.clone(), a.clone()], Frame::Safetensors { metadata: &[] }),
+        Layout::new(&[a.clone(), a.clone()], Frame::Npz { metadata: &[] }),
+        Layout::new(&[spec("__metadata__", DType::U8, &[1])], Frame::Safetensors { metadata: &[] }),
+        Layout::new(&[], Frame::Safetensors { metadata: &pairs(&[("k", "1"), ("k", "2")]) }),
+        Layout::new(&[], Frame::Npz { metadata: &pairs(&[("k", "1"), ("k", "2")]) }),
+        Layout::new(&[spec("a", DType::F64, &[isize::MAX as usize])], Frame::Safetensors { metadata: &[] }),
+        Layout::new(&[spec("a", DType::F64, &[isize::MAX as usize])], Frame::Npz { metadata: &[] }),
+        Layout::new(&[spec("a", DType::U8, &[isize::MAX as usize])], Frame::Npy),
+        Layout::new(&[], Frame::Safetensors { metadata: &[("k".to_owned(), "x".repeat(100_000_000))] }),
+        Layout::new(&[spec(&"é".repeat(32_500), DType::U8, &[1])], Frame::Npz { metadata: &[] }),
     ];
     for refused in refusals {
         assert!(matches!(refused, Err(Error::Request { .. })), "{refused:?}");

@@ -138,7 +138,7 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
         return Ok(format);
     }
     let written = || {
-        let names: Vec<&str> = Format::ALL.iter().filter(|f| f.is_written()).map(|f| f.name()).collect();
+        let names: Vec<&str> = Format::ALL.iter().map(|f| f.name()).collect();
         names.join(", ")
     };
     match target {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use blob_convert::{Watch, Watched};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Layout, Output};
+use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, if_exists};
@@ -143,6 +143,6 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
 
 fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> {
     let spec = checkpoint.array(entry)?;
-    let frame = Layout::npy(&spec)?.frame(&[], &[])?;
+    let frame = Layout::new(std::slice::from_ref(&spec), Frame::Npy)?.frame(&[], &[])?;
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
 }

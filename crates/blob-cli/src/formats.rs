@@ -37,7 +37,7 @@ impl Fields for Format {
             field("title", Is::Text, "what it is", |f| json!(f.title())),
             field("extensions", TEXTS, "file names end so", |f| json!(f.extensions())),
             field("read", Is::Flag, "whether it is read", |_| json!(true)),
-            field("write", Is::Flag, "whether it is written", |f| json!(f.is_written())),
+            field("write", Is::Flag, "whether it is written", |_| json!(true)),
             field("tested_against", Is::Text, "whose files and readers", |f| json!(tested_against(*f))),
         ]
     }
@@ -57,7 +57,7 @@ impl Render for Formats {
                 extensions => format!(".{}", extensions.join(" .")),
             }),
             Column::left("READ").leaves(2).of(|_, _| "yes".to_owned()),
-            Column::left("WRITE").leaves(LAST).of(|f, _| if f.is_written() { "yes" } else { "-" }.to_owned()),
+            Column::left("WRITE").leaves(LAST).of(|_, _| "yes".to_owned()),
             Column::text("TESTED AGAINST").of(|f, _| tested_against(*f).to_owned()),
         ];
         let mut table = Table::new(&context.terminal, columns);

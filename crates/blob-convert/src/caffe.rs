@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use blob_io::Splice;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Layout, TensorSpec};
 
 use crate::options::{Options, quoted, refuse, refuse_all};
 use crate::planned::{How, Planned, stream_interleaved};
@@ -28,7 +28,7 @@ pub(crate) fn new(checkpoint: &Checkpoint, options: &Options, tensors: &mut [Pla
     }
     let message = Message::named(options.to, specs.iter().map(|spec| &*spec.name), &metadata)?;
     let message = message.with_types(|tensor| checkpoint.entries()[tensors[tensor].entry].layer_type());
-    let layout = Layout::caffe(&specs, &message.in_form(options.form.unwrap_or_default()))?;
+    let layout = Layout::new(&specs, Frame::Caffe { message: &message, form: options.form.unwrap_or_default() })?;
     stream_interleaved(&layout, tensors);
     if layout.len() == 0 {
         let message = format!("holds no value, and a {} without one has no bytes", options.to.title());
@@ -94,7 +94,7 @@ pub(crate) fn spliced(
         None if is_reshaped => splice.in_form(BlobForm::default()),
         None => splice,
     };
-    Layout::spliced(&specs, &splice)
+    Layout::new(&specs, Frame::Spliced(&splice))
 }
 
 /// The renamed layers, old name to new; `None` where a tensor changed its place in its layer, because it is then

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use blob_io::hdf5::Form;
-use blob_io::{Checkpoint, Entry, Error, Format, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Layout, TensorSpec};
 
 use crate::base::refilled;
 use crate::caffe::placed;
@@ -28,7 +28,7 @@ pub(crate) fn new(
     let counters = checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
     metadata.extend(counters.cloned());
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
-    Layout::hdf5(&specs, form, &metadata)
+    Layout::new(&specs, Frame::Hdf5 { form, metadata: &metadata })
 }
 
 /// The file `base` with each tensor in place of the one of its name; everything else stays.

@@ -7,7 +7,7 @@ use std::path::Path;
 use blob_core::{Dims7, Shape};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Layout, TensorSpec};
+use blob_io::{Checkpoint, Entry, Error, Format, Frame, Kind, Layout, TensorSpec};
 
 use crate::base::{Base, refilled, same};
 use crate::caffe::{self, placed};
@@ -42,12 +42,12 @@ pub(crate) fn of(
 fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt: &Receipt) -> Result<Layout, Error> {
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     match options.to {
-        Format::MxnetList => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_list()),
-        Format::MxnetRecord => Layout::mxnet(&specs, &list(checkpoint, options, tensors)?.into_bare()),
-        Format::Safetensors => Layout::safetensors(&specs, &[receipt.placeholder()]),
-        Format::Npz => Layout::npz(&specs, &[receipt.placeholder()]),
+        Format::MxnetList => Layout::new(&specs, Frame::MxnetList(&list(checkpoint, options, tensors)?)),
+        Format::MxnetRecord => Layout::new(&specs, Frame::MxnetRecord(&list(checkpoint, options, tensors)?)),
+        Format::Safetensors => Layout::new(&specs, Frame::Safetensors { metadata: &[receipt.placeholder()] }),
+        Format::Npz => Layout::new(&specs, Frame::Npz { metadata: &[receipt.placeholder()] }),
         Format::Npy => match &specs[..] {
-            [one] => Layout::npy(one),
+            [_] => Layout::new(&specs, Frame::Npy),
             _ => Err(refuse(
                 checkpoint,
                 format!(
@@ -57,7 +57,7 @@ fn new(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned], receipt:
             )),
         },
         Format::NeomlBlob | Format::NeomlArray | Format::NeomlNet => {
-            Layout::neoml(&specs, &archive(checkpoint, options, tensors, &specs)?)
+            Layout::new(&specs, Frame::Neoml(&archive(checkpoint, options, tensors, &specs)?))
         }
         other => Err(refuse(checkpoint, format!("cannot be converted to {}: it is read, not written", other.name()))),
     }
@@ -197,7 +197,7 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
     }
     let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
     let archive = base.neoml_archive()?.ok_or_else(|| refuse(base, "is no archive of NeoML".to_owned()))?;
-    Layout::neoml(&specs, &archive.replacing(&replaced))
+    Layout::new(&specs, Frame::Neoml(&archive.replacing(&replaced)))
 }
 
 /// Whether a tensor has the dtype and the extents of the blob that it replaces.

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Format, IfExists, Layout, Output, TensorSpec};
+use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
 use crate::options::{Options, refuse};
@@ -107,7 +107,7 @@ fn shards(path: &Path, most: u64, tensors: &[Planned]) -> Result<Option<Shards>,
     for (number, of) in split.into_iter().enumerate() {
         let specs: Vec<TensorSpec> = of.iter().map(|tensor| tensors[*tensor].spec.clone()).collect();
         of.iter().enumerate().for_each(|(slot, tensor)| shards.places[*tensor] = (number, slot));
-        let layout = Layout::safetensors(&specs, &metadata())?;
+        let layout = Layout::new(&specs, Frame::Safetensors { metadata: &metadata() })?;
         let stem = path.file_stem().unwrap_or_default();
         let mut name = stem.to_owned();
         name.push(format!("-{:05}-of-{count:05}", number + 1));

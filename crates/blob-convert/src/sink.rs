@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use blob_core::DType;
-use blob_io::{Error, Layout, Output, OutputDir, TensorSpec};
+use blob_io::{Error, Frame, Layout, Output, OutputDir, TensorSpec};
 
 use crate::cast::{BLOCK, cast, overflowed};
 use crate::hash;
@@ -313,7 +313,7 @@ impl Folder<'_> {
 
     fn begin(&mut self, tensor: usize) -> Result<(Output, u64), Error> {
         self.begun[tensor] = true;
-        let layout = Layout::npy(&self.specs[tensor])?;
+        let layout = Layout::new(&self.specs[tensor..=tensor], Frame::Npy)?;
         let mut output = self.dir.file(&self.files[tensor])?;
         output.set_len(layout.len())?;
         for (_, head) in layout.frame(&[], &[])? {

@@ -23,5 +23,5 @@ mod values;
 
 pub use decode::{decode_blob, shape_matches};
 pub use encode::Form;
-pub use message::Message;
+pub use message::{Layer, Message, Pair};
 pub use prototxt::prototxt;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 macro_rules! formats {
     ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr;)*) => {
-        /// A file format that this crate reads.
+        /// A file format that this crate reads and writes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Format {
@@ -74,13 +74,6 @@ impl Format {
     #[must_use]
     pub fn extensions(self) -> &'static [&'static str] {
         self.row().2
-    }
-
-    /// Whether this crate writes the format too.
-    #[must_use]
-    pub fn is_written(self) -> bool {
-        use Format::{Hdf5, Npy, Npz, Safetensors};
-        self.is_caffe() || self.is_mxnet() || self.is_neoml() || matches!(self, Npy | Npz | Hdf5 | Safetensors)
     }
 
     /// Whether it is one of Caffe's messages.

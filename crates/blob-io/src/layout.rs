@@ -23,10 +23,10 @@ use crate::{caffe, hdf5, mxnet, neoml, npy, npz, safetensors};
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::{Layout, TensorSpec};
+/// use blob_io::{Frame, Layout, TensorSpec};
 ///
 /// let spec = TensorSpec::new("w", DType::F32, Shape::new([2])?);
-/// let layout = Layout::safetensors(&[spec], &[])?;
+/// let layout = Layout::new(&[spec], Frame::Safetensors { metadata: &[] })?;
 /// let mut file = vec![0; layout.len() as usize];
 /// let at = layout.offsets()[0] as usize;
 /// assert_eq!(at % 64, 0);
@@ -58,89 +58,93 @@ enum Plan {
     Fixed(Vec<(u64, Vec<u8>)>),
 }
 
-impl Layout {
-    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then
-    /// in the order of `specs`; `metadata` as its `__metadata__`.
-    ///
-    /// The metadata's values may be placeholders for values of the same length, given to [`Layout::frame`].
-    ///
-    /// # Errors
-    /// [`Error::Request`] for a repeated name or key, a tensor called `__metadata__`, a header over 100 MB, sizes over 63
-    /// bits, a dtype that the format does not know.
-    pub fn safetensors(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
-        let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
-        let plan = Plan::Safetensors(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
-    }
-
-    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of `specs`; then the metadata, between
+/// What is around the tensors of a file to be written: its format, and what the format says beside values.
+///
+/// Metadata are (key, value); the values may be placeholders for values of the same length, given to [`Layout::frame`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Frame<'a> {
+    /// A safetensors file: the data 64-byte aligned and without holes, the tensors of the largest elements first, then in the
+    /// order of the specs. Refused: a tensor called `__metadata__`, a header over 100 MB, a dtype unknown to the format.
+    Safetensors {
+        /// Its `__metadata__`.
+        metadata: &'a [(String, String)],
+    },
+    /// A zip of npy files, stored, each array's data 64-byte aligned, in the order of the specs; then the metadata, between
     /// the last member and the central directory, where NumPy and the tools for zips pass over them.
     ///
     /// The members are called as [`member_names`](crate::member_names) says; a name that this changes is kept beside,
-    /// where this crate's reader finds it.
-    ///
-    /// # Errors
-    /// As [`Layout::safetensors`], without the limit on the header; also a name of over 65,000 bytes, which no zip keeps.
-    pub fn npz(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<Self, Error> {
-        let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
-        let plan = Plan::Npz(plan);
-        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
-    }
-
-    /// An HDF5 file as `form` says; `metadata` as attributes of its root. Each array's data are 64-byte aligned, in the order
-    /// of `specs`, behind the structure. There are no times in it, so the same tensors give the same bytes.
-    ///
-    /// # Errors
-    /// As [`Layout::safetensors`], with the list of the tensors that the form cannot hold; metadata with a NUL, or with keys
-    /// of over 60 KiB together.
-    pub fn hdf5(specs: &[TensorSpec], form: hdf5::Form, metadata: &[(String, String)]) -> Result<Self, Error> {
-        let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
-        let plan = Plan::Hdf5(Box::new(plan));
-        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
-    }
-
-    /// One npy file. The name is not stored.
-    ///
-    /// # Errors
-    /// [`Error::Request`] for a size over 63 bits or a dtype that NumPy does not know.
-    pub fn npy(spec: &TensorSpec) -> Result<Self, Error> {
-        let header = npy::write::header(spec)?;
-        let offset = header.len() as u64;
-        let len = total("npy", offset, spec.byte_len())?;
-        Ok(Self {
-            plan: Plan::Fixed(vec![(0, header)]),
-            offsets: vec![offset],
-            copies: Vec::new(),
-            len,
-            interleaved: HashMap::new(),
-        })
-    }
-
-    /// An MXNet list, or one bare record, as `mx.nd.save` writes it. The names are the list's; metadata have no place.
-    ///
-    /// # Errors
-    /// [`Error::Request`] for an array that the version of its record cannot hold, a name with a NUL, a dtype that MXNet does
-    /// not know, a tensor that is in no array or in two, sizes over 63 bits.
-    pub fn mxnet(specs: &[TensorSpec], list: &mxnet::List) -> Result<Self, Error> {
-        let (frame, offsets, len) = mxnet::write::plan(specs, list)?;
-        Ok(Self { plan: Plan::Fixed(frame.0), offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
-    }
-
-    /// A Caffe message, as Caffe writes it. Names and metadata are the message's.
-    ///
-    /// # Errors
-    /// [`Error::Request`] with the list of the tensors that a BlobProto of the message's form cannot hold; a tensor that is in
-    /// no blob or in two; a file of over 2 GiB, which no Caffe reads.
-    pub fn caffe(specs: &[TensorSpec], message: &caffe::Message) -> Result<Self, Error> {
-        Ok(Self::placed(caffe::message::plan(specs, message)?))
-    }
-
+    /// where this crate's reader finds it. Refused: a name of over 65,000 bytes.
+    Npz {
+        /// What the file says about itself.
+        metadata: &'a [(String, String)],
+    },
+    /// An HDF5 file. Each array's data are 64-byte aligned, in the order of the specs, behind the structure. There are no
+    /// times in it, so the same tensors give the same bytes. Refused: metadata with a NUL, or with keys of over 60 KiB
+    /// together.
+    Hdf5 {
+        /// How tensors become datasets.
+        form: hdf5::Form,
+        /// The attributes of its root.
+        metadata: &'a [(String, String)],
+    },
+    /// One npy file of one tensor, whose name is not stored.
+    Npy,
+    /// An MXNet list, as `mx.nd.save` writes it, with the list's names. Refused: an array that the version of its record
+    /// cannot hold, a name with a NUL.
+    MxnetList(&'a mxnet::List),
+    /// The one array of a list without the list around it, as pickles hold it; it has no name.
+    MxnetRecord(&'a mxnet::List),
+    /// A Caffe message, as Caffe writes it, with the message's names. Refused: a file of over 2 GiB, which no Caffe reads.
+    Caffe {
+        /// The message.
+        message: &'a caffe::Message,
+        /// How its blobs are stored.
+        form: caffe::Form,
+    },
     /// A Caffe file with changes: all bytes that no change touches are those of the file, at [`Layout::copies`].
+    Spliced(&'a Splice<'a>),
+    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it, without names. A shape of under seven
+    /// axes gets ones behind, as NeoML's `CreateTensor` aligns it. Refused: another number of tensors than the archive has
+    /// blobs, over 2^31 - 1 bytes in one blob, another shape in a pickle.
+    Neoml(&'a neoml::Archive),
+}
+
+impl Layout {
+    /// The layout of a file with these tensors in this frame.
     ///
     /// # Errors
-    /// As [`Layout::caffe`].
-    pub fn spliced(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Self, Error> {
-        Ok(Self::placed(splice::plan::plan(specs, splice)?))
+    /// [`Error::Request`] for a repeated name or key, a tensor that the frame names twice or not at all, sizes over 63 bits, and
+    /// what the format refuses; [`Error::Misfit`] with the list of the tensors that it cannot hold.
+    pub fn new(specs: &[TensorSpec], frame: Frame<'_>) -> Result<Self, Error> {
+        let (plan, offsets, len) = match frame {
+            Frame::Safetensors { metadata } => {
+                let (plan, offsets, len) = safetensors::write::plan(specs, metadata)?;
+                (Plan::Safetensors(plan), offsets, len)
+            }
+            Frame::Npz { metadata } => {
+                let (plan, offsets, len) = npz::write::plan(specs, metadata)?;
+                (Plan::Npz(plan), offsets, len)
+            }
+            Frame::Hdf5 { form, metadata } => {
+                let (plan, offsets, len) = hdf5::write::plan(specs, form, metadata)?;
+                (Plan::Hdf5(Box::new(plan)), offsets, len)
+            }
+            Frame::Npy => {
+                let [spec] = specs else {
+                    return Err(refuse("npy", format!("holds one array, not {}", specs.len())));
+                };
+                let header = npy::write::header(spec)?;
+                let offset = header.len() as u64;
+                (Plan::Fixed(vec![(0, header)]), vec![offset], total("npy", offset, spec.byte_len())?)
+            }
+            Frame::MxnetList(list) => return Ok(Self::placed(mxnet::write::plan(specs, list, false)?)),
+            Frame::MxnetRecord(list) => return Ok(Self::placed(mxnet::write::plan(specs, list, true)?)),
+            Frame::Caffe { message, form } => return Ok(Self::placed(caffe::message::plan(specs, message, form)?)),
+            Frame::Spliced(splice) => return Ok(Self::placed(splice::plan::plan(specs, splice)?)),
+            Frame::Neoml(archive) => return Ok(Self::placed(neoml::write::plan(specs, archive)?)),
+        };
+        Ok(Self { plan, offsets, copies: Vec::new(), len, interleaved: HashMap::new() })
     }
 
     /// The file `base` with other bytes for the tensors that these entries of it are, in their order; all bytes around them
@@ -175,16 +179,6 @@ impl Layout {
     fn placed(placed: Placed) -> Self {
         let Placed { frame, copies, offsets, len, interleaved } = placed;
         Self { plan: Plan::Fixed(frame), offsets, copies, len, interleaved }
-    }
-
-    /// A NeoML blob, an array of them, or an archive around them, as NeoML writes it. A shape of under seven axes gets
-    /// ones behind, as NeoML's `CreateTensor` aligns it; names and metadata have no place.
-    ///
-    /// # Errors
-    /// [`Error::Request`] for another number of tensors than the archive has blobs, a dtype that is not f32 or i32, over
-    /// seven axes, over 2^31 - 1 bytes in one blob, another shape in a pickle.
-    pub fn neoml(specs: &[TensorSpec], archive: &neoml::Archive) -> Result<Self, Error> {
-        Ok(Self::placed(neoml::write::plan(specs, archive)?))
     }
 
     /// Whether a tensor's values have other bytes between them: they are not stored as they are, but as

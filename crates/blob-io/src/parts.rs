@@ -49,6 +49,13 @@ pub(crate) struct Placed {
     pub(crate) interleaved: HashMap<usize, Interleaved>,
 }
 
+impl Placed {
+    /// A new file whose tensors each lie in one run.
+    pub(crate) fn new(frame: Vec<(u64, Vec<u8>)>, offsets: Vec<u64>, len: u64) -> Self {
+        Self { frame, copies: Vec::new(), offsets, len, interleaved: HashMap::new() }
+    }
+}
+
 /// Gives every part its place. Each tensor is in exactly one of them; the file has at most `most` bytes.
 pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u64) -> Result<Placed, Error> {
     let lens: Vec<u64> = specs.iter().map(TensorSpec::byte_len).collect();

@@ -7,12 +7,12 @@ use std::path::Path;
 
 use blob_core::Shape;
 
-use crate::caffe::Message;
+use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
 use crate::format::Format;
 use crate::hdf5;
-use crate::layout::Layout;
+use crate::layout::{Frame, Layout};
 use crate::mxnet::{List, Version};
 use crate::neoml;
 use crate::output::{IfExists, Output};
@@ -169,11 +169,11 @@ impl<'a> Writer<'a> {
 
     fn layout(&self, path: &Path, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
         let message = match (self.format, specs) {
-            (Format::Safetensors, specs) => return Layout::safetensors(specs, &self.metadata),
-            (Format::Npz, specs) => return Layout::npz(specs, &self.metadata),
+            (Format::Safetensors, specs) => return Layout::new(specs, Frame::Safetensors { metadata: &self.metadata }),
+            (Format::Npz, specs) => return Layout::new(specs, Frame::Npz { metadata: &self.metadata }),
             (Format::Hdf5, specs) => {
                 let form = hdf5::Form::of_name(path).unwrap_or(hdf5::Form::Datasets);
-                return Layout::hdf5(specs, form, &self.metadata);
+                return Layout::new(specs, Frame::Hdf5 { form, metadata: &self.metadata });
             }
             (
                 format @ (Format::Npy
@@ -190,16 +190,18 @@ impl<'a> Writer<'a> {
                 };
                 format!("{whose} file has no place for metadata")
             }
-            (Format::MxnetList, specs) => return Layout::mxnet(specs, &self.list(specs)),
-            (Format::MxnetRecord, specs) => return Layout::mxnet(specs, &self.list(specs).into_bare()),
-            (Format::NeomlBlob, specs) => return Layout::neoml(specs, &neoml::Archive::blob()),
-            (Format::NeomlArray, specs) => return Layout::neoml(specs, &neoml::Archive::array(specs.len())),
+            (Format::MxnetList, specs) => return Layout::new(specs, Frame::MxnetList(&self.list(specs))),
+            (Format::MxnetRecord, specs) => return Layout::new(specs, Frame::MxnetRecord(&self.list(specs))),
+            (Format::NeomlBlob, specs) => return Layout::new(specs, Frame::Neoml(&neoml::Archive::blob())),
+            (Format::NeomlArray, specs) => {
+                return Layout::new(specs, Frame::Neoml(&neoml::Archive::array(specs.len())));
+            }
             (format, specs) if format.is_caffe() => {
                 let message = Message::named(format, specs.iter().map(|spec| &*spec.name), &self.metadata)?;
                 let message = message.with_types(|tensor| self.tensors[tensor].1.layer_type());
-                return Layout::caffe(specs, &message);
+                return Layout::new(specs, Frame::Caffe { message: &message, form: Form::default() });
             }
-            (Format::Npy, [spec]) => return Layout::npy(spec),
+            (Format::Npy, [_]) => return Layout::new(specs, Frame::Npy),
             (Format::Npy, specs) => format!("an npy file holds one array, not {}; npz holds many", specs.len()),
             (format, _) => format!("{} files are read, not written", format.title()),
         };

@@ -39,7 +39,7 @@ pub(crate) struct Convert {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     /// Put the arrays into this file of Caffe, NeoML or HDF5, by their names; its every other byte stays. The result is OUT
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]

@@ -25,7 +25,7 @@ pub(crate) struct Fold {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,

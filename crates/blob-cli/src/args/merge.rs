@@ -104,5 +104,5 @@ pub(crate) struct Split {
 
 /// The formats that are written from tensors alone: the layers of a NeoML net are not known.
 pub(crate) fn is_written(format: Format) -> bool {
-    format.is_written() && format != Format::NeomlNet
+    format != Format::NeomlNet
 }

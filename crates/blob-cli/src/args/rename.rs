@@ -27,7 +27,7 @@ pub(crate) struct Rename {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     /// A file of lines `OLD NEW`, where `*` in OLD stands for any text, `$1` in NEW for what the first one stood for
     #[arg(long, value_name = "MAP")]

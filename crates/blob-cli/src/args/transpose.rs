@@ -33,7 +33,7 @@ pub(crate) struct Transpose {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// The output's format; without it, OUT's extension says it
-    #[arg(long, value_name = "FMT", value_parser = format(Format::is_written))]
+    #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     /// The axes in their new order, as numpy.transpose takes them: 2,3,1,0
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',')]

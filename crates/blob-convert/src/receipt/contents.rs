@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use blake3::Hash;
-use blob_io::{Error, Layout};
+use blob_io::{Error, Frame, Layout};
 use serde_json::json;
 
 use crate::planned::Planned;
@@ -39,7 +39,7 @@ impl Contents {
             let dtype = tensor.stored_dtype();
             text += &format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#);
             if let Some(file) = files.get(i) {
-                let bytes = Layout::npy(&tensor.spec)?.len();
+                let bytes = Layout::new(std::slice::from_ref(&tensor.spec), Frame::Npy)?.len();
                 text += &format!(r#""file":{},"file_bytes":{bytes},"#, json!(file));
             }
             text += r#""blake3":""#;

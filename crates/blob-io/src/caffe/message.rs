@@ -23,111 +23,75 @@ const FLOAT: u8 = 6 << 3 | 5;
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::caffe::Message;
-/// use blob_io::{Layout, TensorSpec};
+/// use blob_io::caffe::{Form, Layer, Message, Pair};
+/// use blob_io::{Frame, Layout, TensorSpec};
 ///
-/// let mut net = Message::net("mlp");
-/// net.layer("ip1", Some("InnerProduct"));
-/// net.push(0, None);
-/// let layout = Layout::caffe(&[TensorSpec::new("ip1/0", DType::F32, Shape::new([2, 3])?)], &net)?;
+/// let blobs = vec![Pair { data: 0, diff: None }];
+/// let layer = Layer { name: "ip1".to_owned(), layer_type: Some("InnerProduct".to_owned()), blobs };
+/// let net = Message::Net { name: "mlp".to_owned(), layers: vec![layer] };
+/// let weight = TensorSpec::new("ip1/0", DType::F32, Shape::new([2, 3])?);
+/// let layout = Layout::new(&[weight], Frame::Caffe { message: &net, form: Form::default() })?;
 /// assert_eq!(layout.len(), (2 + 3) + (3 + (2 + 3) + (2 + 12) + 2 + (2 + 24 + 2 + 4)));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Message {
-    form: Form,
-    body: Body,
-}
-
-#[derive(Clone, Debug)]
-enum Body {
+pub enum Message {
+    /// One BlobProto.
     Blob(Pair),
+    /// A BlobProtoVector.
     Vector(Vec<Pair>),
-    Solver { iter: Option<i32>, learned_net: Option<String>, current_step: Option<i32>, history: Vec<Pair> },
-    Datum { tensor: usize, label: Option<i32> },
-    Net { name: String, layers: Vec<Layer> },
+    /// A SolverState of these counters, which lacks what is `None`.
+    Solver {
+        /// The iteration.
+        iter: Option<i32>,
+        /// The path of the net's snapshot.
+        learned_net: Option<String>,
+        /// The step of the learning rate's policy.
+        current_step: Option<i32>,
+        /// The solver's history, in the order of the net's parameters.
+        history: Vec<Pair>,
+    },
+    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a field.
+    Datum {
+        /// The tensor of its values.
+        tensor: usize,
+        /// The class of the image.
+        label: Option<i32>,
+    },
+    /// A NetParameter.
+    Net {
+        /// The net's name, which is not stored where it is empty.
+        name: String,
+        /// The layers.
+        layers: Vec<Layer>,
+    },
 }
 
-/// The tensors of a blob.
+/// The tensors of a blob, by their index.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pair {
-    pub(crate) data: usize,
-    pub(crate) diff: Option<usize>,
+pub struct Pair {
+    /// Its values.
+    pub data: usize,
+    /// The gradient or momentum beside them.
+    pub diff: Option<usize>,
 }
 
+/// A layer of a net that is to be written.
 #[derive(Clone, Debug)]
-struct Layer {
-    name: String,
-    layer_type: Option<String>,
-    blobs: Vec<Pair>,
+pub struct Layer {
+    /// Its name.
+    pub name: String,
+    /// Its type, as V2 calls it (`Convolution`), where it is known.
+    pub layer_type: Option<String>,
+    /// Its blobs.
+    pub blobs: Vec<Pair>,
 }
 
 impl Message {
-    /// One BlobProto.
-    #[must_use]
-    pub fn blob(data: usize, diff: Option<usize>) -> Self {
-        Self::of(Body::Blob(Pair { data, diff }))
-    }
-
-    /// A BlobProtoVector, still empty.
-    #[must_use]
-    pub fn vector() -> Self {
-        Self::of(Body::Vector(Vec::new()))
-    }
-
-    /// A SolverState of these counters, which lacks what is `None`; its history is still empty.
-    #[must_use]
-    pub fn solver(iter: Option<i32>, learned_net: Option<&str>, current_step: Option<i32>) -> Self {
-        let learned_net = learned_net.map(str::to_owned);
-        Self::of(Body::Solver { iter, learned_net, current_step, history: Vec::new() })
-    }
-
-    /// A Datum of u8 or f32 values of three axes: channels, height and width. Caffe stores floats one by one, each a field.
-    #[must_use]
-    pub fn datum(tensor: usize, label: Option<i32>) -> Self {
-        Self::of(Body::Datum { tensor, label })
-    }
-
-    /// A NetParameter of this name, which is not stored where it is empty; still without layers.
-    #[must_use]
-    pub fn net(name: &str) -> Self {
-        Self::of(Body::Net { name: name.to_owned(), layers: Vec::new() })
-    }
-
-    fn of(body: Body) -> Self {
-        Self { form: Form::default(), body }
-    }
-
-    /// The same message with its blobs stored in this form.
-    #[must_use]
-    pub fn in_form(self, form: Form) -> Self {
-        Self { form, ..self }
-    }
-
-    /// Begins a layer of a net; its type is that of V2 (`Convolution`). Other messages have no layers and stay as they are.
-    pub fn layer(&mut self, name: &str, layer_type: Option<&str>) {
-        if let Body::Net { layers, .. } = &mut self.body {
-            let layer_type = layer_type.map(str::to_owned);
-            layers.push(Layer { name: name.to_owned(), layer_type, blobs: Vec::new() });
-        }
-    }
-
-    /// Adds a blob: to the net's last layer, which there must be, to a vector, or to a solver's history. One blob and a Datum
-    /// are whole, and stay as they are.
-    pub fn push(&mut self, data: usize, diff: Option<usize>) {
-        let blobs = match &mut self.body {
-            Body::Vector(blobs) | Body::Solver { history: blobs, .. } => Some(blobs),
-            Body::Net { layers, .. } => layers.last_mut().map(|layer| &mut layer.blobs),
-            Body::Blob(_) | Body::Datum { .. } => None,
-        };
-        if let Some(blobs) = blobs {
-            blobs.push(Pair { data, diff });
-        }
-    }
-
     /// Says the type of each layer that has none, where it is known by the layer's first tensor.
+    #[must_use]
     pub fn with_types<'t>(mut self, of: impl Fn(usize) -> Option<&'t str>) -> Self {
-        if let Body::Net { layers, .. } = &mut self.body {
+        if let Self::Net { layers, .. } = &mut self {
             for layer in layers.iter_mut().filter(|layer| layer.layer_type.is_none()) {
                 layer.layer_type = layer.blobs.first().and_then(|blob| of(blob.data)).map(str::to_owned);
             }
@@ -137,50 +101,50 @@ impl Message {
 
     /// What the message is called in errors.
     fn format(&self) -> Format {
-        match self.body {
-            Body::Blob(_) => Format::BlobProto,
-            Body::Vector(_) => Format::BlobProtoVector,
-            Body::Solver { .. } => Format::SolverState,
-            Body::Datum { .. } => Format::Datum,
-            Body::Net { .. } => Format::CaffeModel,
+        match self {
+            Self::Blob(_) => Format::BlobProto,
+            Self::Vector(_) => Format::BlobProtoVector,
+            Self::Solver { .. } => Format::SolverState,
+            Self::Datum { .. } => Format::Datum,
+            Self::Net { .. } => Format::CaffeModel,
         }
     }
 
     fn blobs(&self) -> Vec<Pair> {
-        match &self.body {
-            Body::Blob(blob) => vec![*blob],
-            Body::Vector(blobs) | Body::Solver { history: blobs, .. } => blobs.clone(),
-            Body::Net { layers, .. } => layers.iter().flat_map(|layer| layer.blobs.iter().copied()).collect(),
-            Body::Datum { .. } => Vec::new(),
+        match self {
+            Self::Blob(blob) => vec![*blob],
+            Self::Vector(blobs) | Self::Solver { history: blobs, .. } => blobs.clone(),
+            Self::Net { layers, .. } => layers.iter().flat_map(|layer| layer.blobs.iter().copied()).collect(),
+            Self::Datum { .. } => Vec::new(),
         }
     }
 }
 
-/// Lays out a message; see [`crate::Layout::caffe`].
-pub(crate) fn plan(specs: &[TensorSpec], message: &Message) -> Result<Placed, Error> {
+/// Lays out a message; see [`Frame::Caffe`](crate::Frame::Caffe).
+pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Placed, Error> {
     let format = message.format().name();
     let mut problems = Problems::default();
     for blob in message.blobs() {
-        check(specs, blob, message.form, &mut problems);
+        check(specs, blob, form, &mut problems);
     }
-    let parts = match &message.body {
-        Body::Datum { tensor, label } => datum(specs, *tensor, *label, &mut problems),
+    let parts = match message {
+        Message::Datum { tensor, label } => datum(specs, *tensor, *label, &mut problems),
         _ if !problems.is_empty() => Vec::new(),
-        Body::Blob(blob) => one(specs, *blob, message.form),
-        Body::Vector(blobs) => fields(specs, blobs, 1, message.form),
-        Body::Solver { iter, learned_net, current_step, history } => {
+        Message::Blob(blob) => one(specs, *blob, form),
+        Message::Vector(blobs) => fields(specs, blobs, 1, form),
+        Message::Solver { iter, learned_net, current_step, history } => {
             let mut parts = vec![int(0x08, *iter)];
             parts.extend(learned_net.as_ref().map(|path| text(2, path)));
-            parts.extend(fields(specs, history, 3, message.form));
+            parts.extend(fields(specs, history, 3, form));
             parts.push(int(0x20, *current_step));
             parts
         }
-        Body::Net { name, layers } => {
+        Message::Net { name, layers } => {
             let mut parts = Vec::new();
             if !name.is_empty() {
                 parts.push(text(1, name));
             }
-            parts.extend(layers.iter().map(|layer| net_layer(specs, layer, message.form, &mut problems)));
+            parts.extend(layers.iter().map(|layer| net_layer(specs, layer, form, &mut problems)));
             parts
         }
     };

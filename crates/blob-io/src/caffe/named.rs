@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::caffe::message::Message;
+use crate::caffe::message::{Layer, Message, Pair};
 use crate::error::Error;
 use crate::format::Format;
 use crate::spec::{self, NAMED, quoted};
@@ -40,16 +40,25 @@ impl Message {
             }
         };
         match (format, &names[..]) {
-            (Format::CaffeModel, _) => grouped(&names, text("name").unwrap_or_default()).or_else(refuse),
-            (Format::BlobProtoVector, _) => listed(&names, Self::vector()).or_else(refuse),
-            (Format::SolverState, _) => {
-                listed(&names, Self::solver(number("iter")?, text("learned_net"), number("current_step")?))
-                    .or_else(refuse)
+            (Format::CaffeModel, _) => {
+                let name = text("name").unwrap_or_default().to_owned();
+                grouped(&names).map(|layers| Self::Net { name, layers }).or_else(refuse)
             }
-            (Format::Datum, [_]) => Ok(Self::datum(0, number("label")?)),
-            (Format::BlobProto, [_]) => Ok(Self::blob(0, None)),
-            (Format::BlobProto, [one, other]) if is_diff_of(other, one) => Ok(Self::blob(0, Some(1))),
-            (Format::BlobProto, [one, other]) if is_diff_of(one, other) => Ok(Self::blob(1, Some(0))),
+            (Format::BlobProtoVector, _) => listed(&names).map(Self::Vector).or_else(refuse),
+            (Format::SolverState, _) => {
+                let (iter, current_step) = (number("iter")?, number("current_step")?);
+                let learned_net = text("learned_net").map(str::to_owned);
+                let solver = |history| Self::Solver { iter, learned_net, current_step, history };
+                listed(&names).map(solver).or_else(refuse)
+            }
+            (Format::Datum, [_]) => Ok(Self::Datum { tensor: 0, label: number("label")? }),
+            (Format::BlobProto, [_]) => Ok(Self::Blob(Pair { data: 0, diff: None })),
+            (Format::BlobProto, [one, other]) if is_diff_of(other, one) => {
+                Ok(Self::Blob(Pair { data: 0, diff: Some(1) }))
+            }
+            (Format::BlobProto, [one, other]) if is_diff_of(one, other) => {
+                Ok(Self::Blob(Pair { data: 1, diff: Some(0) }))
+            }
             (Format::Datum | Format::BlobProto, _) => {
                 refuse(format!("holds one array, and a BlobProto its diff beside it, not {} arrays", names.len()))
             }
@@ -79,8 +88,8 @@ pub(crate) fn number(text: &str) -> Option<(usize, bool)> {
 /// The blobs of a list by their indices: data and diff.
 type Slots = BTreeMap<usize, [Option<usize>; 2]>;
 
-/// A net of the layers that names spell, in the order in which they come.
-fn grouped(names: &[&str], net: &str) -> Result<Message, String> {
+/// The layers that names spell, in the order in which they come.
+fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
     let (mut layers, mut places): (Vec<(&str, Slots)>, HashMap<&str, usize>) = Default::default();
     let mut odd = Vec::new();
     for (tensor, name) in names.iter().enumerate() {
@@ -96,16 +105,16 @@ fn grouped(names: &[&str], net: &str) -> Result<Message, String> {
             odd.push(*name);
         }
     }
-    let mut message = Message::net(net);
-    for (layer, slots) in &layers {
-        message.layer(layer, None);
-        fill(&mut message, slots, names, &mut odd);
-    }
-    fitting(message, &odd, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
+    let mut layer = |(name, slots): &(&str, Slots)| {
+        let blobs = pairs(slots, names, &mut odd);
+        Layer { name: (*name).to_owned(), layer_type: None, blobs }
+    };
+    let layers = layers.iter().map(&mut layer).collect();
+    fitting(layers, &odd, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
 }
 
-/// A list of the blobs that names number.
-fn listed(names: &[&str], mut message: Message) -> Result<Message, String> {
+/// The blobs that names number.
+fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
     let (mut slots, mut odd) = (Slots::new(), Vec::new());
     for (tensor, name) in names.iter().enumerate() {
         match name.strip_prefix('@').and_then(number) {
@@ -115,23 +124,25 @@ fn listed(names: &[&str], mut message: Message) -> Result<Message, String> {
             _ => odd.push(*name),
         }
     }
-    fill(&mut message, &slots, names, &mut odd);
-    fitting(message, &odd, "@<index>, with indices from 0 on, and .diff behind a diff's")
+    let blobs = pairs(&slots, names, &mut odd);
+    fitting(blobs, &odd, "@<index>, with indices from 0 on, and .diff behind a diff's")
 }
 
-/// Adds the blobs, which must be numbered without gaps and have data.
-fn fill<'n>(message: &mut Message, slots: &Slots, names: &[&'n str], odd: &mut Vec<&'n str>) {
+/// The blobs, which must be numbered without gaps and have data; names of others are added to `odd`.
+fn pairs<'n>(slots: &Slots, names: &[&'n str], odd: &mut Vec<&'n str>) -> Vec<Pair> {
+    let mut pairs = Vec::new();
     for (place, (index, [data, diff])) in slots.iter().enumerate() {
         match data {
-            Some(data) if place == *index => message.push(*data, *diff),
+            Some(data) if place == *index => pairs.push(Pair { data: *data, diff: *diff }),
             _ => odd.extend([data, diff].into_iter().flatten().map(|tensor| names[*tensor])),
         }
     }
+    pairs
 }
 
-fn fitting(message: Message, odd: &[&str], rule: &str) -> Result<Message, String> {
+fn fitting<T>(found: T, odd: &[&str], rule: &str) -> Result<T, String> {
     if odd.is_empty() {
-        return Ok(message);
+        return Ok(found);
     }
     let named: Vec<String> = odd.iter().take(NAMED).map(|name| quoted(name)).collect();
     let more = match odd.len() - named.len() {

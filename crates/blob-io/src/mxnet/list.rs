@@ -19,11 +19,12 @@ use crate::wire::source::Source;
 /// ```
 /// use blob_core::{DType, Shape};
 /// use blob_io::mxnet::{List, Version};
-/// use blob_io::{Layout, TensorSpec};
+/// use blob_io::{Frame, Layout, TensorSpec};
 ///
 /// let mut list = List::new(Version::V2);
 /// list.push("arg:fc1_weight", 0);
-/// let layout = Layout::mxnet(&[TensorSpec::new("w", DType::F32, Shape::new([2, 3])?)], &list)?;
+/// let weight = TensorSpec::new("w", DType::F32, Shape::new([2, 3])?);
+/// let layout = Layout::new(&[weight], Frame::MxnetList(&list))?;
 /// // Behind the list's head and the record's.
 /// assert_eq!(layout.offsets()[0], 24 + (24 + 2 * 8));
 /// # Ok::<(), blob_io::Error>(())
@@ -34,8 +35,6 @@ pub struct List {
     pub(super) arrays: Vec<Array>,
     /// One for each array, as it is stored; none in an unnamed list and around a bare record.
     pub(super) keys: Option<Vec<Vec<u8>>>,
-    /// Whether the one array stands alone, as pickles hold it.
-    pub(super) is_bare: bool,
     /// Whether the keys are those of a file of MXNet, whatever the rules for them say.
     pub(super) has_found_keys: bool,
 }
@@ -70,25 +69,13 @@ impl List {
     /// A list of arrays with names, still empty.
     #[must_use]
     pub fn new(version: Version) -> Self {
-        Self { version, arrays: Vec::new(), keys: Some(Vec::new()), is_bare: false, has_found_keys: false }
+        Self { version, arrays: Vec::new(), keys: Some(Vec::new()), has_found_keys: false }
     }
 
     /// The version of the last record, and of those that are added.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
-    }
-
-    /// The one array without a list around it, as pickles hold it; it then has no name.
-    #[must_use]
-    pub fn into_bare(self) -> Self {
-        Self { keys: None, is_bare: true, ..self }
-    }
-
-    /// The arrays as a list, which has no names where they came from a bare record.
-    #[must_use]
-    pub fn into_list(self) -> Self {
-        Self { is_bare: false, ..self }
     }
 
     /// Adds a dense array, saved from the CPU.
@@ -145,7 +132,7 @@ impl List {
                 return Err(ReadError::fault(16, FaultKind::words(expected, format!("{found}, not {count}"))));
             }
         }
-        let mut list = Self { version: Version::V2, arrays: Vec::new(), keys: None, is_bare, has_found_keys: true };
+        let mut list = Self { version: Version::V2, arrays: Vec::new(), keys: None, has_found_keys: true };
         let mut tensors = 0;
         for _ in 0..count {
             let record = record::read(&mut cursor, no_axes)?;

@@ -11,34 +11,33 @@ use crate::mxnet::flags;
 use crate::mxnet::list::{Array, List, Stored};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
+use crate::parts::Placed;
 use crate::spec::{Problems, TensorSpec, refuse, total, unique};
 
 /// What errors call a list, and a bare record.
 const FORMATS: [&str; 2] = ["params", "mxnet-record"];
 
-/// The bytes around the values, as (offset, bytes).
-pub(crate) struct Frame(pub(crate) Vec<(u64, Vec<u8>)>);
-
-/// Lays out a list: the bytes around the values, the values' offsets in the order of `specs`, and the file's length.
-pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>, u64), Error> {
-    let format = FORMATS[usize::from(list.is_bare)];
-    if let (Some(keys), false) = (&list.keys, list.has_found_keys) {
+/// Lays out a list; a bare one is a record alone, without keys.
+pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<Placed, Error> {
+    let format = FORMATS[usize::from(is_bare)];
+    let keys = list.keys.as_ref().filter(|_| !is_bare);
+    if let (Some(keys), false) = (keys, list.has_found_keys) {
         let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         unique(format, "the array", keys.iter().map(|key| &**key))?;
     }
     let mut file = File { format, specs, at: 0, head: Vec::new(), frame: Vec::new(), offsets: vec![None; specs.len()] };
-    if list.is_bare && list.arrays.len() != 1 {
+    if is_bare && list.arrays.len() != 1 {
         let found = list.arrays.len();
         return Err(refuse(format, format!("a record without a list holds one array, not {found}")));
     }
-    if !list.is_bare {
+    if !is_bare {
         for word in [LIST_MAGIC, 0, list.arrays.len() as u64] {
             file.head.extend(word.to_le_bytes());
         }
     }
     let mut problems = Problems::default();
     for (index, array) in list.arrays.iter().enumerate() {
-        let key = list.keys.as_ref().map(|keys| &keys[index]);
+        let key = keys.map(|keys| &keys[index]);
         let is_cut = !list.has_found_keys && key.is_some_and(|key| key.contains(&0));
         let cut = is_cut.then(|| "has a NUL in its name, where MXNet cuts it".to_owned());
         for problem in cut.into_iter().chain(file.array(array).err()) {
@@ -55,8 +54,8 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List) -> Result<(Frame, Vec<u64>
         }
     }
     problems.refused(format)?;
-    if !list.is_bare {
-        let keys = list.keys.as_deref().unwrap_or_default();
+    if !is_bare {
+        let keys = keys.map_or(&[][..], Vec::as_slice);
         file.head.extend((keys.len() as u64).to_le_bytes());
         for key in keys {
             file.head.extend((key.len() as u64).to_le_bytes());
@@ -225,7 +224,7 @@ impl<'a> File<'a> {
         self.specs.get(tensor).ok_or_else(|| format!("is tensor {tensor}, which there is not"))
     }
 
-    fn finish(mut self) -> Result<(Frame, Vec<u64>, u64), Error> {
+    fn finish(mut self) -> Result<Placed, Error> {
         let len = total(self.format, self.at, self.head.len() as u64)?;
         if !self.head.is_empty() {
             self.frame.push((self.at, self.head));
@@ -237,6 +236,6 @@ impl<'a> File<'a> {
                 format!("tensor {:?} is in no array of the list", self.specs[tensor].name),
             ));
         }
-        Ok((Frame(self.frame), self.offsets.into_iter().flatten().collect(), len))
+        Ok(Placed::new(self.frame, self.offsets.into_iter().flatten().collect(), len))
     }
 }

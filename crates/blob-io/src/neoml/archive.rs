@@ -22,10 +22,10 @@ const MOST_BYTES: u64 = 64 << 20;
 /// ```
 /// use blob_core::{DType, Dims7, Shape};
 /// use blob_io::neoml::Archive;
-/// use blob_io::{Layout, TensorSpec};
+/// use blob_io::{Frame, Layout, TensorSpec};
 ///
 /// let images = Shape::from(Dims7::new([1, 3, 1, 4, 5, 1, 6])?);
-/// let layout = Layout::neoml(&[TensorSpec::new("w", DType::F32, images)], &Archive::blob())?;
+/// let layout = Layout::new(&[TensorSpec::new("w", DType::F32, images)], Frame::Neoml(&Archive::blob()))?;
 /// // A blob's head, then its cells.
 /// assert_eq!((layout.offsets(), layout.len()), (&[45][..], 45 + 4 * 360));
 /// # Ok::<(), blob_io::Error>(())

@@ -19,7 +19,7 @@ use crate::spec::{Problems, TensorSpec};
 /// What stands in the place of a range of the file.
 type Edit = (Span, Vec<Part>);
 
-/// Lays out the changed file; see [`crate::Layout::spliced`].
+/// Lays out the changed file; see [`Frame::Spliced`](crate::Frame::Spliced).
 pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
     let mut problems = Problems::default();
     let mut edits: Vec<Edit> = Vec::new();
