@@ -1,8 +1,6 @@
 //! `DType` and `Element`: the element types that a blob may hold, at run time and at compile time.
 //! Both sides come from one table, so they agree. No file format's codes are known here.
 
-mod parse;
-
 use std::fmt;
 
 use half::{bf16, f16};

@@ -58,12 +58,15 @@
 //! | `MergeByDim`, `SplitByDim`, `GetTransposed`, `Add`, `Fill`, `Clear` | crate `blob-ops` |
 #![deny(unsafe_code)]
 
-// From the ground up, as each relies on those above it.
+// From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`; `typed`, `window`.
 mod blob;
 mod dtype;
 mod error;
+mod extents;
 #[allow(unsafe_code)]
 mod guards;
+mod names;
+mod parse;
 mod part;
 mod shape;
 mod typed;
@@ -76,12 +79,12 @@ pub mod strategies;
 pub use blob::AnyBlob;
 pub use dtype::{DType, Element};
 pub use error::Error;
+pub use extents::{MAX_AXES, Shape};
 pub use guards::{Ref, RefMut};
+pub use names::{BlobDim, Nchw};
 pub use part::Part;
 pub use shape::axis::Axis;
 pub use shape::dims7::Dims7;
-pub use shape::extents::{MAX_AXES, Shape};
-pub use shape::names::{BlobDim, Nchw};
 pub use typed::Blob;
 pub use view::{View, ViewMut};
 pub use window::{Window, WindowMut, WindowRef, Windows};

@@ -10,8 +10,8 @@ use synced_mem::{HostBuffer, SharedMem};
 use crate::blob::AnyBlob;
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::guards::{Ref, RefMut};
-use crate::shape::extents::Shape;
 
 /// A blob whose elements are known to be `T`. Everything that does not depend on the type is [`AnyBlob`]'s.
 ///

@@ -4,7 +4,7 @@
 
 use crate::argument::Argument;
 use crate::cpu::{Exec, Isa, convert as kernels};
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::fill::fill;
 use crate::place::Operand;
@@ -82,7 +82,7 @@ pub fn convert_into(blob: &AnyBlob, out: &mut AnyBlob, part: Part) -> Result<(),
     }
     let (from, to) = (blob.dtype(), out.dtype());
     if let Some(queue) = place::elsewhere(CONVERT, [Operand::all(blob, part)], [Operand::all(out, part)])? {
-        return Bench::new(CONVERT, queue, work(from, to))?.map(blob, out, part);
+        return DeviceOp::new(CONVERT, queue, work(from, to))?.map(blob, out, part);
     }
     let source = place::read(CONVERT, Argument::In, blob, part)?;
     let mut target = place::overwrite(CONVERT, Argument::Out, out, part)?;
@@ -135,8 +135,8 @@ fn work(source: DType, target: DType) -> Work {
 /// Checks and converts these parts on a device.
 fn checked_on(queue: Arc<dyn Queue>, blob: &AnyBlob, out: &mut AnyBlob, parts: &[Part]) -> Result<(), Error> {
     let (from, to) = (blob.dtype(), out.dtype());
-    let bench = Bench::new(CHECKED, queue, work(from, to))?;
-    let Some((part, index)) = bench.convert_checked(blob, out, parts, kernels::bounds(from, to))? else {
+    let on_device = DeviceOp::new(CHECKED, queue, work(from, to))?;
+    let Some((part, index)) = on_device.convert_checked(blob, out, parts, kernels::bounds(from, to))? else {
         return Ok(());
     };
     let lost = blob.part(part).range(index..index + 1).and_then(|element| element.bytes());

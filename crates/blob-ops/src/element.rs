@@ -7,7 +7,7 @@ use crate::argument::Argument;
 use crate::cpu::element::{Add, Axpy, Binary, FlushedAdd, Map, MapPairs, Number, Scale, Subtract, Unary};
 use crate::cpu::lanes::with_element;
 use crate::cpu::{Isa, convert};
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::Operand;
 use crate::scalar::Scalar;
@@ -90,7 +90,7 @@ pub fn update(blob: &mut AnyBlob) -> Result<(), Error> {
         let [data, diff] = Part::BOTH.map(|part| Operand::all(blob, part));
         if let Some(queue) = place::elsewhere("update", [data.clone(), diff], [data])? {
             let work = arithmetic(work::Op::Subtract, blob, &[]);
-            return Bench::new("update", queue, work)?.update_by_diff(blob);
+            return DeviceOp::new("update", queue, work)?.update_by_diff(blob);
         }
         let (mut y, x) = place::data_mut_and_diff("update", blob)?;
         map_pairs::<N, _>(&mut y, &x, Subtract);
@@ -112,7 +112,7 @@ pub fn scale(blob: &mut AnyBlob, alpha: impl Into<Scalar>, part: Part) -> Result
         let operand = Operand::all(blob, part);
         if let Some(queue) = place::elsewhere("scale", [operand.clone()], [operand])? {
             let work = arithmetic(work::Op::Scale, blob, bytemuck::bytes_of(&alpha));
-            return Bench::new("scale", queue, work)?.update(blob, None, part);
+            return DeviceOp::new("scale", queue, work)?.update(blob, None, part);
         }
         map::<N, _>(&mut place::write("scale", blob, part)?, Scale(alpha));
         Ok(())
@@ -149,7 +149,7 @@ fn pairs<N: Number, O: Binary<N>>(
 ) -> Result<(), Error> {
     let (reads, write) = ([Operand::all(y, part), Operand::all(x, part)], Operand::all(y, part));
     if let Some(queue) = place::elsewhere(name, reads, [write])? {
-        return Bench::new(name, queue, work)?.update(y, Some(x), part);
+        return DeviceOp::new(name, queue, work)?.update(y, Some(x), part);
     }
     let x = place::read(name, Argument::In, x, part)?;
     let mut y = place::write(name, y, part)?;

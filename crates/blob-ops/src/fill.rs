@@ -6,7 +6,7 @@ use crate::argument::Argument;
 use crate::cpu::element::Fill;
 use crate::cpu::machine::Store;
 use crate::cpu::{Exec, convert};
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::Operand;
 use crate::scalar::Scalar;
@@ -31,7 +31,7 @@ pub fn fill(blob: &mut AnyBlob, value: impl Into<Scalar>, part: Part) -> Result<
     }
     if let Some(queue) = place::elsewhere(op, [], [Operand::all(blob, part)])? {
         let all = 0..blob.count();
-        return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
+        return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, all);
     }
     let mut bytes = place::overwrite(op, Argument::Out, blob, part)?;
     fill_bytes(&mut bytes, &element[..size]);
@@ -51,7 +51,7 @@ pub fn fill_object(blob: &mut AnyBlob, object: usize, value: impl Into<Scalar>, 
     let element = element(op, blob, value.into())?;
     let size = blob.dtype().size();
     if let Some(queue) = place::elsewhere(op, [], [Operand::range(blob, part, &range)])? {
-        return Bench::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
+        return DeviceOp::new(op, queue, Work::Fill { element, size })?.fill(blob, part, range);
     }
     let mut bytes = place::range_overwrite(op, blob, part, range)?;
     fill_bytes(&mut bytes, &element[..size]);

@@ -63,6 +63,8 @@ mod cpu;
 mod cuda;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "there are no kernels to launch"))]
 mod device;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "there are no kernels to launch"))]
+mod device_op;
 mod element;
 mod error;
 mod fill;

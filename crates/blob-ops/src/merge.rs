@@ -8,7 +8,7 @@ use crate::argument::{Argument, Mismatch};
 use crate::check::Named;
 use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::{self, INLINE_GUARDS, Operand};
 use crate::plan::Split;
@@ -239,7 +239,7 @@ fn check_sum(
 fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBlob) -> Result<(), Error> {
     let reads = parts.iter().map(|part| Operand::all(part, DATA));
     if let Some(queue) = place::elsewhere(op, reads, [Operand::all(out, DATA)])? {
-        return Bench::new(op, queue, Work::Rows { rows, split: false })?.merge(parts, out);
+        return DeviceOp::new(op, queue, Work::Rows { rows, split: false })?.merge(parts, out);
     }
     let guards = place::read_all(op, parts, DATA)?;
     let mut dst = place::overwrite(op, Argument::Out, out, DATA)?;
@@ -256,7 +256,7 @@ fn merge_rows(op: &'static str, parts: &[&AnyBlob], rows: usize, out: &mut AnyBl
 fn split_rows(op: &'static str, blob: &AnyBlob, rows: usize, parts: &mut [&mut AnyBlob]) -> Result<(), Error> {
     let writes = parts.iter().map(|part| Operand::all(part, DATA));
     if let Some(queue) = place::elsewhere(op, [Operand::all(blob, DATA)], writes)? {
-        return Bench::new(op, queue, Work::Rows { rows, split: true })?.split(blob, parts);
+        return DeviceOp::new(op, queue, Work::Rows { rows, split: true })?.split(blob, parts);
     }
     let src = place::read(op, Argument::In, blob, DATA)?;
     let mut guards = place::overwrite_all(op, parts, DATA)?;

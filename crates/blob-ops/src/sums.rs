@@ -7,7 +7,7 @@ use crate::argument::Argument;
 use crate::cpu::lanes::{BLOCK, Scratch};
 use crate::cpu::sums::{Term, Total};
 use crate::cpu::{self, Isa, reduce};
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::Operand;
 use crate::scalar::Scalar;
@@ -72,7 +72,7 @@ fn sum(op: &'static str, term: Term, blob: &AnyBlob, part: Part) -> Result<Scala
     let total = if place::is_untouched(blob, part) {
         None
     } else if let Some(queue) = place::elsewhere(op, [Operand::all(blob, part)], [])? {
-        Bench::new(op, queue, Work::Sums { dtype, square: term == Term::Square })?.sum(blob, part)?
+        DeviceOp::new(op, queue, Work::Sums { dtype, square: term == Term::Square })?.sum(blob, part)?
     } else {
         let bytes = place::read(op, Argument::In, blob, part)?;
         in_pieces(&bytes, dtype, |block, _, scratch| cpu::sums::block(isa, term, dtype, block, scratch))

@@ -6,7 +6,7 @@ use crate::argument::Argument;
 use crate::cpu::Exec;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
-use crate::device::Bench;
+use crate::device_op::DeviceOp;
 use crate::error::Error;
 use crate::place::Operand;
 use crate::plan::{Permutation, Piece, Swap};
@@ -91,7 +91,7 @@ pub fn transpose_in_place(blob: &mut AnyBlob) -> Result<(), Error> {
     let width = blob.dtype().size();
     let operand = Operand::all(blob, Part::Data);
     if let Some(queue) = place::elsewhere(IN_PLACE, [operand.clone()], [operand])? {
-        return Bench::new(IN_PLACE, queue, Work::Squares { side: rows, width })?.update(blob, None, Part::Data);
+        return DeviceOp::new(IN_PLACE, queue, Work::Squares { side: rows, width })?.update(blob, None, Part::Data);
     }
     let mut bytes = place::write(IN_PLACE, blob, Part::Data)?;
     squares(Exec::of(bytes.len()), &mut bytes, rows, width);
@@ -148,7 +148,7 @@ fn move_into(op: &'static str, plan: Option<Permutation>, blob: &AnyBlob, out: &
     if let Some(queue) = place::elsewhere(op, [Operand::all(blob, Part::Data)], [Operand::all(out, Part::Data)])? {
         // Of no elements, no rows.
         let work = plan.map_or(Work::Rows { rows: 0, split: false }, Work::Permute);
-        return Bench::new(op, queue, work)?.map(blob, out, Part::Data);
+        return DeviceOp::new(op, queue, work)?.map(blob, out, Part::Data);
     }
     let src = place::read(op, Argument::In, blob, Part::Data)?;
     let mut dst = place::overwrite(op, Argument::Out, out, Part::Data)?;

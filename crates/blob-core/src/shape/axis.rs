@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::extents::Shape;
-use super::names::{BlobDim, Nchw};
 use crate::error::Error;
+use crate::extents::Shape;
+use crate::names::{BlobDim, Nchw};
 
 /// What names an axis of a shape: `2usize`, `2`, `-1`, [`Nchw::Channels`], [`BlobDim::Height`]. Sealed.
 ///

@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::Index;
 
 use super::checked_count;
-use super::extents::Shape;
-use super::names::BlobDim;
 use crate::error::Error;
+use crate::extents::Shape;
+use crate::names::BlobDim;
 
 /// The axes of every NeoML blob.
 const AXES: usize = BlobDim::ALL.len();

@@ -1,9 +1,9 @@
 //! Caffe's legacy accessors: a shape of up to four axes, padded with ones to num, channels, height and width.
 //! It relies on the shape's bounds. It does not repeat upstream's bounds, which let an index one past the end through.
 
-use super::extents::Shape;
-use super::names::Nchw;
 use crate::error::Error;
+use crate::extents::Shape;
+use crate::names::Nchw;
 
 /// The axes of a legacy blob.
 const LEGACY_AXES: usize = Nchw::ALL.len();

@@ -60,21 +60,6 @@ fn of_many_rows_that_are_read_the_host_gives_up_old_ones_and_moves_no_gap() {
 }
 
 #[test]
-fn bytes_that_are_written_far_apart_are_all_that_moves() {
-    let queue = Loopback::new(Mode::Immediate).queue().unwrap();
-    for writes in [17, 64, 256] {
-        let mut memory = SyncedMem::new(TABLE);
-        drop(memory.device_overwrite(&queue, ..).unwrap());
-        for at in (0..writes).map(|at| at * (TABLE / writes)) {
-            memory.host_mut(at..at + 1).unwrap()[0] = 1;
-        }
-        drop(memory.device(&queue, ..).unwrap());
-        let (stats, touched) = (memory.stats(), writes as u64);
-        assert_eq!((stats.downloads.bytes, stats.uploads.bytes), (touched, touched));
-    }
-}
-
-#[test]
 fn another_backend_is_left_alone_where_the_host_has_the_bytes() {
     let (one, two) = (Loopback::new(Mode::Deferred), Loopback::new(Mode::Deferred));
     let (first, second) = (one.queue().unwrap(), two.queue().unwrap());

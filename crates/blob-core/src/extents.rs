@@ -13,9 +13,9 @@ pub const MAX_AXES: usize = 32;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     /// Shared by the clones of a shape: blobs and windows make many.
-    pub(super) dims: Arc<[usize]>,
+    pub(crate) dims: Arc<[usize]>,
     /// Invariant: the product of `dims`.
-    pub(super) count: usize,
+    pub(crate) count: usize,
 }
 
 impl Shape {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::DType;
+use crate::dtype::DType;
 use crate::error::Error;
 
 impl FromStr for DType {
