@@ -23,8 +23,8 @@
 //! # Ok::<(), blob_core::Error>(())
 //! ```
 //!
-//! A [`Blob`] is an [`AnyBlob`] whose dtype is proven. [`WindowRef`] and [`WindowMut`] are borrowed windows, [`Window`] is
-//! one that keeps its blob alive and moves.
+//! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to it. [`WindowRef`] and [`WindowMut`] are
+//! borrowed windows, [`Window`] is one that keeps its blob alive and moves.
 //!
 //! Each of them gives [`View`]s of its data and diff to read and [`ViewMut`]s to write, and a view gives what is wanted of
 //! it: elements as [`Ref`] and [`RefMut`], bytes, a range, one element, or a token for a device. Where all is written and

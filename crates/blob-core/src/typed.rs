@@ -1,5 +1,5 @@
-//! `Blob<T>`: a blob whose dtype is proven. Everything in it is a call of `AnyBlob`'s with the type put in; it holds no
-//! unsafe and decides nothing.
+//! `Blob<T>`: a blob whose dtype the compiler knows. Everything in it is a call of `AnyBlob`'s with the type put in; it
+//! holds no unsafe and decides nothing.
 
 use std::fmt;
 use std::marker::PhantomData;

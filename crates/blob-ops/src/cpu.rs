@@ -92,7 +92,7 @@ pub(crate) enum Isa {
 
 impl Isa {
     /// The best of this machine, not above what [`ISA_SWITCH`] names; read once. An unknown name is reported on stderr, and
-    /// the plainest set runs: who sets the switch wants less than the best.
+    /// the plainest set runs: the switch is set by those who want less than the best.
     pub(crate) fn detect() -> Isa {
         #[cfg(test)]
         if let Some(isa) = forced::isa() {
@@ -164,7 +164,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// A switch without effect would be taken for one that works.
+/// Said once, because a mistyped switch would otherwise be taken for one that works.
 fn say_unknown(switch: &str, value: &str, names: &str, runs: &str) {
     let line = format!("blob-ops: {switch}={value} is none of {names}; running {runs}\n");
     // With stderr closed the line is lost, and that is all.

@@ -12,7 +12,7 @@ pub(crate) trait Join: Copy {
     fn join(self, right: Self) -> Self;
 }
 
-/// Nothing is known about no elements.
+/// `None` is what is known about no elements.
 impl<P: Join> Join for Option<P> {
     fn join(self, right: Self) -> Self {
         match (self, right) {
@@ -102,7 +102,7 @@ impl<P: Join> Tree<P> {
         self.blocks += 1;
     }
 
-    /// Everything pushed, or `None` if that was nothing.
+    /// Everything pushed, joined; `None` if nothing was pushed.
     pub(crate) fn total(self) -> Option<P> {
         self.runs.into_iter().rev().reduce(|right, left| left.join(right))
     }

@@ -1,6 +1,6 @@
 //! NEON on aarch64: tiles of a permutation turned in its registers of 16 bytes, and the prefetch.
 //!
-//! A token exists only where NEON runs. Little-endian only, for want of a big-endian machine to test on.
+//! A token exists only where NEON runs. Little-endian only, because there was no big-endian machine to test on.
 //! Stable Rust has no store past the caches here, so `stream` is a plain copy, nor a prefetch: `prfm` is written in assembly.
 //! Not measured: no aarch64 machine was at hand. The tests pass under qemu, which says nothing about speed. What a
 //! measurement must show is in STYLE: at least 10 % over the portable tiles, or this file goes.
@@ -25,7 +25,7 @@ impl Neon {
         fn with_neon<K: Kernel>(kernel: K) -> K::Out {
             kernel.run::<OnNeon>()
         }
-        // SAFETY: `with_neon` is a safe function but for its need of NEON. The field of `Neon` is private and only
+        // SAFETY: `with_neon` is safe except that it needs NEON. The field of `Neon` is private and only
         // `detect` builds one, after the machine has said that it has NEON; an instruction set does not go away.
         unsafe { with_neon(kernel) }
     }
@@ -46,7 +46,7 @@ impl Machine for OnNeon {
 
     #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
-        // SAFETY: safe but for its need of NEON, which this machine has: only the token's `run` names this type.
+        // SAFETY: safe except that it needs NEON, which this machine has: only the token's `run` names this type.
         unsafe {
             match W {
                 1 => tiles_neon::<1, 16>(block),

@@ -19,7 +19,7 @@ pub(crate) fn find(isa: Isa, dtype: DType, bytes: &[u8]) -> Found {
     with_dtype!(dtype, T => T::find(isa, bytes))
 }
 
-/// An element type, by what of it is not finite.
+/// An element type, by which of its values are not finite.
 trait Search {
     fn find(_: Isa, _: &[u8]) -> Found {
         Found::default()

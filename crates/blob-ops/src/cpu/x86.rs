@@ -29,7 +29,7 @@ impl Avx2 {
             kernel.run::<OnAvx2>()
         }
         let _fence = moves::Fence;
-        // SAFETY: `with_avx2` is a safe function but for its need of AVX2 and FMA. The field of `Avx2` is private; only
+        // SAFETY: `with_avx2` is safe except that it needs AVX2 and FMA. The field of `Avx2` is private; only
         // `Avx2::detect` and `Avx512::avx2` build one, the first after the machine has said that it has both, the other
         // from a token that says the same; an instruction set does not go away.
         unsafe { with_avx2(kernel) }
@@ -63,7 +63,7 @@ impl Avx512 {
             kernel.run::<OnAvx512>()
         }
         let _fence = moves::Fence;
-        // SAFETY: `with_avx512` is a safe function but for its need of these four features and the three that
+        // SAFETY: `with_avx512` is safe except that it needs these four features and the three that
         // avx512f implies to the compiler. The field of `Avx512` is private and only `detect` builds one, after the
         // machine has named all seven; they do not go away.
         unsafe { with_avx512(kernel) }
@@ -97,7 +97,7 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
-        // SAFETY: safe but for its need of AVX2, which this machine has: only the token's `run` names this type.
+        // SAFETY: safe except that it needs AVX2, which this machine has: only the token's `run` names this type.
         unsafe { moves::stream_avx2(dst, src) }
     }
 
@@ -130,7 +130,7 @@ impl Machine for OnAvx512 {
 
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
-        // SAFETY: safe but for its need of AVX-512 with F and BW, which this machine has: only the token's `run` names this type.
+        // SAFETY: safe except that it needs AVX-512 with F and BW, which this machine has: only the token's `run` names this type.
         unsafe { moves::stream_avx512(dst, src) }
     }
 

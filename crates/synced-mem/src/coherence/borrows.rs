@@ -158,7 +158,7 @@ impl OnCopy {
     }
 }
 
-/// What one that wants `range` is told about a borrow in its way.
+/// The error of a borrow of `range` that another borrow is in the way of.
 fn refuse(held: Option<&Borrow>, range: &Range<usize>, wanted: Access) -> Result<(), Error> {
     match held {
         None => Ok(()),

@@ -168,7 +168,7 @@ impl Intervals {
     }
 }
 
-/// Which of two nodes stands higher: as good as drawn by chance, so that the tree is about 2 log n high (the finishing
+/// Which of two nodes stands higher: practically random, so that the tree is about 2 log n high (the finishing
 /// step of SplitMix64).
 fn weight(id: u64) -> u64 {
     let mixed = (id ^ (id >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

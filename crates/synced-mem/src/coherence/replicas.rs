@@ -36,8 +36,8 @@ pub(crate) enum Action {
     },
 }
 
-/// How many ranges a copy keeps, at most, which is what a scattered use may cost: by the length of the memory, so that the ranges
-/// take no more room than a quarter of its bytes, but for a small memory, whose gaps cost little to close.
+/// The most ranges that a copy keeps, by the length of the memory: they take at most a quarter of the room of its bytes,
+/// except in a small memory, whose gaps cost little to close.
 const MOST_RANGES: usize = 256;
 const FEWEST_RANGES: usize = 16;
 const BYTES_A_RANGE: usize = 4 * size_of::<Range<usize>>();
@@ -193,7 +193,7 @@ impl Replicas {
         Some(self.valid(slot)).filter(|valid| valid.len() > self.most)
     }
 
-    /// Who gives the first bytes of `rest`, and how far: up to where the source ends, or a more preferred one begins.
+    /// The source of the first bytes of `rest`, and how far it goes: to its end, or to where a more preferred one begins.
     fn run(&self, rest: &Range<usize>, order: &[Slot]) -> (Option<Slot>, usize) {
         let mut run = rest.clone();
         let others = (0..self.slots()).map(Slot);

@@ -35,8 +35,8 @@ pub(super) struct Context {
     pool: CUmemoryPool,
     /// Why it never works again.
     lost: OnceLock<Failure>,
-    /// How often something could not be given back. That is no error of what is being done; at the end of a process it is
-    /// usual, because the driver may go first.
+    /// How often something could not be given back. The calls at hand do not fail for that; at the end of a process it is
+    /// usual, because the driver may be gone first.
     not_given_back: AtomicU64,
 }
 
@@ -158,7 +158,7 @@ impl Context {
         answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.raw) })
     }
 
-    /// Notes the failure of a call that was about this context alone: it may have been its last.
+    /// Notes the failure of a call that was about this context alone: the context may be lost with it.
     pub(super) fn note(&self, failure: Failure) -> Failure {
         if failure.is_sticky() {
             // The first one is kept: it is nearest to the cause.
@@ -240,7 +240,7 @@ impl Drop for Context {
             self.given_back(answer("cuMemPoolDestroy", unsafe { sys::cuMemPoolDestroy(pool) }));
         }
         // No thread is left in a context that may be gone; a library that shares it enters it again by itself.
-        // SAFETY: none is a context that a thread may have.
+        // SAFETY: null, which is no context, may be made current.
         self.given_back(answer("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(ptr::null_mut()) }));
         // SAFETY: it was retained once, and nothing that was made in it is left.
         let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };

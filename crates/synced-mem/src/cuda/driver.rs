@@ -42,7 +42,7 @@ pub(super) fn capability(device: CUdevice) -> Result<(u32, u32), Failure> {
 /// The name of a GPU.
 pub(super) fn name(device: CUdevice) -> Result<String, Failure> {
     let mut bytes = [0u8; 256];
-    // SAFETY: it writes at most as many bytes as it is told, the last of them zero.
+    // SAFETY: it writes at most the number of bytes that it is given, the last of them zero.
     let code = unsafe { sys::cuDeviceGetName(bytes.as_mut_ptr().cast(), bytes.len() as i32, device) };
     answer("cuDeviceGetName", code)?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -18,7 +18,7 @@ pub(super) struct Modules {
     kernels: Vec<(&'static str, &'static str, Found)>,
 }
 
-/// A module, once it is compiled. Locked meanwhile: who wants it waits for it instead of compiling it too.
+/// A module, once it is compiled. Locked meanwhile: other threads wait for it instead of compiling it too.
 #[derive(Debug, Clone, Default)]
 struct Slot(Arc<Mutex<Option<Module>>>);
 
@@ -98,8 +98,8 @@ pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     // The driver takes the length itself in place of a pointer.
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
-    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most as many bytes of the log as
-    // it is told, and into the values, one for each option.
+    // SAFETY: the text ends with a zero byte, and is read during the call; it writes a handle, at most the given number of bytes of
+    // the log, and into the values, one for each option.
     let code = unsafe {
         let (count, image) = (options.len() as u32, text.as_ptr().cast());
         sys::cuModuleLoadDataEx(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(modules.take().count(), 1, "the one that was compiled");
     }
 
-    /// Every launch looks for its program: one that takes its time to be compiled must not hold the others up.
+    /// Every launch looks for its program: one that takes long to compile must not hold the others up.
     #[test]
     fn another_program_is_found_while_one_is_compiled() {
         let modules = &Mutex::new(Modules::default());

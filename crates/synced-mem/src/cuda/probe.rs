@@ -71,7 +71,7 @@ pub enum Absent {
         /// The names that were tried.
         tried: &'static [&'static str],
     },
-    /// The library is the toolkit's stub, which is there to be linked with and does nothing.
+    /// The library is the toolkit's stub, which is for linking and does nothing.
     Stub,
     /// The driver has fewer GPUs.
     #[non_exhaustive]
@@ -132,7 +132,7 @@ impl From<Failure> for Absent {
 
 /// The version of the driver, which is there, is initialised and has all functions.
 pub(super) fn driver() -> Result<u32, Absent> {
-    // For as long as the process runs, like the bindings' own: what answers once is never unloaded.
+    // For as long as the process runs, like the bindings' own: a library that has answered is never unloaded.
     static LIBRARY: OnceLock<Result<Library, Absent>> = OnceLock::new();
     LIBRARY.get_or_init(library).as_ref().map_err(Absent::clone)?;
     // SAFETY: the function is there (`library`), and takes no flags yet.
@@ -175,7 +175,7 @@ fn library() -> Result<Library, Absent> {
     }
 }
 
-/// The version that a library answers which may lack other functions.
+/// The version of a library that may lack other functions.
 fn version(library: &Library) -> Option<u32> {
     let mut version = 0;
     // SAFETY: the function has had this one signature in every driver; it needs no start, and writes one number.

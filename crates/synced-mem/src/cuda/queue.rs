@@ -114,7 +114,7 @@ impl CudaQueue {
         }
     }
 
-    /// What the driver says of an address that is a number.
+    /// An attribute of an address, of those that are numbers.
     fn ask(&self, attribute: CUpointer_attribute, address: u64) -> Result<u32, Failure> {
         let mut value = 0u32;
         // SAFETY: the attributes that are asked for are numbers of 32 bits.

@@ -77,7 +77,7 @@ impl Ring {
             match new_event() {
                 Ok(event) => ring.chunks.push(Chunk { event, busy: None }),
                 Err(failure) => {
-                    // The first failure is the one to tell.
+                    // The first failure is the one to report.
                     let _ = ring.give_back();
                     return Err(failure);
                 }
@@ -128,7 +128,7 @@ impl Ring {
         enqueued
     }
 
-    /// Frees everything, in the calling thread's context; tells the first of what has failed.
+    /// Frees everything, in the calling thread's context; returns the first failure.
     pub(super) fn give_back(mut self) -> Result<(), Failure> {
         let mut result = Ok(());
         for index in 0..self.chunks.len() {

@@ -37,7 +37,7 @@ fn parts(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     range.step_by(CHUNK).map(move |at| (at, CHUNK.min(end - at)))
 }
 
-/// Bytes for which a thread of its own pays: it is there within the time that copying a hundredth of them takes.
+/// From this many bytes on a thread of its own pays: starting it takes a hundredth of the time of copying them.
 const PER_THREAD: usize = 8 << 20;
 
 /// On an H100 four threads moved 27 GB/s each way, one 8 and 9, the driver's own transfers 15 and 9.
@@ -64,7 +64,7 @@ fn shared(
     };
     let work = &work;
     thread::scope(|scope| {
-        // What no thread, or no chunks, can be had for is left to this one.
+        // Ranges for which no thread or no chunks can be had are left to this thread.
         let mut left = Vec::new();
         let others: Vec<_> = shares
             .filter_map(|share| {
@@ -83,7 +83,7 @@ fn shared(
         for (thread, share) in others {
             match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
                 Err(failure) if failure.is_out_of_memory() => left.push(share),
-                // One that the context does not recover from is the one to tell.
+                // A failure that the context does not recover from is the one to report.
                 Err(failure) if result.is_ok() || failure.is_sticky() => result = Err(failure),
                 _ => {}
             }

@@ -25,7 +25,7 @@ unsafe impl Sync for Stream {}
 
 struct Event(CUevent);
 
-/// What this stream relies on of other GPUs: contexts, as `C`.
+/// The contexts of other GPUs that this stream relies on, as `C`.
 struct Foreign<C> {
     /// The contexts of streams that were waited for, by this one or by one that it waited for, and whose work is not known to
     /// have ended well. Each with the number of the last wait for it.
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(foreign.check(WaitCount(foreign.waits), |_| Err(lost)), Err(lost));
         assert!(foreign.lost.is_none() && foreign.waited.len() == 1);
         assert_eq!(foreign.check(WaitCount(foreign.waits), |context| Ok((*context == 2).then_some(lost))), Err(lost));
-        // It stays so.
+        // The failure stays.
         assert_eq!(foreign.check(WaitCount(foreign.waits), |_| Ok(None)), Err(lost));
     }
 }

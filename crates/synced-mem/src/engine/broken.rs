@@ -27,7 +27,7 @@ impl State {
             let mut users = copy.uses.queues();
             users.reverse();
             users.extend(copy.memory.as_ref().map(|memory| memory.queue.clone()));
-            // A queue of another device may have read this copy, too.
+            // A queue of another device may have read this copy as well.
             let fits = |user: &QueueHandle| user.device().id() == copy.device && !broken.has(user);
             if let Some(home) = users.into_iter().find(fits) {
                 copy.home = home;

@@ -83,14 +83,14 @@ impl State {
                 self.make_host()?;
                 self.make_valid(HOST, &range, None)?;
             }
-            // What others are only about to have is not theirs yet.
+            // Bytes that are still on their way to other copies do not count.
             self.finish_elsewhere(slot, &range)?;
             self.replicas.give_up(slot, &range);
         }
         Ok(())
     }
 
-    /// No access asked for this: a failure is counted and told, and a wait is still waited for.
+    /// No access asked for this: a failure is counted and reported, and a wait is still made.
     fn tolerate(&mut self, stop: Stop) -> Result<(), Stop> {
         match stop {
             Stop::Fail(error) => {

@@ -19,7 +19,7 @@ pub(crate) enum Deferred {
     DropBlock(Arc<dyn Block>),
 }
 
-/// The counters of one memory, and who is told.
+/// The counters of one memory, and its observer.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(crate) stats: Stats,

@@ -21,7 +21,7 @@ use crate::sync::{Mutex, MutexGuard};
 struct WaitPlan {
     by: Option<QueueHandle>,
     began: u64,
-    /// Each with whether it is known to have failed. No other queue is made to wait for such a one, since it would fail too.
+    /// Each queue, and whether it is known to have failed: then the host waits, since a queue that waited would fail too.
     queues: Vec<(QueueHandle, bool)>,
 }
 
@@ -29,7 +29,7 @@ struct WaitPlan {
 struct EndedWait {
     by: Option<QueueHandle>,
     began: u64,
-    /// Each with whether the host has synchronised it.
+    /// Each queue, and whether the host has synchronised it.
     finished: Vec<(QueueHandle, bool)>,
     failed: Option<Failure>,
 }
@@ -43,9 +43,9 @@ struct Failure {
 enum FailureKind {
     /// The queue was known to have failed before.
     Known,
-    /// It still failed when it was asked again.
+    /// The queue failed again when it was asked again.
     Lasting,
-    /// It did not.
+    /// The queue worked when it was asked again.
     Once,
     /// The queue works, but this thread cannot wait for it.
     Deadlock,
@@ -116,8 +116,8 @@ impl WithState for &mut State {
     }
 }
 
-/// A lock that is held when the operation begins, so that what was found under it is still true in the first step, and
-/// that each later step takes anew.
+/// A lock that is held already when the operation begins: what was found under it is still true in the first step. Later
+/// steps take the lock again.
 pub(crate) struct Locked<'a> {
     pub(crate) state: &'a Mutex<State>,
     pub(crate) lock: Option<MutexGuard<'a, State>>,
@@ -195,15 +195,15 @@ fn tidy(memory: &mut impl WithState, coalesce: &mut impl FnMut(&mut State) -> Re
     }
 }
 
-/// Takes a step that no access asked for. Its failure is counted and told instead of returned: the access keeps what it
-/// got, and the next one takes the step again.
+/// Takes a step that no access asked for. Its failure is counted and reported to the observer, not returned: the access
+/// keeps what it got, and the next one takes the step again.
 fn housekeeping(memory: &mut impl WithState, step: &mut impl FnMut(&mut State) -> Result<(), Stop>) {
     if let (Err(error), ()) = run(memory, step, |_| ()) {
         memory.with(|state| state.failed(error));
     }
 }
 
-/// Takes a step until it has come to its end; then `last`, under the same lock.
+/// Repeats a step until it needs no more wait; then runs `last`, under the same lock.
 fn run<R, L>(
     memory: &mut impl WithState,
     step: &mut impl FnMut(&mut State) -> Result<R, Stop>,
@@ -244,8 +244,8 @@ impl State {
         WaitPlan { by, began, queues }
     }
 
-    /// After a wait, well or not: what it has ended is forgotten, and nothing else. A failure that lasts is noted, and the
-    /// step taken again, which may do without that queue; with a queue that was known to have failed it could not.
+    /// After a wait, successful or not: forgets what it has ended, and nothing else. A lasting failure is noted and the step
+    /// taken again, since it may do without that queue; of a queue that was known to have failed, it could not.
     fn resume(&mut self, ended: EndedWait, waited: &mut Waited<QueueHandle>) -> Result<(), Error> {
         self.waits.clock.end(ended.began);
         for (queue, synchronized) in ended.finished {
@@ -271,15 +271,15 @@ impl State {
         Err(error)
     }
 
-    /// The blocks that the thread that tidies up is to give back. If there are none, it has ended: decided under the lock
-    /// under which they were looked for, because who frees one while it tidies leaves that block to it.
+    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock under
+    /// which they were looked for, because a thread that frees a block meanwhile leaves it to the tidying one.
     fn take_freed(&mut self) -> Vec<FreedBlock> {
         let freed = mem::take(&mut self.freed);
         self.is_tidying = !freed.is_empty();
         freed
     }
 
-    /// One thread at a time tidies up, so that the others need not wait for what that waits for.
+    /// One thread at a time tidies up, so that the others need not wait for the queues that it waits for.
     fn followup(&mut self) -> Option<Followup> {
         if self.is_untidy() && !self.is_tidying {
             self.is_tidying = true;

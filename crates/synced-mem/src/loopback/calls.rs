@@ -53,7 +53,7 @@ pub(super) struct Account {
     pub(super) in_use: usize,
     pub(super) live: usize,
     calls: [u64; OPERATIONS],
-    /// The calls that shall fail, by their number, and how.
+    /// The calls that are to fail, by their number, and how.
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
@@ -95,7 +95,7 @@ impl Account {
         self.calls[operation as usize]
     }
 
-    /// Counts a call, and refuses it if it was told to be refused.
+    /// Counts a call, and refuses it where a test asked for that.
     pub(super) fn call(&mut self, operation: Operation) -> Result<Called, Error> {
         self.calls[operation as usize] += 1;
         let number = self.calls(operation);

@@ -103,7 +103,7 @@ impl State {
         Some(slot)
     }
 
-    /// A block of a queue was dropped. Gives what the queue then has to carry: the end of its slot, if it is not yet over.
+    /// A block of a queue was dropped. Returns the entry that frees its slot in the order of the queue, unless it is free now.
     pub(super) fn release(&mut self, device: DeviceId, queue: QueueId, slot: u64, len: usize) -> Option<Entry> {
         let account = self.account(device);
         account.in_use -= len;
@@ -111,14 +111,14 @@ impl State {
         let reuses = account.reuses;
         match self.lanes.get_mut(&queue) {
             None => self.memory.free(slot),
-            // What the queue carries now may still use it.
+            // Work that is pending on the queue may still use it.
             Some(lane) if reuses => lane.spare.push((slot, len)),
             Some(_) => return Some(Entry::Work(Task::Free(slot))),
         }
         None
     }
 
-    /// Appends to a queue; says which position it got.
+    /// Appends to a queue; returns the position of the entry.
     pub(super) fn append(&mut self, queue: QueueId, entry: Entry) -> u64 {
         let lane = self.lane(queue);
         let position = lane.tail();
@@ -201,7 +201,7 @@ impl Lane {
         self.done + u64::from(self.running.is_some()) + self.pending.len() as u64
     }
 
-    /// Whether a call that treats kernels so must not go on here, because a kernel is next or runs.
+    /// Whether a call that treats kernels like this must stop here, because a kernel is next or runs.
     pub(super) fn is_left(&self, kernels: Kernels) -> bool {
         let is_next = matches!(self.pending.front(), Some(Entry::Work(Task::Launch(_))));
         kernels == Kernels::Leave && (self.running.is_some() || is_next)
@@ -212,7 +212,7 @@ impl Lane {
         self.failed.first().map_or(Ok(()), |(_, message)| Err(message.clone()))
     }
 
-    /// What went wrong at a position, if it has run: told once, and then forgotten.
+    /// What went wrong at a position, if it has run: returned once, and then forgotten.
     pub(super) fn take_failure(&mut self, position: u64) -> Result<(), String> {
         let index = self.failed.iter().position(|(at, _)| *at == position);
         index.map_or(Ok(()), |index| Err(self.failed.remove(index).1))

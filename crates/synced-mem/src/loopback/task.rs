@@ -11,7 +11,7 @@ use crate::QueueId;
 /// One place of a queue.
 pub(super) enum Entry {
     Work(Task),
-    /// Work that is broken off: what is left of it, and what is said of it.
+    /// Work that is broken off: what is left of it, and the message of the failure.
     Broken(Task, String),
     /// Ready when the other queue has done this many entries.
     Wait {
@@ -82,7 +82,7 @@ impl HostBytes {
 }
 
 impl Task {
-    /// It, ending half-way; `message` says why. A kernel does not even begin.
+    /// The same work, ending half-way, with `message` as the reason. A kernel does not even begin.
     pub(super) fn broken_off(self, message: String) -> Entry {
         let half = match self {
             Task::Upload { to, mut from } => {
@@ -104,7 +104,7 @@ impl Task {
         Entry::Broken(half, message)
     }
 
-    /// Performs what is no kernel.
+    /// Performs work other than a kernel.
     pub(super) fn perform(self, memory: &mut Memory) {
         match self {
             Task::Upload { to, from } => {

@@ -58,7 +58,7 @@ impl Turn {
         true
     }
 
-    /// This thread waits no more.
+    /// This thread has stopped waiting.
     pub(super) fn awaited() {
         turns().waits.remove(&thread::current().id());
     }

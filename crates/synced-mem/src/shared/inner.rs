@@ -56,7 +56,7 @@ impl Inner {
         }
     }
 
-    /// A reader that the table does not know is in the way.
+    /// The error where a reader that the table does not know is in the way.
     pub(crate) fn is_read(&self, range: &Range<usize>) -> Error {
         let (held, held_range) = (Access::Read, 0..self.len);
         Error::Conflict { wanted: Access::Write, wanted_range: range.clone(), held, held_range }

@@ -27,7 +27,7 @@ const MOST: usize = usize::MAX / 2;
 ///   happens after a closing, and that after the reader has left, so the reader does not load it.
 /// * *A writer disturbs no read.* The Acquire of its closing reads the Release of every reader that has left, so their reads
 ///   happen before its writes. One that finds the way closed has the lock from the thread that closed it.
-/// * *No waiter sleeps on.* It sets `AWAITED` under the lock and then tries once more. A last reader that left before that
+/// * *No waiter sleeps through the end it waits for.* It sets `AWAITED` under the lock and then tries once more. A last reader that left before that
 ///   is not in the way of this try; one that leaves behind it sees the bit, and counts its end under the lock.
 pub(crate) struct Readers {
     word: AtomicUsize,
@@ -54,7 +54,7 @@ impl Readers {
         None
     }
 
-    /// A reader is done. Whether it was the last one and is to be told of.
+    /// A reader is done. Returns whether it was the last one and a thread waits for that.
     #[inline]
     pub(crate) fn leave(&self) -> bool {
         let word = self.word.fetch_sub(ONE, Ordering::Release);

@@ -24,8 +24,8 @@ const MIN_SIDE: usize = 16;
 /// The longest side that is called short where the other one may be taken in stretches.
 const MAX_NARROW: usize = 32;
 
-/// Of the words of a block: more than there are.
-const NONE: u32 = 31;
+/// A shift by which every word number becomes 0: no block has 2³¹ words.
+const TO_ZERO: u32 = 31;
 
 /// Where long axes are cut.
 const STEP: usize = 128;
@@ -152,8 +152,8 @@ fn is_multiple(of: u64, places: [u64; 2], [outer, x, y]: [&[Axis]; 3], width: us
     places.into_iter().chain(ends).chain(strides).chain(rows).all(|place| place.is_multiple_of(of))
 }
 
-/// The short side and the long one, where each is one axis and the entries of both together lie without a gap in the source, which
-/// is `true`, or in the destination. Entries of less than four bytes move as words of four: each row has to hold whole ones.
+/// The short side and the long one, where each is one axis and the entries of both together lie without a gap: `true` in the
+/// source, `false` in the destination. Entries of less than four bytes move as words of four: each row has to hold whole ones.
 fn short(sides: &Blocks) -> Option<(Stride, Stride, bool)> {
     let (&[x], &[y]) = (sides.x.as_slice(), sides.y.as_slice()) else {
         return None;
@@ -193,7 +193,7 @@ fn narrow(sides: &Blocks, from: u64, to: u64, width: usize) -> Option<Launch> {
         chunk: chunk as u32,
         words: (chunk / in_word) as u32,
         // With an odd number of entries apart all lanes find banks of their own; with an even one every 128 bytes are moved on.
-        shift: if short.len % 2 == 1 { NONE } else { (128 / width.max(4)).ilog2() },
+        shift: if short.len % 2 == 1 { TO_ZERO } else { (128 / width.max(4)).ilog2() },
         gather,
         outer,
     };
