@@ -1,6 +1,6 @@
-//! Files that are written anew from tensors of open ones: what `merge` and `split` have in common.
+//! Writes new files from tensors of open ones: the common part of `merge` and `split`.
 //!
-//! Which tensors go where, those decide, and `blob_convert::regroup` gathers the bytes.
+//! The two commands decide which tensors go where; `blob_convert::regroup` gathers the bytes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,16 +20,16 @@ use crate::json::{Field, Fields, Is, field};
 use crate::source;
 use crate::units;
 
-/// How many warnings are told one by one.
-const TOLD: usize = 20;
+/// At most this many warnings are printed one by one.
+const MAX_LISTED: usize = 20;
 
-/// Files that replace others are open together until all of them are whole, and systems allow a thousand.
+/// Files that replace others stay open until all are complete, and systems allow about a thousand open files.
 const MOST_REPLACED: usize = 500;
 
-/// What an output is called that is standard output.
+/// The output name for standard output.
 const STDOUT: &str = "-";
 
-/// What a blob's diff is called behind its blob.
+/// The suffix of a diff's name, after the name of its blob.
 pub(crate) const DIFF: &str = ".diff";
 
 /// A file to be written: its tensors with their names.
@@ -43,7 +43,7 @@ struct Whole<'a> {
     name: String,
     sparse: &'a Sparse,
     found: HashMap<Kind, usize>,
-    /// The places of its parts, in their order.
+    /// The places of its parts in order.
     parts: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn check_stdout(output: &Path, context: &Context) -> Result<(), Failu
     }
 }
 
-/// Refuses files that cannot be written, or are among those that are read. `folder` is one that is still to be made for them.
+/// Refuses files that cannot be written or that are also read. `folder` is the output folder if it must still be created.
 pub(crate) fn check(
     files: &[File<'_>],
     sources: &[&Checkpoint],
@@ -129,7 +129,7 @@ impl<'a> File<'a> {
         self.path == Path::new(STDOUT)
     }
 
-    /// Refuses names that stand twice, and diffs of another shape than their blobs.
+    /// Refuses duplicate names, and diffs whose shape differs from their blob's.
     fn check(&self, to: Format) -> Result<(), Failure> {
         let refused = |message: String| Err(Failure::new(format!("{}: {message}", self.path.display())));
         let mut shapes = HashMap::new();
@@ -153,7 +153,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// The sparse arrays of which all parts are here.
+    /// The sparse arrays whose parts are all in this file.
     fn wholes(&self) -> Vec<Whole<'a>> {
         let mut wholes: Vec<Whole<'a>> = Vec::new();
         let mut known: HashMap<*const Sparse, usize> = HashMap::new();
@@ -163,7 +163,7 @@ impl<'a> File<'a> {
             };
             let index = *known.entry(sparse).or_insert(wholes.len());
             if index == wholes.len() {
-                // Beside tensors of other files it may have another name than in its own.
+                // Merged with other files, a tensor may have a new name.
                 let suffix = entry.name().strip_prefix(&*sparse.name).unwrap_or_default();
                 let name = name.strip_suffix(suffix).unwrap_or(name).to_owned();
                 wholes.push(Whole { name, sparse, found: HashMap::new(), parts: Vec::new() });
@@ -198,8 +198,8 @@ impl<'a> File<'a> {
     }
 }
 
-/// Writes the files. Those that replace others do so once all of them are whole; where one cannot be written, the others stay
-/// as they were, and new ones go again.
+/// Writes the files. Existing files are replaced once all new ones are complete. If one cannot be written, existing files stay as
+/// they were and new ones are removed.
 pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: &dyn Watch) -> Result<(), Failure> {
     let mut new: Vec<&Path> = Vec::new();
     let done = put(files, to, if_exists, watch, &mut new);
@@ -218,7 +218,7 @@ pub(crate) fn write(files: &[File<'_>], to: Format, if_exists: IfExists, watch: 
     })
 }
 
-/// Notes in `new` what was not there before.
+/// Adds to `new` each file that did not exist before.
 fn put<'f>(
     files: &'f [File<'_>],
     to: Format,
@@ -247,7 +247,7 @@ fn put<'f>(
     whole.into_iter().try_for_each(Output::finish)
 }
 
-/// What is lost on the way, in words.
+/// What the outputs cannot hold, in words.
 pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) -> Vec<String> {
     let mut losses = Vec::new();
     for source in sources {
@@ -280,12 +280,12 @@ pub(crate) fn losses(sources: &[&Checkpoint], files: &[File<'_>], to: Format) ->
     losses
 }
 
-/// Whether it is a message of Caffe's that has blobs without names, in their order.
+/// Whether the format is a Caffe message whose blobs have positions but no names.
 fn is_nameless(format: Format) -> bool {
     matches!(format, Format::BlobProto | Format::BlobProtoVector)
 }
 
-/// What a tensor is called among others that have no names. A diff has its blob's number.
+/// The positional name of a tensor in a format without names. A diff has its blob's number.
 fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usize>) -> String {
     let blob = name.strip_suffix(DIFF).filter(|_| is_diff);
     if let Some(number) = blob.and_then(|blob| numbers.get(blob)) {
@@ -296,11 +296,11 @@ fn numbered<'n>(name: &'n str, is_diff: bool, numbers: &mut HashMap<&'n str, usi
     format!("@{number}")
 }
 
-/// The first of many lines, and how many there are more.
+/// The first lines, then the number of the others.
 pub(crate) fn first(lines: &[String]) -> String {
-    let more = match lines.len().saturating_sub(TOLD) {
+    let more = match lines.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    lines[..lines.len().min(TOLD)].join("; ") + &more
+    lines[..lines.len().min(MAX_LISTED)].join("; ") + &more
 }

@@ -34,6 +34,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::help::more;
+use crate::open::name;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -147,6 +148,27 @@ Examples:
     Schemas,
     Completions(Completions),
     Man(Man),
+}
+
+impl Command {
+    /// The file argument of a command that takes one.
+    pub(crate) fn file(&self) -> Option<String> {
+        let path = match self {
+            Self::Ls(args) => &args.selection.file,
+            Self::Show(args) => &args.file,
+            Self::Stats(args) => &args.selection.file,
+            Self::Convert(args) => &args.input,
+            Self::Extract(args) => &args.file,
+            Self::Diff(args) => &args.file,
+            Self::Split(args) => &args.file,
+            Self::Plot(args) => &args.file,
+            Self::Report(args) => &args.file,
+            Self::Transpose(args) => &args.file,
+            Self::Rename(args) => &args.file,
+            _ => return None,
+        };
+        Some(name(path))
+    }
 }
 
 /// What a file is: format, tensors, parameters, warnings

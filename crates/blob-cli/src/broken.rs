@@ -1,4 +1,4 @@
-//! Arrays that cannot be read, told on standard error: the first ones in words, the others by their number.
+//! Reports arrays that cannot be read on standard error: the first ones in detail, then the number of the others.
 
 use blob_io::Entry;
 
@@ -6,10 +6,10 @@ use crate::failure::{Failure, Problem, Status};
 use crate::output::Terminal;
 use crate::units;
 
-/// How many are told one by one.
-const TOLD: u64 = 10;
+/// At most this many are reported one by one.
+const MAX_LISTED: u64 = 10;
 
-/// The broken arrays of one file so far.
+/// Counts the broken arrays of one file.
 pub(crate) struct Broken<'a> {
     terminal: &'a Terminal,
     file: &'a str,
@@ -21,7 +21,7 @@ impl<'a> Broken<'a> {
         Self { terminal, file, count: 0 }
     }
 
-    /// Tells of those among `entries` whose headers say that they are broken.
+    /// Reports the entries whose headers are broken.
     pub(crate) fn among<'e>(mut self, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
         for entry in entries {
             if let Some(fault) = entry.fault() {
@@ -33,14 +33,14 @@ impl<'a> Broken<'a> {
 
     pub(crate) fn tell(&mut self, problem: Problem) {
         self.count += 1;
-        if self.count <= TOLD {
+        if self.count <= MAX_LISTED {
             self.terminal.trouble(&problem.into());
         }
     }
 
-    /// Says how many more there were, and how the command ends for them.
+    /// Reports the number of the others, and returns the command's status.
     pub(crate) fn end(self) -> Status {
-        let more = self.count.saturating_sub(TOLD);
+        let more = self.count.saturating_sub(MAX_LISTED);
         if more > 0 {
             let (arrays, verb) = (units::plural(more, "more array"), if more == 1 { "is" } else { "are" });
             let text = format!("{}: {arrays} {verb} broken", self.file);

@@ -1,5 +1,4 @@
-//! What a shell offers for a half-typed line: `blob __complete LINE [BREAKS]`, which the scripts of `blob completions`
-//! call.
+//! Shell completion: `blob __complete LINE [BREAKS]`, called by the scripts of `blob completions`.
 //!
 //! Prints `files`, where the shell completes paths itself, `words`, or `both`, and below it a candidate a line: with
 //! BREAKS, readline's, what bash puts in as it is; without them whole words, each with a tab and its help. It never fails
@@ -17,13 +16,13 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Args;
 
-/// How long a file's headers may take.
+/// The longest time to wait for a file's headers.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The most tensors of a file that is asked for its names.
+/// Names are offered only for files with at most this many tensors.
 const MANY: u64 = 65_536;
 
-/// Answers, where the words of the command line ask for it.
+/// Prints the candidates for the last word of a line.
 pub(crate) fn answer(line: &str, breaks: Option<&str>) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let words = words(line, breaks.unwrap_or_default());
@@ -41,7 +40,7 @@ pub(crate) fn answer(line: &str, breaks: Option<&str>) -> io::Result<()> {
     Ok(())
 }
 
-/// What could stand in the last word's place.
+/// The candidates for the last word.
 #[derive(Debug, PartialEq, Eq)]
 struct Offer {
     files: bool,
@@ -79,18 +78,18 @@ impl Offer {
     }
 }
 
-/// A word of the line, as the shell will take it.
+/// A word of the line, unquoted as the shell would.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// Where readline's own word begins in it: behind the last break or quote.
+    /// The index at which readline's word begins: after the last break or quote.
     from: usize,
     /// The quote that is still open.
     quote: Option<char>,
 }
 
 impl Word {
-    /// What of a candidate takes the place of readline's word, quoted as that one is.
+    /// The part of a candidate that replaces readline's word, with the same quoting.
     fn rest_of(&self, candidate: &str) -> String {
         let special = |c: char| match self.quote {
             Some('"') => "\"\\$`".contains(c),
@@ -106,7 +105,7 @@ impl Word {
     }
 }
 
-/// The words of a line, split as the shell does; the last one is being typed, and may be empty.
+/// Splits a line into words as the shell does; the last word is being typed and may be empty.
 fn words(line: &str, breaks: &str) -> Vec<Word> {
     let mut words = vec![Word::default()];
     let mut escaped = false;
@@ -130,7 +129,7 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
             }
         }
     }
-    // Two spaces in a row have no word between them.
+    // Repeated spaces make no empty words.
     let last = words.len() - 1;
     let mut at = 0;
     words.retain(|word| {
@@ -220,7 +219,7 @@ fn values(arg: &Arg, prefix: &str) -> Offer {
     }
 }
 
-/// The names of a file's tensors, those that can be typed.
+/// The names of a file's tensors, without those that cannot be typed.
 fn tensors(file: &str) -> Vec<String> {
     let path = match (file.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => Path::new(&home).join(rest),

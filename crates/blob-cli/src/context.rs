@@ -1,4 +1,4 @@
-//! What every command is given: the global flags, the terminal, and how to tell what went wrong.
+//! The context of a command: the global flags, the terminal, and how to report failures.
 
 use std::io::Write;
 
@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::args::Global;
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, Field, Fields, Is, Says, field, or_null, shapes};
+use crate::json::{self, Document, Field, Fields, Is, field, or_null, shapes};
 use crate::output::Terminal;
 
-/// What every command is given.
+/// The context of a command.
 pub(crate) struct Context {
     /// The command's name.
     pub(crate) command: String,
@@ -20,7 +20,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// For the commands whose output is no data.
+    /// Refuses --json for commands that do not support it.
     pub(crate) fn no_json(&self, command: &str) -> Result<(), Failure> {
         match self.global.json {
             true => Err(Failure::new(format!("`blob {command}` prints no JSON"))),
@@ -28,13 +28,13 @@ impl Context {
         }
     }
 
-    /// Tells of the arrays of a file that are broken, on standard error.
+    /// Reports the broken arrays of a file on standard error.
     pub(crate) fn broken<'e>(&self, file: &str, entries: impl IntoIterator<Item = &'e Entry>) -> Status {
         Broken::new(&self.terminal, file).among(entries)
     }
 
-    /// Tells of a failure: in words on standard error, and with --json as a line on standard output too, so that a
-    /// stream of many files has a line for each.
+    /// Reports a failure: in words on standard error, and with --json also as a line on standard output, so that the
+    /// output has a line for each file.
     pub(crate) fn failed(&self, file: Option<&str>, failure: &Failure) {
         self.terminal.trouble(failure);
         let Some(problem) = failure.problem().filter(|p| self.global.json && !p.is_in_json) else {
@@ -42,19 +42,19 @@ impl Context {
         };
         let line = Failed { command: &self.command, file: problem.file.as_deref().or(file), problem };
         let mut out = self.terminal.out();
-        // If standard output cannot be written, that was told already.
+        // If standard output cannot be written, that has already been reported.
         let _ = json::line(&mut out, &line).and_then(|()| out.flush());
     }
 }
 
-/// The line in place of a command's own, where it has no answer for a file.
+/// The JSON line for a file that a command failed on.
 pub(crate) struct Failed<'a> {
     pub(crate) command: &'a str,
     pub(crate) file: Option<&'a str>,
     pub(crate) problem: &'a Problem,
 }
 
-impl Says for Failed<'_> {
+impl Document for Failed<'_> {
     const SCHEMA: &'static str = "blob.error/1";
     const COMMAND: &'static str = "any command --json";
     const WHAT: &'static str = "in place of a command's own line, where it has no answer for a file";

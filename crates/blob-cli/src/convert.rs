@@ -1,6 +1,7 @@
-//! `blob convert`: asks `blob_convert` for a plan, carries it out, and says what happened.
+//! `blob convert`: asks `blob_convert` for a plan, runs it and prints what was done.
 
-use std::fs;
+mod proof;
+
 use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
@@ -12,26 +13,26 @@ use serde_json::json;
 
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
-use crate::escape::escape;
 use crate::failure::{Failure, Status};
 use crate::info::odd;
-use crate::json::{self, FILE, Field, Fields, Is, NAME, Says, TEXTS, field, or_null, shapes, sometimes};
+use crate::json::{self, Document, FILE, Field, Fields, Is, NAME, TEXTS, field, or_null, shapes, sometimes};
 use crate::open::open;
 use crate::output::progress::Progress;
 use crate::output::{Out, Terminal};
-use crate::render::Render;
+use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::source;
 use crate::transforms;
 use crate::units;
+use proof::{opened_by, print_proof};
 
-/// How many warnings and left-out arrays are told one by one.
-const TOLD: usize = 20;
+/// At most this many warnings and left-out arrays are printed one by one.
+const MAX_LISTED: usize = 20;
 
-/// What to say of a conversion within one format.
+/// The note on a conversion that keeps the format.
 const KEPT: &str = "same format: the bytes are kept, no receipt is added; --anew writes it anew";
 
-/// `add` is what another command adds to the options, once it knows the source.
+/// `add` lets another command change the options once the source is open.
 pub(crate) fn run(
     args: &Convert,
     context: &Context,
@@ -48,7 +49,7 @@ pub(crate) fn run(
     let base = match &args.into {
         Some(path) => {
             source::keep(path, &args.output, if_exists(args.force))?;
-            // `--from` is the format of what is put in.
+            // `--from` is the format of the input, not of the base.
             Some(open(path, &Global { from: None, ..context.global.clone() })?)
         }
         None => None,
@@ -69,25 +70,25 @@ pub(crate) fn run(
     tell(&checkpoint, &plan, context);
     if args.dry_run {
         plan.check(&Silent)?;
-        context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up: Vec::new(), done: None })?;
+        context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports: Vec::new(), done: None })?;
         return Ok(Status::Yes);
     }
     let progress = Progress::begin(&context.terminal, checkpoint.file_len());
     let done = plan.run(&progress)?;
     progress.end();
     let contradicted = done.contradicted.iter().map(|name| contradicts(&checkpoint, name));
-    let came_up: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
-    warn(&came_up, "--json prints them all", context);
-    // With listing and planning, which take long for a million arrays.
+    let reports: Vec<String> = contradicted.chain(done.found.iter().map(ToString::to_string)).collect();
+    warn(&reports, "--json prints them all", context);
+    // Includes listing and planning, which take long for a million arrays.
     let seconds = begun.elapsed().as_secs_f64();
-    context.say(Facts { args, checkpoint: &checkpoint, plan: &plan, came_up, done: Some((&done, seconds)) })?;
+    context.print(Converted { args, checkpoint: &checkpoint, plan: &plan, reports, done: Some((&done, seconds)) })?;
     if !context.global.json {
-        prove_it(args, &target, &plan, &checkpoint, context);
+        print_proof(args, &target, &plan, &checkpoint, context);
     }
     Ok(Status::Yes)
 }
 
-/// How to convert; an option of another format than the output's is refused.
+/// The options of the conversion. Refuses options that do not apply to the output's format.
 fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
     let mut options = transforms::options(&args.transforms, to, checkpoint)?;
     (options.dense, options.sha256, options.anew) = (args.dense, args.sha256, args.anew);
@@ -106,7 +107,7 @@ fn options(args: &Convert, to: Format, checkpoint: &Checkpoint) -> Result<Option
     Ok(options)
 }
 
-/// What to say of an array that is not what its file's receipt says.
+/// The warning for an array that differs from its digest in the source's receipt.
 fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
     let whose = format!("what the receipt in {} says was written", checkpoint.name());
     match name {
@@ -131,8 +132,8 @@ fn target(args: &Convert) -> Result<Target<'_>, Failure> {
     }
 }
 
-/// The format to write. A file stays what it is where its format is one of several with the extension, as NeoML's are, or
-/// where the extension is of no format and its own.
+/// The format to write. The source's format is kept if it is one of several with the output's extension, as for NeoML, or if
+/// input and output have the same unknown extension.
 fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Format, Failure> {
     if let Some(format) = args.to {
         return Ok(format);
@@ -161,7 +162,7 @@ fn format_of(args: &Convert, target: &Target<'_>, source: Format) -> Result<Form
     }
 }
 
-/// The format of the file that arrays are put into; an output whose extension promises another one is refused.
+/// The format of the base that arrays are put into. Refuses an output with the extension of another format.
 fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
     let format = base.format();
     let extension = output.extension().and_then(|extension| extension.to_str());
@@ -175,7 +176,7 @@ fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
     }
 }
 
-/// What to say of a file whose name does not tell what to write.
+/// The error for an output whose name does not imply a format.
 pub(crate) fn no_format(path: &Path) -> String {
     let name = path.display();
     match path.extension() {
@@ -184,7 +185,7 @@ pub(crate) fn no_format(path: &Path) -> String {
     }
 }
 
-/// Tells what is odd about the source and what will be left out, before the work begins.
+/// Warns before the work begins: oddities of the source, and what will be left out.
 fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
     let left_out = plan.left_out().iter().map(|(name, reason)| format!("left out {name:?}: {reason}"));
     let notes = plan.notes().iter().cloned();
@@ -194,32 +195,32 @@ fn tell(checkpoint: &Checkpoint, plan: &Plan<'_>, context: &Context) {
 }
 
 fn warn(lines: &[String], rest: &str, context: &Context) {
-    for line in lines.iter().take(TOLD) {
+    for line in lines.iter().take(MAX_LISTED) {
         context.terminal.warning(line);
     }
-    if lines.len() > TOLD {
-        context.terminal.warning(format!("and {} more; {rest}", lines.len() - TOLD));
+    if lines.len() > MAX_LISTED {
+        context.terminal.warning(format!("and {} more; {rest}", lines.len() - MAX_LISTED));
     }
 }
 
-/// What a conversion changes, or would change.
-pub(crate) struct Facts<'a> {
+/// The result of a conversion, or of a dry run.
+pub(crate) struct Converted<'a> {
     args: &'a Convert,
     checkpoint: &'a Checkpoint,
     plan: &'a Plan<'a>,
-    /// What turned out to be odd during the work.
-    came_up: Vec<String>,
-    /// What was done, and in how many seconds; nothing in a dry run.
+    /// Warnings that arose during the work.
+    reports: Vec<String>,
+    /// The summary and the seconds that it took; `None` in a dry run.
     done: Option<(&'a Summary, f64)>,
 }
 
-impl Says for Facts<'_> {
+impl Document for Converted<'_> {
     const SCHEMA: &'static str = "blob.convert/1";
     const COMMAND: &'static str = "blob convert --json IN -o OUT";
     const WHAT: &'static str = "what was written";
 }
 
-impl Fields for Facts<'_> {
+impl Fields for Converted<'_> {
     fn fields() -> Vec<Field<Self>> {
         const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
         vec![
@@ -249,7 +250,7 @@ impl Fields for Facts<'_> {
                 f.plan.left_out().iter().map(|(name, reason)| json::value(&LeftOut { name, reason })).collect()
             }),
             field("warnings", TEXTS, "what is odd about the input", |f| {
-                odd(f.checkpoint).chain(f.plan.notes().iter().cloned()).chain(f.came_up.iter().cloned()).collect()
+                odd(f.checkpoint).chain(f.plan.notes().iter().cloned()).chain(f.reports.iter().cloned()).collect()
             }),
             field("bytes_out", Is::Whole, "the output's size", |f| {
                 json!(f.done.map_or(f.plan.output_len(), |(done, _)| done.bytes_out))
@@ -287,11 +288,7 @@ impl Fields for LeftOut<'_> {
     }
 }
 
-impl Render for Facts<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Converted<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         let tensors = units::plural(self.plan.tensors().len() as u64, "tensor");
@@ -319,7 +316,7 @@ impl Render for Facts<'_> {
     }
 }
 
-impl Facts<'_> {
+impl Converted<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
             Column::name("NAME", 24).of(|t: &Planned, terminal| terminal.name(&t.spec.name).into_owned()),
@@ -336,78 +333,5 @@ impl Facts<'_> {
             table.row(out, tensor)?;
         }
         Ok(table.finish(out)?)
-    }
-}
-
-/// What opens the output: the file itself, or the index of its shards.
-fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
-    plan.index().map_or(&args.output, |(index, _)| index)
-}
-
-/// Prints the command that proves the conversion, where both files can be read again.
-fn prove_it(args: &Convert, target: &Target<'_>, plan: &Plan<'_>, checkpoint: &Checkpoint, context: &Context) {
-    let output = opened_by(args, plan);
-    let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
-    // What was put in, or is stored otherwise, is no other file bit for bit; transforms are done again by the receipt.
-    let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
-    let differs = args.into.is_some() || is_transformed || !args.form.is_empty();
-    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
-        return;
-    }
-    // What hides its format, as a bare MXNet record of V0 does: `--from` names the output's; `--against` has none.
-    let undetected = Global { from: None, ..context.global.clone() };
-    let hides = |path: &Path, format| !open(path, &undetected).is_ok_and(|file| file.format() == format);
-    if context.global.from.is_some() && hides(&args.input, checkpoint.format()) {
-        return;
-    }
-    let from = match plan.to() {
-        to @ Format::MxnetRecord if hides(output, to) => format!(" --from {}", to.name()),
-        _ => String::new(),
-    };
-    let (output, input) = (quoted(output), quoted(&args.input));
-    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}"));
-}
-
-/// A path as a shell takes it, and as no option.
-fn quoted(path: &Path) -> String {
-    let path = match path.as_os_str().as_encoded_bytes() {
-        [b'-', ..] => &Path::new(".").join(path),
-        _ => path,
-    };
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
-    match path.to_str() {
-        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
-        Some(text) if escape(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
-        // A terminal must not show such characters: they are spelled byte by byte.
-        _ => {
-            let bytes = path.as_os_str().as_encoded_bytes().iter();
-            let bytes = bytes.map(|byte| match byte {
-                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
-                b' '..=b'~' => char::from(*byte).to_string(),
-                _ => format!("\\x{byte:02x}"),
-            });
-            format!("$'{}'", bytes.collect::<String>())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_quoted_for_the_shell() {
-        for (path, word) in [
-            ("a/b-1.npz", "a/b-1.npz"),
-            ("my model.npz", "'my model.npz'"),
-            ("it's", "'it'\\''s'"),
-            ("größe.npz", "größe.npz"),
-            ("-dash.npz", "./-dash.npz"),
-            ("-a b", "'./-a b'"),
-            ("o\nn", "$'o\\x0an'"),
-            ("o\n'n", "$'o\\x0a\\'n'"),
-        ] {
-            assert_eq!(quoted(Path::new(path)), word);
-        }
     }
 }

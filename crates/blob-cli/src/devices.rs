@@ -1,15 +1,15 @@
-//! `blob devices`: the GPUs that the library's operations can run on, or why there is none; both are an answer.
+//! `blob devices`: lists the GPUs that the library can use, or explains why there is none; either is success.
 //!
-//! No command computes on a GPU: a file is read once, and the bus is slower than the processor's pass over it.
+//! No command computes on a GPU: each file is read once, and the bus is slower than the processor.
 
 use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Field, Fields, Is, Says, field, or_null, shapes};
+use crate::json::{self, Document, Field, Fields, Is, field, or_null, shapes};
 use crate::output::Out;
 use crate::output::width::paragraph;
-use crate::render::Render;
+use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::units;
 
@@ -24,7 +24,7 @@ mod none;
 use none as driver;
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
-    context.say(Devices(driver::list()))?;
+    context.print(Devices(driver::list()))?;
     Ok(Status::Yes)
 }
 
@@ -60,7 +60,7 @@ impl Gpu {
     }
 }
 
-impl Says for Devices {
+impl Document for Devices {
     const SCHEMA: &'static str = "blob.devices/1";
     const COMMAND: &'static str = "blob devices --json";
     const WHAT: &'static str = "the GPUs, or why there is none";
@@ -100,11 +100,7 @@ impl Fields for Absence {
     }
 }
 
-impl Render for Devices {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Devices {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         match self.0 {
             Ok(gpus) => table(&gpus, context, out),

@@ -1,4 +1,4 @@
-//! `blob diff`: what two files have not in common. `blob_convert::diff` compares; here it becomes a table, lines or JSON.
+//! `blob diff`: prints the differences that `blob_convert::diff` finds, as a table, lines or JSON.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::escape::{escape, escape_ascii};
 use crate::failure::{Failure, Status};
 use crate::json::{
-    self, DIMS, Field, Fields, Is, Line, Ordered, Says, TEXTS, field, or_null, shapes, sometimes, streamed,
+    self, DIMS, Document, Field, Fields, Is, Line, Ordered, TEXTS, field, or_null, shapes, sometimes, streamed,
 };
 use crate::open::open;
 use crate::output::progress::Progress;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;
     let mut tally = Tally::default();
     let pair = Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new() };
-    context.say(pair)?;
+    context.print(pair)?;
     Ok(match (tally.unread, tally.is_same()) {
         (0, true) => Status::Yes,
         (0, false) => Status::No,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     })
 }
 
-/// Two files that are compared while they are printed.
+/// Two files that are compared while the rows are printed.
 pub(crate) struct Pair<'a> {
     args: &'a Diff,
     ours: &'a Checkpoint,
@@ -49,7 +49,7 @@ pub(crate) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Hands over the rows that are to be shown.
+    /// Calls `show` with each row to print.
     fn compare(&mut self, context: &Context, mut show: impl FnMut(&Row) -> Result<(), Failure>) -> Result<(), Failure> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
         let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
@@ -83,7 +83,7 @@ pub(crate) fn summary(tally: &Tally) -> String {
     named.join(", ") + &some(renamed, " (# renamed)") + &some(unread, ", # not read")
 }
 
-/// What stands before a row.
+/// The mark before a row.
 fn mark(change: &Change) -> &'static str {
     match change {
         Change::Equal(_) => "=",
@@ -95,7 +95,7 @@ fn mark(change: &Change) -> &'static str {
     }
 }
 
-/// The word of a change in JSON.
+/// The names of changes in JSON.
 const CHANGES: &[&str] = &["equal", "renamed", "removed", "added", "values", "dtype", "shape", "unread"];
 
 pub(crate) fn word(change: &Change) -> &'static str {
@@ -111,7 +111,7 @@ pub(crate) fn word(change: &Change) -> &'static str {
     }
 }
 
-/// How far the values are apart, where they were compared.
+/// The distance between the values, if they were compared.
 pub(crate) fn distance(row: &Row) -> Option<&Distance> {
     match &row.change {
         Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
@@ -119,7 +119,7 @@ pub(crate) fn distance(row: &Row) -> Option<&Distance> {
     }
 }
 
-/// The name in the first file that has it, and in the second where that is another.
+/// The tensor's name, and its name in the second file if that differs.
 pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
     match (&row.ours, &row.theirs) {
         (Some(a), Some(b)) => (&a.name, Some(&*b.name).filter(|name| *name != a.name)),
@@ -128,7 +128,7 @@ pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
     }
 }
 
-/// `3×4 f32`, or what it was and what it is: `3×4 f32 → 12 f16`.
+/// `3×4 f32`, or both if they differ: `3×4 f32 → 12 f16`.
 fn kind(row: &Row, terminal: &Terminal) -> String {
     let text = |tensor: &Tensor| {
         let dtype = tensor.dtype.map_or("none", DType::name);
@@ -205,7 +205,7 @@ impl Render for Pair<'_> {
         Ok(())
     }
 
-    /// The fields are documented in the help of `diff`; they do not change.
+    /// The fields are documented in the help of `diff` and stay stable.
     fn lines(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let spelled = if context.global.ascii { escape_ascii } else { escape };
         self.compare(context, |row| {
@@ -227,7 +227,7 @@ fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
     distance(row).map_or_else(|| "-".to_owned(), |distance| units::number(of(distance)))
 }
 
-impl Says for Pair<'_> {
+impl Document for Pair<'_> {
     const SCHEMA: &'static str = "blob.diff/1";
     const COMMAND: &'static str = "blob diff --json A B";
     const WHAT: &'static str = "what two files have not in common";

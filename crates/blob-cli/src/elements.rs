@@ -1,7 +1,7 @@
-//! Single elements of a stored tensor: fetched without reading the rest, and written as text.
+//! Fetches single elements of a stored tensor without reading the rest, and formats them as text.
 //!
 //! A plain array is read at the places asked for. One that is packed, reordered or inflated is read from its beginning up
-//! to the last element asked for, and loaded whole only when an earlier element is asked for afterwards.
+//! to the last requested element, and loaded whole only if an earlier element is requested afterwards.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use half::{bf16, f16};
 
 use crate::slice::Row;
 
-/// What one read fetches where elements lie apart.
+/// The bytes of one read, if the elements are not adjacent.
 const WINDOW: usize = 64 << 10;
 
-/// Elements that become text at once.
+/// The number of elements formatted at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
 /// One tensor's elements, by their place in row-major order.
@@ -28,7 +28,7 @@ pub(crate) struct Elements<'a> {
     /// For any other entry a reader, and the index of the element that it reads next.
     reader: Option<(u64, Reader<'a>)>,
     loaded: Option<Cow<'a, [u8]>>,
-    /// The elements that were read last, and the index of their first: several short rows come from one read.
+    /// The last elements read and the index of the first: one read serves several short rows.
     ahead: (u64, Vec<u8>),
 }
 
@@ -64,7 +64,7 @@ impl<'a> Elements<'a> {
         if row.step == 1 {
             return self.range(row.start as u64, row.len, out);
         }
-        // Elements that lie near each other are fetched together.
+        // Elements close to each other are fetched in one read.
         let near = row.step.unsigned_abs() as usize * size <= WINDOW / 8;
         let per_window = if near { WINDOW / size / row.step.unsigned_abs() as usize } else { 1 };
         let mut window = Vec::new();

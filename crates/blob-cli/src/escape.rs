@@ -1,12 +1,12 @@
-//! Text from a file, made safe for a terminal and for one line: what a name holds never reaches the screen as a command.
+//! Escapes text from a file for a terminal: no name can move the cursor, break the line or look like another name.
 //!
-//! The rule, as `blob --help` states it: a backslash is `\\`; whatever shows nothing, moves other text or ends the line is
-//! spelled out: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read
+//! The rule, as `blob --help` states it: a backslash is `\\`; a character that is invisible, moves other text or ends the line is
+//! escaped: `\0`, `\n`, `\r`, `\t`, `\x1b`, `\u{200b}`. So different names print differently, and each can be read
 //! back.
 
 use std::borrow::Cow;
 
-/// A name, spelled so that no other name looks the same.
+/// Escapes a name, so that different names look different.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
     spell(name, Rule { is_name: true, ascii: false })
 }
@@ -60,7 +60,7 @@ fn quoted(message: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What is spelled out.
+/// What is escaped.
 #[derive(Clone, Copy)]
 struct Rule {
     is_name: bool,
@@ -68,7 +68,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// Whether a character stands for itself.
+    /// Whether a character is printed unescaped.
     fn keeps(self, c: char, is_at_edge: bool) -> bool {
         match c {
             '\\' => !self.is_name,

@@ -1,4 +1,4 @@
-//! `blob extract`: one tensor to a file of its own, or to standard output.
+//! `blob extract`: writes one tensor to a file or to standard output.
 
 use std::path::Path;
 
@@ -13,16 +13,16 @@ use crate::convert::no_format;
 use crate::elements::Elements;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
-use crate::json::{self, DIMS, FILE, Field, Fields, Is, NAME, Says, field};
+use crate::json::{DIMS, Document, FILE, Field, Fields, Is, NAME, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 use crate::select::select_one;
 use crate::slice::View;
 use crate::source;
 
-/// What goes to the output at once.
+/// The bytes written at once.
 const PIECE: usize = 1 << 20;
 
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
@@ -36,10 +36,10 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     source::keep_shards(&checkpoint, &args.output)?;
     let entry = select_one(&checkpoint, args.tensor.as_deref())?;
     let progress = Progress::begin(&context.terminal, entry.byte_len());
-    // A broken or empty entry is told before the output is touched.
+    // A broken or empty entry is an error before the output is created.
     let elements = match format {
         ExtractFormat::Csv => {
-            // Elements are read one by one, which compares no checksum.
+            // Reading single elements does not verify the checksum.
             checkpoint.check(entry, &mut |_| progress.step(0))?;
             Some(Elements::new(&checkpoint, entry)?)
         }
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     }
     output.finish()?;
     if context.global.json || !is_stdout {
-        context.say(Extracted { args, format, file: checkpoint.name(), entry })?;
+        context.print(Extracted { args, format, file: checkpoint.name(), entry })?;
     }
     Ok(Status::Yes)
 }
@@ -82,7 +82,7 @@ pub(crate) struct Extracted<'a> {
     entry: &'a Entry,
 }
 
-impl Says for Extracted<'_> {
+impl Document for Extracted<'_> {
     const SCHEMA: &'static str = "blob.extract/1";
     const COMMAND: &'static str = "blob extract --json FILE [TENSOR] -o OUT";
     const WHAT: &'static str = "which tensor was written";
@@ -106,11 +106,7 @@ impl Fields for Extracted<'_> {
     }
 }
 
-impl Render for Extracted<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Extracted<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let (mark, arrow) = context.terminal.marks();
         let (name, output) = (escape(self.entry.name()), self.args.output.to_string_lossy());

@@ -1,4 +1,4 @@
-//! How a command ends: its status, or the failure that stopped it, with what the user can do about it.
+//! The result of a command: its status, or the failure that stopped it, with help for the user.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,14 +9,14 @@ use serde_json::json;
 
 use crate::json::{Field, Fields, Is, field, or_null};
 
-/// How a command that ran to its end answers.
+/// The status of a command that finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
-    /// Yes, or simply done: exit code 0.
+    /// Success: exit code 0.
     Yes,
     /// The answer is no: exit code 1.
     No,
-    /// A file is broken or cannot be read; the user was told: exit code 2.
+    /// A file is broken or cannot be read, which was reported: exit code 2.
     Trouble,
 }
 
@@ -30,20 +30,20 @@ impl Status {
     }
 }
 
-/// What went wrong: the words for people, and what a program wants to know of it.
+/// A problem: text for people, and fields for programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
-    /// One word to select by: `missing`, `truncated`, `usage`.
+    /// A stable code: `missing`, `truncated`, `usage`.
     pub(crate) reason: &'static str,
-    /// The file concerned, where it is about one.
+    /// The file concerned, if any.
     pub(crate) file: Option<String>,
-    /// The array or layer concerned, where one is known: `array "conv1/0"`.
+    /// The array or layer concerned, if known: `array "conv1/0"`.
     pub(crate) subject: Option<String>,
-    /// The byte of the file where it breaks, where one is known.
+    /// The byte offset in the file, if known.
     pub(crate) offset: Option<u64>,
     pub(crate) message: String,
     pub(crate) help: Option<String>,
-    /// The command's own JSON says it: no line of its own follows.
+    /// Whether the command's own JSON contains it, so that no extra line is printed.
     pub(crate) is_in_json: bool,
 }
 
@@ -60,7 +60,7 @@ impl Problem {
         })
     }
 
-    /// What keeps an entry of an open file from being read.
+    /// The fault of an entry of an open file.
     pub(crate) fn of_fault(file: &str, entry: &Entry, fault: &Fault) -> Self {
         let subject = format!("array {:?}", entry.name());
         Self {
@@ -97,17 +97,17 @@ pub(crate) enum Failure {
     No(Box<Problem>),
     /// A signal: exit code 130.
     Interrupted,
-    /// The reader of our output has gone. Nothing to say, exit code 0.
+    /// The reader closed the pipe. Prints nothing, exit code 0.
     ReaderGone,
 }
 
 impl Failure {
-    /// The request makes no sense, or not for this file.
+    /// The request is invalid, or does not apply to this file.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self::Trouble(Problem::new("usage", message))
     }
 
-    /// Nothing in the file is what was asked for.
+    /// Nothing in the file matches the request.
     pub(crate) fn no(message: impl Into<String>) -> Self {
         Self::No(Problem::new("no-match", message))
     }
@@ -119,7 +119,7 @@ impl Failure {
         self
     }
 
-    /// The same failure, once it stands in the JSON of its command.
+    /// Marks a failure that the command's own JSON contains.
     pub(crate) fn told(mut self) -> Self {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self {
             problem.is_in_json = true;
@@ -127,7 +127,7 @@ impl Failure {
         self
     }
 
-    /// What stopped the command, for the field `error` of an object that is being written.
+    /// The problem for the field `error` of a JSON object.
     pub(crate) fn as_problem(&self) -> Cow<'_, Problem> {
         match self.problem() {
             Some(problem) => Cow::Borrowed(problem),
@@ -135,7 +135,7 @@ impl Failure {
         }
     }
 
-    /// What to tell; nothing where a signal or a closed pipe ended the command.
+    /// The problem to report; `None` if a signal or a closed pipe ended the command.
     pub(crate) fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Trouble(problem) | Self::No(problem) => Some(problem),
@@ -164,7 +164,7 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::Interrupted,
-            // Another pipe was to get the whole file: that it broke is an error.
+            // Any other broken pipe was to get a whole file, so that is an error.
             Error::Io { file, source, .. }
                 if source.kind() == io::ErrorKind::BrokenPipe && file == Output::stdout().name() =>
             {
@@ -196,7 +196,7 @@ impl From<&Error> for Problem {
     }
 }
 
-/// What the user of the tool can do about an error: its options where one of them is the remedy.
+/// Help for an error, with the tool's option if one solves it.
 pub(crate) fn help(e: &Error) -> Option<&'static str> {
     match e {
         Error::NotTensors { reason: Reason::Unknown, .. } => {
@@ -224,7 +224,7 @@ fn help_of_fault(fault: &Fault) -> Option<&'static str> {
     }
 }
 
-/// What writing to standard output returns.
+/// An error from writing to standard output.
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
         match e.kind() {
@@ -237,7 +237,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// The codes of errors that the tool has beside the library's own, each with its meaning.
+/// The tool's error codes besides those of the library, each with its meaning.
 pub(crate) const REASONS: &[(&str, &str)] = &[
     ("usage", "the request makes no sense, or not for this file"),
     ("no-match", "no tensor is what was asked for"),

@@ -1,4 +1,4 @@
-//! `blob fold`: BatchNorms into the layers before them; what can be folded, `blob_convert` finds.
+//! `blob fold`: folds BatchNorms into the layers before them; `blob_convert` finds the ones that can be folded.
 
 use std::io::Write;
 
@@ -11,12 +11,12 @@ use crate::anew::format_of;
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, or_null, shapes};
+use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, or_null, shapes};
 use crate::net;
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 use crate::source;
 use crate::units;
 
@@ -56,11 +56,11 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     };
     let left_out = plan.left_out().iter().map(|(name, _)| name.clone()).collect();
     let notes = plan.notes().to_vec();
-    context.say(Folded { args, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
+    context.print(Folded { args, checkpoint: &checkpoint, layers, scales, left_out, notes, refused, found })?;
     Ok(Status::Yes)
 }
 
-/// Why there is nothing to do.
+/// The failure if nothing can be folded.
 fn nothing(checkpoint: &Checkpoint, refused: &[Refusal]) -> Failure {
     let file = checkpoint.name();
     if refused.is_empty() {
@@ -75,7 +75,7 @@ pub(crate) struct Folded<'a> {
     args: &'a Fold,
     checkpoint: &'a Checkpoint,
     layers: usize,
-    /// How many of them are a Scale alone.
+    /// How many of them are a Scale without a BatchNorm.
     scales: usize,
     left_out: Vec<String>,
     notes: Vec<String>,
@@ -84,7 +84,7 @@ pub(crate) struct Folded<'a> {
 }
 
 impl Folded<'_> {
-    /// The weights that change most, and by how much.
+    /// The tensor with the largest change, and that change.
     fn most(&self) -> Option<(&str, f64)> {
         let changes = self.found.iter().filter_map(|found| match found.amount {
             Amount::Most(value) => Some((&*found.tensor, value)),
@@ -94,11 +94,7 @@ impl Folded<'_> {
     }
 }
 
-impl Render for Folded<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Folded<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         out.flush()?;
         let terminal = &context.terminal;
@@ -118,7 +114,7 @@ impl Render for Folded<'_> {
     }
 }
 
-impl Says for Folded<'_> {
+impl Document for Folded<'_> {
     const SCHEMA: &'static str = "blob.fold/1";
     const COMMAND: &'static str = "blob fold --json FILE -o OUT";
     const WHAT: &'static str = "what was folded";

@@ -1,23 +1,23 @@
-//! `blob formats`: what is read and written, by which name and extension, and what it was tested against.
+//! `blob formats`: lists the formats with their names, extensions and what they were tested against.
 
 use blob_io::Format;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Field, Fields, Is, Says, TEXTS, field, shapes};
+use crate::json::{self, Document, Field, Fields, Is, TEXTS, field, shapes};
 use crate::output::Out;
-use crate::render::Render;
+use crate::render::Text;
 use crate::render::table::{Column, LAST, Table};
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
-    context.say(Formats)?;
+    context.print(Formats)?;
     Ok(Status::Yes)
 }
 
 pub(crate) struct Formats;
 
-impl Says for Formats {
+impl Document for Formats {
     const SCHEMA: &'static str = "blob.formats/1";
     const COMMAND: &'static str = "blob formats --json";
     const WHAT: &'static str = "what is read and written";
@@ -43,11 +43,7 @@ impl Fields for Format {
     }
 }
 
-impl Render for Formats {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Formats {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
             Column::left("NAME").of(|f: &Format, _| f.name().to_owned()),
@@ -68,7 +64,7 @@ impl Render for Formats {
     }
 }
 
-/// Whose files the tests read (`tests/data` says more), and whose reader reads ours.
+/// The programs whose files the tests read (see `tests/data`), and which read ours.
 fn tested_against(format: Format) -> &'static str {
     match format {
         Format::CaffeModel => "files of BVLC Caffe: V2, and V0 and V1 made from them; both ways",

@@ -1,4 +1,4 @@
-//! `blob hash`: the digest of a file, or of its tensors. `blob_convert::digest` computes; here are the lines.
+//! `blob hash`: prints the digest of a file or of its tensors, which `blob_convert::digest` computes.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -11,11 +11,11 @@ use serde_json::json;
 use crate::args::Hash;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, FILE, Field, Fields, Is, Says, field, sometimes};
+use crate::json::{Document, FILE, Field, Fields, Is, field, sometimes};
 use crate::open::{name, open};
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 
 pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     let algorithm = if args.sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
             false => file(path, algorithm, context).map_err(Failure::from),
         };
         match hashed {
-            Ok(hashed) => context.say(Line { path, algorithm, hashed })?,
+            Ok(hashed) => context.print(Line { path, algorithm, hashed })?,
             Err(failure) if failure.problem().is_none() => return Err(failure),
             Err(failure) => {
                 context.failed(Some(&name(path)), &failure);
@@ -74,12 +74,8 @@ pub(crate) struct Line<'a> {
     hashed: Hashed,
 }
 
-impl Render for Line<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
-    /// As b3sum has it. What is a digest of tensors says so: it must not be taken for that of a file.
+impl Text for Line<'_> {
+    /// The format of b3sum. A digest of tensors is marked, so that it is not taken for that of a file.
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let mark = match (self.hashed.tensors, self.algorithm) {
             (None, _) => String::new(),
@@ -97,8 +93,7 @@ impl Render for Line<'_> {
     }
 }
 
-/// A name as the coreutils write it: the bytes as they are, but for those that would break the line. A line with such bytes
-/// begins with a backslash.
+/// A name as coreutils print it: `\\`, newline and carriage return are escaped, and the line then begins with a backslash.
 fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
     let mut escaped = Vec::with_capacity(name.len());
     for byte in name {
@@ -112,7 +107,7 @@ fn checkable(name: &[u8]) -> (&'static str, Vec<u8>) {
     (if escaped.len() > name.len() { "\\" } else { "" }, escaped)
 }
 
-impl Says for Line<'_> {
+impl Document for Line<'_> {
     const SCHEMA: &'static str = "blob.hash/1";
     const COMMAND: &'static str = "blob hash --json FILE...";
     const WHAT: &'static str = "the digest of a file, or of its tensors";

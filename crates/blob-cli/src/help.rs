@@ -1,6 +1,4 @@
-//! What the help and the manual say beyond commands and options.
-//!
-//! One text for both: `blob --help` ends with the notes, the manual has a section for each, and the environment and files.
+//! The notes after `blob --help`, which are also sections of the manual, and the manual's environment section.
 
 /// Title and text of each note.
 pub(crate) const NOTES: [(&str, &str); 5] = [

@@ -12,12 +12,12 @@ use crate::context::Context;
 use crate::escape::tame;
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
-    self, DIALECT, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, NAME, Says, TEXTS, field, or_null, shapes,
+    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, NAME, TEXTS, field, or_null, shapes,
 };
 use crate::open::{name, open_to_list};
 use crate::output::width::{cut, width, wrap};
 use crate::output::{Out, Terminal};
-use crate::render::Render;
+use crate::render::Text;
 use crate::units;
 
 /// How many names, warnings or metadata are shown before the rest is only counted.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
                 continue;
             }
         };
-        context.say(Facts::of(&checkpoint, i == 0))?;
+        context.print(Facts::of(&checkpoint, i == 0))?;
         status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
         if let Err(e) = checkpoint.whole() {
             context.failed(None, &e.into());
@@ -64,11 +64,7 @@ pub(crate) struct Facts<'a> {
     largest: Option<&'a Entry>,
 }
 
-impl Render for Facts<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Facts<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let (checkpoint, terminal) = (self.checkpoint, &context.terminal);
         if !self.is_first {
@@ -159,7 +155,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-impl Says for Facts<'_> {
+impl Document for Facts<'_> {
     const SCHEMA: &'static str = "blob.info/1";
     const COMMAND: &'static str = "blob info --json FILE...";
     const WHAT: &'static str = "what a file is, from its headers";

@@ -10,12 +10,12 @@ use std::vec;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-/// A line of JSON that a command prints.
-pub(crate) trait Says: Fields {
+/// A JSON document, which a command prints as one line.
+pub(crate) trait Document: Fields {
     const SCHEMA: &'static str;
-    /// How it is asked for.
+    /// The command that prints it.
     const COMMAND: &'static str;
-    /// What it tells, in words.
+    /// A description for the schema.
     const WHAT: &'static str;
 }
 
@@ -137,7 +137,7 @@ impl<T: Fields> Serialize for Ordered<'_, T> {
 }
 
 /// Writes a whole line, in which nothing is streamed.
-pub(crate) fn line<T: Says>(out: &mut dyn Write, value: &T) -> io::Result<()> {
+pub(crate) fn line<T: Document>(out: &mut dyn Write, value: &T) -> io::Result<()> {
     Line::begin(out, value).map(drop)
 }
 
@@ -155,7 +155,7 @@ pub(crate) struct Line<T> {
     is_empty: bool,
 }
 
-impl<T: Says> Line<T> {
+impl<T: Document> Line<T> {
     /// Writes the line up to the first value that is streamed.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    impl Says for Z {
+    impl Document for Z {
         const SCHEMA: &'static str = "z/1";
         const COMMAND: &'static str = "";
         const WHAT: &'static str = "";

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::escape::{escape, escape_ascii, tame};
 use crate::failure::{Failure, Problem, Status};
 use crate::json::{
-    self, DIALECT, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, Says, TEXTS, field, or_null,
+    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, TEXTS, field, or_null,
     shapes, sometimes, streamed,
 };
 use crate::open::open_to_list;
@@ -53,7 +53,7 @@ fn list(
 ) -> Result<Status, Failure> {
     sort(&mut chosen, args.sort, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    context.say(List { args, checkpoint, chosen: &chosen, seconds })?;
+    context.print(List { args, checkpoint, chosen: &chosen, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
@@ -217,7 +217,7 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     )
 }
 
-impl Says for List<'_> {
+impl Document for List<'_> {
     const SCHEMA: &'static str = "blob.ls/1";
     const COMMAND: &'static str = "blob ls --json FILE [PATTERN...]";
     const WHAT: &'static str = "the tensors of a file, from its headers";

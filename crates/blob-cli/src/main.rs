@@ -1,6 +1,6 @@
 //! The tool `blob`: arguments in, tables and files out.
 //!
-//! One file a command. Knows arguments, terminals and exit codes. Does **not** know formats, kernels, or what a
+//! One file a command; `blob FILE` means `blob info FILE`. Knows arguments, terminals and exit codes. Does **not** know formats, kernels, or what a
 //! conversion changes: `blob_io` and `blob_convert` do.
 
 #![forbid(unsafe_code)]
@@ -8,7 +8,6 @@
 mod anew;
 mod args;
 mod broken;
-mod command_line;
 mod complete;
 mod completions;
 mod context;
@@ -47,6 +46,8 @@ mod transpose;
 mod units;
 mod verify;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -56,6 +57,7 @@ use context::Context;
 use failure::{Failure, Status};
 use output::Terminal;
 use output::progress::INTERRUPTED;
+use select::nearest;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
@@ -67,7 +69,7 @@ fn main() -> ExitCode {
         let _ = complete::answer(&line.to_string_lossy(), breaks.as_deref());
         return ExitCode::SUCCESS;
     }
-    let matches = match command_line::complete(words) {
+    let matches = match with_command(words) {
         Ok(words) => Args::command().get_matches_from(words),
         Err(failure) => {
             Terminal::new(&Global::default()).trouble(&failure);
@@ -115,5 +117,105 @@ fn run(command: &Command, context: &Context) -> Result<Status, Failure> {
         Command::Schemas => schema::run(context),
         Command::Completions(args) => completions::run(args, context),
         Command::Man(args) => man::run(args, context),
+    }
+}
+
+/// The words of the command line, with the command inserted if it was missing.
+///
+/// # Errors
+/// The first word is neither a command nor a file, and looks like a mistyped command.
+fn with_command(mut words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    let command = Args::command();
+    let named = |command: &clap::Command| {
+        command.get_name_and_visible_aliases().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = command.get_subcommands().flat_map(named).collect();
+    let Some(at) = first_positional(&words, &flags_with_values(&command)) else {
+        return Ok(words);
+    };
+    let first = words[at].to_string_lossy().into_owned();
+    if words[at] != "--" && names.contains(&first) {
+        return Ok(words);
+    }
+    if first == "help" && !Path::new("help").exists() {
+        // `blob help ls` is `blob ls --help`.
+        words.remove(at);
+        words.push("--help".into());
+        return Ok(words);
+    }
+    let is_bare = !first.contains(['.', '/', '\\', '-']);
+    if is_bare && !Path::new(&first).exists() {
+        let failure = Failure::new(format!("there is no file and no command {first:?}"));
+        return Err(match nearest(&first, names.iter().map(String::as_str)) {
+            Some(name) => failure.help(format!("did you mean `blob {name}`?")),
+            None => failure.help("`blob --help` lists the commands"),
+        });
+    }
+    words.insert(at, "info".into());
+    Ok(words)
+}
+
+/// The index of the first word that is neither a flag nor a flag's value; `None` if the user asks for help or the version.
+fn first_positional(words: &[OsString], with_value: &[String]) -> Option<usize> {
+    let mut at = 1;
+    while at < words.len() {
+        let word = words[at].to_string_lossy();
+        match &*word {
+            "-" | "--" => return Some(at),
+            "-h" | "--help" | "-V" | "--version" => return None,
+            flag if with_value.iter().any(|f| f == flag) => at += 2,
+            flag if flag.starts_with('-') => at += 1,
+            _ => return Some(at),
+        }
+    }
+    None
+}
+
+/// The global flags that take a value.
+fn flags_with_values(command: &clap::Command) -> Vec<String> {
+    let arguments = command.get_arguments();
+    let valued = arguments.filter(|a| a.get_action().takes_values());
+    valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &str) -> Result<String, String> {
+        let words = line.split(' ').map(OsString::from).collect();
+        match with_command(words) {
+            Ok(words) => Ok(words.join(" ".as_ref()).to_string_lossy().into_owned()),
+            Err(failure) => Err(format!("{failure:?}")),
+        }
+    }
+
+    #[test]
+    fn a_file_alone_is_info() {
+        for (line, expected) in [
+            ("blob a.params", "blob info a.params"),
+            ("blob --json a.params b.params", "blob --json info a.params b.params"),
+            ("blob --from params x.bin", "blob --from params info x.bin"),
+            ("blob --from=params x.bin", "blob --from=params info x.bin"),
+            ("blob -", "blob info -"),
+            ("blob ./ls", "blob info ./ls"),
+            ("blob -- ls", "blob info -- ls"),
+            ("blob ls a.params", "blob ls a.params"),
+            ("blob --max-alloc 1G ls a.params", "blob --max-alloc 1G ls a.params"),
+            ("blob --help", "blob --help"),
+            ("blob -V", "blob -V"),
+            ("blob", "blob"),
+            ("blob help", "blob --help"),
+            ("blob help ls", "blob ls --help"),
+        ] {
+            assert_eq!(completed(line).as_deref(), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_mistyped_command_gets_a_suggestion() {
+        let error = completed("blob vrify a.params").unwrap_err();
+        assert!(error.contains("did you mean `blob verify`?"), "{error}");
+        assert!(completed("blob qqqq").unwrap_err().contains("--help"));
     }
 }

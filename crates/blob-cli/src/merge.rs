@@ -12,11 +12,11 @@ use crate::anew::{self, DIFF, File, first, format_of, losses};
 use crate::args::{Merge, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Field, Fields, Is, Says, TEXTS, field};
+use crate::json::{Document, Field, Fields, Is, TEXTS, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 use crate::select::select;
 use crate::units;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     }
     progress.end();
     let [file] = out;
-    context.say(Merged { args, sources: &sources, to, file, warnings })?;
+    context.print(Merged { args, sources: &sources, to, file, warnings })?;
     Ok(Status::Yes)
 }
 
@@ -161,11 +161,7 @@ pub(crate) struct Merged<'a> {
     warnings: Vec<String>,
 }
 
-impl Render for Merged<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Merged<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         let (mark, arrow) = terminal.marks();
@@ -182,7 +178,7 @@ impl Render for Merged<'_> {
     }
 }
 
-impl Says for Merged<'_> {
+impl Document for Merged<'_> {
     const SCHEMA: &'static str = "blob.merge/1";
     const COMMAND: &'static str = "blob merge --json FILE... -o OUT";
     const WHAT: &'static str = "what was put together";

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use crate::args::{Plot, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, DIMS, FILE, Field, Fields, Is, NAME, Says, field, or_null, shapes, sometimes};
+use crate::json::{DIMS, Document, FILE, Field, Fields, Is, NAME, field, or_null, shapes, sometimes};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::{Render, svg};
+use crate::render::{Text, svg};
 use crate::select::select_one;
 use crate::source;
 use crate::stats::Bins;
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
         output.write_all(&bytes)?;
         output.finish()?;
     }
-    context.say(Plotted { args, kind, file: checkpoint.name(), entry, drawn })?;
+    context.print(Plotted { args, kind, file: checkpoint.name(), entry, drawn })?;
     Ok(Status::Yes)
 }
 
@@ -155,11 +155,7 @@ pub(crate) struct Plotted<'a> {
     drawn: Drawn,
 }
 
-impl Render for Plotted<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Plotted<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         if let Some(path) = &self.args.output {
@@ -181,7 +177,7 @@ impl Render for Plotted<'_> {
     }
 }
 
-impl Says for Plotted<'_> {
+impl Document for Plotted<'_> {
     const SCHEMA: &'static str = "blob.plot/1";
     const COMMAND: &'static str = "blob plot --json FILE [TENSOR]";
     const WHAT: &'static str = "what was drawn";

@@ -1,9 +1,10 @@
-//! The forms of what a command says: JSON for programs, tables, pictures and trees for people, lines for a pipe.
+//! The forms of a command's output: JSON for programs, tables, pictures and trees for people, lines for a pipe.
 
 use std::io::Write;
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::json::{self, Document};
 use crate::output::Out;
 
 pub(crate) mod picture;
@@ -11,31 +12,47 @@ pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod tree;
 
-/// A command's output. `say` chooses the form; a command may do its work while it prints.
+/// A command's output. [`Context::print`] chooses the form; a command may do its work while it prints.
 pub(crate) trait Render: Sized {
-    /// One object a line, whatever happens: what is open gets closed.
+    /// JSON lines. What is streamed is closed also after an error.
     fn json(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
 
-    /// What a person reads, within the terminal's width.
+    /// Text for people, within the terminal's width.
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
 
-    /// What goes to a pipe, where that is something else.
+    /// Lines for a pipe, if they differ from the text.
     fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         self.text(context, out)
     }
 }
 
+/// The output of a command whose JSON is one line.
+pub(crate) trait Text: Document {
+    /// As [`Render::text`].
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure>;
+}
+
+impl<T: Text> Render for T {
+    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
+        Ok(json::line(out, &self)?)
+    }
+
+    fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        Text::text(self, context, out)
+    }
+}
+
 impl Context {
     /// Prints to standard output in the form that the user asked for.
-    pub(crate) fn say(&self, what: impl Render) -> Result<(), Failure> {
+    pub(crate) fn print(&self, what: impl Render) -> Result<(), Failure> {
         let mut out = self.terminal.out();
-        let said = match (self.global.json, self.terminal.has_tables) {
+        let printed = match (self.global.json, self.terminal.has_tables) {
             (true, _) => what.json(self, &mut out),
             (false, true) => what.text(self, &mut out),
             (false, false) => what.lines(self, &mut out),
         };
-        // What stands before a failure is printed before it is told.
+        // The output before a failure is printed before the failure is reported.
         out.flush()?;
-        said
+        printed
     }
 }

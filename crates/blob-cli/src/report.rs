@@ -18,11 +18,11 @@ use crate::context::Context;
 use crate::diff::{distance, names, summary, word};
 use crate::failure::{Failure, Status};
 use crate::info::{kind_of, odd};
-use crate::json::{self, FILE, Field, Fields, Is, Says, field, or_null};
+use crate::json::{Document, FILE, Field, Fields, Is, field, or_null};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 use crate::source;
 use crate::units;
 use page::Page;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     progress.end();
     let unread = tally.map_or(0, |tally| tally.unread);
     if context.global.json || !is_stdout {
-        context.say(Reported { args, checkpoint: &checkpoint, counted, tally })?;
+        context.print(Reported { args, checkpoint: &checkpoint, counted, tally })?;
     }
     Ok(broken.end().max(if unread > 0 { Status::Trouble } else { Status::Yes }))
 }
@@ -155,11 +155,7 @@ pub(crate) struct Reported<'a> {
     tally: Option<Tally>,
 }
 
-impl Render for Reported<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Reported<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         let (mark, arrow) = terminal.marks();
@@ -170,7 +166,7 @@ impl Render for Reported<'_> {
     }
 }
 
-impl Says for Reported<'_> {
+impl Document for Reported<'_> {
     const SCHEMA: &'static str = "blob.report/1";
     const COMMAND: &'static str = "blob report --json FILE [OTHER] -o OUT";
     const WHAT: &'static str = "what a page was written about";

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::failure::{Failure, REASONS, Status};
-use crate::json::{self, Is, Presence, Says, Shape, shapes};
+use crate::json::{self, Document, Is, Presence, Shape, shapes};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{
@@ -28,7 +28,7 @@ struct Schema {
     fields: Vec<Shape>,
 }
 
-fn of<T: Says>() -> Schema {
+fn of<T: Document>() -> Schema {
     Schema { name: T::SCHEMA, command: T::COMMAND, says: T::WHAT, fields: shapes::<T>() }
 }
 
@@ -42,7 +42,7 @@ fn all() -> [Schema; 17] {
         of::<verify::Verdict>(),
         of::<diff::Pair<'_>>(),
         of::<hash::Line<'_>>(),
-        of::<convert::Facts<'_>>(),
+        of::<convert::Converted<'_>>(),
         of::<fold::Folded<'_>>(),
         of::<extract::Extracted<'_>>(),
         of::<merge::Merged<'_>>(),
@@ -55,7 +55,7 @@ fn all() -> [Schema; 17] {
 }
 
 pub(crate) fn run(context: &Context) -> Result<Status, Failure> {
-    context.say(Schemas)?;
+    context.print(Schemas)?;
     Ok(Status::Yes)
 }
 

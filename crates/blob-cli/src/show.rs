@@ -10,7 +10,7 @@ use crate::args::Show;
 use crate::context::Context;
 use crate::elements::{self, Elements, PIECE};
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, DIMS, FILE, Field, Fields, Is, Line, NAME, Says, field, or_null, shapes, streamed};
+use crate::json::{self, DIMS, Document, FILE, Field, Fields, Is, Line, NAME, field, or_null, shapes, streamed};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
         checkpoint.check(entry, &mut |_| Ok(()))?;
     }
     let elements = Elements::new(&checkpoint, entry)?;
-    context.say(Shown { args, file: checkpoint.name(), entry, elements, view: &view, error: Value::Null })?;
+    context.print(Shown { args, file: checkpoint.name(), entry, elements, view: &view, error: Value::Null })?;
     Ok(Status::Yes)
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Shown<'a> {
     error: Value,
 }
 
-impl Says for Shown<'_> {
+impl Document for Shown<'_> {
     const SCHEMA: &'static str = "blob.show/1";
     const COMMAND: &'static str = "blob show --json FILE [TENSOR]";
     const WHAT: &'static str = "the values of one tensor";

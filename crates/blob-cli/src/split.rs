@@ -12,11 +12,11 @@ use crate::anew::{self, DIFF, File, format_of, losses};
 use crate::args::{Split, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, shapes};
+use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, shapes};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
-use crate::render::Render;
+use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::select_one;
 use crate::units;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
         })?;
     }
     progress.end();
-    context.say(Parts { args, file: checkpoint.name(), to: place.to, files, warnings })?;
+    context.print(Parts { args, file: checkpoint.name(), to: place.to, files, warnings })?;
     Ok(Status::Yes)
 }
 
@@ -211,11 +211,7 @@ pub(crate) struct Parts<'a> {
     warnings: Vec<String>,
 }
 
-impl Render for Parts<'_> {
-    fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        Ok(json::line(out, &self)?)
-    }
-
+impl Text for Parts<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         if self.args.dry_run {
@@ -247,7 +243,7 @@ impl Render for Parts<'_> {
     }
 }
 
-impl Says for Parts<'_> {
+impl Document for Parts<'_> {
     const SCHEMA: &'static str = "blob.split/1";
     const COMMAND: &'static str = "blob split --json FILE -o OUT";
     const WHAT: &'static str = "which files were written";

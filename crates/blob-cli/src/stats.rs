@@ -30,12 +30,12 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let entry = |i: &usize| &checkpoint.entries()[*i];
     let has_values = |i: &usize| left_out(entry(i), args.per_channel).is_none();
     let measured: Vec<usize> = chosen.iter().copied().filter(has_values).collect();
-    let skipped = tell_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
+    let skipped = report_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
     let passes = if args.hist { 2 } else { 1 };
     let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
     let progress = Progress::begin(&context.terminal, work);
     let mut status = skipped;
-    context.say(Work {
+    context.print(Work {
         args,
         checkpoint: &checkpoint,
         chosen: &chosen,
@@ -161,8 +161,8 @@ fn left_out(entry: &Entry, axis: Option<i64>) -> Option<Left> {
     entry.shape().axis(axis).is_err().then_some(Left::NoAxis)
 }
 
-/// Says which tensors are of a dtype that is not read, and which do not have the axis.
-fn tell_skipped(
+/// Document which tensors are of a dtype that is not read, and which do not have the axis.
+fn report_skipped(
     args: &Stats,
     checkpoint: &Checkpoint,
     chosen: &[usize],

@@ -49,7 +49,7 @@ pub(crate) fn spliced(
     base: &Checkpoint,
     options: &Options,
     tensors: &mut [Planned],
-    layers_gone: &[String],
+    removed_layers: &[String],
 ) -> Result<Layout, Error> {
     let mut splice = Splice::new(base)?;
     let is_itself = std::ptr::eq(checkpoint, base);
@@ -63,7 +63,7 @@ pub(crate) fn spliced(
             splice.remove(entry.name())?;
         }
     }
-    splice.remove_layers(layers_gone.iter().map(String::as_str))?;
+    splice.remove_layers(removed_layers.iter().map(String::as_str))?;
     let (mut specs, mut is_reshaped) = (Vec::new(), false);
     for tensor in &mut *tensors {
         let entry = &checkpoint.entries()[tensor.entry];

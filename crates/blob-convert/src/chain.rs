@@ -21,8 +21,8 @@ pub(crate) struct Chained {
     /// Name and reason.
     pub(crate) left_out: Vec<(String, String)>,
     pub(crate) notes: Vec<String>,
-    /// The layers that the net has no more.
-    pub(crate) layers_gone: Vec<String>,
+    /// The layers that must be removed from the net.
+    pub(crate) removed_layers: Vec<String>,
     pub(crate) valued: Vec<Valued>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn chain(
     tensors: Vec<Planned>,
 ) -> Result<Chained, Error> {
     let mut chained =
-        Chained { tensors, left_out: Vec::new(), notes: Vec::new(), layers_gone: Vec::new(), valued: Vec::new() };
+        Chained { tensors, left_out: Vec::new(), notes: Vec::new(), removed_layers: Vec::new(), valued: Vec::new() };
     for step in steps {
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
@@ -51,7 +51,7 @@ pub(crate) fn chain(
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
-        let Outcome { made, left_out, notes, layers_gone } = outcome;
+        let Outcome { made, left_out, notes, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(place, _)| *place).collect();
         let is_valued = |made: &&Made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
@@ -64,7 +64,7 @@ pub(crate) fn chain(
         let name = |place: usize| chained.tensors[place].spec.name.clone();
         chained.left_out.extend(left_out.into_iter().map(|(place, reason)| (name(place), reason)));
         chained.notes.extend(notes);
-        chained.layers_gone.extend(layers_gone);
+        chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| taken(made, &chained.tensors, &gone)).collect();
     }
     Ok(chained)
@@ -74,7 +74,7 @@ fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {
     Spec { tensor: tensor.spec.clone(), entry: &checkpoint.entries()[tensor.entry] }
 }
 
-/// What a step makes of the tensors before, of which some are gone.
+/// Applies the plan for one tensor; `gone` are the places of tensors that were left out.
 fn taken(made: Made, before: &[Planned], gone: &HashSet<usize>) -> Planned {
     let first = &before[made.from[0]];
     let is_new = first.is_new || gone.contains(&made.from[0]);

@@ -1,8 +1,7 @@
-//! What is different between two files, whatever their formats: tensors that only one has, that have another name, shape,
-//! dtype, or values further apart than is tolerated.
+//! The differences between two files of any formats: tensors that only one has, that differ in name, shape or dtype, or whose
+//! values differ by more than a tolerance.
 //!
-//! `pairing` says which belong together; `diff/values` measures. `verify` tells whether files differ, this tells by how
-//! much.
+//! `pairing` pairs the tensors, `diff/values` measures. `verify` answers whether files differ, this answers by how much.
 
 mod values;
 
@@ -22,7 +21,7 @@ pub use values::{Distance, Tolerance, Worst};
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
 
-/// What is told of a tensor.
+/// The result for one tensor or pair of tensors.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Row {
@@ -63,7 +62,7 @@ pub enum Change {
     DType(Distance),
     /// Another shape; the values are not compared.
     Shape,
-    /// It cannot be compared, and why.
+    /// It cannot be compared, with the reason.
     Unread(String),
 }
 
@@ -93,12 +92,12 @@ impl Tally {
     }
 }
 
-/// Compares two files, and tells each tensor as it is compared: in the order of the first file, then those that only the first
-/// has, then those that only the second has.
+/// Compares two files and calls `tell` for each tensor: pairs in the order of the first file, then the tensors that only the
+/// first file has, then those that only the second has.
 ///
 /// Ones in a shape do not count unless the tolerance is [`Tolerance::Exact`]: an old Caffe file has 1×1×1×20 where a new one
 /// has 20. A tensor without a partner is compared with those of the other file by its content; one that is equal bit for bit
-/// is a renamed one. `note` gets what is worth saying of the pairing. Memory stays at two pieces, and a few words for each
+/// is a renamed one. `note` gets what is worth with_change of the pairing. Memory stays at two pieces, and a few words for each
 /// tensor without a partner.
 ///
 /// # Errors

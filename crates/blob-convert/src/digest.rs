@@ -1,4 +1,4 @@
-//! Digests that stand for a file, or for its tensors whatever format holds them: what `blob hash` prints.
+//! Digests of a file, or of its tensors independent of the format: what `blob hash` prints.
 //!
 //! `docs/content-hash.md` defines the digest of the tensors. Each byte is read once; memory stays at a few pieces and 40 bytes a
 //! tensor.
@@ -16,7 +16,7 @@ use crate::receipt::kept_bits;
 use crate::threads::{join, spawn};
 use crate::watch::{Watch, Watched};
 
-/// Hashed before the tensors' records, so that no other use of the hash function gives the same digest.
+/// A prefix that separates these digests from every other use of the hash function.
 const DOMAIN: &[u8] = b"blob.content/1\n";
 
 /// More threads than this find no more memory bandwidth to share.
@@ -50,7 +50,7 @@ impl Algorithm {
     }
 }
 
-/// 256 bits, and what they stand for.
+/// A digest and what it covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hashed {
@@ -94,7 +94,7 @@ impl Hasher {
     }
 }
 
-/// What a digest stands for.
+/// What is hashed.
 #[non_exhaustive]
 pub enum Subject<'a> {
     /// The bytes of a file; of BLAKE3, several threads compute it.

@@ -22,7 +22,7 @@ pub(crate) fn of(
     checkpoint: &Checkpoint,
     base: &Base<'_>,
     options: &Options,
-    (tensors, layers_gone): (&mut [Planned], &[String]),
+    (tensors, removed_layers): (&mut [Planned], &[String]),
     (receipt, path): (&Receipt, Option<&Path>),
 ) -> Result<Layout, Error> {
     let to = options.to;
@@ -31,7 +31,7 @@ pub(crate) fn of(
         Base::Frame(base) => refilled(base, tensors),
         Base::File(base) if base.format() == Format::Hdf5 => hdf5::into(checkpoint, base, tensors),
         Base::File(base) if base.format().is_neoml() => into_neoml(checkpoint, base, tensors),
-        Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, layers_gone),
+        Base::File(base) => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
         Base::None if to.is_caffe() => caffe::new(checkpoint, options, tensors),
         Base::None if to == Format::Hdf5 => hdf5::new(checkpoint, tensors, receipt, path),
         Base::None => new(checkpoint, options, tensors, receipt),

@@ -8,7 +8,7 @@ use blob_io::{Checkpoint, Error, Format};
 
 use crate::transform::Transform;
 
-/// How many problems are told, and how much of a name.
+/// At most this many problems are listed, and this many characters of a name.
 const NAMED: usize = 20;
 const LONGEST_NAME: usize = 128;
 
@@ -83,12 +83,12 @@ impl Options {
     }
 }
 
-/// The source does not allow what is asked.
+/// The error for a source that does not allow the request.
 pub(crate) fn refuse(checkpoint: &Checkpoint, message: String) -> Error {
     Error::Request { file: checkpoint.name().to_owned(), message }
 }
 
-/// The same with a list, of which the first ones are told.
+/// The same with a list of problems, cut after the first ones.
 pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, mut problems: Vec<String>) -> Error {
     let more = match problems.len().saturating_sub(NAMED) {
         0 => String::new(),

@@ -8,9 +8,9 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
 
 use crate::watch::{Watch, Watched};
 
-/// What the walk over two files meets.
+/// An event of the walk over two files.
 pub(crate) enum Met<'a> {
-    /// How tensors are paired, where not by their names.
+    /// How tensors are paired, if not by name.
     Note(String),
     /// A tensor without a partner in the other file.
     Alone { entry: &'a Entry, missing_from: &'a Checkpoint },

@@ -148,7 +148,7 @@ impl Job<'_> {
         let placed = self.plan.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
         pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(i, slot))));
         // The first pass has counted the losses.
-        let unheard = Tally::default();
+        let ignored = Tally::default();
         // If two have the same place, one is a tensor without bytes.
         pieces.sort_by_key(|(at, _)| *at);
         for (_, piece) in pieces {
@@ -156,7 +156,7 @@ impl Job<'_> {
                 Piece::Frame(bytes) => output.write_all(&bytes)?,
                 Piece::Tensor(tensor, slot) => {
                     let mut at = 0;
-                    self.stream(tensor, &unheard, |bytes| {
+                    self.stream(tensor, &ignored, |bytes| {
                         let stored = layout.stored(slot, at, bytes).1;
                         at += bytes.len() as u64;
                         output.write_all(&stored)
@@ -217,7 +217,7 @@ impl Job<'_> {
             passed.and_then(|passed| done.map(|()| passed))
         })?;
         if self.plan.strict {
-            self.unharmed(&tally.found())?;
+            self.check_no_losses(&tally.found())?;
         }
         Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost: tally.lost_values() })
     }
@@ -251,7 +251,7 @@ impl Job<'_> {
     }
 
     /// Checks that no values were lost.
-    fn unharmed(self, found: &[Found]) -> Result<(), Error> {
+    fn check_no_losses(self, found: &[Found]) -> Result<(), Error> {
         let lost = found.iter().filter(|found| matches!(found.amount, Amount::Lost(_)));
         let lost: Vec<String> = lost.map(ToString::to_string).collect();
         match lost.is_empty() {

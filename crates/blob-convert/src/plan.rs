@@ -277,7 +277,7 @@ fn planned_for<'a>(
     options: &Options,
     target: &Target<'a>,
 ) -> Result<Plan<'a>, Error> {
-    let Chained { mut tensors, mut left_out, mut notes, layers_gone, .. } = chosen;
+    let Chained { mut tensors, mut left_out, mut notes, removed_layers, .. } = chosen;
     if matches!(base, Base::Same) {
         left_out.clear();
     }
@@ -306,11 +306,11 @@ fn planned_for<'a>(
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?;
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut notes)?;
-    if matches!(base, Base::File(_)) && to.is_caffe() && !layers_gone.is_empty() {
+    if matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty() {
         notes.push("fold: the output's own description of the net says so; a prototxt has to be changed".to_owned());
     }
     let path = target.file().map(|(path, _)| path);
-    let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &layers_gone), (&receipt, path));
+    let mut layout = || layout::of(checkpoint, &base, options, (&mut tensors, &removed_layers), (&receipt, path));
     let output = match (*target, in_shards) {
         (Target::File { if_exists, .. }, Some(shards)) => Destination::Shards { if_exists, shards },
         (Target::File { path, if_exists }, None) => Destination::File { path, if_exists, layout: layout()? },

@@ -70,7 +70,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
         }
     }
     if total.files > 0 {
-        context.say(total)?;
+        context.print(total)?;
     } else if status == Status::Yes && selection.patterns.is_empty() {
         return Err(Failure::no(format!("{} holds no file of tensors", name(&selection.file))));
     }

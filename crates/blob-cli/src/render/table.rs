@@ -97,7 +97,7 @@ impl Column {
         Self { leaves: Some(turn), ..self }
     }
 
-    /// Says what a row has in the column.
+    /// Document what a row has in the column.
     pub(crate) fn of<T>(self, cell: fn(&T, &Terminal) -> String) -> Filled<T> {
         Filled { column: self, cell }
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Left, Sheet, left_out};
 use crate::failure::{Failure, Problem};
 use crate::json::{
-    self, DIMS, DTYPE, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, Says, field, or_null, real, shapes,
+    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Is, Line, NAME, Ordered, field, or_null, real, shapes,
     sometimes, streamed,
 };
 use crate::output::Out;
@@ -21,7 +21,7 @@ pub(crate) struct Sums<'a> {
     stopped: Value,
 }
 
-impl Says for Sums<'_> {
+impl Document for Sums<'_> {
     const SCHEMA: &'static str = "blob.stats/1";
     const COMMAND: &'static str = "blob stats --json FILE [PATTERN...]";
     const WHAT: &'static str = "what the values of tensors add up to";

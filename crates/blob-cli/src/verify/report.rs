@@ -12,7 +12,7 @@ use crate::args::Verify;
 use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
-use crate::json::{self, FILE, Field, Fields, Is, Says, TEXTS, field, or_null, shapes, streamed};
+use crate::json::{self, Document, FILE, Field, Fields, Is, TEXTS, field, or_null, shapes, streamed};
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;
@@ -103,7 +103,7 @@ pub(crate) struct Verdict {
     error: Value,
 }
 
-impl Says for Verdict {
+impl Document for Verdict {
     const SCHEMA: &'static str = "blob.verify/1";
     const COMMAND: &'static str = "blob verify --json FILE...";
     const WHAT: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
@@ -175,12 +175,12 @@ impl<'a> Report<'a> {
         Self { context, args, out, verdict, shown: Vec::new(), line: None, failed: None }
     }
 
-    /// Says what was checked beyond the structure and held.
+    /// Document what was checked beyond the structure and held.
     pub(super) fn held(&mut self, what: String) {
         self.verdict.held.push(what);
     }
 
-    /// Says what the user can do.
+    /// Document what the user can do.
     pub(super) fn help(&mut self, help: Option<&'static str>) {
         self.verdict.help = help;
     }

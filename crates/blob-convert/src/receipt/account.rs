@@ -1,4 +1,4 @@
-//! What a receipt tells of a conversion, in short, for people: what was changed, of which tensors, and where they came from.
+//! A summary of a receipt for people: what was changed, in which tensors, and where they came from.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const KINDS: usize = 64;
 /// At most this many tensors of each are named.
 const NAMED: usize = 3;
 
-/// What a receipt tells of a conversion and of those before it.
+/// A summary of a conversion and of those before it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Account {
@@ -42,7 +42,7 @@ pub struct Changed {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Fields {
     #[serde(default)]
     changes: Option<Kinds>,
     #[serde(default)]
@@ -90,19 +90,19 @@ impl<'de> Deserialize<'de> for Count {
 }
 
 impl Account {
-    /// What a receipt's text tells; `None` where the text is no receipt or over 16 MiB.
+    /// Summarises a receipt's text; `None` if it is no receipt or over 16 MiB.
     #[must_use]
     pub fn of_receipt(text: &str) -> Option<Self> {
         Origin::of_receipt(text)?;
-        let told: Told = read(text)?;
-        let steps = told.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
-        let kinds = told.changes.unwrap_or_default().0.into_iter();
+        let fields: Fields = read(text)?;
+        let steps = fields.transforms.map_or(Some(Vec::new()), |steps| serde_json::from_value(steps).ok());
+        let kinds = fields.changes.unwrap_or_default().0.into_iter();
         Some(Self {
             history: history_of(text),
             transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MOST_STEPS),
             changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
-            left_out: told.left_out.unwrap_or_default().0,
-            lost_values: told.lost_values,
+            left_out: fields.left_out.unwrap_or_default().0,
+            lost_values: fields.lost_values,
         })
     }
 }

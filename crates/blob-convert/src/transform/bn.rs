@@ -1,6 +1,7 @@
 //! `bn`: Caffe's means and variances divided by the factor that is stored beside them, as Caffe does when it computes.
 //!
-//! The factor is left out, or becomes 1. 0 makes both 0; `BatchNormLayer::Forward_cpu` in BVLC/caffe `9b891540` is the source.
+//! The factor is then left out or set to 1. A factor of 0 makes both 0, as in `BatchNormLayer::Forward_cpu` of BVLC/caffe
+//! `9b891540`.
 
 use blob_core::DType;
 use blob_io::Error;
@@ -18,7 +19,7 @@ use super::values::{Compute, Inputs, Stream};
 pub struct BatchNorm {
     layers: Vec<Norm>,
     with_ones: bool,
-    /// The layers with a factor that the net does not have.
+    /// Layers of the file that have a factor but do not occur in the net.
     #[serde(skip)]
     unknown: Vec<String>,
 }
@@ -40,12 +41,12 @@ impl BatchNorm {
             let named = |role| net.tensor(layer, role).map(str::to_owned);
             Some(Norm { mean: named(Role::Mean)?, variance: named(Role::Variance)?, factor: named(Role::Factor)? })
         });
-        let unknown = net.strangers().iter().filter(|stranger| stranger.has_factor);
-        let unknown = unknown.map(|stranger| stranger.layer.clone()).collect();
+        let unknown = net.uncovered().iter().filter(|norm| norm.has_factor);
+        let unknown = unknown.map(|norm| norm.layer.clone()).collect();
         Self { layers: layers.collect(), with_ones: false, unknown }
     }
 
-    /// Keeps the factors, which become 1, for a file that Caffe is to read.
+    /// Sets the factors to 1 instead of leaving them out, for a file that Caffe will read.
     #[must_use]
     pub fn with_ones(mut self) -> Self {
         self.with_ones = true;
@@ -96,9 +97,9 @@ impl Transform for BatchNorm {
         let kept = tensors.iter().enumerate().filter(|(place, _)| is_kept[*place] || self.with_ones);
         let made = kept.map(|(place, spec)| match divided[place] {
             _ if !is_kept[place] => Made::computed(spec.tensor.clone(), vec![place], Ones)
-                .saying("1: mean and variance are divided by what it was"),
+                .with_change("1: mean and variance are divided by what it was"),
             Some(factor) => Made::computed(spec.tensor.clone(), vec![place, factor], Divided)
-                .saying("divided by the layer's factor"),
+                .with_change("divided by the layer's factor"),
             None => Made::same(place, spec),
         });
         let mut outcome: Outcome = made.collect();
@@ -106,12 +107,12 @@ impl Transform for BatchNorm {
         if !self.unknown.is_empty() {
             let unknown: Vec<&str> = self.unknown.iter().map(|name| &**name).collect();
             let (listed, keep) = (listed(&unknown), if unknown.len() == 1 { "keeps its" } else { "keep their" });
-            outcome = outcome.noting(format!("bn: {listed} {keep} factor: the net has no such BatchNorm"));
+            outcome = outcome.with_note(format!("bn: {listed} {keep} factor: the net has no such BatchNorm"));
         }
         Ok(match count {
             0 => outcome,
             count => {
-                outcome.noting(format!("bn: mean and variance of {count} {} divided by their factor", layers(count)))
+                outcome.with_note(format!("bn: mean and variance of {count} {} divided by their factor", layers(count)))
             }
         })
     }
@@ -131,7 +132,7 @@ impl Compute for Divided {
         let mut values = data(&inputs, 0)?;
         let factor = data(&inputs, 1)?;
         let factor = factor.first().copied().unwrap_or(0.0);
-        // Caffe computes in the net's own type; an f16 net's statistics are f32.
+        // Caffe computes in the net's own dtype, but keeps the statistics of an f16 net in f32.
         if made.dtype == DType::F64 {
             let scale = if factor == 0.0 { 0.0 } else { 1.0 / factor };
             values.iter_mut().for_each(|value| *value *= scale);

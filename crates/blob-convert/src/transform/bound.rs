@@ -1,4 +1,4 @@
-//! A net's layers with those of their tensors that a file has.
+//! Pairs the layers of a net with the tensors of a file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,20 +7,20 @@ use blob_io::mxnet::Symbol;
 use blob_io::net::{Layer, LayerKind, Net, Role};
 use blob_io::{Error, Kind};
 
-/// A net, and the file of its weights.
+/// A net and the file that holds its weights.
 #[derive(Debug)]
 pub struct Bound<'a> {
     net: &'a Net,
-    /// The file's names by those of the net.
+    /// The name in the file of each tensor of the net.
     names: HashMap<&'a str, &'a str>,
     clashes: Vec<String>,
-    strangers: Vec<Stranger>,
+    uncovered: Vec<UncoveredNorm>,
 }
 
-/// A BatchNorm of the file that no layer of the net covers, so that nothing is done about it.
+/// A BatchNorm in the file that has no layer in the net. It is left as it is.
 #[derive(Debug)]
-pub(super) struct Stranger {
-    /// Its layer, or what its tensors' names begin with.
+pub(super) struct UncoveredNorm {
+    /// The name of its layer, or the common prefix of its tensors' names.
     pub(super) layer: String,
     /// MXNet's gamma.
     pub(super) gamma: Option<String>,
@@ -28,9 +28,9 @@ pub(super) struct Stranger {
     pub(super) has_factor: bool,
 }
 
-/// How many names are told one by one.
-const TOLD: usize = 5;
-/// How the tensors' names of MXNet's BatchNorms end.
+/// At most this many names are listed.
+const MAX_LISTED: usize = 5;
+/// Suffixes of the names of MXNet's BatchNorm tensors.
 const NORMS: [&str; 3] = ["gamma", "moving_mean", "running_mean"];
 
 impl<'a> Bound<'a> {
@@ -48,19 +48,19 @@ impl<'a> Bound<'a> {
             }
         }
         let clashes = clashes.into_values().collect();
-        let strangers = strangers(net, &names, checkpoint);
-        Self { net, names, clashes, strangers }
+        let uncovered = uncovered(net, &names, checkpoint);
+        Self { net, names, clashes, uncovered }
     }
 
-    /// The tensors that layers of one name claim as different things, one sentence each; they belong to no layer here.
+    /// Conflicts, one sentence each: a tensor that two layers of the same name use in different roles. It is paired with neither.
     #[must_use]
     pub fn clashes(&self) -> &[String] {
         &self.clashes
     }
 
-    /// The BatchNorms of the file that no layer of the net covers.
-    pub(super) fn strangers(&self) -> &[Stranger] {
-        &self.strangers
+    /// The BatchNorms in the file that have no layer in the net.
+    pub(super) fn uncovered(&self) -> &[UncoveredNorm] {
+        &self.uncovered
     }
 
     /// The net.
@@ -74,20 +74,20 @@ impl<'a> Bound<'a> {
         self.net.layers().iter()
     }
 
-    /// What the file calls the tensor of this role of a layer, where it has it.
+    /// The name in the file of a layer's tensor with this role, if the file has it.
     #[must_use]
     pub fn tensor(&self, layer: &Layer, role: Role) -> Option<&'a str> {
         self.names.get(layer.tensor(role)?).copied()
     }
 
-    /// The tensors of a layer that the file has, as (role, the file's name).
+    /// The tensors of a layer that the file has: role, and name in the file.
     pub(crate) fn tensors(&self, layer: &'a Layer) -> impl Iterator<Item = (Role, &'a str)> {
         layer.tensors().filter_map(|(role, name)| Some((role, *self.names.get(name)?)))
     }
 }
 
-/// What two layers of one name claim as different things. Layers that share a tensor by its name agree on what it is, as those
-/// for training and for use do.
+/// Tensors that two layers of the same name use in different roles. Layers that share a tensor use it in the same role, as the
+/// train and test versions of a layer do.
 fn clashes(net: &Net) -> BTreeMap<&str, String> {
     let mut owners: HashMap<&str, (&Layer, Role)> = HashMap::new();
     let mut clashes = BTreeMap::new();
@@ -104,11 +104,11 @@ fn clashes(net: &Net) -> BTreeMap<&str, String> {
     clashes
 }
 
-/// The BatchNorms of a file that no layer covers, by their names, and in a .caffemodel by its own layers.
-fn strangers(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) -> Vec<Stranger> {
+/// The BatchNorms that no layer covers: found by their tensors' names, and in a .caffemodel by its own layers.
+fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) -> Vec<UncoveredNorm> {
     let covered: HashSet<&str> = names.values().copied().collect();
-    // A gamma without a mean is the slope of a PReLU, or another normalisation's.
-    let mut strangers: BTreeMap<&str, (Stranger, bool)> = BTreeMap::new();
+    // A gamma without a mean belongs to a PReLU or to another kind of normalisation.
+    let mut uncovered: BTreeMap<&str, (UncoveredNorm, bool)> = BTreeMap::new();
     for entry in checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data) {
         let name = entry.name();
         let ended = NORMS.iter().find_map(|ending| Some((bare(name).strip_suffix(ending)?, *ending == "gamma")));
@@ -116,8 +116,8 @@ fn strangers(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
             continue;
         };
         let layer = stem.trim_end_matches(['_', '.']).to_owned();
-        let stranger = Stranger { layer, gamma: None, has_factor: false };
-        let (stranger, has_mean) = strangers.entry(stem).or_insert((stranger, false));
+        let stranger = UncoveredNorm { layer, gamma: None, has_factor: false };
+        let (stranger, has_mean) = uncovered.entry(stem).or_insert((stranger, false));
         if is_gamma {
             stranger.gamma = Some(name.to_owned());
         }
@@ -126,32 +126,32 @@ fn strangers(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
     let is_norm = |layer: &&Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
     let of_norms = net.layers().iter().filter(is_norm).flat_map(Layer::tensors);
     let normed: HashSet<&str> = of_norms.filter_map(|(_, name)| names.get(name).copied()).collect();
-    // A file whose layers cannot be read is refused where its own net is asked for.
+    // An unreadable net is reported by the caller that needs it.
     let own = checkpoint.net().ok().flatten().unwrap_or_default();
     let lacking = own.layers().iter().filter(|layer| {
         layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
     });
     let lacking = lacking.map(|layer| {
         let has_factor = layer.tensor(Role::Factor).is_some();
-        Stranger { layer: layer.name.to_owned(), gamma: None, has_factor }
+        UncoveredNorm { layer: layer.name.to_owned(), gamma: None, has_factor }
     });
-    let named = strangers.into_values().filter_map(|(stranger, has_mean)| has_mean.then_some(stranger));
+    let named = uncovered.into_values().filter_map(|(stranger, has_mean)| has_mean.then_some(stranger));
     named.chain(lacking).collect()
 }
 
-/// The first names, and how many more there are.
+/// The first names, then the number of the others.
 pub(super) fn listed(names: &[&str]) -> String {
-    let named: Vec<String> = names.iter().take(TOLD).map(|name| format!("{name:?}")).collect();
-    let more = if names.len() > TOLD { format!(" and {} more", names.len() - TOLD) } else { String::new() };
+    let named: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("{name:?}")).collect();
+    let more = if names.len() > MAX_LISTED { format!(" and {} more", names.len() - MAX_LISTED) } else { String::new() };
     named.join(", ") + &more
 }
 
-/// A name of MXNet's without what says its kind.
+/// An MXNet name without its `arg:` or `aux:`.
 pub(crate) fn bare(name: &str) -> &str {
     name.strip_prefix("arg:").or_else(|| name.strip_prefix("aux:")).unwrap_or(name)
 }
 
-/// What a new bias is called beside a weight of this name.
+/// The name for a new bias of the layer that has this weight.
 pub(super) fn bias_beside(weight: &str) -> String {
     let ended = |ending: &str| weight.strip_suffix(ending);
     match (ended("/0"), ended("weight")) {
@@ -161,8 +161,7 @@ pub(super) fn bias_beside(weight: &str) -> String {
     }
 }
 
-/// The symbol file beside a file of MXNet's parameters, as its savers call them: `net-symbol.json` beside
-/// `net-0012.params`.
+/// Opens the symbol file that MXNet saves beside its parameters: `net-symbol.json` for `net-0012.params`.
 ///
 /// # Errors
 /// What reading it returns; `None` where there is none.

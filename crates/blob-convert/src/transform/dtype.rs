@@ -1,21 +1,21 @@
-//! `dtype`: floats of every width as those of one width, each rounded once, to nearest even.
+//! `dtype`: converts floats of every width to one float dtype, each rounded once, to nearest even.
 //!
-//! Integers and bools stay as they are. What becomes infinite on the way is counted where the values are rounded.
+//! Integers and bools are left alone. Values that overflow to infinity are counted where they are rounded.
 
 use blob_core::DType;
 use serde_json::{Value, json};
 
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Writes floats of every width as one dtype.
+/// Converts floats of every width to one dtype.
 ///
-/// A value rounds to the nearest one of the dtype, of two the even one, and past the largest to infinity; those are among
+/// A value is rounded to the nearest value of the dtype, ties to even. Values that overflow become infinite: they are counted in
 /// [`Summary::found`](crate::Summary::found), and [`Options::strict`](crate::Options::strict) refuses them. NaN stays NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Dtype(DType);
 
 impl Dtype {
-    /// Rounds floats to `dtype`; `None` where that is no dtype of floats.
+    /// Rounds floats to `dtype`; `None` if that is not a float dtype.
     #[must_use]
     pub fn new(dtype: DType) -> Option<Self> {
         dtype.is_float().then_some(Self(dtype))
@@ -41,7 +41,7 @@ impl Transform for Dtype {
             let same = Made::same(place, spec);
             match spec.tensor.dtype {
                 dtype if dtype == self.0 => same,
-                dtype if dtype.is_float() => same.rounded(self.0).saying(format!("written as {}", self.0)),
+                dtype if dtype.is_float() => same.rounded(self.0).with_change(format!("written as {}", self.0)),
                 _ => {
                     others += 1;
                     same
@@ -51,8 +51,8 @@ impl Transform for Dtype {
         let outcome: Outcome = made.collect();
         Ok(match others {
             0 => outcome,
-            1 => outcome.noting("1 tensor does not hold floats, and stays as it is"),
-            others => outcome.noting(format!("{others} tensors do not hold floats, and stay as they are")),
+            1 => outcome.with_note("1 tensor does not hold floats, and stays as it is"),
+            others => outcome.with_note(format!("{others} tensors do not hold floats, and stay as they are")),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! `fc-from`: the columns of an inner product behind a flattening, for a framework that flattens channels last.
+//! `fc-from`: permutes the columns of a fully connected layer after a flattening, for frameworks that flatten channels last.
 //!
 //! Caffe, MXNet and torch flatten channels × height × width; TensorFlow and Keras flatten height × width × channels.
 
@@ -13,27 +13,26 @@ use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::{Source, sources, wired};
 
-/// Permutes the columns of the inner products that have as many inputs as the extents say: from channels × height × width to
-/// height × width × channels.
+/// Permutes the columns of inner products with channels × height × width inputs to height × width × channels.
 ///
-/// Where the file has the net's description, those behind a convolution or a pooling; else there must be one alone.
+/// If the file describes its net, the ones after a convolution or a pooling are permuted; otherwise only one matrix in the file may
+/// have that many columns.
 #[derive(Clone, Debug)]
 pub struct FcFrom {
     extents: [usize; 3],
-    /// The matrices that are meant; all inner products where there are none.
+    /// The matrices to permute; `None` for all matching inner products.
     tensors: Option<Vec<String>>,
 }
 
 impl FcFrom {
-    /// Behind an output of these channels, height and width; `None` where there are no inputs, or more than can be
-    /// counted.
+    /// For inputs of these channels, height and width; `None` if their product is 0 or overflows.
     #[must_use]
     pub fn new(channels: usize, height: usize, width: usize) -> Option<Self> {
         let inputs = channels.checked_mul(height)?.checked_mul(width)?;
         (inputs > 0).then_some(Self { extents: [channels, height, width], tensors: None })
     }
 
-    /// The matrices of these names, whatever they are to their layers.
+    /// Permutes exactly these matrices, whatever kind of layer they belong to.
     #[must_use]
     pub fn of(self, tensors: Vec<String>) -> Self {
         Self { tensors: Some(tensors), ..self }
@@ -88,7 +87,7 @@ impl Transform for FcFrom {
                     let order = Reorder::permuted(&[rows, channels, height, width], &[0, 2, 3, 1]);
                     let change =
                         format!("columns permuted from {channels}\u{d7}{height}\u{d7}{width} to channels last");
-                    Made::computed(spec.tensor.clone(), vec![place], order).saying(change)
+                    Made::computed(spec.tensor.clone(), vec![place], order).with_change(change)
                 }
                 _ if is_meant && named.is_some() => {
                     let problem = format!("has shape {}, and is no matrix of {inputs} columns", spec.tensor.shape);
@@ -116,8 +115,8 @@ fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
     matches!(*spec.tensor.shape.dims(), [_, columns] | [1, 1, _, columns] if columns == inputs)
 }
 
-/// Of the inner products with this many inputs those that stay, as they are behind another one, by their places; and those that
-/// cannot be permuted, with the reason.
+/// Among the inner products with this many inputs: the places of those that stay because they follow another inner product, and
+/// those that cannot be permuted, with the reason.
 fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Misfit>) {
     let (mut stay, mut misfits) = (Vec::new(), Vec::new());
     let places: HashMap<&str, usize> =
@@ -140,7 +139,7 @@ fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Mi
             Source::Input => "reads the net's input, not a convolution or a pooling".to_owned(),
             Source::Mixed(mixed, _) => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
         };
-        // The columns of a transposed one are its outputs: by its name it would be permuted wrongly.
+        // The columns of a transposed matrix are its outputs, so naming it would permute the wrong axis.
         let how = if is_turned { "" } else { "; `blob transpose FILE TENSOR --fc-from` permutes one by its name" };
         let named = format!("{problem}{how}");
         misfits.push(Misfit::new(&spec.tensor.name, named));
@@ -148,7 +147,7 @@ fn of_net(net: &Net, tensors: &[Spec<'_>], inputs: usize) -> (Vec<usize>, Vec<Mi
     (stay, misfits)
 }
 
-/// Without the net, one alone is known to be behind the flattening.
+/// Without a net, it is clear which matrix follows the flattening only if there is just one.
 fn several(tensors: &[Spec<'_>], inputs: usize) -> Option<Misfit> {
     let all = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct && has_columns(spec, inputs));
     let names: BTreeSet<&str> =

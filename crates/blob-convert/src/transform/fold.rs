@@ -1,7 +1,7 @@
-//! `fold`: a BatchNorm, and the Scale after it, or a Scale alone, put into the weights and the bias of the layer before.
+//! `fold`: merges a BatchNorm and the Scale after it, or a Scale alone, into the weights and bias of the layer before.
 //!
 //! With scale = gamma / sqrt(variance / factor + eps) for each channel, weights become weight · scale, and the bias
-//! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` says where that is right.
+//! (bias − mean / factor) · scale + beta. Computed in f64, each value rounded once. `find` decides where folding is valid.
 
 mod find;
 
@@ -29,33 +29,33 @@ pub struct Fold {
     scales: usize,
 }
 
-/// One fold: the tensors by their names.
+/// One normalisation to fold, with the names of its tensors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Folded {
-    /// The normalisation's layer.
+    /// The name of the normalisation's layer.
     layer: String,
-    /// The Scale's after it.
+    /// The name of the Scale layer after it.
     scale_layer: Option<String>,
     weight: String,
-    /// The bias: the layer's own, or what a new one is called.
+    /// The name of the layer's bias, or of the new one that it gets.
     bias: String,
     has_bias: bool,
     side: Side,
     eps: f64,
-    /// Without them, as SegNet's have been for long, the channels are scaled and shifted only.
+    /// Without mean and variance, as in SegNet's BN, the channels are only scaled and shifted.
     mean: Option<String>,
     variance: Option<String>,
     factor: Option<String>,
-    /// Without it, or where it is fixed, the channels keep their scale.
+    /// If absent or fixed, the scale is 1.
     gamma: Option<String>,
     fix_gamma: bool,
     beta: Option<String>,
-    /// Those of a Scale after the normalisation.
+    /// The factors and summands of the Scale layer.
     scale: Option<String>,
     shift: Option<String>,
 }
 
-/// Where the output channels are in the weights.
+/// The axis of the weights that runs over the output channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Side {
@@ -67,7 +67,7 @@ enum Side {
     Second { groups: u64 },
 }
 
-/// How many tensors a fold may need beside the weight and the bias.
+/// The number of tensors that a fold may use besides weight and bias.
 const PARTS: usize = 7;
 
 impl Folded {
@@ -77,8 +77,8 @@ impl Folded {
         [mean, variance, factor, gamma, self.beta.as_ref(), self.scale.as_ref(), self.shift.as_ref()]
     }
 
-    /// The tensors that are in the weights after the fold.
-    fn gone(&self) -> impl Iterator<Item = &String> {
+    /// The tensors that the fold merges into the weights, and so removes.
+    fn merged(&self) -> impl Iterator<Item = &String> {
         let all = [&self.mean, &self.variance, &self.factor, &self.gamma, &self.beta, &self.scale, &self.shift];
         all.into_iter().flatten()
     }
@@ -109,7 +109,7 @@ impl Transform for Fold {
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
-        let mut planned = Planned::default();
+        let mut planned = FoldPlan::default();
         for folded in &self.layers {
             if let Err(mut misfits) = planned.add(folded, tensors, &places) {
                 planned.misfits.append(&mut misfits);
@@ -119,7 +119,7 @@ impl Transform for Fold {
             return Err(planned.misfits);
         }
         let folded: BTreeSet<usize> = planned.made.keys().chain(planned.gone.keys()).copied().collect();
-        // It was the diff of other values.
+        // The diff of a tensor whose values change no longer belongs to it.
         let is_diff = |spec: &Spec<'_>| {
             let data = spec.tensor.name.strip_suffix(".diff").and_then(|data| places.find(data));
             data.is_some_and(|data| folded.contains(&data))
@@ -141,9 +141,9 @@ impl Transform for Fold {
             outcome.notes.push(format!("fold: the diffs of folded tensors are left out, {diffs} of them"));
         }
         let gone = self.layers.iter().flat_map(|folded| [Some(&folded.layer), folded.scale_layer.as_ref()]).flatten();
-        outcome.layers_gone = gone.cloned().collect();
-        if !outcome.layers_gone.is_empty() {
-            let gone: Vec<String> = outcome.layers_gone.iter().map(|layer| format!("{layer:?}")).collect();
+        outcome.removed_layers = gone.cloned().collect();
+        if !outcome.removed_layers.is_empty() {
+            let gone: Vec<String> = outcome.removed_layers.iter().map(|layer| format!("{layer:?}")).collect();
             outcome.notes.push(format!("fold: the net has to be described without the layers {}", gone.join(", ")));
         }
         Ok(outcome)
@@ -155,8 +155,8 @@ impl Transform for Fold {
 }
 
 #[derive(Default)]
-struct Planned {
-    /// What becomes of the tensor at a place.
+struct FoldPlan {
+    /// The tensors that replace the one at a place.
     made: BTreeMap<usize, Vec<Made>>,
     gone: BTreeMap<usize, String>,
     misfits: Vec<Misfit>,
@@ -164,7 +164,7 @@ struct Planned {
     biases: BTreeSet<String>,
 }
 
-impl Planned {
+impl FoldPlan {
     fn add(&mut self, folded: &Folded, tensors: &[Spec<'_>], places: &Places<'_>) -> Result<(), Vec<Misfit>> {
         let lacks =
             |name: &String| Misfit::new(name, format!("is not there, and {:?} is folded with it", folded.layer));
@@ -209,7 +209,7 @@ impl Planned {
             return Err(misfits);
         }
         self.make(folded, tensors, (weight, bias), parts, channels);
-        let gone = folded.gone().filter_map(|name| places.find(name));
+        let gone = folded.merged().filter_map(|name| places.find(name));
         self.gone.extend(gone.map(|place| (place, folded.layer.clone())));
         Ok(())
     }
@@ -236,21 +236,21 @@ impl Planned {
         let (from, inputs) = with(Some(weight));
         let norm = Norm { inputs, eps: folded.eps, channels };
         let scaled = Scaled { norm, run: run(folded.side, &spec.shape) };
-        let mut made = vec![Made::computed(spec.clone(), from, scaled).saying(change.clone())];
+        let mut made = vec![Made::computed(spec.clone(), from, scaled).with_change(change.clone())];
         let (from, inputs) = with(bias);
         let shifted = Shifted { norm: Norm { inputs, eps: folded.eps, channels }, has_bias: bias.is_some() };
         match bias {
             Some(bias) => {
-                let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).saying(change);
+                let made = Made::computed(tensors[bias].tensor.clone(), from, shifted).with_change(change);
                 self.made.entry(bias).or_default().push(made);
             }
-            // What is only multiplied needs none.
+            // A fold that only scales needs no bias.
             None if parts[MEAN].or(parts[BETA]).or(parts[SHIFT]).is_none() => {}
             None => {
-                // A dtype that holds the weights holds their bias.
+                // The bias gets the dtype of the weights.
                 let shape = Shape::new([channels]).unwrap_or_else(|_| Shape::default());
                 let bias = TensorSpec::new(&*folded.bias, spec.dtype, shape);
-                made.push(Made::computed(bias, from, shifted).saying(format!("new: {change}")));
+                made.push(Made::computed(bias, from, shifted).with_change(format!("new: {change}")));
                 self.notes.push(format!(
                     "fold: {:?} is new; the layer of {:?} must be said to have a bias",
                     folded.bias, folded.weight
@@ -274,8 +274,8 @@ fn channels(side: Side, shape: &Shape) -> Option<usize> {
     }
 }
 
-/// How channels follow each other along the weights: each has `inner` values in a row, `per` of them follow each other, and
-/// after `group` values come the next ones.
+/// How the channels lie in the weights: a channel has runs of `inner` values, `per` channels take turns, and each `group` of values
+/// has other channels.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     inner: usize,
@@ -311,10 +311,10 @@ const BETA: usize = 4;
 const SCALE: usize = 5;
 const SHIFT: usize = 6;
 
-/// What a normalisation does to each channel.
+/// The affine map that a normalisation applies to each channel.
 #[derive(Debug)]
 struct Norm {
-    /// Which input each part is.
+    /// The index of each part among the inputs.
     inputs: [Option<usize>; PARTS],
     eps: f64,
     channels: usize,
@@ -381,7 +381,7 @@ impl Compute for Scaled {
 #[derive(Debug)]
 struct Shifted {
     norm: Norm,
-    /// Whether the first input is the bias before; else it was 0.
+    /// Whether the first input is the old bias; otherwise the old bias is 0.
     has_bias: bool,
 }
 

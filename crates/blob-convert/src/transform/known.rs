@@ -1,4 +1,4 @@
-//! The transforms by their names in receipts, each made again of its settings, which come from a file and may say anything.
+//! Rebuilds transforms from their names and settings in a receipt, which is untrusted.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const KNOWN: &[(&str, Read)] = &[
     ("names", |settings| Some(Arc::new(Names::deserialize(settings).ok()?))),
 ];
 
-/// The transform that a receipt names, or why it cannot be made.
+/// The transform that a receipt names, or why it cannot be rebuilt.
 pub(crate) fn known(name: &str, settings: &Value) -> Result<Arc<dyn Transform>, String> {
     let Some((_, read)) = KNOWN.iter().find(|(known, _)| *known == name) else {
         return Err("is not known".to_owned());

@@ -1,4 +1,4 @@
-//! `layout`: the weights of convolutions with their axes in another order.
+//! `layout`: permutes the axes of convolution weights.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,15 @@ use super::reorder::Reorder;
 use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Permutes the weights of convolutions, which Caffe, MXNet and torch have as outputs × inputs/groups × height × width.
+/// Permutes the weights of convolutions, which Caffe, MXNet and PyTorch store as outputs × inputs/groups × height × width.
 ///
-/// A deconvolution's, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then height × width ×
-/// outputs × inputs, as TensorFlow has them. Where the file's own net says that a convolution is depthwise, `hwio` is TensorFlow's
-/// height × width × channels × outputs of each channel. Weights of other than four axes stay.
+/// Weights of deconvolutions, inputs × outputs/groups × height × width, are permuted by the same axes: `hwio` is then height ×
+/// width × outputs × inputs, as in TensorFlow. If the file's own net says that a convolution is depthwise, `hwio` is TensorFlow's
+/// height × width × channels × outputs per channel. Weights that do not have four axes are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Layout {
-    /// As they are: torch's.
+    /// PyTorch's, which is the stored order.
     Oihw,
     /// TensorFlow's and Keras's.
     Hwio,
@@ -30,7 +30,7 @@ impl Layout {
     /// Every layout.
     pub const ALL: &[Self] = &[Self::Oihw, Self::Hwio, Self::Ohwi];
 
-    /// Its axes in their order: `hwio`.
+    /// The letters of its axes in order: `hwio`.
     #[must_use]
     pub fn order(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Layout {
         }
     }
 
-    /// Which of OIHW's axes each of its own is.
+    /// The axis of OIHW that each of its axes is.
     fn axes(self) -> [usize; 4] {
         match self {
             Self::Oihw => [0, 1, 2, 3],
@@ -78,27 +78,29 @@ impl Transform for Layout {
             count += 1;
             by_shape += usize::from(by == By::Shape);
             let made = permuted(place, spec, dims, &self.axes());
-            // A diff is of its data's layer.
+            // A diff belongs to the same layer as its data.
             let name = spec.entry.name();
             let groups =
                 depthwise.get(name.strip_suffix(".diff").unwrap_or(name)).map(|groups| groups.unwrap_or(dims[0]));
             match groups.and_then(|groups| by_channel(dims, groups)) {
-                // The outputs of a channel follow each other, so that the values are in this order already.
-                Some(shape) => made.reshaped(shape).saying("permuted from oihw to hwcm, of a depthwise convolution"),
-                None => made.saying(format!("permuted from oihw to {}", self.order())),
+                // The outputs of one channel are adjacent, so only the shape differs.
+                Some(shape) => {
+                    made.reshaped(shape).with_change("permuted from oihw to hwcm, of a depthwise convolution")
+                }
+                None => made.with_change(format!("permuted from oihw to {}", self.order())),
             }
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(guessed(by_shape, "weights of convolutions"));
         if others > 0 {
-            outcome = outcome.noting(format!("weights of convolutions that have not four axes stay: {others}"));
+            outcome = outcome.with_note(format!("weights of convolutions that have not four axes stay: {others}"));
         }
-        Ok(if count == 0 { outcome.noting("there are no weights of convolutions to permute") } else { outcome })
+        Ok(if count == 0 { outcome.with_note("there are no weights of convolutions to permute") } else { outcome })
     }
 }
 
-/// The weights of convolutions in groups, by their names, as the file's own net has them; `None` where the layer's type says that
-/// each channel is a group.
+/// Maps the names of grouped convolutions' weights to the number of groups, from the file's own net; `None` if the layer's type
+/// implies one group per channel.
 fn depthwise(context: &Context<'_>) -> Result<HashMap<String, Option<usize>>, Vec<Misfit>> {
     let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?.unwrap_or_default();
     let layers = net.layers().iter().filter(|layer| layer.kind == LayerKind::Convolution);
@@ -112,17 +114,17 @@ fn depthwise(context: &Context<'_>) -> Result<HashMap<String, Option<usize>>, Ve
     Ok(weights.collect())
 }
 
-/// TensorFlow's shape of a depthwise convolution's weights: height, width, channels, outputs of each.
+/// TensorFlow's shape for the weights of a depthwise convolution: height, width, channels, outputs per channel.
 fn by_channel(dims: &[usize], channels: usize) -> Option<Shape> {
     let [outputs, 1, height, width] = *dims else { return None };
     let is_even = channels > 0 && outputs.is_multiple_of(channels);
     is_even.then(|| Shape::new([height, width, channels, outputs / channels]).ok()).flatten()
 }
 
-/// A tensor with its axes in another order, seen with these extents.
+/// A tensor with permuted axes; `dims` are the extents before.
 pub(super) fn permuted(place: usize, spec: &Spec<'_>, dims: &[usize], axes: &[usize]) -> Made {
     let mut tensor = spec.tensor.clone();
-    // The same extents in another order make a shape as well.
+    // Permuting the extents of a valid shape gives a valid shape.
     tensor.shape = Shape::new(axes.iter().map(|axis| dims[*axis]).collect::<Vec<_>>()).unwrap_or(tensor.shape);
     Made::computed(tensor, vec![place], Reorder::permuted(dims, axes))
 }

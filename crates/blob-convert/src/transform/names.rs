@@ -1,6 +1,6 @@
-//! `names`: tensors under other names.
+//! `names`: renames tensors.
 //!
-//! A map says which; what it does not name keeps its name. Two of one name are refused by `chain`, which lists them all.
+//! Tensors that the map does not contain keep their names. `chain` refuses duplicate names and lists them all.
 
 mod file;
 mod torch;
@@ -40,14 +40,14 @@ impl Transform for Names {
         let made = tensors.iter().enumerate().map(|(place, spec)| {
             let old = &spec.tensor.name;
             let same = Made::same(place, spec);
-            // A diff goes with its data, a part of a sparse array with the others.
+            // A diff follows its data's name, and a part of a sparse array the array's name.
             let data = old.strip_suffix(".diff").and_then(|data| Some(format!("{}.diff", self.map.get(data)?)));
             let part = || {
                 let (whole, part) = spec.entry.sparse().and_then(|_| old.rsplit_once('#'))?;
                 Some(format!("{}#{part}", self.map.get(whole)?))
             };
             match self.map.get(old).cloned().or(data).or_else(part) {
-                Some(new) if new != *old => same.renamed(new).saying(format!("was {old:?}")),
+                Some(new) if new != *old => same.renamed(new).with_change(format!("was {old:?}")),
                 _ => same,
             }
         });

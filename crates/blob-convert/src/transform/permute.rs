@@ -1,4 +1,4 @@
-//! `permute`: tensors that are named, with their axes in another order.
+//! `permute`: permutes the axes of the named tensors.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ pub struct Permute {
 }
 
 impl Permute {
-    /// Axis `i` of the result is axis `axes[i]`; `None` where these are not the numbers from 0 on, each once.
+    /// Axis `i` of the result is axis `axes[i]`; `None` if `axes` is not a permutation.
     #[must_use]
     pub fn new(tensors: Vec<String>, axes: Vec<usize>) -> Option<Self> {
         let each: HashSet<usize> = axes.iter().copied().filter(|axis| *axis < axes.len()).collect();
@@ -34,7 +34,7 @@ pub(super) fn names(settings: &Value) -> Option<Vec<String>> {
     settings.as_array()?.iter().map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
-/// Misfits for the tensors that are not there.
+/// A misfit for each name that is not among the tensors.
 pub(super) fn lacking(names: &[String], tensors: &[Spec<'_>]) -> Vec<Misfit> {
     let there: HashSet<&str> = tensors.iter().map(|spec| &*spec.tensor.name).collect();
     names.iter().filter(|name| !there.contains(&***name)).map(|name| Misfit::new(name, "is not there")).collect()
@@ -64,7 +64,7 @@ impl Transform for Permute {
                 return same;
             }
             let axes: Vec<String> = self.axes.iter().map(usize::to_string).collect();
-            permuted(place, spec, dims, &self.axes).saying(format!("axes permuted to {}", axes.join(",")))
+            permuted(place, spec, dims, &self.axes).with_change(format!("axes permuted to {}", axes.join(",")))
         });
         let outcome = made.collect();
         if misfits.is_empty() { Ok(outcome) } else { Err(misfits) }

@@ -1,19 +1,19 @@
-//! Values in another order: the axes permuted, or one axis from its end to its beginning.
+//! Reorders the values of a tensor: permutes its axes, or reverses one.
 //!
-//! Where the first axis stays the first, in blocks of its rows; else as a whole.
+//! If the first axis stays first, rows are reordered block by block; otherwise the whole tensor is held in memory.
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::Error;
 
 use super::values::{Compute, Inputs, Stream};
 
-/// The bytes to reorder at once, where the first axis stays.
+/// The bytes per block, if the first axis stays first.
 const BLOCK: usize = 1 << 20;
 
-/// Another order of one tensor's values.
+/// A new order for the values of one tensor.
 #[derive(Clone, Debug)]
 pub(crate) struct Reorder {
-    /// The extents that the values are seen with.
+    /// The extents before the reordering.
     dims: Vec<usize>,
     order: Order,
 }
@@ -22,22 +22,22 @@ pub(crate) struct Reorder {
 enum Order {
     /// Axis `i` of the result is axis `axes[i]`.
     Permuted(Vec<usize>),
-    /// The second axis backwards.
+    /// The second axis is reversed.
     Backwards,
 }
 
 impl Reorder {
-    /// The axes in another order, as `numpy.transpose` has it.
+    /// Permutes the axes, as `numpy.transpose` does.
     pub(crate) fn permuted(dims: &[usize], axes: &[usize]) -> Self {
         Self { dims: dims.to_vec(), order: Order::Permuted(axes.to_vec()) }
     }
 
-    /// The second axis from its end to its beginning.
+    /// Reverses the second axis.
     pub(crate) fn backwards(dims: &[usize]) -> Self {
         Self { dims: dims.to_vec(), order: Order::Backwards }
     }
 
-    /// How many rows of the first axis are reordered at once.
+    /// The number of rows per block.
     fn rows(&self, row: usize) -> usize {
         match &self.order {
             Order::Permuted(axes) if axes.first() != Some(&0) => self.dims.first().copied().unwrap_or(1),
@@ -45,7 +45,7 @@ impl Reorder {
         }
     }
 
-    /// Whole rows in their new order.
+    /// Reorders whole rows.
     fn block(&self, bytes: Vec<u8>, row: usize, width: usize) -> Result<Vec<u8>, Error> {
         match &self.order {
             Order::Permuted(axes) => {
@@ -67,7 +67,7 @@ impl Reorder {
     }
 }
 
-/// The order does not depend on what the values mean, and every bit pattern is an integer.
+/// An integer dtype of this width: only the positions of the bytes matter, not their meaning.
 fn dtype(width: usize) -> DType {
     match width {
         1 => DType::U8,

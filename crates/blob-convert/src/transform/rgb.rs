@@ -1,4 +1,4 @@
-//! `rgb`: the input channels of the first convolution from end to beginning, for images of RGB where the net takes BGR.
+//! `rgb`: reverses the input channels of the first convolution, so that a net trained on BGR takes RGB images.
 
 use blob_io::net::{LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ use super::role::{By, Role, guessed, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::wires::{Source, sources, wired};
 
-/// Reverses the input channels of the first convolution, which must have three: OpenCV's and so Caffe's images are BGR.
+/// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
-/// Where the file has the net's description, every convolution that reads the net's input; else the one that stands first.
+/// If the file describes its net, this applies to every convolution that reads the net's input; otherwise to the first in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Rgb;
 
@@ -29,7 +29,7 @@ impl Transform for Rgb {
             None => of_file(tensors)?,
         };
         let made = tensors.iter().enumerate().map(|(place, spec)| {
-            // With its diff, where there is one.
+            // Its diff is reversed too.
             let is_first = first.iter().any(|first| {
                 let place = |spec: &Spec<'_>| (spec.entry.position(), spec.entry.index());
                 place(spec) == place(first) && spec.tensor.shape == first.tensor.shape
@@ -38,7 +38,7 @@ impl Transform for Rgb {
                 return Made::same(place, spec);
             }
             let order = Reorder::backwards(spec.tensor.shape.dims());
-            Made::computed(spec.tensor.clone(), vec![place], order).saying("input channels reversed")
+            Made::computed(spec.tensor.clone(), vec![place], order).with_change("input channels reversed")
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.extend(note);
@@ -88,7 +88,7 @@ fn of_net<'s, 'a>(net: &Net, tensors: &'s [Spec<'a>]) -> Result<Vec<&'s Spec<'a>
     if misfits.is_empty() { Ok(first) } else { Err(misfits) }
 }
 
-/// The weights that stand first in the file, and a note where only their name and shape say that they are a convolution's.
+/// The first convolution weights in the file, with a note if they are recognised by name and shape only.
 fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<(Vec<&'s Spec<'a>>, Option<String>), Vec<Misfit>> {
     let is_weight = |spec: &&Spec<'_>| role(spec).0 == Role::Convolution;
     let Some(first) = tensors.iter().find(is_weight) else {

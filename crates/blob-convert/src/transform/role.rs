@@ -1,27 +1,27 @@
-//! What a tensor is to its layer: the weights of a convolution, of an inner product, or something else.
+//! The role of a tensor in its layer: weights of a convolution, weights of an inner product, or other.
 //!
-//! By the layer's type, where the file has it; else by name and shape, which the caller says in a note.
+//! Known by the layer's type if the file has it, otherwise guessed from name and shape; the caller adds a note about guesses.
 
 use super::step::Spec;
 
-/// What a tensor is to its layer.
+/// The role of a tensor in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// O×I/g×H×W, of a deconvolution I×O/g×H×W; with more axes of space, too.
+    /// O×I/g×H×W, for a deconvolution I×O/g×H×W; other numbers of spatial axes too.
     Convolution,
     /// O×I, or 1×1×O×I.
     InnerProduct,
     Other,
 }
 
-/// How sure it is.
+/// How the role is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Type,
     Shape,
 }
 
-/// What a tensor is to its layer, or its diff.
+/// The role of a tensor, or of the data of a diff.
 pub(crate) fn role(spec: &Spec<'_>) -> (Role, By) {
     let Some(layer) = spec.entry.layer_type().filter(|layer| !layer.is_empty()) else {
         return (by_shape(spec), By::Shape);
@@ -34,7 +34,7 @@ pub(crate) fn role(spec: &Spec<'_>) -> (Role, By) {
     (role, By::Type)
 }
 
-/// Whether it is a convolution or a deconvolution, also of a fork: `DepthwiseConvolution`, `ConvolutionDepthwise`.
+/// Whether a layer type is a convolution or deconvolution, in forks too: `DepthwiseConvolution`, `ConvolutionDepthwise`.
 pub(crate) fn is_convolution(layer: &str) -> bool {
     layer.contains("Convolution") || layer.contains("Deconvolution")
 }
@@ -49,7 +49,7 @@ fn by_shape(spec: &Spec<'_>) -> Role {
     }
 }
 
-/// A note on the tensors that were taken for something by their names and shapes.
+/// A note about tensors whose role was guessed from name and shape.
 pub(crate) fn guessed(count: usize, what: &str) -> Option<String> {
     match count {
         0 => None,

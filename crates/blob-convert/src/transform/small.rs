@@ -1,4 +1,4 @@
-//! Small tensors, held whole: their values as f64, and values as a stream.
+//! Helpers for small tensors, which are held whole in memory as f64.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::step::Spec;
 use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream};
 
-/// Where each tensor is, by its name.
+/// The places of the tensors by name.
 pub(super) struct Places<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Places<'a> {
@@ -22,7 +22,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// All values of an input, which lose nothing as f64.
+/// All values of an input as f64, which is exact for every float dtype.
 pub(super) fn data(inputs: &Inputs<'_>, input: usize) -> Result<Vec<f64>, Error> {
     Ok(read(&inputs.whole(input)?, inputs.specs[input].dtype))
 }
@@ -34,7 +34,7 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
-/// Values as the dtype that is made, each rounded once; those that become infinite by it are told.
+/// Rounds values to the dtype of the result, and reports those that overflow to infinity.
 pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
     let dtype = inputs.made.dtype;
     let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -46,7 +46,7 @@ pub(super) fn write(values: &[f64], inputs: &Inputs<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that are all there.
+/// A stream of bytes that are already computed.
 pub(super) fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
     let mut at = 0;
     Box::new(move |out: &mut [u8]| {
@@ -64,7 +64,7 @@ pub(super) struct Ones;
 impl Compute for Ones {
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error> {
         let made = inputs.made;
-        // Its size was within bounds, or it is refused here.
+        // Reading the input whole checks its size against the limit.
         let count = inputs.whole(0)?.len() / made.dtype.size();
         Ok(ready(write(&vec![1.0; count], &inputs)))
     }

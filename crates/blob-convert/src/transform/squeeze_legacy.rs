@@ -1,7 +1,7 @@
-//! `squeeze-legacy`: the four dimensions of Caffe before 2015 as those that the values have.
+//! `squeeze-legacy`: removes the leading ones from blobs of Caffe before 2015.
 //!
-//! Then every blob had four, with ones in front: a bias was 1×1×1×N, an inner product's weights 1×1×O×I. Today's Caffe still
-//! reads them so (`ShapeEquals`), and other frameworks do not.
+//! At that time every blob had four axes: a bias was 1×1×1×N, the weights of an inner product 1×1×O×I. Caffe still accepts
+//! these shapes (`ShapeEquals`); other frameworks do not.
 
 use blob_core::Shape;
 use serde_json::{Value, json};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::role::{Role, guessed, is_convolution, role};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Layers whose weights are matrices, and at which places among their blobs.
+/// Layers whose weights are matrices, with the indices of these blobs.
 const MATRICES: &[(&str, &[usize])] =
     &[("InnerProduct", &[0]), ("Embed", &[0]), ("LSTM", &[0, 2]), ("RNN", &[0, 2, 3])];
 /// Layers whose blobs are all vectors; NVCaffe's and SegNet's BatchNorm stores them as 1×C×1×1.
 const VECTORS: &[&str] = &["BN", "BatchNorm", "Bias", "PReLU", "Scale"];
 
-/// Takes the ones away that Caffe's blobs had before 2015.
+/// Removes the ones that Caffe's blobs had before 2015.
 #[derive(Clone, Copy, Debug)]
 pub struct SqueezeLegacy;
 
@@ -39,17 +39,17 @@ impl Transform for SqueezeLegacy {
             let Some(shape) = dims.and_then(|dims| Shape::new(dims).ok()) else { return same };
             by_shape += usize::from(spec.entry.layer_type().is_none_or(str::is_empty));
             let change = format!("squeezed from {}", spec.tensor.shape);
-            same.reshaped(shape).saying(change)
+            same.reshaped(shape).with_change(change)
         });
         let outcome: Outcome = made.collect();
         Ok(match guessed(by_shape, "inner products and biases of before 2015") {
-            Some(note) => outcome.noting(note),
+            Some(note) => outcome.with_note(note),
             None => outcome,
         })
     }
 }
 
-/// The extents of a layer's blob, where they are others.
+/// The squeezed extents of a layer's blob, if they differ.
 fn of_layer(layer: &str, spec: &Spec<'_>) -> Option<Vec<usize>> {
     let (dims, index) = (spec.tensor.shape.dims(), spec.entry.index());
     let matrix = MATRICES.iter().find(|(known, _)| *known == layer);
@@ -62,7 +62,7 @@ fn of_layer(layer: &str, spec: &Spec<'_>) -> Option<Vec<usize>> {
     }
 }
 
-/// The same without a layer's type. A small square may be a convolution of one channel, and stays.
+/// The same if the layer's type is unknown. A small square is left alone: it may be the kernel of a one-channel convolution.
 fn of_name(spec: &Spec<'_>) -> Option<Vec<usize>> {
     const LARGEST_KERNEL: usize = 11;
     let name = spec.tensor.name.strip_suffix(".diff").unwrap_or(&spec.tensor.name);

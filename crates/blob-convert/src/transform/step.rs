@@ -1,6 +1,6 @@
-//! One step from tensors to tensors, decided from names, dtypes and shapes: what it is given, and what it returns.
+//! The interface of a transform: the tensors that it gets and the tensors that it returns, without their values.
 //!
-//! Knows no bytes: `values` has what makes them. What steps make together is `chain`'s.
+//! `values` has the interface that computes values; `chain` runs several transforms one after the other.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,20 +12,20 @@ use serde_json::Value;
 
 use super::values::Compute;
 
-/// One step from tensors to tensors.
+/// Turns the tensors of a file into other tensors.
 ///
-/// It is pure: the same tensors, context and settings give the same outcome, which is how a receipt is replayed.
+/// It is pure: the same tensors, context and settings give the same outcome, so that a receipt can be replayed.
 pub trait Transform: fmt::Debug + Send + Sync {
-    /// Its word in receipts: `dtype`.
+    /// Its name in receipts: `dtype`.
     fn name(&self) -> &'static str;
 
-    /// What it is asked to do, as data: the receipt keeps them, and they are enough to do it again.
+    /// Its settings as data. The receipt stores them, and the transform can be rebuilt from them.
     fn settings(&self) -> Value;
 
-    /// What becomes of the tensors. Each of them goes into one that is made, or is left out with a reason.
+    /// Plans the result. Each tensor is used for at least one resulting tensor, or is left out with a reason.
     ///
     /// # Errors
-    /// Every tensor that it cannot be done with, and why.
+    /// Every tensor that the transform cannot handle, and why.
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>>;
 
     /// Whether it would change nothing and report nothing, so that it can be left out.
@@ -34,18 +34,18 @@ pub trait Transform: fmt::Debug + Send + Sync {
     }
 }
 
-/// A tensor as a step finds it.
+/// A tensor before a transform.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Spec<'a> {
-    /// Its name, dtype and shape, as the steps before have made them.
+    /// Its name, dtype and shape after the transforms before.
     pub tensor: TensorSpec,
-    /// The source's array that its values come from; of several, the first. It has the file's own name, the layer's type, and
-    /// the place in the file.
+    /// The entry of the source that its values come from, the first if there are several: its name in the file, its layer's type
+    /// and its position.
     pub entry: &'a Entry,
 }
 
-/// What is known beside the tensors.
+/// What a transform may look at besides the tensors.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     checkpoint: &'a Checkpoint,
@@ -63,23 +63,23 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a step makes of the tensors.
+/// The result of planning a transform.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The tensors that go on, in their order.
+    /// The resulting tensors in order.
     pub made: Vec<Made>,
-    /// The tensors that do not, by their places, and why.
+    /// The places of the tensors that are left out, and why.
     pub left_out: Vec<(usize, String)>,
-    /// What else is to be known, in words.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// The layers that the net has no more.
-    pub(crate) layers_gone: Vec<String>,
+    /// The layers that must be removed from the net.
+    pub(crate) removed_layers: Vec<String>,
 }
 
 impl Outcome {
     /// Adds a note, which is about no single tensor.
-    pub(crate) fn noting(mut self, note: impl Into<String>) -> Self {
+    pub(crate) fn with_note(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
@@ -91,38 +91,38 @@ impl FromIterator<Made> for Outcome {
     }
 }
 
-/// A tensor that a step makes.
+/// A resulting tensor.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Made {
     /// Its name, dtype and shape.
     pub tensor: TensorSpec,
-    /// The places of the tensors that it is made of: at least one.
+    /// The places of the tensors that it is made from: at least one.
     pub from: Vec<usize>,
-    /// How its values come about.
+    /// How its values are obtained.
     pub values: Values,
-    /// What the step changes about it, in words; empty where it changes nothing.
+    /// What the transform changes about it, in words; empty if nothing.
     pub changes: Vec<Cow<'static, str>>,
 }
 
-/// How the values of a tensor come about.
+/// How the values of a tensor are obtained.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Values {
-    /// They are those of the one tensor that it is made of, in their order, each rounded to the new dtype where that is another.
+    /// Those of the one tensor that it is made from, in order, rounded if the dtype changes.
     Same,
-    /// They are computed.
+    /// Computed from the tensors that it is made from.
     Computed(Arc<dyn Compute>),
 }
 
 impl Made {
-    /// The tensor at `place`, as it is.
+    /// The tensor at `place`, unchanged.
     #[must_use]
     pub fn same(place: usize, spec: &Spec<'_>) -> Self {
         Self { tensor: spec.tensor.clone(), from: vec![place], values: Values::Same, changes: Vec::new() }
     }
 
-    /// A tensor whose values are computed of those at the places `from`, which [`Inputs`](super::Inputs) has in this order.
+    /// A tensor computed from those at the places `from`, which become the [`Inputs`](super::Inputs) in this order.
     #[must_use]
     pub fn computed(tensor: TensorSpec, from: Vec<usize>, compute: impl Compute + 'static) -> Self {
         Self { tensor, from, values: Values::Computed(Arc::new(compute)), changes: Vec::new() }
@@ -146,30 +146,30 @@ impl Made {
         self
     }
 
-    /// Says in words what is changed about it.
-    pub(crate) fn saying(mut self, change: impl Into<Cow<'static, str>>) -> Self {
+    /// Adds a description of the change.
+    pub(crate) fn with_change(mut self, change: impl Into<Cow<'static, str>>) -> Self {
         self.changes.push(change.into());
         self
     }
 }
 
-/// A tensor that a step cannot be done with.
+/// A tensor that a transform cannot handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Misfit {
-    /// Its name; empty where it is about no single tensor.
+    /// Its name; empty if the problem concerns no single tensor.
     pub tensor: String,
-    /// Why, in words that follow the name: `has 3 axes, not 4`.
+    /// The problem, worded to follow the name: `has 3 axes, not 4`.
     pub problem: String,
 }
 
 impl Misfit {
-    /// This tensor, for this reason.
+    /// A problem with one tensor.
     pub fn new(tensor: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { tensor: tensor.into(), problem: problem.into() }
     }
 
-    /// What is about no single tensor: `there are no weights of a convolution`.
+    /// A problem that concerns no single tensor: `there are no weights of a convolution`.
     pub(crate) fn about_all(problem: impl Into<String>) -> Self {
         Self::new("", problem)
     }

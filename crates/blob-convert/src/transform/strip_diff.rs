@@ -1,4 +1,4 @@
-//! `strip-diff`: the diffs of Caffe's blobs are left out.
+//! `strip-diff`: leaves out the diffs of Caffe's blobs.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
-/// Leaves out the diffs of Caffe's blobs, which training leaves beside the data; in a format that has no diffs, what is called
-/// as another tensor with `.diff` behind it.
+/// Leaves out the diffs that training stores beside the data of Caffe's blobs; in formats without diffs, tensors called like another
+/// one plus `.diff`.
 #[derive(Clone, Copy, Debug)]
 pub struct StripDiff;
 

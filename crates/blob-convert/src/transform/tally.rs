@@ -1,19 +1,19 @@
-//! What comes up while values are made: how many were lost, how far others changed.
+//! Reports collected while values are computed: how many were lost, how far others changed.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What came up about a tensor.
+/// A report about the values of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Found {
     /// The tensor's name in the output.
     pub tensor: String,
-    /// What, in words that follow the amount: `values became infinite as f16`.
+    /// The report, worded to follow the amount: `values became infinite as f16`.
     pub what: Cow<'static, str>,
-    /// How much of it.
+    /// The amount.
     pub amount: Amount,
 }
 
@@ -27,22 +27,22 @@ impl fmt::Display for Found {
     }
 }
 
-/// How much of something came up.
+/// The amount of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Amount {
     /// The number of values that were lost: [`Options::strict`](crate::Options::strict) refuses them.
     Lost(u64),
-    /// The largest of several numbers, which is only told.
+    /// The largest of several numbers, for information only.
     Most(f64),
 }
 
-/// Collects what comes up, from several threads.
+/// Collects reports from several threads.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<BTreeMap<(String, Cow<'static, str>), Amount>>);
 
 impl Tally {
-    /// Adds lost values of a tensor to those before; none are nothing.
+    /// Adds to the lost values of a tensor; 0 adds no report.
     pub(crate) fn lost(&self, tensor: &str, count: u64, what: impl Into<Cow<'static, str>>) {
         if count == 0 {
             return;
@@ -54,7 +54,7 @@ impl Tally {
         }
     }
 
-    /// Keeps the largest number of a tensor.
+    /// Keeps the largest number reported for a tensor.
     pub(crate) fn most(&self, tensor: &str, value: f64, what: impl Into<Cow<'static, str>>) {
         let mut all = self.lock();
         match all.entry((tensor.to_owned(), what.into())).or_insert(Amount::Most(value)) {
@@ -63,13 +63,13 @@ impl Tally {
         }
     }
 
-    /// How many values of all tensors were lost.
+    /// The lost values of all tensors together.
     pub(crate) fn lost_values(&self) -> u64 {
         let all = self.lock();
         all.values().map(|amount| if let Amount::Lost(count) = amount { *count } else { 0 }).sum()
     }
 
-    /// All that came up, by the tensors' names.
+    /// All reports, sorted by tensor.
     pub(crate) fn found(&self) -> Vec<Found> {
         let found = |((tensor, what), amount): (&(String, Cow<'static, str>), &Amount)| Found {
             tensor: tensor.clone(),

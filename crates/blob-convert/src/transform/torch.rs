@@ -1,8 +1,8 @@
-//! `torch-layout`: values in the order that PyTorch's modules have them.
+//! `torch-layout`: puts values into the order of PyTorch's modules.
 //!
 //! The gates of Caffe's LSTM are input, forget, output, cell (`lstm_unit_layer.cpp` in BVLC/caffe `9b891540`), PyTorch's input,
-//! forget, cell, output; and PyTorch has a second bias, which is 0 here. Weights of fully connected layers that are input ×
-//! output become output × input. A slope for all channels gets an axis.
+//! forget, cell, output; and PyTorch has a second bias, which becomes 0. Weights of fully connected layers stored as input ×
+//! output become output × input. A scalar slope gets an axis.
 
 use std::collections::HashSet;
 
@@ -17,22 +17,22 @@ use super::small::{Places, ready};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream};
 
-/// Where the rows of each of PyTorch's gates are in Caffe's.
+/// The index in Caffe's order of each of PyTorch's gates.
 const GATES: [usize; 4] = [0, 1, 3, 2];
 
 /// Puts values into PyTorch's order.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct TorchLayout {
-    /// Tensors whose rows are those of four gates.
+    /// Tensors whose rows are divided among four gates.
     gates: Vec<String>,
-    /// Biases of four gates, and what the second one beside each is called.
+    /// Biases of four gates, each with the name of its second bias.
     second_biases: Vec<(String, String)>,
     transposed: Vec<String>,
     slopes: Vec<String>,
 }
 
 impl TorchLayout {
-    /// What the layers of a net need.
+    /// The changes that the layers of a net need.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> Self {
         let mut layout = Self::default();
@@ -84,14 +84,15 @@ impl Transform for TorchLayout {
                     continue;
                 }
                 let of = spec.tensor.clone();
-                made.push(Made::computed(of, vec![place], Gates).saying("gates from i, f, o, g to i, f, g, o"));
+                made.push(Made::computed(of, vec![place], Gates).with_change("gates from i, f, o, g to i, f, g, o"));
             } else if transposed.contains(&place) {
                 match *shape.dims() {
                     [rows, columns] => {
                         let turned = Shape::new([columns, rows]).unwrap_or_else(|_| shape.clone());
                         let of = TensorSpec::new(&**name, spec.tensor.dtype, turned);
                         made.push(
-                            Made::computed(of, vec![place], Transposed).saying("transposed to output \u{d7} input"),
+                            Made::computed(of, vec![place], Transposed)
+                                .with_change("transposed to output \u{d7} input"),
                         );
                     }
                     _ => misfits.push(Misfit::new(name, format!("is {shape}, and a matrix has two axes"))),
@@ -99,7 +100,7 @@ impl Transform for TorchLayout {
             } else if slopes.contains(&place) && shape.num_axes() == 0 {
                 made.push(
                     same.reshaped(Shape::new([1]).unwrap_or_else(|_| shape.clone()))
-                        .saying("one slope, as an axis of one"),
+                        .with_change("one slope, as an axis of one"),
                 );
             } else {
                 made.push(same);
@@ -109,7 +110,7 @@ impl Transform for TorchLayout {
             if let Some(place) = places.find(bias) {
                 let spec = &tensors[place].tensor;
                 let of = TensorSpec::new(&**second, spec.dtype, spec.shape.clone());
-                made.push(Made::computed(of, vec![place], Zeros).saying("a second bias, of zeros"));
+                made.push(Made::computed(of, vec![place], Zeros).with_change("a second bias, of zeros"));
             }
         }
         if misfits.is_empty() { Ok(made.into_iter().collect()) } else { Err(misfits) }

@@ -1,6 +1,6 @@
-//! Values on their way: the stream that they come in, and what a computation is given to make one.
+//! The interface for computing values: streams of values, and the inputs of a computation.
 //!
-//! Relies on the caller for how inputs are opened; knows no transform.
+//! The caller decides how inputs are opened. Knows no transform.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,10 +9,10 @@ use blob_io::{Error, TensorSpec};
 
 use super::tally::{Amount, Tally};
 
-/// Values of a tensor, row-major and little-endian, that come piece by piece.
+/// The values of a tensor, row-major and little-endian, read piece by piece.
 pub trait Stream {
-    /// Fills `out`, whose length is whole elements, from its beginning, and returns how many bytes that are; fewer than `out`
-    /// holds only at the end.
+    /// Fills `out`, whose length is a whole number of elements, and returns the number of bytes written: less than its length only
+    /// at the end of the tensor.
     ///
     /// # Errors
     /// What reading and computing return.
@@ -25,22 +25,22 @@ impl<F: FnMut(&mut [u8]) -> Result<usize, Error>> Stream for F {
     }
 }
 
-/// Makes the values of a tensor.
+/// Computes the values of a tensor.
 pub trait Compute: fmt::Debug + Send + Sync {
-    /// Begins the values from the first on. It is called each time that they are read, and they are the same each time.
+    /// Starts the values from the first one. May be called several times and must give the same values each time.
     ///
     /// # Errors
-    /// What reading returns; values that do not allow it.
+    /// What reading returns; inputs whose values cannot be used.
     fn open<'a>(&'a self, inputs: Inputs<'a>) -> Result<Box<dyn Stream + 'a>, Error>;
 }
 
 /// Opens one of the inputs.
 type Open<'a> = Box<dyn Fn(usize) -> Result<Box<dyn Stream + 'a>, Error> + 'a>;
 
-/// The tensors that another one is computed of, in the order of [`Made::from`](super::Made::from).
+/// The tensors that another one is computed from, in the order of [`Made::from`](super::Made::from).
 pub struct Inputs<'a> {
     file: &'a str,
-    /// What the output calls the tensor that is made.
+    /// The name in the output of the tensor that is computed.
     name: &'a str,
     /// The tensor that is computed, as its step planned it; later steps may rename and round it.
     pub made: &'a TensorSpec,
@@ -52,7 +52,7 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// `file` and `name` are what messages call the source and the tensor, `most_bytes` what may be held at once.
+    /// `file` and `name` are used in messages, `most_bytes` is the most that may be held in memory.
     pub(crate) fn new(
         (file, name): (&'a str, &'a str),
         made: &'a TensorSpec,
@@ -63,7 +63,7 @@ impl<'a> Inputs<'a> {
         Self { file, name, made, specs, open, most_bytes, tally }
     }
 
-    /// The values of an input, from the first on; any number of times.
+    /// Starts the values of an input from the first one; any number of times.
     ///
     /// # Errors
     /// As [`Checkpoint::reader`](blob_io::Checkpoint::reader), and what the steps before return.
@@ -71,8 +71,8 @@ impl<'a> Inputs<'a> {
         (self.open)(input)
     }
 
-    /// All values of an input at once, if they are no more than
-    /// [`Limits::max_alloc`](blob_io::Limits::max_alloc) allows.
+    /// All values of an input in memory, if
+    /// [`Limits::max_alloc`](blob_io::Limits::max_alloc) allows it.
     ///
     /// # Errors
     /// As [`Inputs::open`]; a tensor that is too large.
@@ -87,10 +87,10 @@ impl<'a> Inputs<'a> {
         Ok(values)
     }
 
-    /// Whether this number of bytes may be held at once, as [`Limits::max_alloc`](blob_io::Limits::max_alloc) has it.
+    /// Checks that [`Limits::max_alloc`](blob_io::Limits::max_alloc) allows to hold this many bytes.
     ///
     /// # Errors
-    /// [`Error::Memory`] where they may not.
+    /// [`Error::Memory`] if not.
     pub(crate) fn fits(&self, bytes: u64) -> Result<(), Error> {
         match bytes > self.most_bytes {
             false => Ok(()),

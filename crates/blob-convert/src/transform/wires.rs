@@ -1,6 +1,6 @@
-//! What the layers of a source's net read: its input, the outputs of a convolution, or those of an inner product.
+//! Traces what each layer of a net reads: the net's input, the output of a convolution, or of an inner product.
 //!
-//! One pass over the layers in their order, as each value is written before it is read.
+//! One pass over the layers is enough, as a net writes each value before reading it.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,15 @@ use blob_io::net::{Layer, LayerKind, Net};
 
 use super::step::{Context, Misfit};
 
-/// Layers that change no channel and no place, or each channel alone.
+/// Layers that mix neither channels nor positions.
 const PLAIN: &[&str] = &[
     "Split", "ReLU", "Dropout", "Pooling", "Power", "LRN", "Sigmoid", "TanH", "ELU", "AbsVal", "Exp", "Log", "BNLL",
     "Flatten",
 ];
-/// Layers that read the values of their first input, and of others only extents or places.
+/// Layers that take values from their first input only; the others give extents or positions.
 const FIRST: &[&str] = &["ROIPooling", "PSROIPooling", "Crop"];
 
-/// The source's net, where the file says which layer reads what.
+/// The file's own net, if it says which layer reads what.
 pub(super) fn wired(context: &Context<'_>) -> Result<Option<Net>, Vec<Misfit>> {
     let net = context.checkpoint().net().map_err(|e| vec![Misfit::about_all(e.to_string())])?;
     Ok(net.filter(|net| net.layers().iter().any(|layer| !layer.bottoms.is_empty())))
@@ -27,11 +27,11 @@ pub(super) fn wired(context: &Context<'_>) -> Result<Option<Net>, Vec<Misfit>> {
 pub(super) enum Source<'n> {
     /// The net's input.
     Input,
-    /// A layer that keeps channels and places apart: a convolution or a pooling.
+    /// A layer with channels and positions: a convolution or a pooling.
     Spatial,
     /// An inner product.
     Vector,
-    /// A layer that may put channels or places elsewhere; whether it reads the net's input.
+    /// A layer that may mix channels or positions; the flag says whether it reads the net's input.
     Mixed(&'n Layer, bool),
 }
 
@@ -41,7 +41,7 @@ impl Source<'_> {
     }
 }
 
-/// Every layer with where its inputs come from.
+/// Every layer with the source of its inputs.
 pub(super) fn sources(net: &Net) -> Vec<(&Layer, Source<'_>)> {
     let mut values: HashMap<usize, Source<'_>> = HashMap::new();
     let mut all = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn sources(net: &Net) -> Vec<(&Layer, Source<'_>)> {
             LayerKind::Convolution | LayerKind::Deconvolution => Source::Spatial,
             LayerKind::InnerProduct => Source::Vector,
             _ if layer.bottoms.is_empty() || PLAIN.contains(&&*layer.type_name) => source,
-            // A factor a channel of the input would have to be reversed with it.
+            // On the net's input, the factors per channel would have to be reversed too.
             LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale | LayerKind::Bias | LayerKind::PRelu
                 if !source.is_input() =>
             {

@@ -1,7 +1,7 @@
 //! Two files tensor by tensor, bit for bit, whatever their formats.
 //!
-//! `pairing` says which belong together; dtype, shape and bytes are compared here. Knows what a conversion may change and
-//! yet keep: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in
+//! `pairing` pairs the tensors; dtype, shape and bytes are compared here. Accepts what a conversion may change without losing
+//! anything: names, places without an array, bf16 as the bits of a u16, sparse arrays made dense, the ones behind a shape in
 //! NeoML's seven axes.
 
 use blob_core::{DType, Dims7, Shape};
@@ -114,7 +114,7 @@ impl Compare<'_> {
         Ok(())
     }
 
-    /// What two tensors do not have in common, as a code and in words; `None` where they are equal.
+    /// The difference between two tensors, as a code and in words; `None` if they are equal.
     fn difference(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Option<Difference>, Error> {
         for side in [a, b] {
             if let Some(fault) = side.entry.fault() {

@@ -1,4 +1,4 @@
-//! A converted file against its source: the transforms of its receipt done again, and the outcome compared bit for bit.
+//! Compares a converted file with its source: repeats the transforms of its receipt and compares the result bit for bit.
 //!
 //! The receipt is untrusted text: what is missing, unknown or cannot be done is a finding. Memory stays at a few pieces, but
 //! for what a transform holds.
@@ -23,12 +23,11 @@ use crate::watch::{Watch, Watched};
 /// Two pieces stay in the second-level cache from where they are read to where they are compared.
 const PIECE: usize = 256 << 10;
 /// At most this much of a transform's settings is printed.
-const TOLD: usize = 200;
-/// So many tensors of a step are named.
+const MAX_LISTED: usize = 200;
+/// At most this many tensors of a step are named.
 const NAMED: usize = 3;
 
-/// Tells the transforms that a file's receipt says were done, each as a note, in their order; what cannot be read is a
-/// finding. Returns how many they are.
+/// Reports the transforms in a file's receipt in order, each as a note; unreadable ones are findings. Returns their number.
 pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
     let steps = match steps(checkpoint) {
         Ok(steps) => steps,
@@ -39,7 +38,7 @@ pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
     };
     for (number, step) in steps.iter().enumerate() {
         let settings = step.settings.to_string();
-        let settings = settings.char_indices().nth(TOLD).map_or(&*settings, |(at, _)| &settings[..at]);
+        let settings = settings.char_indices().nth(MAX_LISTED).map_or(&*settings, |(at, _)| &settings[..at]);
         tell(Remark::Note(format!("step {} of {}: {} {settings}", number + 1, steps.len(), step.name)));
         if let Err(why) = known(&step.name, &step.settings) {
             tell(Remark::Finding(Finding::new("", "receipt", unknown(step, &why))));
@@ -49,11 +48,11 @@ pub fn replay(checkpoint: &Checkpoint, tell: &mut dyn FnMut(Remark)) -> usize {
 }
 
 fn unknown(step: &Step, why: &str) -> String {
-    let name: String = step.name.chars().take(TOLD).collect();
+    let name: String = step.name.chars().take(MAX_LISTED).collect();
     format!("the transform {name:?} of the receipt {why}")
 }
 
-/// Does the steps with the tensors of `source` and compares what comes out with those of `file`; returns how many are equal.
+/// Applies the steps to the tensors of `source` and compares the result with `file`; returns the number of equal tensors.
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
@@ -103,12 +102,12 @@ struct Parts {
     sparse: Option<Vec<IgnoredAny>>,
 }
 
-/// What is told of a step that makes other values.
+/// The report on a step that changes values.
 fn redone(valued: &Valued, source: &Checkpoint) -> Redone {
     let name = |entry: &usize| source.entries()[*entry].name().to_owned();
     let told = "the receipt alone says".to_owned();
     let said_by = match valued.step {
-        // What fixes gammas is the symbol, which may lie beside the source still.
+        // The symbol decides which gammas are fixed; it may still be beside the source.
         "fix-gamma" => match symbol_beside(source) {
             Ok(Some(symbol)) => {
                 let bound = Bound::new(&symbol.net, source);
@@ -167,7 +166,7 @@ impl Compare<'_> {
         Ok(())
     }
 
-    /// What a tensor of the file and the one that is made do not have in common; `None` where they are equal.
+    /// The first difference between a tensor of the file and the recomputed one; `None` if they are equal.
     fn difference(&mut self, made: &Planned, entry: &Entry) -> Result<Option<(&'static str, String)>, Error> {
         let spec = &made.spec;
         let dtype = self.file.array(entry)?.dtype;

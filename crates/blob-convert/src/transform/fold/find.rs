@@ -1,4 +1,4 @@
-//! Where a fold is right, from a net's layers; and why not, for every normalisation that stays.
+//! Finds the normalisations of a net that can be folded, and the reason for each that cannot.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::transform::bound::{Bound, bias_beside};
 pub struct Refusal {
     /// Its layer.
     pub layer: String,
-    /// Why, in words that follow the layer's name: `reads the net's input`.
+    /// The reason, worded to follow the layer's name: `reads the net's input`.
     pub reason: String,
 }
 
@@ -25,8 +25,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Fold {
-    /// The normalisations of a net that can be folded into the convolution, deconvolution or fully connected layer before them,
-    /// and those that cannot. A Scale that is not behind another one is one.
+    /// Finds the normalisations that can be folded into the convolution, deconvolution or fully connected layer before them,
+    /// and those that cannot. A Scale that follows no BatchNorm counts as one.
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
@@ -39,7 +39,7 @@ impl Fold {
             }
             let scale = foldable_scale(net, layer);
             let folded = folded(net, layer, scale);
-            // The Scale of a BatchNorm that stays does so with it.
+            // If a BatchNorm stays, its Scale stays too.
             after.extend(scale.filter(|_| is_norm || folded.is_ok()).map(std::ptr::from_ref));
             match folded {
                 Ok(folded) => {
@@ -49,30 +49,30 @@ impl Fold {
                 Err(reason) => refused.push(Refusal { layer: layer.name.to_owned(), reason }),
             }
         }
-        refused.extend(net.strangers().iter().map(|stranger| Refusal {
-            layer: stranger.layer.clone(),
+        refused.extend(net.uncovered().iter().map(|norm| Refusal {
+            layer: norm.layer.clone(),
             reason: "is in the file, and the net has no such BatchNorm".to_owned(),
         }));
         (fold, refused)
     }
 }
 
-/// Whether it is a Scale by factors of its own, and not the product of two values.
+/// Whether a Scale has its own factors, rather than multiplying two inputs.
 fn is_lone_scale(layer: &Layer) -> bool {
     layer.kind == LayerKind::Scale && layer.bottoms.len() == 1
 }
 
-/// The Scale after a normalisation that can be folded with it.
+/// The Scale after a normalisation, if it can be folded along with it.
 fn foldable_scale<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
     scale_after(net, norm).filter(|scale| check_place(net, scale).is_ok())
 }
 
-/// Whether a layer's outputs are sums of products with weights, a row of them for each channel.
+/// Whether each output channel of a layer is a weighted sum of its inputs, so that a factor can go into the weights.
 fn is_foldable(layer: &Layer) -> bool {
     matches!(layer.kind, LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct)
 }
 
-/// Whether the file has the tensors that a Scale is said to have.
+/// Whether the file has all tensors that a Scale needs.
 fn is_whole(net: &Bound<'_>, scale: &Layer) -> bool {
     net.tensor(scale, Role::Weight).is_some() && (!scale.bias_term || net.tensor(scale, Role::Bias).is_some())
 }
@@ -119,7 +119,7 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     })
 }
 
-/// The layer before a normalisation, if nothing forbids to change it.
+/// The layer before a normalisation, if its weights may be changed.
 fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
     if norm.type_name.ends_with("WithReLU") {
         return Err(format!("is {}, whose ReLU would be lost", norm.type_name));
@@ -157,7 +157,7 @@ fn before<'a>(net: &Bound<'a>, norm: &Layer) -> Result<&'a Layer, String> {
     Ok(before)
 }
 
-/// Checks that a layer is one from one value to one, in every phase of the net.
+/// Checks that a layer has one input and one output and is there in every phase of the net.
 fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
     let stays = |why: String| Err(format!("cannot be folded: {:?} {why}", layer.name));
     let ([_], &[top]) = (&layer.bottoms[..], &layer.tops[..]) else {
@@ -173,7 +173,7 @@ fn check_place(net: &Bound<'_>, layer: &Layer) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a Scale is one that can be folded, wherever it is.
+/// Checks that a Scale itself can be folded.
 fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
     if !is_by_channel(scale) {
         let (axis, axes) = (scale.axis, scale.num_axes);
@@ -185,7 +185,7 @@ fn check_scale(net: &Bound<'_>, scale: &Layer) -> Result<(), String> {
     Ok(())
 }
 
-/// The axis of a layer's output that has its channels.
+/// The channel axis of a layer's output.
 fn axis_of(layer: &Layer) -> Result<i64, String> {
     match layer.kind {
         LayerKind::InnerProduct if !layer.flatten => {
@@ -203,7 +203,7 @@ fn side(layer: &Layer) -> Side {
     }
 }
 
-/// The Scale that alone reads a normalisation, channel by channel.
+/// The per-channel Scale after a normalisation, if nothing else reads that normalisation.
 pub(in crate::transform) fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Option<&'a Layer> {
     let [top] = *norm.tops else {
         return None;
@@ -213,7 +213,7 @@ pub(in crate::transform) fn scale_after<'a>(net: &Bound<'a>, norm: &Layer) -> Op
     (net.net().uses(top) == 1 && is_plain && is_whole(net, scale)).then_some(scale)
 }
 
-/// Whether a Scale has a factor for each channel, and not one for all or for another axis.
+/// Whether a Scale has one factor per channel.
 pub(in crate::transform) fn is_by_channel(scale: &Layer) -> bool {
     scale.axis == 1 && scale.num_axes == 1
 }

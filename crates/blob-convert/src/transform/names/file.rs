@@ -1,15 +1,15 @@
-//! A file of names: lines `OLD NEW`, where `*` in OLD stands for anything and `$1` in NEW for what the first one stood for.
+//! Parses a file of names: lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched.
 
 use std::collections::HashMap;
 
 use super::Names;
 
 impl Names {
-    /// Reads a file of names and looks up those of the tensors `names` in it: the first line that fits decides.
+    /// Reads a file of names and applies it to the tensors `names`: the first matching line wins.
     ///
-    /// A line has an old name and a new one, with blanks between, or with a tab where the names have blanks. `*` in the old one
-    /// stands for any text, `$1` to `$9` in the new one for what the first to ninth stood for, `$$` for a dollar. Empty lines
-    /// and those that begin with `#` are passed over. Lines that fit no tensor are told.
+    /// A line has an old and a new name, separated by blanks, or by a tab if the names contain blanks. `*` in the old name matches
+    /// any text, `$1` to `$9` in the new name are the texts that the first to ninth `*` matched, `$$` is a dollar. Empty lines and
+    /// lines that begin with `#` are skipped. A note lists the lines that match no tensor.
     ///
     /// ```
     /// use blob_convert::transform::{Names, Transform};
@@ -20,7 +20,7 @@ impl Names {
     /// ```
     ///
     /// # Errors
-    /// Every line that is none of these, with its number.
+    /// Every malformed line, with its number.
     pub fn from_file<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let (mut lines, mut wrong) = (Vec::new(), Vec::new());
@@ -34,7 +34,7 @@ impl Names {
         if !wrong.is_empty() {
             return Err(wrong.join("; "));
         }
-        // Lines without a star are looked up; those with one are tried in their order.
+        // Lines without `*` are found by lookup; the others are tried in order.
         let (mut whole, mut globs) = (HashMap::new(), Vec::new());
         for (at, (_, old, ..)) in lines.iter().enumerate() {
             match old.contains('*') {
@@ -88,7 +88,7 @@ fn parsed(line: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((old, new)))
 }
 
-/// What the stars of a pattern stand for, each as little as possible; `None` where the name does not fit.
+/// The texts that the stars of a pattern match, each as short as possible; `None` if the name does not match.
 fn captures<'n>(pattern: &str, name: &'n str) -> Option<Vec<&'n str>> {
     let Some((first, others)) = pattern.split_once('*') else {
         return (pattern == name).then(Vec::new);

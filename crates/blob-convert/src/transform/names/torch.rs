@@ -1,6 +1,6 @@
 //! Names as PyTorch gives them to the tensors of its modules: `conv1.weight`, `bn1.running_mean`.
 //!
-//! From the net's layers where one is at hand; MXNet's also from how their names end.
+//! Derived from the net's layers if there is a net, and for MXNet from the suffixes of the names.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use super::Names;
 use crate::transform::bound::{Bound, bare, bias_beside, listed};
 use crate::transform::fold::{is_by_channel, scale_after};
 
-/// How names of MXNet's end, and what PyTorch calls the same.
+/// Suffixes of MXNet's names, and PyTorch's names for the same tensors.
 const ENDINGS: [(&str, &str); 8] = [
     ("weight", "weight"),
     ("bias", "bias"),
@@ -24,7 +24,7 @@ const ENDINGS: [(&str, &str); 8] = [
 ];
 
 impl Names {
-    /// The names that PyTorch would give. What no layer and no ending tells keeps its name, and that is told.
+    /// The names that PyTorch would give. A tensor that no layer and no suffix identifies keeps its name, and a note says so.
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
@@ -34,7 +34,7 @@ impl Names {
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
-        // A sparse array is told by its values, and its parts are called as it is.
+        // A sparse array is renamed once, by its values; `names` applies that to its parts.
         let is_first = |entry: &&Entry| matches!(entry.kind(), Kind::Data | Kind::Values);
         for entry in checkpoint.entries().iter().filter(is_first) {
             let name = entry.sparse().map_or(entry.name(), |sparse| &sparse.name);
@@ -61,7 +61,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         net.layers().filter(|l| is_norm(net, l)).map(|l| (plain(&l.name), l)).collect();
     let (mut by_topology, mut by_name) = (0, 0);
     for layer in net.layers() {
-        // A Scale after a BatchNorm is a part of it.
+        // A Scale after a BatchNorm belongs to the same PyTorch module.
         let norm = match layer.kind {
             LayerKind::Scale if layer.bottoms.is_empty() && is_by_channel(layer) => {
                 norms.get(&plain(&layer.name)).copied().inspect(|_| by_name += 1)
@@ -81,7 +81,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
             };
             let module = module.unwrap_or(&layer.name);
             map.insert(name.to_owned(), format!("{module}.{suffix}"));
-            // A fold may give it a bias, which is called so.
+            // A fold may add a bias, which gets this name.
             if role == Role::Weight && net.tensor(layer, Role::Bias).is_none() {
                 map.entry(bias_beside(name)).or_insert_with(|| format!("{module}.bias"));
             }
@@ -94,7 +94,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
     }
 }
 
-/// The module that a name speaks of: what stands before `/0`, or before one of MXNet's endings.
+/// The module that a tensor belongs to: its name without `/0` or one of MXNet's suffixes.
 fn stem(name: &str) -> Option<&str> {
     if let Some((stem, index)) = name.rsplit_once('/')
         && index.bytes().all(|byte| byte.is_ascii_digit())
@@ -104,7 +104,7 @@ fn stem(name: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|(ending, _)| name.strip_suffix(ending)?.strip_suffix(['_', '.']))
 }
 
-/// The BatchNorm whose output a Scale alone reads, channel by channel.
+/// The BatchNorm before a per-channel Scale, if only that Scale reads it.
 fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
     let [bottom] = *scale.bottoms else {
         return None;
@@ -113,12 +113,12 @@ fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
     scale_after(net, norm).filter(|after| std::ptr::eq(*after, scale)).map(|_| norm)
 }
 
-/// A BatchNorm without factors and summands of its own.
+/// Whether it is a BatchNorm without gamma and beta.
 fn is_norm(net: &Bound<'_>, layer: &Layer) -> bool {
     layer.kind == LayerKind::BatchNorm && net.tensor(layer, Role::Weight).is_none()
 }
 
-/// A layer's name without what makes it one of a BatchNorm or of its Scale.
+/// A layer's name without the words for BatchNorm and Scale, to pair the two by name.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase();
     ["batchnorm", "batch_norm", "scale", "bn"].iter().fold(name, |name, word| name.replace(word, ""))
@@ -138,7 +138,7 @@ fn suffix(kind: LayerKind, role: Role) -> Option<&'static str> {
     }
 }
 
-/// The name by how MXNet's ends.
+/// PyTorch's name for a tensor with one of MXNet's suffixes.
 fn by_ending(name: &str) -> Option<String> {
     if let Some(new) = recurrent(name) {
         return Some(new);
@@ -148,7 +148,7 @@ fn by_ending(name: &str) -> Option<String> {
     Some(format!("{stem}.{new}"))
 }
 
-/// Gluon's `lstm0_l0_i2h_weight` and `lstm0_r0_h2h_bias`: the layer's number, which way it runs, and of what.
+/// Gluon's recurrent layers: `lstm0_l0_i2h_weight` is layer 0 forwards, `lstm0_r0_h2h_bias` layer 0 in reverse.
 fn recurrent(name: &str) -> Option<String> {
     let (rest, what) = name.rsplit_once('_').filter(|(_, what)| matches!(*what, "weight" | "bias"))?;
     let (rest, of) = rest.rsplit_once('_')?;

@@ -1,0 +1,91 @@
+//! The command that proves a conversion, printed after it, and the quoting of its paths for a shell.
+
+use std::fs;
+use std::path::Path;
+
+use blob_convert::{Plan, Target};
+use blob_io::{Checkpoint, Format};
+
+use crate::args::{Convert, Global};
+use crate::context::Context;
+use crate::escape::escape;
+use crate::open::open;
+
+/// The path that opens the output: the file itself, or the index of its shards.
+pub(super) fn opened_by<'a>(args: &'a Convert, plan: &'a Plan<'_>) -> &'a Path {
+    plan.index().map_or(&args.output, |(index, _)| index)
+}
+
+/// Prints the command that verifies the conversion, if both files can be read again.
+pub(super) fn print_proof(
+    args: &Convert,
+    target: &Target<'_>,
+    plan: &Plan<'_>,
+    checkpoint: &Checkpoint,
+    context: &Context,
+) {
+    let output = opened_by(args, plan);
+    let stays = |path: &Path| fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    // With --into or --form the output differs bit for bit; transforms can only be repeated from a receipt.
+    let is_transformed = !plan.is_untransformed() && !plan.has_receipt();
+    let differs = args.into.is_some() || is_transformed || !args.form.is_empty();
+    if matches!(target, Target::Stdout) || args.dense || differs || !(stays(&args.input) && stays(output)) {
+        return;
+    }
+    // `verify` must detect both formats: `--from` can name the output's, but not that of `--against`.
+    let undetected = Global { from: None, ..context.global.clone() };
+    let hides = |path: &Path, format| !open(path, &undetected).is_ok_and(|file| file.format() == format);
+    if context.global.from.is_some() && hides(&args.input, checkpoint.format()) {
+        return;
+    }
+    let from = match plan.to() {
+        to @ Format::MxnetRecord if hides(output, to) => format!(" --from {}", to.name()),
+        _ => String::new(),
+    };
+    let (output, input) = (quoted(output), quoted(&args.input));
+    context.terminal.command(format!("  prove it:  blob verify {output}{from} --against {input}"));
+}
+
+/// A path quoted for a shell, and never taken for an option.
+fn quoted(path: &Path) -> String {
+    let path = match path.as_os_str().as_encoded_bytes() {
+        [b'-', ..] => &Path::new(".").join(path),
+        _ => path,
+    };
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    match path.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if escape(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
+        // Characters that a terminal must not show are escaped byte by byte.
+        _ => {
+            let bytes = path.as_os_str().as_encoded_bytes().iter();
+            let bytes = bytes.map(|byte| match byte {
+                b'\'' | b'\\' => format!("\\{}", char::from(*byte)),
+                b' '..=b'~' => char::from(*byte).to_string(),
+                _ => format!("\\x{byte:02x}"),
+            });
+            format!("$'{}'", bytes.collect::<String>())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_quoted_for_the_shell() {
+        for (path, word) in [
+            ("a/b-1.npz", "a/b-1.npz"),
+            ("my model.npz", "'my model.npz'"),
+            ("it's", "'it'\\''s'"),
+            ("größe.npz", "größe.npz"),
+            ("-dash.npz", "./-dash.npz"),
+            ("-a b", "'./-a b'"),
+            ("o\nn", "$'o\\x0an'"),
+            ("o\n'n", "$'o\\x0a\\'n'"),
+        ] {
+            assert_eq!(quoted(Path::new(path)), word);
+        }
+    }
+}
