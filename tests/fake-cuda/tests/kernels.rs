@@ -65,40 +65,6 @@ fn copies_of_one_and_sixteen_bytes() {
     }
 }
 
-/// The sum of a block of 4,096 elements in the order that the kernel and the host keep.
-fn block_sum(block: &[f32]) -> f64 {
-    let part = |group: usize, lane: usize| {
-        (0..16)
-            .filter_map(|row| block.get(group * 256 + row * 16 + lane))
-            .fold(0.0, |sum, value| sum + f64::from(*value))
-    };
-    let mut lanes: Vec<f64> =
-        (0..16).map(|lane| (1..16).fold(part(0, lane), |sum, group| sum + part(group, lane))).collect();
-    for step in [8, 4, 2, 1] {
-        (0..step).for_each(|lane| lanes[lane] += lanes[lane + step]);
-    }
-    lanes[0]
-}
-
-#[test]
-fn sums_have_the_hosts_bits() {
-    let bench = Bench::samples();
-    for count in [1, 255, 4096, 5000, 8200] {
-        let values: Vec<f32> = noise(count).into_iter().map(|bits| (bits as i32 >> 8) as f32 * 1.1e-3).collect();
-        let bits: Vec<u32> = values.iter().map(|value| value.to_bits()).collect();
-        let blocks = count.div_ceil(4096);
-        let (from, to) = (bench.upload(&bits), bench.block(8 * blocks));
-        bench.run(
-            "block_sum",
-            [blocks as u32, 1, 1],
-            [256, 1, 1],
-            &[Arg::U64(from), Arg::U64(to), Arg::U64(count as u64)],
-        );
-        let sums: Vec<u64> = values.chunks(4096).map(|block| block_sum(block).to_bits()).collect();
-        assert_eq!(bench.download_u64(to, blocks), sums, "{count}");
-    }
-}
-
 #[test]
 fn additions_settle_what_is_not_a_number() {
     let bench = Bench::samples();

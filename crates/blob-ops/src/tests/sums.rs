@@ -1,6 +1,6 @@
 //! `asum` and `sumsq`: bit for bit against loops in the documented order, near the true sum, exact for integers.
 
-use super::{SIZES, blob, in_pool, isas, oracle, tensor};
+use super::{blob, isas, oracle, tensor};
 use crate::cpu::Isa;
 use crate::cpu::forced::with_isa;
 use crate::cpu::sums::Term;
@@ -88,42 +88,6 @@ pub(super) fn check(isa: Isa, what: Term, dtype: DType, bytes: &[u8], want: Opti
         (Ok(got), Some(want)) => assert!(same(got, want), "{case}: {got:?}, want {want:?}"),
         (Err(Error::Overflow { dtype: named, .. }), None) => assert_eq!(named, dtype),
         (got, want) => panic!("{case}: {got:?}, want {want:?}"),
-    }
-}
-
-fn numbers() -> impl Iterator<Item = DType> {
-    let all = DType::ALL.iter().copied();
-    all.filter(|dtype| *dtype != DType::Bool)
-}
-
-#[test]
-fn every_dtype_and_size_on_every_instruction_set() {
-    for dtype in numbers() {
-        for (seed, len) in SIZES.into_iter().enumerate() {
-            for holes in [false, true] {
-                let bytes = tensor(dtype, len, seed as u64 + 3, holes);
-                for what in TERMS {
-                    let want = expected(what, dtype, &bytes);
-                    for isa in isas() {
-                        check(isa, what, dtype, &bytes, want);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Three pieces of 64 blocks, the last one ragged.
-#[test]
-fn threads_change_no_bit() {
-    for dtype in numbers() {
-        let bytes = tensor(dtype, 64 * 4096 * 4 + 3 * 4096 + 17, 5, false);
-        for what in TERMS {
-            let want = expected(what, dtype, &bytes);
-            for threads in [1, 2, 7] {
-                in_pool(threads, || check(Isa::detect(), what, dtype, &bytes, want));
-            }
-        }
     }
 }
 

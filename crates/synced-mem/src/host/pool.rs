@@ -520,15 +520,4 @@ mod tests {
         let spares = std::iter::from_fn(|| shelf.pop());
         spares.map(|spare| spare.block.capacity()).sum()
     }
-
-    #[test]
-    fn the_sum_of_what_waits_is_right_at_all_times() {
-        let pool = HostPool::new(1 << 20);
-        let lengths = [4096, 4096, 5000, 9000, 70_000];
-        drop(lengths.map(|len| pool.take(len).unwrap()));
-        let _one = pool.take(4096).unwrap();
-        let counted = pool.stats().waiting;
-        let waiting: usize = pool.inner.lock().clear().iter_mut().map(capacities).sum();
-        assert_eq!((counted, waiting), (96 * 1024 + 12_288 + 6144 + 4096, counted));
-    }
 }
