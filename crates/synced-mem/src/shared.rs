@@ -73,16 +73,6 @@ impl SharedMem {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
-    pub fn ptr_cmp(&self, other: &Self) -> Ordering {
-        Arc::as_ptr(&self.inner).cmp(&Arc::as_ptr(&other.inner))
-    }
-
-    /// How many handles and live guards lead to this memory.
-    pub fn handles(&self) -> usize {
-        Arc::strong_count(&self.inner)
-    }
-
     // ---- the host ----
 
     /// Borrows bytes for reading: `..` for all of them. Brings what is missing to the host, and nothing else.
@@ -300,6 +290,37 @@ impl SharedMem {
         range.is_ok_and(|range| range.is_empty() || self.inner.with(|state| state.is_valid_at(location, &range)))
     }
 
+    /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
+    pub fn is_initialized(&self) -> bool {
+        self.inner.with(|state| state.is_written())
+    }
+
+    /// What it has cost so far. Reads that took no lock are not counted.
+    pub fn stats(&self) -> Stats {
+        self.inner.with(|state| state.stats())
+    }
+
+    /// Tells `observer` from now on what happens to this memory.
+    pub fn set_observer(&self, observer: Arc<dyn Observer>) {
+        // The old one's destructor is user code.
+        drop(self.inner.with(|state| state.set_observer(observer)));
+    }
+}
+
+/// # For wrappers
+///
+/// What a type that is made of memories asks of them before it borrows any, such as a tensor or an operation on several.
+impl SharedMem {
+    /// An order of memories, the same as long as they live: handles that lead to one memory are equal.
+    pub fn ptr_cmp(&self, other: &Self) -> Ordering {
+        Arc::as_ptr(&self.inner).cmp(&Arc::as_ptr(&other.inner))
+    }
+
+    /// How many handles and live guards lead to this memory.
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.inner)
+    }
+
     /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on. Bytes
     /// that were never written are moved to no place.
     ///
@@ -331,22 +352,6 @@ impl SharedMem {
             let start = state.host.as_ref()?.buffer.ptr().addr().get();
             Some(start.wrapping_add(at))
         })
-    }
-
-    /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
-    pub fn is_initialized(&self) -> bool {
-        self.inner.with(|state| state.is_written())
-    }
-
-    /// What it has cost so far. Reads that took no lock are not counted.
-    pub fn stats(&self) -> Stats {
-        self.inner.with(|state| state.stats())
-    }
-
-    /// Tells `observer` from now on what happens to this memory.
-    pub fn set_observer(&self, observer: Arc<dyn Observer>) {
-        // The old one's destructor is user code.
-        drop(self.inner.with(|state| state.set_observer(observer)));
     }
 }
 
