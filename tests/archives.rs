@@ -9,8 +9,8 @@ use blob_convert::{Options, Silent, verify};
 use blob_io::{Bytes, Checkpoint, Error, Format, Limit, Limits, OpenOptions, Reason};
 use zip::CompressionMethod;
 
-use crate::alloc::peak;
-use crate::support::archive::{ints, theirs};
+use crate::support::alloc::peak;
+use crate::support::archive::{ints, tar_header, tarred, theirs};
 use crate::support::conversion::to_file;
 use crate::support::{changed, data, find, open, refusal, sha256};
 
@@ -52,17 +52,6 @@ pub(crate) fn contents(file: &Checkpoint) -> Vec<String> {
 
 pub(crate) fn alone(path: &str) -> Vec<String> {
     contents(&Checkpoint::open(data(path)).expect("opens"))
-}
-
-/// A tar by the `tar` crate.
-pub(crate) fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
-    let mut builder = tar::Builder::new(Vec::new());
-    for (name, content) in members {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        builder.append_data(&mut header, name, content).expect("written");
-    }
-    builder.into_inner().expect("written")
 }
 
 #[test]
@@ -249,20 +238,9 @@ fn a_tar_without_its_end_may_be_cut() {
     assert!(open("x.tar", &tar[..tar.len() - 512]).expect("one block is enough").warnings().is_empty());
 }
 
-/// A header of the `tar` crate with this field put in by hand.
-pub(crate) fn header(name: &str, kind: u8, put: impl Fn(&mut [u8; 512])) -> Vec<u8> {
-    let mut header = tar::Header::new_gnu();
-    header.set_path(name).expect("a short name");
-    header.set_entry_type(tar::EntryType::new(kind));
-    header.set_size(0);
-    put(header.as_mut_bytes());
-    header.set_cksum();
-    header.as_bytes().to_vec()
-}
-
 #[test]
 fn lengths_that_lie_are_faults_with_their_place() {
-    let size = |field: [u8; 12]| header("x.params", b'0', |bytes| bytes[124..136].copy_from_slice(&field));
+    let size = |field: [u8; 12]| tar_header("x.params", b'0', |bytes| bytes[124..136].copy_from_slice(&field));
     let mut base256 = [0; 12];
     base256[0] = 0x80;
     let mut most = base256;
@@ -291,7 +269,7 @@ fn lengths_that_lie_are_faults_with_their_place() {
 #[test]
 fn long_names_without_end_and_records_that_lie_are_bounded() {
     let limit =
-        |len: usize| header("x", b'L', |bytes| bytes[124..135].copy_from_slice(format!("{len:011o}").as_bytes()));
+        |len: usize| tar_header("x", b'L', |bytes| bytes[124..135].copy_from_slice(format!("{len:011o}").as_bytes()));
     let long = [&limit(70_000)[..], &vec![b'n'; 70_000 + 144]].concat();
     assert!(refusal("x.tar", &long).contains("a member's long name: expected at most 65536, found 70000"));
     // Names of names of names: each takes the place of the one before.
@@ -299,12 +277,12 @@ fn long_names_without_end_and_records_that_lie_are_bounded() {
     let used = peak(|| assert!(refusal("x.tar", &loops).contains("a tar archive without a tensor file")));
     assert!(used < (loops.len() as u64) * 2 + (1 << 20), "{used}");
     for records in ["0 path=x\n", "18446744073709551615 path=x\n", "x", "11 pathxyz\n", "13 size=-1234\n"] {
-        let head = header("x", b'x', |bytes| {
+        let head = tar_header("x", b'x', |bytes| {
             bytes[124..135].copy_from_slice(format!("{:011o}", records.len()).as_bytes());
         });
         let mut content = records.as_bytes().to_vec();
         content.resize(512, 0);
-        let tar = [&head[..], &content, &header("y", b'0', |_| ()), &[0; 1024]].concat();
+        let tar = [&head[..], &content, &tar_header("y", b'0', |_| ()), &[0; 1024]].concat();
         let said = refusal("x.tar", &tar);
         assert!(said.contains("at byte 512: expected pax records"), "{records:?}: {said}");
     }
@@ -312,7 +290,7 @@ fn long_names_without_end_and_records_that_lie_are_bounded() {
 
 #[test]
 fn a_million_members_are_counted_and_bounded() {
-    let head = header("x", b'0', |_| ());
+    let head = tar_header("x", b'0', |_| ());
     let tar = head.repeat(40_000);
     let limits = Limits { max_arrays: 30_000, ..Limits::default() };
     let mut error = None;
@@ -370,13 +348,13 @@ fn a_file_that_tar_was_given_twice_is_read_and_a_dot_is_a_name() {
     let params = fs::read(data(TINY)).expect("readable");
     let file = |name: &str| {
         let size = format!("{:011o}\0", params.len());
-        let header = header("x", b'0', |bytes| {
+        let header = tar_header("x", b'0', |bytes| {
             bytes[124..136].copy_from_slice(size.as_bytes());
             bytes[0] = name.as_bytes()[0];
         });
         [header, params.clone(), vec![0; params.len().next_multiple_of(512) - params.len()]].concat()
     };
-    let link = |kind: u8| header("a", kind, |bytes| bytes[157] = b'a');
+    let link = |kind: u8| tar_header("a", kind, |bytes| bytes[157] = b'a');
     let twice = [file("a"), link(b'1'), vec![0; 1024]].concat();
     assert_eq!(contents(&open("x.tar", &twice).expect("opens")), alone(TINY));
     // A symbolic link to itself leads nowhere.

@@ -7,7 +7,9 @@ use blob_convert::transform::StripDiff;
 use blob_convert::{Options, Silent, Target, plan, plan_into};
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::Form;
+use blob_io::caffe::proto::NetParameter;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Writer};
+use prost::Message as _;
 
 use crate::caffe_splice::sources;
 use crate::support::{Folder, blob, command, data, ran, real, report};
@@ -273,5 +275,22 @@ fn long_names_that_do_not_fit_are_cut() {
     for base in ["caffe/net/f32_v2.caffemodel", "hdf5/tiny/earliest.h5"] {
         let ran = blob(&["convert", &source, "--into", base, "-o", &out]).refused("does not fit into");
         assert!(ran.err.len() < 8_000 && ran.err.contains("n\"… is not there; ") && ran.err.contains("and 10 more"));
+    }
+}
+
+/// Decoded by `prost`, a net of which `blob rename` renames a layer is the old one but for that name.
+#[test]
+fn a_layer_of_a_caffe_net_is_called_otherwise_and_every_other_byte_stays() {
+    let folder = Folder::new();
+    let out = folder.file("out.caffemodel");
+    for name in ["caffe/net/f32_v2_diff.caffemodel", "caffe/net/v1.caffemodel"] {
+        blob(&["rename", name, "--sed", "s/^conv1/eins/", "--force", "-o", &out]).ok();
+        let decoded = |path: &Path| NetParameter::decode(&*read(path)).expect("a net");
+        let (mut wanted, found) = (decoded(&data(name)), decoded(Path::new(&out)));
+        assert!(wanted != found);
+        let names = wanted.layer.iter_mut().map(|layer| &mut layer.name);
+        let names = names.chain(wanted.layers.iter_mut().map(|layer| &mut layer.name));
+        names.filter(|name| name.as_deref() == Some("conv1")).for_each(|name| *name = Some("eins".to_owned()));
+        assert!(wanted == found, "{name}");
     }
 }

@@ -1,9 +1,11 @@
-//! The tool from outside: the values that `show` and `stats` print are those that the library loads.
+//! The tool from outside: the values that `show`, `stats` and `extract` give are those that the library loads.
+
+use std::fs;
 
 use blob_io::Checkpoint;
 use serde_json::Value;
 
-use crate::support::{blob, data};
+use crate::support::{blob, command, data};
 
 #[test]
 fn show_prints_what_the_file_holds() {
@@ -54,4 +56,30 @@ fn stats_agree_with_a_naive_sum() {
     let sums: f64 = channels["tensors"].as_array().unwrap().iter().filter_map(|c| c["l1"].as_f64()).sum();
     assert_eq!(channels["tensors"].as_array().map(Vec::len), Some(3));
     assert!((sums - tensor["l1"].as_f64().unwrap()).abs() < 1e-9);
+}
+
+#[test]
+fn a_tensor_is_extracted_in_each_format() {
+    const NET: &str = "caffe/net/v1.caffemodel";
+    let folder = tempfile::tempdir().unwrap();
+    let file = Checkpoint::open(data(NET)).unwrap();
+    let expected = file.view(&file.entries()[0]).unwrap();
+    for (name, to) in [("x.npy", "npy"), ("x.raw", "raw"), ("x.csv", "csv")] {
+        let path = folder.path().join(name);
+        blob(&["extract", NET, "conv1/0", "-o", path.to_str().unwrap()]).ok();
+        let bytes = fs::read(&path).unwrap();
+        let piped = command(&["extract", NET, "#0", "-o", "-", "--to", to]).output().unwrap();
+        assert_eq!(piped.stdout, bytes);
+        let values = match to {
+            "csv" => {
+                let text = String::from_utf8(bytes).unwrap();
+                assert_eq!(text.lines().count(), 36);
+                let numbers = text.split([',', '\n']).filter(|s| !s.is_empty());
+                numbers.flat_map(|n| n.parse::<f32>().unwrap().to_le_bytes()).collect()
+            }
+            "npy" => bytes[bytes.len() - expected.len()..].to_vec(),
+            _ => bytes,
+        };
+        assert_eq!(values, *expected, "{to}");
+    }
 }

@@ -1,25 +1,13 @@
 //! The tool from outside: tables keep to the terminal's width, and to bounded memory and output whatever a name's length.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
+use crate::support::archive::named;
 use crate::support::{blob, command, data, on_terminal, on_terminal_after, ran, report, tool};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const MANY: &str = "mxnet/golden/mxnet-1.9.1/many_1000.nd";
-
-/// A safetensors of one float a name.
-fn named(path: &Path, names: &[String]) {
-    let tensor = |(i, name): (usize, &String)| {
-        let name = serde_json::to_string(name).unwrap();
-        format!("{name}:{{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[{},{}]}}", 4 * i, 4 * i + 4)
-    };
-    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
-    let header = format!("{{{}}}", tensors.join(","));
-    let length = (header.len() as u64).to_le_bytes();
-    fs::write(path, [&length[..], header.as_bytes(), &vec![0; 4 * names.len()]].concat()).unwrap();
-}
 
 /// Columns of a line of names that are letters, boxes and `…`.
 fn columns(line: &str) -> usize {

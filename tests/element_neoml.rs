@@ -6,8 +6,8 @@ use blob_core::{AnyBlob, DType, Part, Shape};
 use blob_ops::{Argument, Error, Mismatch, Scalar};
 use serde_json::Value;
 
-use crate::neoml::{dims, expect, inputs, number, table, words};
 use crate::support::blobs::of_f32;
+use crate::support::neoml::{dims, expect, inputs, number, table, words};
 use crate::support::{data, report, rows};
 
 /// Dimensions, every cell where there are few, and the hash of all.

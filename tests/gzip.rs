@@ -11,7 +11,7 @@ use blob_convert::{Options, Silent};
 use blob_io::{Bytes, Checkpoint, Format, Limits, OpenOptions, Reason};
 use flate2::{Compression, GzBuilder};
 
-use crate::alloc::peak;
+use crate::support::alloc::peak;
 use crate::support::conversion::to_file;
 use crate::support::{blob, command, data, ran, report, sha256};
 

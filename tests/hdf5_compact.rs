@@ -2,7 +2,8 @@
 
 use blob_io::{Bytes, Entry, Limits, OpenOptions, Reason};
 
-use crate::hdf5::{File, floats, link, message, values};
+use crate::hdf5::values;
+use crate::support::hdf5::{File, floats, link, message};
 use crate::support::{changed, data, find, open};
 
 #[test]

@@ -8,7 +8,7 @@ use blob_io::{Checkpoint, Format};
 use serde_json::Value;
 
 use crate::caffe_convert::written;
-use crate::hdf5::{File, floats, link};
+use crate::support::hdf5::{File, floats, link};
 use crate::support::{blob, command, data, real, report};
 
 /// Nets as Caffe wrote them: HDF5, and protobuf.

@@ -9,8 +9,8 @@ use blob_io::{Checkpoint, Error, Format, IfExists};
 use proptest::prelude::*;
 
 use crate::caffe_convert::written;
+use crate::support::tensors::{Tensor, check_identity, tensors, written as written_by};
 use crate::support::{data, open, real, report};
-use crate::written::{Tensor, check_identity, tensors, written as written_by};
 
 /// Whether HDF5 can hold these names as paths, one beside the other.
 fn fit(tensors: &[Tensor]) -> bool {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use blob_io::{Bytes, Checkpoint, Error, Limit};
 
-use crate::alloc::peak;
+use crate::support::alloc::peak;
 use crate::support::archive::safetensors;
 use crate::support::message::{len, varint};
 use crate::support::{data, open, report};

@@ -8,8 +8,9 @@ use blob_convert::Options;
 use blob_io::{Checkpoint, Entry, Format};
 use serde_json::json;
 
+use crate::support::receipt::receipt;
 use crate::support::{Folder, blob, command, data, files, open, real, report};
-use crate::there_and_back::{convert, receipt, sources};
+use crate::there_and_back::{convert, sources};
 
 fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("readable")

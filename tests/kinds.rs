@@ -5,7 +5,7 @@ use std::fs;
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, OpenOptions, Reason, Writer};
 
-use crate::archives::tarred;
+use crate::support::archive::tarred;
 use crate::support::archive::{npy, safetensors, theirs};
 use crate::support::message::{floats, len, shape, var, varint};
 use crate::support::{changed, data, find, open};

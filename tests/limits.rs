@@ -3,7 +3,7 @@
 use blob_convert::{Options, Silent, Target, plan};
 use blob_io::{Bytes, Checkpoint, Error, Format, IfExists};
 
-use crate::alloc::peak;
+use crate::support::alloc::peak;
 use crate::support::conversion::to_file;
 use crate::support::data;
 use crate::support::message::{self, floats, len, shape};

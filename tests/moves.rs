@@ -6,8 +6,8 @@ mod misuse;
 use blob_core::{AnyBlob, DType};
 use serde_json::Value;
 
-use crate::neoml::{self, dims, dtype, expect, inputs, number, table};
 use crate::support::blobs::shape;
+use crate::support::neoml::{self, dims, dtype, expect, inputs, number, table};
 use crate::support::report;
 
 fn zeros(extents: &Value, dtype: DType) -> AnyBlob {

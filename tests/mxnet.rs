@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Bytes, Checkpoint, Entry, Format, Kind, OpenOptions};
 use serde_json::Value;
 
-use crate::neoml::dims;
+use crate::support::neoml::dims;
 use crate::support::{data, files, real, report, rows, sha256};
 
 /// The files with a sidecar of an MXNet record: (file, sidecar).
@@ -238,4 +238,62 @@ fn a_real_array_equals_its_raw_copy() {
     let view = file.view(&file.entries()[0]).unwrap();
     let raw = "pppoe__WhatsThis-iOS__WhatIsThis__Inception__mean_224.bin";
     assert!(*view == std::fs::read(folder.join(raw)).unwrap());
+}
+
+/// `OUTCOMES.tsv` states an error with its place or a documented acceptance with its reason. What real MXNet does with these
+/// files (it crashes, hangs, or takes gigabytes) stands beside their originals, in RESULTS-*.tsv.
+#[test]
+fn every_malformed_file_has_its_stated_outcome() {
+    let folder = data("mxnet/malformed");
+    let found = files(&folder, |name| name.ends_with(".nd"));
+    let names: Vec<_> = found.iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let outcomes = rows(&folder.join("OUTCOMES.tsv"));
+    let stated: Vec<_> = outcomes.iter().map(|row| row[0].clone()).collect();
+    assert_eq!(names, stated, "the table has a line for each file, in order");
+    for (path, outcome) in found.iter().zip(&outcomes) {
+        let [name, outcome, offset, text, told] = &outcome[..] else { panic!("{outcome:?}") };
+        match (Checkpoint::open(path), &**outcome) {
+            (Err(e), "error" | "other") => stated_error(name, &e, offset.parse().ok(), text),
+            (Ok(file), "listing") => {
+                let lines: Vec<_> = file.entries().iter().map(listed).collect();
+                assert_eq!(lines.join(", "), *text, "{name}");
+                stated_oddity(name, &file, told);
+                for entry in file.entries().iter().filter(|e| e.kind() != Kind::None) {
+                    file.load(entry).unwrap_or_else(|e| panic!("{e}"));
+                }
+            }
+            (Ok(file), "dense") => {
+                for entry in file.entries() {
+                    file.load(entry).unwrap_or_else(|e| panic!("{e}"));
+                    stated_error(name, &file.load_dense(entry).unwrap_err(), offset.parse().ok(), text);
+                }
+            }
+            (Ok(_), _) => panic!("{name} opens"),
+            (Err(e), _) => panic!("{e}"),
+        }
+    }
+    report(&format!("mxnet: {} malformed files", found.len()));
+}
+
+fn stated_error(name: &str, error: &blob_io::Error, offset: Option<u64>, text: &str) {
+    let message = error.to_string();
+    assert_eq!(error.offset(), offset, "{message}");
+    assert!(message.contains(text), "{name}: {text:?} is not in {message:?}");
+}
+
+/// The one oddity that a listing is told with, or none.
+fn stated_oddity(name: &str, file: &Checkpoint, told: &str) {
+    let of_entries = file.entries().iter().flat_map(Entry::warnings).map(|w| w.to_string());
+    let of_file = file.warnings().iter().map(ToString::to_string);
+    let contexts = file.metadata().iter().map(|(_, value)| value.clone());
+    let all: Vec<_> = of_file.chain(of_entries).chain(contexts).collect();
+    match told {
+        "" => assert!(all.is_empty(), "{name}: {all:?}"),
+        told => assert!(all.iter().any(|line| line.contains(told)), "{name}: {all:?}"),
+    }
+}
+
+fn listed(entry: &Entry) -> String {
+    let dtype = entry.dtype().map_or("none", |d| d.name());
+    format!("{} {dtype} {}", entry.name(), entry.shape())
 }

@@ -3,7 +3,7 @@
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions};
 
-use crate::neoml::table;
+use crate::support::neoml::table;
 use crate::support::{changed, data, open, refusal, report};
 
 const CUT: &str = "needs";

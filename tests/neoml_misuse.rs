@@ -7,8 +7,8 @@ use blob_core::{AnyBlob, DType, Error, Part};
 use synced_mem::Device;
 use synced_mem::loopback::{Loopback, Mode};
 
-use crate::neoml::table;
 use crate::support::blobs::{counting, shape};
+use crate::support::neoml::table;
 use crate::support::report;
 
 /// What a row comes to.

@@ -7,8 +7,8 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, Kind};
 use serde_json::Value;
 
-use crate::neoml::{blob, dims, number, table, words};
 use crate::support::blobs::shape;
+use crate::support::neoml::{blob, dims, number, table, words};
 use crate::support::{data, real, report, sha256};
 
 fn open(path: &Path) -> Checkpoint {

@@ -7,8 +7,8 @@ use blob_core::{AnyBlob, DType, Dims7, Shape};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, TensorSpec, Writer};
 
-use crate::neoml::{blob as made, words};
 use crate::support::conversion::to_bytes;
+use crate::support::neoml::{blob as made, words};
 use crate::support::{blob, data, files, find, open, real};
 
 /// NeoML's files: of its wheel, of its C++ library and, where they are at hand, those that its own tests read.

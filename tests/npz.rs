@@ -9,8 +9,8 @@ use zip::{CompressionMethod, ZipArchive};
 
 use crate::npy::check_sidecar;
 use crate::support::archive::{Zip, ints, npy, npy_of, theirs};
+use crate::support::tensors::{Tensor, check_identity, check_values, tensors, written};
 use crate::support::{changed, data, files, find, open, report};
-use crate::written::{Tensor, check_identity, check_values, tensors, written};
 
 #[test]
 fn every_golden_npz_is_what_its_writer_was_given() {

@@ -6,7 +6,8 @@ use blob_io::{Checkpoint, Format, IfExists, Writer};
 use serde_json::json;
 
 use crate::support::archive::npy;
-use crate::there_and_back::{convert, deflated, read};
+use crate::support::receipt::deflated;
+use crate::there_and_back::{convert, read};
 
 /// A member of a zip: its name, how many bytes its local header has of extra fields, its checksum, its content, and how many
 /// bytes the directory says that it has.

@@ -8,29 +8,10 @@ use blob_io::{Checkpoint, member_names};
 use serde_json::{Value, json};
 
 use crate::support::conversion::to_file;
-use crate::support::{blob, data, files, report};
-use crate::written::Tensor;
+use crate::support::tensors::Tensor;
+use crate::support::{blob, data, files, python, report};
 
-/// A Python with NumPy, if one is at hand.
-pub(crate) fn python() -> Option<String> {
-    let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let mut asked = Command::new(&python);
-    let asked = asked.args(["-c", "import numpy"]).output();
-    let found = asked.is_ok_and(|output| output.status.success());
-    if !found {
-        report("NOT TESTED: what needs NumPy (no python3 with numpy; BLOB_PYTHON names one)");
-    }
-    found.then_some(python)
-}
-
-/// Each array of the npz files as NumPy has it, a JSON object a file: name to shape and the CRC-32 of its bytes.
-const SCRIPT: &str = "
-import json, sys, zlib, numpy
-for path in sys.argv[1:]:
-    z = numpy.load(path)
-    shapes = {k: v.shape for k, v in z.items()}
-    print(json.dumps({k: [list(s), zlib.crc32(numpy.ascontiguousarray(z[k]).tobytes())] for k, s in shapes.items()}))
-";
+const SCRIPT: &str = include_str!("python/load.py");
 
 fn by_numpy(python: &str, paths: &[String]) -> Vec<Value> {
     let run = Command::new(python).args(["-c", SCRIPT]).args(paths).output();
@@ -98,7 +79,7 @@ fn numpy_reads_every_npz_that_we_write() {
         odd.iter().zip(1..).map(|(name, i)| Tensor::new(name, blob_core::DType::U8, &[1], &[i])).collect();
     let receipt = [("blob.receipt".to_owned(), "{}".to_owned())];
     let odd = folder.path().join("odd.npz");
-    let bytes = crate::written::written(blob_io::Format::Npz, &tensors, &receipt);
+    let bytes = crate::support::tensors::written(blob_io::Format::Npz, &tensors, &receipt);
     std::fs::write(&odd, bytes).expect("writable");
     wanted.push(expected(&Checkpoint::open(&odd).expect("opens")));
     paths.push(odd.to_str().expect("UTF-8").to_owned());

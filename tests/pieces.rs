@@ -8,8 +8,9 @@ use blob_io::{Bytes, Checkpoint, Format, OpenOptions};
 use serde_json::json;
 
 use crate::support::message::{len, shape};
+use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{blob, command, open};
-use crate::there_and_back::{convert, read, receipt, with_receipt};
+use crate::there_and_back::{convert, read};
 
 /// Files of Caffe's whose values lie in pieces: packed ones in several fields, unpacked ones with a key each, both.
 fn in_pieces() -> Vec<(&'static str, Vec<u8>)> {

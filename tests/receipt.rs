@@ -6,7 +6,7 @@ use blob_convert::{Options, Silent, verify};
 use blob_io::{Bytes, Checkpoint, Format};
 
 use crate::convert::{by_safetensors, convert, folders, lenet, named, readable};
-use crate::support::blob;
+use crate::support::{Folder, blob, data};
 use crate::there_and_back;
 
 /// What `verify::receipt` says of a file: how many digests were right, and what is wrong.
@@ -108,4 +108,31 @@ fn many_tensors_have_one_digest_together() {
     let (right, found) = against_receipt(&path);
     assert_eq!(right, Some(0));
     assert!(found[0].contains("together"), "{found:?}");
+}
+
+#[test]
+fn receipts_do_not_grow_from_conversion_to_conversion() {
+    const NET: &str = "caffe/net/v1.caffemodel";
+    let folder = Folder::new();
+    let path = |i: usize| folder.file(&format!("{i}.{}", if i.is_multiple_of(2) { "npz" } else { "safetensors" }));
+    let mut from = data(NET).to_str().expect("UTF-8").to_owned();
+    for i in 0..20 {
+        blob(&["convert", &from, "-o", &path(i)]).ok();
+        from = path(i);
+    }
+    let last = Checkpoint::open(&from).expect("opens");
+    let (_, text) = &last.metadata()[0];
+    assert!(text.len() < 8 << 10, "{}", text.len());
+    let receipt: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    let history = receipt["history"].as_array().expect("a list");
+    let first = blake3::hash(&std::fs::read(data(NET)).expect("readable"));
+    assert_eq!(history.len(), 19);
+    assert_eq!(history[0]["blake3"], first.to_hex().to_string());
+    assert_eq!(history[0]["name"], "v1.caffemodel");
+    assert_eq!(history[1]["format"], "npz");
+    assert!(history[18]["tool"].as_str().expect("words").starts_with("blob "));
+    assert_eq!(receipt["source"]["name"], "18.npz");
+    assert!(receipt["source"]["metadata"].get(blob_convert::RECEIPT_KEY).is_none());
+    let info = blob(&["info", &from]);
+    assert!(info.out.contains("from 18.npz (npz, "), "{info:?}");
 }

@@ -9,8 +9,8 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Format, IfExists};
 use serde_json::{Value, json};
 
+use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{data, open};
-use crate::there_and_back::{receipt, with_receipt};
 use crate::transform::float;
 
 fn source() -> Checkpoint {

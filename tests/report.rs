@@ -1,23 +1,11 @@
 //! `blob report`: what stands in the page, that nothing in it is markup of a file's or leads elsewhere, and its size.
 
 use std::fs;
-use std::path::Path;
 
+use crate::support::archive::named;
 use crate::support::{Folder, blob};
 
 const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
-
-/// A safetensors of one byte a name.
-fn named(path: &Path, names: &[String]) {
-    let tensor = |(i, name): (usize, &String)| {
-        let name = serde_json::to_string(name).expect("JSON");
-        format!("{name}:{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{i},{}]}}", i + 1)
-    };
-    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
-    let header = format!("{{{}}}", tensors.join(","));
-    let length = (header.len() as u64).to_le_bytes();
-    fs::write(path, [&length[..], header.as_bytes(), &vec![7; names.len()]].concat()).expect("written");
-}
 
 /// Where a page would lead: none but its own style may be in it.
 fn is_closed(page: &str) {
@@ -88,7 +76,7 @@ fn a_page_tells_what_conversions_did() {
     }
     // What was done to how many tensors, as the receipt has it.
     let file = blob_io::Checkpoint::open(&first).expect("opens");
-    let changes = crate::there_and_back::receipt(&file)["changes"].clone();
+    let changes = crate::support::receipt::receipt(&file)["changes"].clone();
     let changed: Vec<&str> = changes.as_array().expect("a list").iter().filter_map(|c| c["name"].as_str()).collect();
     assert!(changed.len() > 1);
     let row = format!("</td><td class=\"n\">{}</td><td class=\"name\">{}", changed.len(), changed[..2].join(", "));
@@ -105,10 +93,10 @@ fn a_page_tells_what_conversions_did() {
     }
     // A receipt may say anything.
     let bytes = fs::read(&first).expect("readable");
-    let mut receipt = crate::there_and_back::receipt(&file);
+    let mut receipt = crate::support::receipt::receipt(&file);
     receipt["transforms"] = serde_json::json!([{"name": "<script>", "settings": {"x": "<img src=x>"}}]);
     receipt["changes"] = serde_json::json!([{"name": "<b>", "changes": ["<i>"]}]);
-    fs::write(&first, crate::there_and_back::with_receipt(&bytes, &receipt, "", None)).expect("written");
+    fs::write(&first, crate::support::receipt::with_receipt(&bytes, &receipt, "", None)).expect("written");
     let page = blob(&["report", &first, "-o", "-"]).out;
     is_closed(&page);
     assert!(page.contains("&lt;script&gt;") && page.contains("&lt;i&gt;"), "{page}");

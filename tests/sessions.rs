@@ -10,31 +10,24 @@ use std::path::Path;
 use std::process::Command;
 
 use blob_io::{Checkpoint, Entry};
-use expect_test::expect_file;
 
-use crate::schemas;
 use crate::support::archive::{npy, safetensors, theirs};
 use crate::support::message::{len, shape, var};
-use crate::support::{Folder, changed, data, find, in_locale, ran, tool};
+use crate::support::schemas;
+use crate::support::{Folder, changed, data, find, in_locale, ran, retell, tool};
 
 /// Plays the session of this name in a folder that was prepared.
 fn play(name: &str, prepare: impl FnOnce(&Folder)) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("sessions/{name}.txt"));
     let folder = Folder::new();
     for golden in fs::read_dir(data("")).unwrap() {
         let golden = golden.unwrap();
         symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
     }
     prepare(&folder);
-    let mut found = String::new();
-    // What is no output: the lines to type, and what is said about them.
-    for line in fs::read_to_string(&path).unwrap().lines().filter(|line| !line.starts_with("  ")) {
-        found += &format!("{line}\n");
-        if let Some(typed) = line.strip_prefix("$ ") {
-            found += &shown(&folder, typed);
-        }
-    }
-    expect_file![path].assert_eq(&found);
+    // What does not begin with `$ ` is said about the lines to type.
+    retell(&format!("sessions/{name}.txt"), |line| {
+        line.strip_prefix("$ ").map_or(String::new(), |typed| shown(&folder, typed))
+    });
 }
 
 /// What a line for the shell shows.
@@ -50,15 +43,11 @@ fn shown(folder: &Folder, line: &str) -> String {
         if line.starts_with("{\"schema\":") {
             schemas::check(&serde_json::from_str(line).unwrap());
         }
-        shown += match line {
-            "" => "  .\n".to_owned(),
-            line => format!("  {}\n", masked(line).trim_end()),
-        }
-        .as_str();
+        shown += &format!("{}\n", masked(line));
     }
     match ran.code {
         Some(0) => shown,
-        code => shown + &format!("  [{}]\n", code.unwrap()),
+        code => shown + &format!("[{}]\n", code.unwrap()),
     }
 }
 
@@ -143,7 +132,7 @@ fn folders() {
         let names: Vec<String> = (0..258).map(|i| format!("{i:03}.caffemodel")).collect();
         let mut files: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &net[..])).collect();
         files[1].1 = &net[..900];
-        folder.with("many.tar", crate::archives::tarred(files));
+        folder.with("many.tar", crate::support::archive::tarred(files));
     });
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Error, Format, OpenOptions, Reason};
 use tempfile::TempDir;
 
-use crate::alloc::peak;
+use crate::support::alloc::peak;
 use crate::support::archive::safetensors;
 use crate::support::{changed, data};
 

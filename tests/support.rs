@@ -1,9 +1,15 @@
 //! What the tests share: where the data lie, checksums, and the report of what ran.
 
+pub(crate) mod alloc;
 pub(crate) mod archive;
 pub(crate) mod blobs;
 pub(crate) mod conversion;
+pub(crate) mod hdf5;
 pub(crate) mod message;
+pub(crate) mod neoml;
+pub(crate) mod receipt;
+pub(crate) mod schemas;
+pub(crate) mod tensors;
 
 use std::fs;
 use std::io::Write;
@@ -62,6 +68,38 @@ pub(crate) fn open(name: &str, bytes: &[u8]) -> Result<Checkpoint, Error> {
 /// Why a file of these bytes does not open.
 pub(crate) fn refusal(name: &str, bytes: &[u8]) -> String {
     open(name, bytes).expect_err("it is broken").to_string()
+}
+
+/// Why a file of these bytes does not open or, where it does, its first array does not load.
+pub(crate) fn trouble(name: &str, bytes: &[u8]) -> String {
+    let opened = open(name, bytes);
+    opened.and_then(|file| file.load(&file.entries()[0]).map(drop)).expect_err("it is broken").to_string()
+}
+
+/// Goes through a file of cases, one a line, below which stands, two columns in, what comes of it; lines of `#` and empty ones
+/// are for readers. `UPDATE_EXPECT=1` writes what comes of them anew; read the difference before it goes in.
+pub(crate) fn retell(file: &str, tell: impl Fn(&str) -> String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut told = String::new();
+    for line in text.lines().filter(|line| !line.starts_with("  ")) {
+        told += &format!("{line}\n");
+        if !line.is_empty() && !line.starts_with('#') {
+            told.extend(tell(line).lines().map(|said| match said.trim_end() {
+                "" => "  .\n".to_owned(),
+                said => format!("  {said}\n"),
+            }));
+        }
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(path, told).expect("the cases can be written");
+        return;
+    }
+    // A line is easier to read than the difference of two long texts.
+    let lines = told.lines().map(Some).chain([None]).zip(text.lines().map(Some).chain([None]));
+    for ((found, expected), number) in lines.zip(1..) {
+        assert_eq!(found, expected, "{file}, line {number}; UPDATE_EXPECT=1 writes it anew");
+    }
 }
 
 /// Says what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): on standard output, and in the file
@@ -160,7 +198,7 @@ impl Ran {
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         let line = |l: &str| {
             let line = serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
-            crate::schemas::check(&line);
+            schemas::check(&line);
             line
         };
         self.out.lines().map(line).collect()
@@ -252,6 +290,18 @@ fn without_bar(shown: &str) -> String {
 fn a_bar_that_is_wiped_is_not_seen() {
     assert_eq!(without_bar("a\nb"), "a\nb");
     assert_eq!(without_bar("a\n\x1b[2K1 of 2\x1b[2K2 of 2\x1b[2Kb"), "a\nb");
+}
+
+/// A Python with NumPy, if one is at hand.
+pub(crate) fn python() -> Option<String> {
+    let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let mut asked = Command::new(&python);
+    let asked = asked.args(["-c", "import numpy"]).output();
+    let found = asked.is_ok_and(|output| output.status.success());
+    if !found {
+        report("NOT TESTED: what needs NumPy (no python3 with numpy; BLOB_PYTHON names one)");
+    }
+    found.then_some(python)
 }
 
 /// Runs any command to its end. It must not panic.

@@ -9,7 +9,7 @@ use blob_io::mxnet::Symbol;
 use blob_io::{Format, IfExists, Writer};
 use serde_json::Value;
 
-use crate::alloc::peak;
+use crate::support::alloc::peak;
 use crate::support::{blob, data, files, real, report};
 
 /// Shapes by name.

@@ -1,17 +1,17 @@
 //! There and back: a file that went through safetensors, npz or a folder comes back byte for byte, by the receipt's frame.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use blob_convert::{Options, RECEIPT_KEY, Silent, Target, plan};
+use blob_convert::{Options, Silent, Target, plan};
 use blob_core::DType;
-use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions, Writer};
+use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions};
 use serde_json::{Value, json};
 
 use crate::convert::{folders, named};
 use crate::neoml_write;
 use crate::support::message::len;
+use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
 use crate::support::{data, files, open, report};
 use crate::transform::float;
 
@@ -40,12 +40,6 @@ pub(crate) fn sources() -> Vec<(PathBuf, Checkpoint)> {
         }
     }
     found
-}
-
-/// The receipt of an open file.
-pub(crate) fn receipt(file: &Checkpoint) -> Value {
-    let (_, text) = file.metadata().iter().find(|(key, _)| key == RECEIPT_KEY).expect("a receipt");
-    serde_json::from_str(text).expect("JSON")
 }
 
 /// Why a file of a written format has no frame: its values are compressed, or lie in chunks.
@@ -128,19 +122,6 @@ fn other_values_go_into_the_same_file() {
     }
     let (found, notes) = back(&bytes, &folder);
     assert!(found == wanted && notes.is_empty(), "{notes:?}");
-}
-
-/// The same safetensors with this receipt and the same tensors, without one and with the first under another name.
-pub(crate) fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
-    let (file, folder) = (open("x.safetensors", bytes).expect("opens"), tempfile::tempdir().expect("a folder"));
-    let kept = file.entries().iter().filter(|entry| entry.name() != without);
-    let tensors: Vec<_> = kept.map(|entry| (entry.name(), file.tensor(entry).expect("a tensor"))).collect();
-    let writer = Writer::new(Format::Safetensors).metadata(RECEIPT_KEY, receipt.to_string());
-    let all = tensors.iter().map(|(name, tensor)| (*name, tensor)).chain(extra.map(|name| (name, &tensors[0].1)));
-    let writer = all.fold(writer, |writer, (name, tensor)| writer.tensor(name, tensor));
-    let path = folder.path().join("x");
-    writer.write(&path, IfExists::Refuse).expect("written");
-    read(&path)
 }
 
 #[test]
@@ -279,38 +260,6 @@ fn a_sound_frame_of_other_bytes_brings_the_tensors_back_or_is_not_used() {
         std::fs::remove_file(&out).expect("removable");
     }
     assert!(used > 0 && used < kept.len() / 5, "{used} of {}", kept.len());
-}
-
-/// Bytes as a receipt has them: base64 bit by bit.
-pub(crate) fn deflated(bytes: &[u8]) -> String {
-    let mut packed = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(bytes).expect("memory");
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let packed = packed.finish().expect("memory");
-    let bits: Vec<bool> = packed.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect();
-    let value = |six: &[bool]| (0..6).fold(0, |value, i| value * 2 + usize::from(six.get(i).copied().unwrap_or(false)));
-    let mut text: String = bits.chunks(6).map(|six| char::from(DIGITS[value(six)])).collect();
-    while !text.len().is_multiple_of(4) {
-        text.push('=');
-    }
-    text
-}
-
-fn inflated(text: &str) -> Vec<u8> {
-    let digit = |c: char| match c {
-        'A'..='Z' => Some(c as u8 - b'A'),
-        'a'..='z' => Some(c as u8 - b'a' + 26),
-        '0'..='9' => Some(c as u8 - b'0' + 52),
-        '+' => Some(62),
-        '/' => Some(63),
-        _ => None,
-    };
-    let bits: Vec<u8> =
-        text.chars().filter_map(digit).flat_map(|six| (0..6).rev().map(move |bit| six >> bit & 1)).collect();
-    let packed: Vec<u8> = bits.chunks_exact(8).map(|eight| eight.iter().fold(0, |byte, bit| byte * 2 + bit)).collect();
-    let mut bytes = Vec::new();
-    flate2::read::DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("a stream");
-    bytes
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn hostile_nets_take_no_more_than_their_bytes() {
         [("symbol", &symbol, None), ("list", &list, None), ("bottoms", &bottoms, Some("at most"))]
     {
         let mut result = Ok(());
-        let peak = crate::alloc::peak(|| {
+        let peak = crate::support::alloc::peak(|| {
             result = match what {
                 "symbol" => Symbol::from_bytes(what, bytes.as_bytes()).map(drop),
                 _ => prototxt(what, bytes.as_bytes()).map(drop),

@@ -8,7 +8,7 @@ use blob_io::{Checkpoint, Error, Format, IfExists, Reason, Writer};
 
 use crate::support::archive::{npy, theirs};
 use crate::support::open;
-use crate::written::Tensor;
+use crate::support::tensors::Tensor;
 
 #[test]
 fn blobs_views_and_tensors_of_a_file_are_written_alike() {

@@ -2,8 +2,8 @@
 //! call, before a byte of the output changes.
 
 use super::{blob, long, seven};
-use crate::neoml::{self, table};
 use crate::support::blobs::shape;
+use crate::support::neoml::{self, table};
 use crate::support::report;
 use blob_core::{AnyBlob, DType, Part};
 use blob_ops::{Argument, Error, Mismatch};

@@ -24,6 +24,16 @@ pub(crate) fn safetensors(json: &str, data: &[u8]) -> Vec<u8> {
     [&(json.len() as u64).to_le_bytes(), json.as_bytes(), data].concat()
 }
 
+/// A safetensors file of one byte a name.
+pub(crate) fn named(path: &Path, names: &[String]) {
+    let tensor = |(i, name): (usize, &String)| {
+        let name = serde_json::to_string(name).unwrap();
+        format!("{name}:{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{i},{}]}}", i + 1)
+    };
+    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
+    fs::write(path, safetensors(&format!("{{{}}}", tensors.join(",")), &vec![7; names.len()])).unwrap();
+}
+
 /// A file of `count` float zeros, which takes no blocks on the disk.
 pub(crate) fn zeros(path: &Path, count: u64) {
     let header = npy("'<f4'", &format!("({count},)"), b"");
@@ -96,4 +106,26 @@ pub(crate) fn csr(values: &[u8]) -> Vec<u8> {
         .add("w/indptr.npy", &ints(&[0, 2, 3]))
         .add("w/shape.npy", &ints(&[2, 3]))
         .end()
+}
+
+/// A tar by the `tar` crate.
+pub(crate) fn tarred<'a>(members: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in members {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(content.len() as u64);
+        builder.append_data(&mut header, name, content).expect("written");
+    }
+    builder.into_inner().expect("written")
+}
+
+/// A header of the `tar` crate with this field put in by hand.
+pub(crate) fn tar_header(name: &str, kind: u8, put: impl Fn(&mut [u8; 512])) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_path(name).expect("a short name");
+    header.set_entry_type(tar::EntryType::new(kind));
+    header.set_size(0);
+    put(header.as_mut_bytes());
+    header.set_cksum();
+    header.as_bytes().to_vec()
 }

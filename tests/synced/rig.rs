@@ -10,7 +10,7 @@ use synced_mem::{
 };
 
 use super::Costs;
-use crate::alloc::refusing;
+use crate::support::alloc::refusing;
 
 /// The size of Caffe's own run.
 const LEN: usize = 10_007;

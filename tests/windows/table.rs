@@ -4,7 +4,7 @@
 use blob_core::{Element, Part, Window};
 use serde_json::Value;
 
-use crate::neoml::{expect, inputs, number, table};
+use crate::support::neoml::{expect, inputs, number, table};
 use crate::support::report;
 
 /// The fills that the table's writer made through a window, and through the window in it.

@@ -3,9 +3,9 @@
 use blob_core::{AnyBlob, DType, Shape};
 use serde_json::Value;
 
+use super::blobs::shape;
+use super::{data, sha256};
 use crate::element::mix;
-use crate::support::blobs::shape;
-use crate::support::{data, sha256};
 
 /// The rows of a table.
 pub(crate) fn table(path: &str) -> Vec<Value> {
