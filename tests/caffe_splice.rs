@@ -103,7 +103,8 @@ fn the_form_of_blobs_changes_and_nothing_else() {
     let (wanted, legacy) = golden("v2_legacy_dims.caffemodel");
     let change = |from: &Checkpoint, bytes: &[u8], form: Form| {
         let (specs, values) = tensors(from);
-        let mut splice = Splice::new(from).expect("of Caffe").in_form(form);
+        let mut splice = Splice::new(from).expect("of Caffe");
+        splice.form = Some(form);
         from.names().enumerate().for_each(|(tensor, name)| splice.replace(name, tensor).expect("there"));
         spliced(bytes, &splice, &specs, &values)
     };

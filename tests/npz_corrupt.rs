@@ -28,7 +28,8 @@ fn other_crc(mut bytes: Vec<u8>) -> Vec<u8> {
 fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
     let mut file = tempfile::tempfile().unwrap();
     std::io::Write::write_all(&mut file, bytes).unwrap();
-    let sources: [Box<dyn Source>; 2] = [Box::new(Bytes(bytes.to_vec())), Box::new(FileSource::new(file).unwrap())];
+    let sources: [Box<dyn Source>; 2] =
+        [Box::new(Bytes(bytes.to_vec())), Box::new(FileSource::try_from(file).unwrap())];
     let open = |source| OpenOptions::new().open_source("x.npz", source).unwrap();
     sources.into_iter().map(open).collect()
 }

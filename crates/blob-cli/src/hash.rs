@@ -62,7 +62,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
         let progress = Progress::begin(&context.terminal, 0);
         return digest(Subject::Stream { name: &name, from: &mut &file }, algorithm, &progress);
     }
-    let source = FileSource::new(file).map_err(failed)?;
+    let source = FileSource::try_from(file).map_err(failed)?;
     let progress = Progress::begin(&context.terminal, source.len());
     digest(Subject::File { name: &name, source: &source }, algorithm, &progress)
 }

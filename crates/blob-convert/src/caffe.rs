@@ -88,12 +88,8 @@ pub(crate) fn spliced(
     for (layer, name) in renamed(checkpoint, tensors).filter(|_| is_itself).unwrap_or_default() {
         splice.rename(layer, name)?;
     }
-    let splice = match options.form {
-        Some(form) => splice.in_form(form),
-        // The four dimensions of before 2015 would say the same of a shape that was squeezed.
-        None if is_reshaped => splice.in_form(BlobForm::default()),
-        None => splice,
-    };
+    // The four dimensions of before 2015 would say the same of a shape that was squeezed.
+    splice.form = options.form.or_else(|| is_reshaped.then(BlobForm::default));
     Layout::new(&specs, Frame::Spliced(&splice))
 }
 

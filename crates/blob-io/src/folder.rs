@@ -51,7 +51,7 @@ struct Part {
 
 /// Lists the arrays of a folder in the order of its receipt.
 pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
-    let receipt = match open_within(path, RECEIPT).and_then(FileSource::new) {
+    let receipt = match open_within(path, RECEIPT).and_then(FileSource::try_from) {
         Ok(receipt) => receipt,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
         Err(source) => {
@@ -115,14 +115,14 @@ impl Folder {
     /// Opens a file of the folder.
     pub(crate) fn open(&self, path: &str) -> io::Result<FileSource> {
         if !self.has_links {
-            return open_within(&self.root, path).and_then(FileSource::new);
+            return open_within(&self.root, path).and_then(FileSource::try_from);
         }
         let whole = self.root.join(path);
         // Opening a pipe would wait for its writer.
         if !fs::metadata(&whole)?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "is no ordinary file"));
         }
-        File::open(whole).and_then(FileSource::new)
+        File::open(whole).and_then(FileSource::try_from)
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -48,7 +48,8 @@ pub struct Splice<'a> {
     /// Places of layers by what their tensors are called before the index.
     places: HashMap<String, usize>,
     /// How changed blobs are stored; as they were, where it is not said.
-    form: Option<Form>,
+    /// How changed blobs are stored; `None` for each as it was.
+    pub form: Option<Form>,
     /// By layer and index; an index from the number of stored blobs on is a new blob.
     changes: BTreeMap<(usize, usize), Change>,
     renamed: BTreeMap<usize, String>,
@@ -88,8 +89,8 @@ impl<'a> Splice<'a> {
             places.entry(layer.to_owned()).or_insert(entry.position());
         }
         let (changes, renamed, biased) = Default::default();
-        let (form, added, wires) = (None, Vec::new(), None);
-        let mut made = Self { base, layers, places, form, changes, renamed, added, wires, biased };
+        let (added, wires) = (Vec::new(), None);
+        let mut made = Self { base, layers, places, form: None, changes, renamed, added, wires, biased };
         made.place_empty_layers()?;
         Ok(made)
     }
@@ -105,13 +106,6 @@ impl<'a> Splice<'a> {
             self.places.entry(name_from_bytes(&text).into_owned()).or_insert(place);
         }
         Ok(())
-    }
-
-    /// Writes changed blobs in this form; else each as it was stored.
-    #[must_use]
-    pub fn in_form(mut self, form: Form) -> Self {
-        self.form = Some(form);
-        self
     }
 
     /// Puts a tensor in the place of an array.

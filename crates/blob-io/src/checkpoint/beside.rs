@@ -65,7 +65,7 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(e)),
     }
-    let source = File::open(path).and_then(FileSource::new).map_err(failed)?;
+    let source = File::open(path).and_then(FileSource::try_from).map_err(failed)?;
     whole(&source, &name).map(Some)
 }
 

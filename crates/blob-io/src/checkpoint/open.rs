@@ -93,7 +93,7 @@ impl OpenOptions {
         if !meta.is_file() && !meta.is_dir() {
             return self.open_stream(name, file);
         }
-        let source = Box::new(FileSource::new(file).map_err(refuse)?);
+        let source = Box::new(FileSource::try_from(file).map_err(refuse)?);
         let is_index = shards::is_index(path) && self.from.is_none_or(|from| from == Format::Safetensors);
         if is_index && let Some(opened) = self.open_shards(path, &source)? {
             return Ok(opened);

@@ -31,6 +31,7 @@ use crate::wire::source::Source;
 /// ```
 #[derive(Clone, Debug)]
 pub struct List {
+    /// The version of the last record, and of those that are added.
     version: Version,
     pub(super) arrays: Vec<Array>,
     /// One for each array, as it is stored; none in an unnamed list and around a bare record.
@@ -70,12 +71,6 @@ impl List {
     #[must_use]
     pub fn new(version: Version) -> Self {
         Self { version, arrays: Vec::new(), keys: Some(Vec::new()), has_found_keys: false }
-    }
-
-    /// The version of the last record, and of those that are added.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
     }
 
     /// Adds a dense array, saved from the CPU.

@@ -59,14 +59,15 @@ impl FileSource {
     /// # Errors
     /// As the operating system says; a directory or a pipe is an error.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::new(File::open(path)?)
+        Self::try_from(File::open(path)?)
     }
+}
 
-    /// Reads from a file that is already open.
-    ///
-    /// # Errors
-    /// Where the file is no regular file.
-    pub fn new(file: File) -> io::Result<Self> {
+/// Reads from a file that is already open, which must be a regular file.
+impl TryFrom<File> for FileSource {
+    type Error = io::Error;
+
+    fn try_from(file: File) -> io::Result<Self> {
         let meta = file.metadata()?;
         if meta.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));

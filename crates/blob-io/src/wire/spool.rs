@@ -87,7 +87,7 @@ impl<'a> Spool<'a> {
         let Some(file) = self.file else {
             return Ok(Box::new(Bytes(self.memory)));
         };
-        let source = FileSource::new(file).map_err(|e| full(self.name, e))?;
+        let source = FileSource::try_from(file).map_err(|e| full(self.name, e))?;
         Ok(Box::new(source))
     }
 }
