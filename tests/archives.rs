@@ -112,7 +112,7 @@ fn of_several_tensor_files_one_is_named() {
     assert!(error("readme.txt").ends_with("readme.txt is a text file, not a model"), "{}", error("readme.txt"));
     let plain = data(TINY).display().to_string();
     let error = Checkpoint::open(format!("{plain}/x")).expect_err("no archive").to_string();
-    assert_eq!(error, format!("{plain}: is no tar or zip archive, and so has no \"x\" in it"));
+    assert_eq!(error, format!("{plain}: is not a tar or zip archive, so there is no \"x\" in it"));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn lengths_that_lie_are_faults_with_their_place() {
         (most, "a tar member needs 9151314442816847872 bytes, but 1024 are left"),
         (over, "expected the length of a member, found one over 63 bits"),
         ([0xFF; 12], "expected the length of a member, found one that is negative or over 64 bits"),
-        (*b"12x4567\0\0\0\0\0", "expected the length of a member, found something else than octal digits"),
+        (*b"12x4567\0\0\0\0\0", "expected the length of a member, found something other than octal digits"),
     ] {
         let said = refusal("x.tar", &[&size(field)[..], &[0; 1024]].concat());
         assert!(said.contains(expected), "{said}");

@@ -142,7 +142,7 @@ fn a_layer_whose_place_is_not_certain_stays_and_is_named() {
         ),
         (
             with(1, layer("bn", "BatchNorm", ("c", "d"), &bn, &len(200, b"x"))),
-            "\"bn\": it has a field of the number 200, which would be lost",
+            "\"bn\": it has a field 200, which would be lost",
         ),
         (with(1, layer("bn", "BatchNorm", ("c", ""), &bn, &[])), "\"bn\": it does not read one value and write one"),
         (

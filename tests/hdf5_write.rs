@@ -117,7 +117,7 @@ fn what_hdf5_cannot_hold_is_refused_with_all_names() {
     let deep = ["x"; 33].join("/");
     let plain = "is not called <layer>/<index>";
     for (file, tensors, problems) in [
-        ("x.h5", floats(&["a", "a/b", "ok"]), vec!["\"a/b\" lies in what is another tensor"]),
+        ("x.h5", floats(&["a", "a/b", "ok"]), vec!["\"a/b\" lies inside another tensor"]),
         ("x.h5", floats(&["a/b", "a"]), vec!["\"a\" has the name of a group"]),
         (
             "x.h5",

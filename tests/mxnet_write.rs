@@ -63,10 +63,10 @@ fn what_a_version_cannot_hold_is_refused_by_name() {
     let list = || Options::new(Format::MxnetList);
     for version in [Version::V0, Version::V1, Version::V3] {
         let error = refusal("mxnet-1.9.1/sparse_zero_nnz.nd", list().with(|o| o.params_version = Some(version)));
-        assert!(error.contains("is sparse, which a record of V2 alone holds"), "{error}");
+        assert!(error.contains("is sparse, which only a record of V2 holds"), "{error}");
     }
     let error = refusal("mxnet-1.9.1/scalars_zero_npshape.nd", list().with(|o| o.params_version = Some(Version::V2)));
-    assert!(error.contains("has no axes, which a record of V3 (np-shape) alone holds"), "{error}");
+    assert!(error.contains("has no axes, which only a record of V3 (np-shape) holds"), "{error}");
     let error = refusal("mxnet-0.11.0/none_first.nd", list().with(|o| o.params_version = Some(Version::V2)));
     assert!(error.contains("is the lack of an array"), "{error}");
     let error = refusal("mxnet-1.9.1/many_1000.nd", Options::new(Format::MxnetRecord));
@@ -80,7 +80,7 @@ fn misfits_are_listed_whole() {
         |i: usize, dims: &[usize], dtype| (format!("w{i}"), AnyBlob::new(Shape::new(dims).expect("fits"), dtype));
     let folder = tempfile::tempdir().expect("a folder");
     for (to, dims, dtype, why) in [
-        (Format::MxnetList, &[][..], DType::F32, "has no axes, which a record of V3 (np-shape) alone holds"),
+        (Format::MxnetList, &[][..], DType::F32, "has no axes, which only a record of V3 (np-shape) holds"),
         (Format::NeomlArray, &[2, 3], DType::F64, "is f64, and NeoML's blobs are of f32 or i32"),
     ] {
         for (count, more) in [(2, String::new()), (57, "; and 37 more".to_owned())] {
@@ -121,7 +121,7 @@ fn a_list_that_does_not_fit_its_tensors_is_refused() {
     assert_eq!(refusal(&one, &list), "params: does not fit: \"a\\0b\" has a NUL in its name, where MXNet cuts it");
     let mut list = List::new(Version::V2);
     list.push("a", 1);
-    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\" is tensor 1, which there is not");
+    assert_eq!(refusal(&one, &list), "params: does not fit: \"a\" is tensor 1, which does not exist");
     let mut list = List::new(Version::V2);
     list.push_sparse("s", SparseKind::Csr, Shape::new([2, 2]).expect("a shape"), &[0]);
     assert_eq!(refusal(&one, &list), "params: does not fit: \"s\" is a csr array, which has 3 parts, not 1");

@@ -120,7 +120,7 @@ fn an_index_leads_to_no_other_place() {
     fs::write(folder.path().join(shard), b"\x80\x02}q\x00.").expect("written");
     assert!(error("a pickle").to_string().contains(&format!("{shard} is a Python pickle")), "{}", error(""));
     fs::copy(data("other/numpy_savez.npz"), folder.path().join(shard)).expect("copied");
-    assert!(error("an npz").to_string().contains("is NumPy archive, and no shard of safetensors"), "{}", error(""));
+    assert!(error("an npz").to_string().contains("is NumPy archive, not a shard of safetensors"), "{}", error(""));
     fs::remove_file(folder.path().join(shard)).expect("removed");
     let missing = error("a missing shard");
     assert!(

@@ -20,7 +20,7 @@ use crate::wire::tar::{self, Kind};
 
 /// How many members can be chosen from.
 const MOST_CHOICES: usize = 256;
-/// What is unpacked of a compressed member to tell what it is, and of all of them together.
+/// How many bytes of one compressed member are unpacked to tell what it is, and of all members together.
 const BEGINNING: usize = 64 << 10;
 const BEGINNINGS: usize = 64 << 20;
 
@@ -35,9 +35,9 @@ pub(crate) struct Archive {
 /// A file of an archive.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    /// Its path in the archive, as a path of the tool has it: without empty parts and `.`; never used as a path.
+    /// Its path in the archive, without empty parts and `.`; never opened as a path of the file system.
     pub(crate) name: String,
-    /// Whether the archive lacks its end: another member, of this name too, may be lost.
+    /// Whether the archive is cut off: a later member, even of this name, may be lost.
     pub(crate) is_cut: bool,
     place: Place,
 }
@@ -55,7 +55,7 @@ enum Place {
     Link(Fault),
 }
 
-/// What an archive holds that may be opened: the last of the members of one name counts, as where they are unpacked.
+/// What an archive holds that may be opened. Of several members of one name the last counts, as when unpacking.
 struct Choice {
     members: Vec<Member>,
     /// How many more there are.
@@ -65,7 +65,7 @@ struct Choice {
 }
 
 impl Archive {
-    /// The input as an archive, where it begins as one.
+    /// The input as an archive, if it begins like one.
     pub(crate) fn of(input: &Input, limits: &Limits) -> Option<Self> {
         let mut head = [0; 512];
         let len = input.len().min(head.len() as u64) as usize;
@@ -163,7 +163,7 @@ impl Archive {
         Ok(bytes)
     }
 
-    /// Calls `take` with each file in the order of the archive; returns whether the archive has its end.
+    /// Calls `take` with each file in the order of the archive; returns whether the archive is complete.
     fn each(&self, take: &mut dyn FnMut(Member)) -> Result<bool, ReadError> {
         if !self.is_tar {
             return self.each_of_zip(take);
@@ -188,7 +188,7 @@ impl Archive {
         Ok(members.has_end)
     }
 
-    /// Whether a link leads to the file of its own name before it: tar writes one for a file that it is given twice.
+    /// Whether a link points to an earlier file of its own name: tar writes one for a file that it is given twice.
     fn is_same_again(&self, name: &[u8], header: u64) -> Result<bool, ReadError> {
         let mut target = [0; 1 + tar::LINK.1];
         read(&self.input, header + tar::LINK.0 - 1, &mut target)?;
@@ -203,7 +203,7 @@ impl Archive {
         read(&self.input, header + tar::LINK.0, &mut target)?;
         let to = match target.iter().position(|byte| *byte == 0) {
             Some(end) => format!(" to {:?}", name_from_bytes(&target[..end])),
-            // A longer one stands before the header.
+            // A longer name comes in a record before the header.
             None => String::new(),
         };
         let found = format!("a link{to}: links in archives are not followed");
@@ -236,7 +236,7 @@ impl Archive {
         Ok(check_limit(at, Limit::Arrays, "the number of the archive's members", count, self.limits.max_arrays)?)
     }
 
-    /// None or several: what the user can do.
+    /// The error for no tensor file, or for several: what the user can do.
     fn unclear(&self, name: &str, choice: &Choice) -> Error {
         if choice.members.is_empty() {
             let kind = if self.is_tar { "tar" } else { "zip" };
@@ -256,7 +256,7 @@ impl Member {
     fn new(name: &[u8], place: Place) -> Self {
         let name = name_from_bytes(name);
         let parts: Vec<&str> = name.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
-        // A file may be called `.` and no more.
+        // A file's whole name may be `.`.
         let name = if parts.is_empty() { name.to_string() } else { parts.join("/") };
         Self { name, is_cut: false, place }
     }
@@ -287,7 +287,7 @@ impl Choice {
         }
     }
 
-    /// Whether a member is a tensor file, by its beginning. What cannot be read is one by its name.
+    /// Whether a member is a tensor file, by its first bytes; by its name if they cannot be read.
     fn holds_tensors(&mut self, archive: &Archive, member: &Member) -> bool {
         let name = gunzip::inner_name(&member.name);
         let window = match &member.place {

@@ -37,11 +37,11 @@ pub fn file_names(names: &[&str]) -> Vec<String> {
     each.collect()
 }
 
-/// Gives names that are taken a number.
+/// Adds a number to names that are taken.
 #[derive(Default)]
 pub(crate) struct Numbered {
     taken: HashSet<String>,
-    /// The number that a name gets next, so that many names of one spelling stay cheap.
+    /// The next number for each name, so that many equal names stay cheap.
     next: HashMap<String, u64>,
 }
 
@@ -80,7 +80,7 @@ fn path(name: &str) -> String {
     if path.len() <= LONGEST_PATH {
         return path;
     }
-    // Cut within a component: what is left of it stays a component, because the checksum ends it.
+    // A cut within a component leaves a valid component, because the checksum ends it.
     cut(&path, LONGEST_PATH, name)
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Folder {
 #[derive(Debug)]
 struct Part {
     path: Box<str>,
-    /// Where it begins in the whole.
+    /// Where it begins in the joined files.
     begin: u64,
 }
 
@@ -181,7 +181,7 @@ impl Folder {
         Ok((entry, len))
     }
 
-    /// Where a file ends in the whole.
+    /// Where a file ends in the joined files.
     fn end(&self, index: usize) -> u64 {
         self.files.get(index + 1).map_or(self.len, |next| next.begin)
     }

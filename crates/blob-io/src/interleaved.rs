@@ -16,7 +16,7 @@ pub(crate) struct Interleaved {
     /// In ascending order; none is empty.
     runs: Vec<Segment>,
     width: u64,
-    /// What follows each value but the last, one after the other; where there is more to fill, again from its beginning.
+    /// The bytes after each value but the last, joined; if the gaps are longer, they repeat from the start.
     between: Vec<u8>,
 }
 

@@ -268,7 +268,10 @@ fn around(len: u64, places: &[Range<u64>]) -> Result<Vec<Copied>, Error> {
     for place in sorted.into_iter().chain([&(len..len)]) {
         let between = place.start.checked_sub(at).filter(|_| place.end <= len);
         let Some(between) = between else {
-            let problem = format!("bytes {} to {} are no place of their own in {len}", place.start, place.end);
+            let problem = format!(
+                "bytes {} to {} overlap others, or lie outside of a file of {len} bytes",
+                place.start, place.end
+            );
             return Err(refuse("layout", problem));
         };
         copies.extend((between > 0).then_some(Copied { from: at, to: at, len: between }));

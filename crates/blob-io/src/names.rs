@@ -95,7 +95,7 @@ impl NameTable {
 
     /// Adds an entry whose name comes later, by [`NameTable::name`]: MXNet's keys follow all arrays.
     ///
-    /// An array in more pieces than are left to the file is listed with a fault.
+    /// An array in more pieces than the file's bound still allows is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
         self.check_count(self.entries.len() as u64 + 1, offset)?;
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
@@ -201,7 +201,7 @@ impl NameTable {
         Ok(check_limit(offset, Limit::Fixed, "the bytes of all names", self.name_bytes, limit)?)
     }
 
-    /// Notes what is wrong with the file as a whole. A hostile file may have a million faults.
+    /// Records a fault of the file as a whole; only the first few, because a hostile file may have a million.
     pub(crate) fn fault(&mut self, fault: Fault) {
         if self.faults.len() < MOST_FAULTS {
             self.faults.push(fault);

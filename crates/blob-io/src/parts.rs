@@ -62,7 +62,7 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], most: u6
     let len = sum(parts, &lens);
     if len > most {
         let found = if len == u64::MAX { "over 2^64".to_owned() } else { len.to_string() };
-        return Err(refuse(format, format!("the file would be of {found} bytes; Caffe reads none of over {most}")));
+        return Err(refuse(format, format!("the file would have {found} bytes; Caffe reads at most {most}")));
     }
     let (frame, copies) = (Vec::new(), Vec::new());
     let mut file = File {
@@ -103,7 +103,7 @@ fn sum(parts: &[Part], lens: &[u64]) -> u64 {
     each.fold(0, u64::saturating_add)
 }
 
-/// How many bytes values of four take, if each has a key of one byte before it.
+/// The bytes of four-byte values that each have a key of one byte.
 fn keyed(len: u64) -> u64 {
     len.saturating_add(len / 4)
 }
@@ -138,7 +138,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// The error is a tensor that stands twice.
+    /// The error is a tensor that is used twice.
     fn put_all(&mut self, parts: &[Part]) -> Result<(), usize> {
         parts.iter().try_for_each(|part| self.put(part))
     }

@@ -117,7 +117,7 @@ impl<'a> Elements<'a> {
     fn in_file_order(source: &'a dyn Source, entry: &'a Entry, limits: &Limits) -> Result<Self, ReadError> {
         let (left, width) = (entry.byte_len(), width(entry));
         let stored = match entry.checksum.as_deref() {
-            // The checksum covers the header too: it may be damaged, and wrong about there being no elements.
+            // The checksum covers the header too: a damaged one may wrongly say that there are no elements.
             Some(checksum) if left == 0 => {
                 let mut content = Content::open(source, checksum);
                 content.finish()?;
@@ -125,7 +125,7 @@ impl<'a> Elements<'a> {
             }
             None => match &entry.payload {
                 Payload::Chunked(chunked) if left > 0 => {
-                    // Bytes that are stored are no more than the file's, though chunks may share them.
+                    // Stored bytes are bounded by the file's length, though chunks may share them.
                     let stored = chunked.chunks.iter().map(|chunk| u64::from(chunk.packed)).sum::<u64>();
                     check_more(entry, left.saturating_sub(stored.min(source.len())), limits)?;
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
@@ -193,7 +193,7 @@ impl<'a> Elements<'a> {
         self.passed(out.len() as u64)
     }
 
-    /// Passes over whole elements, no more than are left.
+    /// Skips whole elements, at most those that are left.
     pub(crate) fn skip(&mut self, bytes: u64) -> Result<(), ReadError> {
         match &mut self.stored {
             Stored::Member(content) => content.skip(bytes)?,

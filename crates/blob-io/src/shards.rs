@@ -87,7 +87,7 @@ fn shard(number: u32, index: &mut Index, shards: &mut Folder, table: &mut NameTa
     let read = sniff::read(&input, &file, None, &mut listed);
     let (format, _) = read.map_err(|stop| Failed::Shard(stop.into_error(&path)))?;
     if format != Format::Safetensors {
-        let message = format!("is {}, and no shard of safetensors", format.title());
+        let message = format!("is {}, not a shard of safetensors", format.title());
         return Err(Failed::Shard(Error::Request { file: path, message }));
     }
     notes(&mut listed, table);

@@ -184,7 +184,7 @@ impl<'a> Splice<'a> {
             }
             None if self.layers.iter().any(|layer| layer.nested.is_some()) => {
                 return Err(
-                    self.refuse(format!("array {name:?} would be of a new layer, and the net is of V0, of 2013"))
+                    self.refuse(format!("array {name:?} would need a new layer, and the net is of V0, from 2013"))
                 );
             }
             None => self.add_to_new(layer, index, is_diff, tensor),

@@ -130,7 +130,7 @@ impl<'a> Writer<'a> {
             }
         }
         output.set_len(layout.len())?;
-        // One after the other, so that a pipe will do as well; of two at one place, the tensor has no bytes.
+        // In order, so that the output may be a pipe. Of two parts at one offset, the tensor is empty and comes first.
         let offsets = layout.offsets().iter().enumerate();
         let mut parts: Vec<(u64, Part)> = offsets.map(|(i, offset)| (*offset, Part::Tensor(i))).collect();
         parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Part::Frame(bytes))));
@@ -140,7 +140,7 @@ impl<'a> Writer<'a> {
                 Part::Frame(bytes) => output.write_all(&bytes)?,
                 Part::Tensor(i) => {
                     let mut hasher = crc32fast::Hasher::new();
-                    // What a reader hands over need not end with a value.
+                    // A reader's pieces may end within a value.
                     let (mut rest, mut at) = (Vec::new(), 0);
                     bytes_of(i, &mut |bytes| {
                         if layout.wants_crc() {
@@ -156,7 +156,7 @@ impl<'a> Writer<'a> {
                         rest.drain(..whole);
                         Ok(())
                     })?;
-                    // The file has the first checksum: other bytes would make it a broken one.
+                    // The file stores the first checksum, so other bytes would break the file.
                     if crcs.get(i).is_some_and(|first| *first != hasher.finalize()) {
                         let message = format!("tensor {:?} gave other bytes when it was read again", self.tensors[i].0);
                         return Err(Error::Request { file, message });
@@ -258,7 +258,7 @@ fn pieces(
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => {
-                // A reader of this crate has its own error within.
+                // A reader of this crate wraps this crate's error.
                 return Err(e.downcast::<Error>().unwrap_or_else(|source| {
                     let action = format!("read tensor {name:?}");
                     Error::Io { file: file.to_owned(), action, source }

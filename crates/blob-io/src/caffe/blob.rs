@@ -158,7 +158,7 @@ impl Fields {
         Shape::new(&dims).map_err(|_| Fault::new(at, FaultKind::Overflow { axes: dims.len() as u32 }))
     }
 
-    /// Which fork wrote fields 10 to 13: their wire types tell.
+    /// Which fork wrote fields 10 to 13, known by their wire types.
     fn fork(&self) -> Result<Fork, Fault> {
         let nv = self.varint[0].is_some() || self.varint[1].is_some() || self.span[3].is_some();
         let opencl = self.span[0].is_some() || self.span[1].is_some() || self.varint[3].is_some();
@@ -208,7 +208,7 @@ impl Fields {
         (data, diff)
     }
 
-    /// A fork's bytes and their type, by their places among fields 10 to 13.
+    /// A fork's bytes and their type, by their indices among fields 10 to 13.
     fn raw(&self, bytes: usize, flag: usize, field: &'static str) -> Option<Raw> {
         let flag = self.varint[flag];
         self.span[bytes].map(|span| Raw { span, flag, field })

@@ -11,7 +11,7 @@ use crate::names::NameTable;
 use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 
-/// A name or a type is not longer than this.
+/// The longest name or type that counts as a sign of a layer.
 const LONGEST_TEXT: u64 = 1 << 10;
 
 /// Which top-level fields a message has, by number and wire type.
@@ -99,7 +99,7 @@ fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Resu
     })
 }
 
-/// Whether the bytes break off being protobuf before their end, which may be too early.
+/// Whether the bytes stop being protobuf before their end; the end itself may come too early.
 pub(crate) fn is_damaged(cursor: &mut Cursor<'_>) -> bool {
     survey(cursor).is_ok_and(|seen| seen.damaged)
 }
@@ -190,7 +190,7 @@ fn has_blob(cursor: &mut Cursor<'_>, span: Option<Span>) -> Result<bool, ReadErr
     let Some(span) = span else { return Ok(false) };
     let fields = match blob::walk(cursor, span, &Limits::default()) {
         Ok(fields) => fields,
-        // Values in more pieces than are allowed are values.
+        // Values in too many pieces are still values.
         Err(ReadError::Fault(fault)) => return Ok(matches!(fault.kind, FaultKind::Limit { .. })),
         Err(stop) => return Err(stop),
     };

@@ -14,14 +14,14 @@ pub(super) struct Fields {
     bottoms: Vec<String>,
     tops: Vec<String>,
     shared: Vec<String>,
-    /// Whether it is said to be included in a phase, and whether in one that is not training.
+    /// Whether the description includes it in a phase, and whether in one other than training.
     is_included: bool,
     is_tested: bool,
     /// Whether it is left out of tests.
     is_excluded: bool,
-    /// Whether it is said to be there under some conditions only: phases, stages, levels.
+    /// Whether the description includes it under conditions only: phases, stages, levels.
     pub(super) is_conditional: bool,
-    /// Of the kernel's axes, where each is said on its own.
+    /// The kernel's lengths, where each axis has its own field.
     height: Option<u64>,
     width: Option<u64>,
     is_v0: bool,
@@ -37,7 +37,7 @@ impl Fields {
         match (of, field) {
             ("", "bottom") => push(&mut self.bottoms, value)?,
             ("", "top") => push(&mut self.tops, value)?,
-            // A V0 layer's own name and type take the place of those around it.
+            // A V0 layer's own name and type replace those of the layer around it.
             ("" | "layer", "name") if of == "layer" || !self.is_v0 || self.name.is_empty() => {
                 value.clone_into(&mut self.name)
             }
@@ -107,7 +107,7 @@ impl Fields {
             settings.kernel = vec![height, width];
         }
         if !matches!(kind, LayerKind::Convolution | LayerKind::Deconvolution) {
-            // That of a pooling, which is in the layer itself in V0.
+            // V0 has the kernel of a pooling in the layer itself.
             settings.kernel.clear();
         }
         Draft { name, kind, type_name, bottoms, tops, tensors, shared, is_training, is_conditional, settings }
@@ -134,7 +134,7 @@ fn kind(type_name: &str) -> LayerKind {
 fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
     use Role::{Bias, Factor, Hidden, Mean, Static, Variance, Weight};
     match kind {
-        // Of two inputs, the second takes the place of the first tensor.
+        // With two inputs, the second replaces the first tensor.
         LayerKind::Scale if bottoms > 1 => &[Bias],
         LayerKind::Bias if bottoms > 1 => &[],
         LayerKind::Convolution
@@ -148,7 +148,7 @@ fn roles(kind: LayerKind, bottoms: usize) -> &'static [Role] {
         LayerKind::Bn => &[Weight, Bias, Mean, Variance],
         LayerKind::Bias => &[Bias],
         LayerKind::PRelu => &[Weight],
-        // Its inputs: the sequence, where it goes on, and maybe what stays the same.
+        // Its inputs: the sequence, its continuation markers, and optionally a static input.
         LayerKind::Lstm if bottoms > 2 => &[Weight, Bias, Static, Hidden],
         LayerKind::Lstm => &[Weight, Bias, Hidden],
         LayerKind::Other => &[],

@@ -177,7 +177,7 @@ fn v1(cursor: &mut Cursor<'_>, table: &mut NameTable, span: Span) -> Result<(Gen
     if nested.blobs.is_empty() {
         nested.blobs = outer.blobs;
     } else {
-        // Caffe ignores these; one that is not a message is a fault all the same.
+        // Caffe ignores these, but one that is not a message is still a fault.
         for unused in outer.blobs {
             match blob::walk(cursor, unused, table.limits()) {
                 Err(ReadError::Fault(fault)) => table.fault(fault),

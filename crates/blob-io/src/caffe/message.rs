@@ -155,7 +155,7 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Resul
 fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) {
     let mut both = [Some(pair.data), pair.diff].into_iter().flatten();
     if let Some(missing) = both.find(|tensor| *tensor >= specs.len()) {
-        return problems.add("", format!("is a blob of tensor {missing}, which there is not"));
+        return problems.add("", format!("is a blob of tensor {missing}, which does not exist"));
     }
     let spec = &specs[pair.data];
     if let Some(problem) = encode::problem(spec.dtype, &spec.shape, form) {
@@ -217,7 +217,7 @@ pub(crate) fn new_layer(
 
 fn datum(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<Part> {
     let Some(spec) = specs.get(tensor) else {
-        problems.add("", format!("is tensor {tensor}, which there is not"));
+        problems.add("", format!("is tensor {tensor}, which does not exist"));
         return Vec::new();
     };
     let dims = spec.shape.dims();

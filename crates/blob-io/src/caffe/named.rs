@@ -62,7 +62,7 @@ impl Message {
             (Format::Datum | Format::BlobProto, _) => {
                 refuse(format!("holds one array, and a BlobProto its diff beside it, not {} arrays", names.len()))
             }
-            _ => refuse("is no format of Caffe's".to_owned()),
+            _ => refuse("is not a Caffe format".to_owned()),
         }
     }
 }
@@ -113,7 +113,7 @@ fn grouped(names: &[&str]) -> Result<Vec<Layer>, String> {
     fitting(layers, &odd, "<layer>/<index>, with indices from 0 on, and .diff behind a diff's")
 }
 
-/// The blobs that names number.
+/// The blobs, in the order of their numbers.
 fn listed(names: &[&str]) -> Result<Vec<Pair>, String> {
     let (mut slots, mut odd) = (Slots::new(), Vec::new());
     for (tensor, name) in names.iter().enumerate() {

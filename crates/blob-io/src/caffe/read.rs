@@ -11,7 +11,7 @@ use crate::warning::Flag;
 use crate::wire::cursor::Cursor;
 use blob_core::{DType, Shape};
 
-/// Beyond this Caffe's own reader refuses a file.
+/// Caffe's own reader refuses a longer file.
 const CAFFE_LIMIT: u64 = i32::MAX as u64;
 
 /// Lists a NetParameter's blobs. Returns the generations found, in words.

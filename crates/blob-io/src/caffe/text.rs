@@ -16,7 +16,7 @@ pub(super) enum Event<'a> {
     Value(&'a str, String),
     /// A list without items.
     Empty,
-    /// The message that the path was longer by.
+    /// The message that was closed: the path no longer ends with it.
     Close,
 }
 

@@ -27,11 +27,11 @@ pub(crate) struct Layer {
     /// The nested layer of V0 that holds the blobs.
     pub(crate) nested: Option<Field>,
     pub(crate) name: Option<Field>,
-    /// The number of the field that a name is, and whether it is one of the nested layer.
+    /// The number of the field that holds the name, and whether the nested layer has it.
     pub(crate) name_number: (u32, bool),
     pub(crate) blobs: Vec<Field>,
     pub(crate) blob_number: u32,
-    /// Where a further blob goes: before the first field of a higher number.
+    /// Where another blob goes: before the first field with a higher number.
     pub(crate) end: u64,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn each(cursor: &mut Cursor<'_>, span: Span, mut take_field: impl FnM
     Ok(())
 }
 
-/// What a layer's message has of a name and of blobs, which have these numbers.
+/// The name and the blobs of a layer's message, whose fields have these numbers.
 #[derive(Default)]
 struct Found {
     name: Option<Field>,

@@ -70,7 +70,7 @@ fn file(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 }
 
 fn member(checkpoint: &Checkpoint, archive: &Archive, name: &str) -> Result<Option<Vec<u8>>, Error> {
-    // A link is no file: what it leads to may be anywhere.
+    // A link is not followed: its target may be anywhere.
     let found = archive.find(name).map(|found| found.filter(|found| !found.is_link()));
     let found = found.and_then(|found| found.map(|found| archive.bytes(&found, LONGEST)).transpose());
     found.map_err(|stop| stop.within(format!("member {name:?}")).into_error(checkpoint.file()))

@@ -181,7 +181,7 @@ impl OpenOptions {
         let inside = |error| if is_gzip { gunzip::inside(error) } else { error };
         let Some(archive) = Archive::of(&file.input, &self.limits) else {
             let Some(member) = &self.member else { return listed() };
-            let message = format!("is no tar or zip archive, and so has no {member:?} in it");
+            let message = format!("is not a tar or zip archive, so there is no {member:?} in it");
             return Err(Error::Request { file: name, message });
         };
         let member = match &self.member {
@@ -273,7 +273,7 @@ impl OpenOptions {
         Err(Error::of_fault(name, fault, Some(table.intact())))
     }
 
-    /// What was gathered from the input, which comes from `packed` where that is given.
+    /// The checkpoint of what was read from the input; `packed` is the file that the input was taken from.
     fn opened(
         &self,
         name: &str,
@@ -301,7 +301,7 @@ impl OpenOptions {
     }
 
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
-        // With a format given by the caller, the beginning is not judged.
+        // With a format given by the caller, the first bytes need not look like one.
         let judged = self.from.is_none();
         let refuse = move |begin: &[u8]| {
             let refusal = judged.then(|| sniff::hopeless(begin, hint)).flatten();
@@ -318,7 +318,7 @@ struct Unpacked {
     is_gzip: bool,
 }
 
-/// The file or pipe that a path goes on behind, and how: an archive and the name of a member.
+/// The file or pipe among a path's parents, and the rest of the path: an archive and the name of a member.
 fn within(path: &Path) -> Option<(&Path, String)> {
     let (file, meta) = path.ancestors().skip(1).find_map(|file| Some((file, file.metadata().ok()?)))?;
     let rest = path.strip_prefix(file).ok().filter(|_| !meta.is_dir())?;

@@ -66,7 +66,7 @@ impl Checkpoint {
         self.packed.as_ref().map_or(&self.input, |packed| &packed.stored)
     }
 
-    /// Whether [`Checkpoint::source`] has other bytes than the file: they were unpacked, or are those of a member.
+    /// Whether [`Checkpoint::source`] differs from the file's bytes: they were unpacked, or are one member's.
     #[must_use]
     pub fn is_packed(&self) -> bool {
         self.packed.is_some()

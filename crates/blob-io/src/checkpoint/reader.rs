@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
     /// Fills the beginning of `out` with the next bytes and returns their number; 0 at the end, and if `out` is empty. The same as [`Read::read`], with this crate's error.
     ///
     /// # Errors
-    /// What reading returns; with the last bytes, a checksum that they do not have.
+    /// What reading returns; with the last bytes, a checksum that does not match.
     pub fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let width = self.elements.width();
         if self.rest().is_empty() && out.len() < width && self.elements.left() > 0 && !out.is_empty() {
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(n)
     }
 
-    /// Passes over the next `bytes` bytes, at most all that are left: at once where they lie plain in the file; a deflated
+    /// Passes over the next `bytes` bytes, at most all that are left: at once where the file stores them as they are; a deflated
     /// array is inflated up to there, in pieces.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::error::Error;
 use crate::tensor::Tensor;
 
-/// What is held of the tensor at a time.
+/// How many bytes of the tensor are in memory at a time.
 const CHUNK: usize = 1 << 20;
 
 /// An array of an open file that can be loaded: a [`Tensor`], whose bytes are read while it is written.

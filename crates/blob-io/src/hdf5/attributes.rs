@@ -10,7 +10,7 @@ use crate::error::ReadError;
 use crate::metadata::{Kept, LEFT_OUT};
 use crate::names::{NameTable, name_from_bytes};
 
-/// How many values a heap is searched through for one.
+/// How many values of a heap are looked at to find one.
 const MOST_VALUES: u32 = 4096;
 
 /// Reads them.

@@ -118,7 +118,7 @@ fn payload(
         return Ok(Payload::Runs(Runs::None));
     }
     match header.layout {
-        // Never written: all of it are fill values, as the chunks are that are not stored.
+        // Never written: all elements are the fill value, as in chunks that are not stored.
         DataLayout::Contiguous { address, .. } if structure.is_undefined(*address) => {
             let dims: Box<[u64]> = header.space.dims.iter().map(|dim| (*dim).max(1)).collect();
             let (chunks, filters, fill) = (Box::default(), Box::default(), fill(header, width));

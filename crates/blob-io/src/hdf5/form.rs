@@ -15,7 +15,7 @@ use crate::spec::{Problems, TensorSpec, refuse};
 
 /// What errors call the format.
 pub(super) const FORMAT: &str = "hdf5";
-/// Deeper groups, larger ones and more of them are refused: this crate's own reader would refuse them too.
+/// Deeper or larger groups, or more of them, are refused: this crate's own reader would refuse them too.
 const MOST_NESTED: usize = 32;
 const MOST_OBJECTS: usize = 1 << 16;
 const MOST_NAMES: usize = 8 << 20;
@@ -58,7 +58,7 @@ impl Form {
     }
 }
 
-/// What a name in a group leads to.
+/// What a name in a group refers to.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// In the order of the names' bytes, as HDF5 stores them.
@@ -174,7 +174,7 @@ fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Res
     for name in groups {
         let inner = group.entry(name.clone()).or_insert_with(|| Node::Group(BTreeMap::new()));
         let Node::Group(inner) = inner else {
-            return Err("lies in what is another tensor");
+            return Err("lies inside another tensor");
         };
         group = inner;
     }
@@ -213,7 +213,7 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
     (objects, names)
 }
 
-/// A layer that has diffs alone has a group for its data too, as Caffe writes it: all of them are another layer's.
+/// A layer with diffs only has an empty data group too, as Caffe writes it: its data are shared from another layer.
 fn layers(root: &mut BTreeMap<String, Node>) {
     let Some(Node::Group(diffs)) = root.get("diff") else {
         return;
@@ -226,7 +226,7 @@ fn layers(root: &mut BTreeMap<String, Node>) {
     }
 }
 
-/// A solver's history has no gaps: Caffe asks for each number up to how many there are.
+/// A solver's history has no gaps: Caffe asks for every number below their count.
 fn whole(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
     let Some(Node::Group(history)) = root.get("history") else {
         return;

@@ -109,7 +109,7 @@ fn find(structure: &Structure, parts: &[String]) -> Result<Group, ReadError> {
     parts.iter().try_fold(root, |group, name| structure.ask(|_| group.group(name)))
 }
 
-/// Describes a dataset; what is wrong with it alone is its entry's fault.
+/// Describes a dataset; a problem of this dataset becomes its entry's fault.
 fn dataset_of(
     structure: &Structure,
     group: &Group,

@@ -16,7 +16,7 @@ use crate::limits::Limit;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Input, Source};
 
-/// What one question may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
+/// How many bytes one call may read. The reader keeps some seventeen bytes for each, of hostile headers; Caffe's header of a
 /// dataset has 272 bytes, so a group may hold 2,800 of them.
 const MOST_READ: u64 = 768 << 10;
 /// After this many bytes the reader is opened anew, which empties its caches.
@@ -53,7 +53,7 @@ impl Structure {
         Ok(())
     }
 
-    /// Asks `hdf5-reader` one thing.
+    /// Runs one call of `hdf5-reader`.
     pub(super) fn ask<R>(&self, question: impl FnOnce(&Hdf5File) -> Hdf5Result<R>) -> Result<R, ReadError> {
         self.bytes.guard(|| question(&self.file))
     }
@@ -69,7 +69,7 @@ impl Structure {
         (superblock.offset_size, superblock.length_size)
     }
 
-    /// Whether an address says that there is nothing: all its bits are set.
+    /// Whether an address is undefined: all its bits are set.
     pub(super) fn is_undefined(&self, address: u64) -> bool {
         hdf5_reader::io::Cursor::is_undefined_offset(address, self.sizes().0)
     }
@@ -92,7 +92,7 @@ impl Structure {
 /// The file's bytes for `hdf5-reader`, as many as its budget allows.
 struct Bytes {
     input: Input,
-    /// How many bytes it has read for one question, since it was opened, and in all.
+    /// How many bytes it has read in this call, since it was opened, and in all.
     asked: AtomicU64,
     kept: AtomicU64,
     all: AtomicU64,
@@ -117,7 +117,7 @@ impl Bytes {
     fn guard<R>(&self, question: impl FnOnce() -> Hdf5Result<R>) -> Result<R, ReadError> {
         self.asked.store(0, Ordering::Relaxed);
         self.take_stop();
-        // After a panic nothing of the reader is used again: the error ends the reading of the file.
+        // After a panic the reader is not used again: the error ends the reading of the file.
         let answer = catch_unwind(AssertUnwindSafe(question));
         let found = match answer {
             Ok(Ok(answer)) => return Ok(answer),

@@ -31,7 +31,7 @@ pub(crate) struct Plan {
     form: Form,
     keys: Vec<String>,
     places: Vec<u64>,
-    /// How long the structure is, with what pads it.
+    /// The structure's length, with its padding.
     head: u64,
     len: u64,
 }
@@ -170,7 +170,7 @@ impl Structure<'_> {
         }
     }
 
-    /// The nodes above `children`: one, where there are no more than it can hold.
+    /// The nodes above `children`: a single one if it can hold them all.
     fn level(&mut self, depth: u8, children: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let len = 24 + (2 * NODE_K + 2 * NODE_K + 1) * 8;
         let mut nodes: Vec<&[(u64, u64)]> = children.chunks(2 * NODE_K).collect();
@@ -195,7 +195,7 @@ impl Structure<'_> {
         above
     }
 
-    /// The heap of a group's names, of which none is free.
+    /// The heap of a group's names, without free space.
     fn heap(&mut self, names: &[u8]) -> u64 {
         let at = self.bytes.len().next_multiple_of(8) as u64;
         let words = [names.len() as u64, 1, at + 32].map(u64::to_le_bytes).concat();
@@ -237,7 +237,7 @@ impl Structure<'_> {
         self.add(&[header, body].concat())
     }
 
-    /// The heap of the attributes' values, where there are any: each an object of its own, numbered from 1.
+    /// The heap of the attributes' values, if there are any: one object each, numbered from 1.
     fn values(&mut self, attributes: &[(String, String)]) -> u64 {
         if attributes.is_empty() {
             return UNDEFINED;

@@ -24,12 +24,12 @@ pub(crate) fn dtype(flag: i32) -> Option<DType> {
     TYPES.get(usize::try_from(flag).ok()?).copied()
 }
 
-/// The flag that stands for an element type; none for a type that MXNet does not have.
+/// The flag of an element type; `None` for a type that MXNet does not have.
 pub(crate) fn flag(dtype: DType) -> Option<i32> {
     TYPES.iter().position(|known| *known == dtype).map(|flag| flag as i32)
 }
 
-/// Where an array lay when it was saved. Only ever shown: files from machines with other devices are ordinary.
+/// The device of an array when it was saved. It is only shown: files from machines with other devices are ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Context {
     pub(crate) dev_type: i32,
@@ -37,7 +37,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// What all but one of the known files say.
+    /// The device in all known files but one.
     pub(crate) const CPU: Self = Self { dev_type: 1, dev_id: 0 };
 
     pub(crate) fn is_cpu(self) -> bool {

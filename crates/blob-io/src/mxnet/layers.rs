@@ -45,7 +45,7 @@ impl Layers {
             kind: operator.kind(op),
             type_name: op.to_owned(),
             bottoms: reads.bottoms,
-            // How many more there are, the operator alone knows; a user of one of them names it.
+            // Only the operator knows how many more there are; another operator that uses one names it.
             tops: vec![(node, 0)],
             tensors: reads.tensors,
             shared: Vec::new(),

@@ -36,7 +36,8 @@ pub struct List {
     pub(super) arrays: Vec<Array>,
     /// One for each array, as it is stored; none in an unnamed list and around a bare record.
     pub(super) keys: Option<Vec<Vec<u8>>>,
-    /// Whether the keys are those of a file of MXNet, whatever the rules for them say.
+    /// Whether the keys were read from a file of MXNet: then they are written again even if the rules for keys forbid
+    /// them.
     pub(super) has_found_keys: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Array {
     pub(super) version: Version,
     pub(super) context: Context,
     pub(super) stored: Stored,
-    /// Whether a file of MXNet has it just so, whatever the rules of its version say.
+    /// Whether it was read from a file of MXNet: then it is written again even if the rules of its version forbid it.
     pub(super) is_found: bool,
 }
 
@@ -59,7 +60,7 @@ pub(super) enum Stored {
         kind: SparseKind,
         /// The dense shape.
         shape: Shape,
-        /// The values' shape as it is stored, where another is than theirs.
+        /// The stored shape of the values, where it differs from theirs.
         stale: Option<Vec<i64>>,
         /// The values, then the index arrays in the file's order.
         parts: Vec<usize>,

@@ -69,7 +69,7 @@ pub(crate) fn record(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<S
 
 /// What a walk finds beside the arrays.
 struct Walk {
-    /// How this walk takes the records that leave it open.
+    /// How this walk reads records whose meaning is ambiguous.
     no_axes: NoAxes,
     /// Whether there were such records.
     open: bool,
@@ -162,7 +162,7 @@ fn choose(
         (Err(first), second) => {
             // It is not known which reading is right, so no array can be trusted.
             table.restart();
-            // The reading that got further has the more useful error.
+            // The walk that got further has the more useful error.
             Err(match second {
                 Err(second) if offset(&second) > offset(&first) => second,
                 _ => first,

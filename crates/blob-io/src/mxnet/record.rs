@@ -11,7 +11,7 @@ use crate::mxnet::flags::{self, Context};
 use crate::wire::cursor::Cursor;
 
 /// Which record layout.
-// Exhaustive: MXNet is retired, and will have no other.
+// Exhaustive: MXNet is retired, so there will be no further version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// 0.5 to 0.10: no magic, `u32` dims.
@@ -42,7 +42,7 @@ impl Version {
 /// What a dense V2 record without axes is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoAxes {
-    /// No array, and the record ends: how MXNet reads it, though it writes none such.
+    /// No array, and the record ends: so MXNet reads it, though it never writes one.
     None,
     /// A scalar: how 1.5 to 1.9 wrote one without np-shape, and then could not read it.
     Scalar,
@@ -62,7 +62,7 @@ pub(crate) struct Record {
 /// What a record holds.
 #[derive(Debug)]
 pub(crate) enum Body {
-    /// No array: the extents that say so.
+    /// No array: the extents that mark it.
     None(Vec<i64>),
     Dense(Part),
     Sparse {
@@ -159,7 +159,7 @@ fn storage(cursor: &mut Cursor<'_>, version: Version) -> Result<Option<SparseKin
     }
 }
 
-/// Whether `found` is a number from 1 to `max` of a machine of the other byte order.
+/// Whether `found` is a number from 1 to `max` in the other byte order.
 fn swapped(found: i32, max: i32) -> bool {
     (1..=max).contains(&found.swap_bytes())
 }

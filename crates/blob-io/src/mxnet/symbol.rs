@@ -115,7 +115,7 @@ impl Symbol {
 }
 
 impl Variable {
-    /// Takes over what an operator says of it; what is declared stays.
+    /// Adds what an operator says of it, without changing what is declared.
     fn learn(&mut self, dims: Option<Vec<Option<usize>>>, is_auxiliary: bool) {
         self.is_parameter = true;
         self.is_auxiliary |= is_auxiliary;
@@ -145,7 +145,7 @@ fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError
                 found = true;
                 text.items(|text| nodes.read(text, limits))
             }
-            // Each is a node's output as `inputs` has them. One of a node that is not there names nothing.
+            // Each is an output of a node, as in `inputs`. A node that does not exist is ignored.
             ("heads", _) => text.items(|text| {
                 let at = text.pos();
                 let Used { node, output, .. } = used(text)?;
@@ -167,7 +167,7 @@ fn nodes(text: &mut Literal<'_, '_>, limits: &Limits) -> Result<Nodes, ReadError
 /// The nodes so far.
 struct Nodes {
     variables: Vec<Variable>,
-    /// For each node the variable that it is; most nodes are operators.
+    /// The variable of each node; `None` for operators, which most nodes are.
     of_node: Vec<Option<u32>>,
     layers: Layers,
 }

@@ -65,7 +65,7 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
     file.finish()
 }
 
-/// Whether the parts of a sparse array have the shapes that a reader computes them to have.
+/// Whether the parts of a sparse array have the shapes that a reader will compute for them.
 fn check_parts(kind: SparseKind, dense: &[usize], values: &[usize], indexes: &[&TensorSpec]) -> Result<(), String> {
     let lengths: Vec<usize> = indexes.iter().map(|spec| spec.shape.count()).collect();
     let (wanted, count) = match (kind, dense, &lengths[..]) {
@@ -110,7 +110,7 @@ impl<'a> File<'a> {
                 let spec = self.spec(*tensor)?;
                 let shape = &spec.shape;
                 if !array.is_found && array.version < Version::V3 && shape.num_axes() == 0 {
-                    return Err("has no axes, which a record of V3 (np-shape) alone holds".to_owned());
+                    return Err("has no axes, which only a record of V3 (np-shape) holds".to_owned());
                 }
                 self.begin(array.version, None);
                 self.shape(array.version, shape)?;
@@ -131,7 +131,7 @@ impl<'a> File<'a> {
         parts: &[usize],
     ) -> Result<(), String> {
         if array.version != Version::V2 {
-            return Err("is sparse, which a record of V2 alone holds".to_owned());
+            return Err("is sparse, which only a record of V2 holds".to_owned());
         }
         let (&[values, ref indexes @ ..], true) = (parts, parts.len() == kind.parts().len()) else {
             let (wanted, found) = (kind.parts().len(), parts.len());
@@ -221,7 +221,7 @@ impl<'a> File<'a> {
     }
 
     fn spec(&self, tensor: usize) -> Result<&'a TensorSpec, String> {
-        self.specs.get(tensor).ok_or_else(|| format!("is tensor {tensor}, which there is not"))
+        self.specs.get(tensor).ok_or_else(|| format!("is tensor {tensor}, which does not exist"))
     }
 
     fn finish(mut self) -> Result<Placed, Error> {

@@ -9,13 +9,13 @@ use crate::neoml::record::{LONG, Record, VERSIONS, nullable};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{self, Source};
 
-/// Longer strings are none of a layer's.
+/// No layer has a longer string.
 const LONGEST: u64 = 1024;
 
-/// What stands in front of a layer's record at most: the class's name with its length, and the versions.
+/// The most bytes before a layer's record: the class's name with its length, and the versions.
 const CLASS_AND_VERSIONS: u64 = 255 + 5 * MOST_VERSIONS as u64;
 
-/// What no layer of a net has.
+/// More inputs or blobs than any layer of a net has.
 const MOST_INPUTS: usize = 1 << 16;
 const MOST_OUTPUTS: u32 = 1 << 16;
 
@@ -26,9 +26,9 @@ const MOST_VERSIONS: usize = 8;
 #[derive(Debug)]
 pub(super) struct BaseLayer {
     pub(super) name: String,
-    /// The layers in front of it, and which output of each it takes.
+    /// The layers that it takes its inputs from, and which output of each.
     pub(super) inputs: Vec<(String, u32)>,
-    /// The blobs that it learns, by their places; a null one has none.
+    /// The records of its learnt blobs, by index; `None` for a null one.
     pub(super) blobs: Vec<(u32, Record)>,
     /// How many places there are.
     pub(super) places: u32,
@@ -37,7 +37,7 @@ pub(super) struct BaseLayer {
 /// Reads the layer's record at the cursor, if there is one; else the cursor is anywhere.
 ///
 /// # Errors
-/// Where a layer begins here for certain, and one of its blobs is broken.
+/// A layer certainly begins here, and one of its blobs is broken.
 pub(super) fn find(cursor: &mut Cursor<'_>) -> Result<Option<BaseLayer>, ReadError> {
     let (name, inputs, places) = match base(cursor) {
         Ok(found) => found,

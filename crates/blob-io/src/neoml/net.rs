@@ -14,7 +14,7 @@ use crate::wire::source;
 /// Inner nets beyond this depth are listed without their outer layers' names.
 const DEEPEST: usize = 32;
 
-/// No inner net has this many layers; a float that stands there is a larger number.
+/// No inner net has this many layers: a float in this place is a larger number.
 const MOST_INNER: u32 = 1 << 16;
 
 /// An inner net has a few back links.
@@ -73,7 +73,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<Str
     if let Some(expected) = expected
         && !search.adds_up()
     {
-        // Of an inner net that breaks off, its outer layer is not complete.
+        // If an inner net breaks off, its outer layer is incomplete too.
         let broken = search.open.iter().any(|open| open.left > 0);
         let (expected, found) = (expected.into(), u64::from(search.outermost) - u64::from(broken));
         let what = FaultKind::Mismatch { field: "the layers of the net", expected, found };
@@ -280,7 +280,7 @@ impl Search {
     /// Finds out which net a layer belongs to.
     fn enter(&mut self, cursor: &mut Cursor<'_>, layer: &BaseLayer, class: Option<&Class>) {
         if let (Some(last), Some(class)) = (&self.last, class) {
-            // A back link stores the sink that it owns, which is no layer of a net.
+            // A back link stores a sink of its own, which is not a layer of the net.
             if class.at > last.end && layer.name.strip_suffix("@Sink") == Some(&*last.name) {
                 return;
             }
@@ -359,7 +359,7 @@ impl Last {
 
     /// How many layers its inner net has, if this is a composite layer and `first` of this class its first one.
     fn inner_layers(&self, cursor: &mut Cursor<'_>, class: &Class, first: &BaseLayer) -> Option<u32> {
-        // Its class derives from `CCompositeLayer`, or is that.
+        // Its class is `CCompositeLayer` or derives from it.
         let own = self.class.as_ref()?;
         let is_composite = own.versions > 1 || own.name == "FmlCnnCompositeLayer";
         // Another class may have a number there, and the layer behind it follows it.

@@ -16,7 +16,7 @@ pub(super) const VERSIONS: std::ops::RangeInclusive<i32> = 1001..=2000;
 /// The bytes before the cells.
 pub(super) const HEAD: usize = 45;
 
-/// What stands in front of a number over 254, which a version is: such "small values" are one byte otherwise.
+/// The byte before a number over 254, such as a version: smaller "small values" are one byte.
 pub(super) const LONG: u8 = 0xFF;
 
 /// A record's head: what stands before the cells.
@@ -94,7 +94,7 @@ fn dtype(cursor: &mut Cursor<'_>) -> Result<DType, ReadError> {
     }
 }
 
-/// NeoML's number of a dtype; none for a type that its blobs do not have.
+/// NeoML's number of a dtype; `None` for a type that its blobs do not have.
 pub(super) fn tag(dtype: DType) -> Option<i32> {
     match dtype {
         DType::F32 => Some(1),

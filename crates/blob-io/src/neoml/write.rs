@@ -65,7 +65,7 @@ pub(crate) fn dims(shape: &Shape) -> Result<Dims7, blob_core::Error> {
     Dims7::from_leading(shape.dims())
 }
 
-/// What stands before a blob's cells.
+/// The head before a blob's cells.
 fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String> {
     let tag =
         record::tag(spec.dtype).ok_or_else(|| format!("is {}, and NeoML's blobs are of f32 or i32", spec.dtype))?;
@@ -79,7 +79,7 @@ fn head(spec: &TensorSpec, version: i32, pack: i32) -> Result<[u8; HEAD], String
     }
     let mut words = vec![version, tag, pack];
     for dim in dims.dims() {
-        // Where another extent is 0, this one may be any.
+        // If another extent is 0, this one may have any value.
         words.push(i32::try_from(*dim).map_err(|_| format!("has an extent of {dim}; NeoML's go up to {}", i32::MAX))?);
     }
     words.push(spec.shape.count() as i32);

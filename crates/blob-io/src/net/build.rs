@@ -116,9 +116,9 @@ impl<V: Hash + Eq> Builder<V> {
         self.values.get(name).is_some_and(|value| self.net.uses[*value] > 0)
     }
 
-    /// Counts a use of a tensor by what is not its layer.
+    /// Records that something other than its layer uses a tensor.
     pub(crate) fn share(&mut self, tensor: &Arc<str>) {
-        // Where several layers use it, each is known to share it.
+        // If several layers use it, they are already marked.
         if let Some(layer) = self.users.get(&User::Tensor(Arc::clone(tensor))) {
             self.net.layers[*layer].shares_tensors = true;
         }
@@ -127,7 +127,7 @@ impl<V: Hash + Eq> Builder<V> {
     fn write(&mut self, name: V, bottoms: &[usize], is_training: bool) -> usize {
         let value = self.net.uses.len();
         self.net.uses.push(0);
-        // What works in place reads the value that it hides.
+        // A layer that works in place reads the value that it replaces, which is no rival.
         if let Some(other) = self.values.get(&name).filter(|other| !bottoms.contains(other)) {
             self.net.rivals.extend([*other, value]);
         }

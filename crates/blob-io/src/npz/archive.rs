@@ -145,7 +145,7 @@ impl<'c, 's> Archive<'c, 's> {
         }
     }
 
-    /// Counts the bytes that are inflated while the file is opened: their sum is bounded, not only each header.
+    /// Counts the bytes that are inflated while the file is opened, because their sum is bounded too.
     fn spend(&mut self, bytes: u64, at: u64) -> Result<(), Fault> {
         check_limit(at, Limit::Alloc, "the bytes of a deflated header", bytes, self.inflatable)?;
         self.inflatable -= bytes;

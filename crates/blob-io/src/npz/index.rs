@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// What tells whether an archive is an npz.
+/// What decides whether an archive is an npz.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) arrays: u64,

@@ -1,4 +1,4 @@
-//! The checksums of an archive whose stored arrays get other values: what goes into each, and where the archive has it.
+//! The checksums of an archive whose stored arrays get new values: what each covers, and where it is stored.
 //!
 //! Relies on the archive having been opened: its entries say where each member's content lies.
 
@@ -14,13 +14,13 @@ use crate::payload::member::PIECE;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Source, read};
 
-/// Where a record of the directory and a local header have the CRC-32.
+/// The place of the CRC-32 in a record of the directory and in a local header.
 const IN_RECORD: u64 = 16;
 const IN_LOCAL: u64 = 14;
 /// The optional signature of what may stand behind a member's content: its CRC-32 and its sizes.
 const DESCRIPTOR: u32 = 0x0807_4B50;
 
-/// Flag bit 3: a descriptor stands behind the content.
+/// Flag bit 3: a descriptor follows the content.
 const DESCRIBED: u8 = 1 << 3;
 const IN_LOCAL_FLAGS: u64 = 6;
 
@@ -77,7 +77,7 @@ pub(crate) fn of(source: &dyn Source, entries: &[&Entry]) -> Result<Vec<Option<S
         fields.insert(content, known);
         record = next;
     }
-    // Members that share bytes would make more of them than there are.
+    // Members that share bytes would read the file many times over.
     let mut left = source.len();
     entries.iter().map(|entry| sum(source, entry, &mut fields, &mut left)).collect()
 }

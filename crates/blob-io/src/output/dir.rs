@@ -63,7 +63,7 @@ impl OutputDir {
         let bare: PathBuf = path.components().collect();
         let target = resolve(&bare).map_err(|e| failed(&name, "follow the link", e))?;
         let Some(last) = target.file_name() else {
-            return Err(request(&name, "is no folder that can be made; name one in it"));
+            return Err(request(&name, "is not a folder that can be made; name one in it"));
         };
         // Drops a trailing `/` or `/.`.
         let target = target.with_file_name(last);
@@ -118,7 +118,7 @@ impl OutputDir {
     /// target is then as it was.
     pub fn finish(mut self) -> Result<(), Error> {
         for _ in 0..SWAPS {
-            // A rename replaces nothing but an empty folder.
+            // A rename replaces only an empty folder.
             let Err(e) = fs::rename(&self.temp, &self.target) else {
                 self.done = true;
                 return Ok(());
@@ -157,7 +157,7 @@ impl OutputDir {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(failed(&self.name, "move the old folder away", e)),
         }
-        // What was moved may not be the folder that was looked at.
+        // The folder that was moved may not be the one that was checked.
         let old = Path::new(&old);
         let mut error = match check(&self.name, old, IfExists::Replace) {
             Ok(now) => before.zip(now).and_then(|(before, now)| before.changed(&now)),
@@ -235,7 +235,7 @@ fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapsh
             Err(e) => return Err(failed(name, "list", e)),
         }
     }
-    Err(request(name, "is changed by other processes all the time"))
+    Err(request(name, "is being changed by other processes"))
 }
 
 fn foreign(name: &str, files: &Foreign) -> Error {

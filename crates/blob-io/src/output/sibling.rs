@@ -30,7 +30,7 @@ impl Sibling {
     pub(super) fn create(name: &str, path: &Path, if_exists: IfExists) -> Result<Self, Error> {
         let target = resolve(path).map_err(|e| failed(name, "follow the link", e))?;
         if target.file_name().is_none() {
-            return Err(request(name, "is no file's name"));
+            return Err(request(name, "is not a file name"));
         }
         temporary(name, &target, "file", |temp| {
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&temp)?;

@@ -48,7 +48,7 @@ impl Stamp {
 
 impl Snapshot {
     /// A file that has changed since. `None` if the receipt has: then another conversion has put its own folder there.
-    /// Missing files do not count: another process may be removing what it takes for leftovers.
+    /// Missing files do not count: another process may be removing them as leftovers.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
         let receipt = |of: &Self| of.0.get(RECEIPT).cloned();
         if receipt(self) != receipt(now) {

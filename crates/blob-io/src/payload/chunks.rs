@@ -75,7 +75,7 @@ impl<'a> Chunks<'a> {
         Ok(())
     }
 
-    /// Passes over whole elements, no more than are left; bands that are passed over are not read.
+    /// Skips whole elements, at most those that are left; skipped bands are not read.
     pub(super) fn skip(&mut self, bytes: u64) {
         self.at += bytes / self.width as u64;
     }
@@ -152,7 +152,7 @@ fn unfiltered(source: &dyn Source, chunked: &Chunked, chunk: &Chunk, width: usiz
     Ok(bytes)
 }
 
-/// Inflates a zlib stream to at most `most` bytes. What is held grows with what comes, whatever a header says.
+/// Inflates a zlib stream to at most `most` bytes. Memory grows with the inflated bytes, not by what a header says.
 fn inflated(at: u64, packed: &[u8], most: usize) -> Result<Vec<u8>, ReadError> {
     let broken = |found| ReadError::fault(at, FaultKind::words("a zlib stream", found));
     let (mut inflate, mut out, mut piece) = (Decompress::new(true), Vec::new(), vec![0; PIECE]);
@@ -205,7 +205,7 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     let (pairs, odd) = bytes.as_chunks::<2>();
     let (mut low, mut high) = (0_u32, 0_u32);
     let fold = |sum: u32| (sum & 0xFFFF) + (sum >> 16);
-    // 360 words are as many as the sums hold.
+    // The sums hold 360 words without overflow.
     for block in pairs.chunks(360) {
         for pair in block {
             low += u32::from(u16::from_be_bytes(*pair));

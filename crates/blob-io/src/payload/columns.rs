@@ -61,7 +61,7 @@ impl Columns {
     }
 }
 
-/// An empty buffer with room for `bytes`, or an error where memory does not have it.
+/// An empty buffer with room for `bytes`, or an error if there is not enough memory.
 fn room(entry: &Entry, bytes: u64) -> Result<Vec<u8>, ReadError> {
     let mut buffer = Vec::new();
     let room = usize::try_from(bytes).map(|n| buffer.try_reserve_exact(n));

@@ -5,7 +5,7 @@
 use super::Elements;
 use crate::error::ReadError;
 
-/// What is held of the values at a time.
+/// How many bytes of the values are in memory at a time.
 const CHUNK: u64 = 1 << 20;
 
 /// The way through a dense array.
@@ -42,7 +42,7 @@ impl<'a> Dense<'a> {
         Ok(())
     }
 
-    /// Passes over whole elements, no more than are left.
+    /// Skips whole elements, at most those that are left.
     pub(super) fn skip(&mut self, mut bytes: u64) -> Result<(), ReadError> {
         while bytes > 0 {
             let (is_value, n) = self.run(bytes);

@@ -16,12 +16,12 @@ pub(crate) const PIECE: usize = 256 << 10;
 /// What is read of a deflate stream at once.
 const INPUT: u64 = 64 << 10;
 
-/// A member's content on its way.
+/// A member's content while it is read.
 pub(crate) struct Content<'a> {
     source: &'a dyn Source,
     expected: &'a Checksum,
     crc: Hasher,
-    /// How many bytes have passed.
+    /// How many bytes have been read.
     done: u64,
     inflater: Option<Box<Inflater>>,
 }
@@ -70,7 +70,7 @@ impl<'a> Content<'a> {
         Ok(())
     }
 
-    /// Passes over the next piece of what is left and returns its length; 0 at the end.
+    /// Skips the next piece and returns its length; 0 at the end.
     pub(crate) fn step(&mut self, scratch: &mut Vec<u8>) -> Result<usize, ReadError> {
         let left = self.expected.size.saturating_sub(self.done);
         // The inflater needs room for one more byte to notice the end of its stream.

@@ -9,7 +9,7 @@ const FORMAT: &str = "safetensors";
 /// Where the data begin: a multiple of what the widest vector load and a cache line want.
 const ALIGN: usize = 64;
 
-/// What the header will say of the tensors, and how long it is.
+/// The header's part about the tensors, and its length.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The tensors' part of the header: `"w":{…},"b":{…}`.

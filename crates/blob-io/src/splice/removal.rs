@@ -24,7 +24,7 @@ const LOST: &[u32] = &[NAME, 2, BOTTOM, TOP, 6, 7, 10, 11, 137, 139, 142];
 /// Convolutions' and fully connected layers' messages, and the number of `bias_term` in both.
 const WITH_BIAS: &[u32] = &[106, 117];
 const BIAS_TERM: u32 = 2;
-/// More names of values in a net are not read.
+/// The most names of values that are read from one net.
 const MOST_WIRES: usize = 1 << 20;
 
 /// What the layers of a net read and write.
@@ -79,7 +79,7 @@ impl Wires {
         &self.0
     }
 
-    /// Takes a layer out; or why not, in words that follow its name.
+    /// Takes a layer out. The error says why not, in words that follow the layer's name.
     pub(super) fn remove(&mut self, name: &str, layers: &[Layer]) -> Result<(), String> {
         let mut named = (0..self.0.len()).filter(|place| self.0[*place].name == name && !self.0[*place].is_gone);
         let (Some(place), None) = (named.next(), named.next()) else {
@@ -93,7 +93,7 @@ impl Wires {
             return Err("is in some phases of the net only".to_owned());
         }
         if let Some(number) = layer.kept {
-            return Err(format!("has a field of the number {number}, which would be lost"));
+            return Err(format!("has a field {number}, which would be lost"));
         }
         let (bottom, top) = match (&layer.bottoms[..], &layer.tops[..]) {
             // A file that does not say what its layers read.
@@ -116,7 +116,7 @@ impl Wires {
     fn writer(&self, place: usize, bottom: &[u8], top: &[u8]) -> Result<usize, String> {
         let text = |name: &[u8]| format!("{:?}", name_from_bytes(name));
         let others = || self.0.iter().enumerate().filter(|(other, layer)| *other != place && !layer.is_gone);
-        // Behind a layer that works in place, others may read the name; none may write it anew.
+        // After a layer that works in place others may read the name, but none may write it again.
         let is_in_place = bottom == top;
         let reads = |layer: &Wired| layer.bottoms.iter().any(|name| name == bottom);
         let is_user = |other: usize, layer: &Wired| !(is_in_place && other > place && reads(layer));

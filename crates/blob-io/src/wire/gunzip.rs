@@ -10,7 +10,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 use crate::wire::spool::{PIECE, Spool};
 
-/// What a member begins with, its method (deflate) included.
+/// The first bytes of a member, with its method (deflate).
 const MAGIC: &[u8] = b"\x1F\x8B\x08";
 
 /// Header flags: a CRC-16 of the header, an extra field, a name, a comment. The upper three are reserved.
@@ -162,7 +162,7 @@ impl Content {
         Self { inflate: Decompress::new(false), crc: crc32fast::Hasher::new(), piece: vec![0; PIECE], ended: false }
     }
 
-    /// Makes ready for another member.
+    /// Resets for the next member.
     fn begin(&mut self) {
         self.inflate.reset(false);
         self.crc.reset();

@@ -17,7 +17,7 @@ pub(crate) const PIECE: usize = 64 << 10;
 
 type Refuse<'a> = dyn Fn(&[u8]) -> Option<Error> + 'a;
 
-/// The part of a stream that has been read.
+/// The bytes of a stream that have been read so far.
 pub(crate) struct Spool<'a> {
     /// The stream's name in errors.
     name: &'a str,

@@ -50,11 +50,11 @@ pub(crate) fn is_tar(head: &[u8]) -> bool {
 /// The members from the cursor on.
 pub(crate) struct Members<'c, 's> {
     cursor: &'c mut Cursor<'s>,
-    /// Whether the walk came to the zeros that end an archive. Some writers leave them out, and a cut file has none.
+    /// Whether the zeros that end an archive were reached. Some writers omit them, and a file that is cut has none.
     pub(crate) has_end: bool,
 }
 
-/// What records before a header say of the member.
+/// What the records before a header say about the member.
 #[derive(Default)]
 struct Before {
     name: Option<Vec<u8>>,
@@ -181,7 +181,7 @@ impl<'c, 's> Members<'c, 's> {
     }
 }
 
-/// Old tars have a zero for files, and 7 was to be a file in one piece.
+/// Old tars mark files with a zero byte; 7 is a contiguous file.
 fn is_file(kind: u8) -> bool {
     matches!(kind, 0 | b'0' | b'7')
 }
@@ -219,14 +219,14 @@ fn number(field: &[u8]) -> Result<u64, FaultKind> {
     let words = |found: &str| FaultKind::words("the length of a member", Cow::Owned(found.to_owned()));
     let (first, rest) = (field[0], &field[1..]);
     if first & 0x80 == 0 {
-        return octal(field).ok_or_else(|| words("something else than octal digits"));
+        return octal(field).ok_or_else(|| words("something other than octal digits"));
     }
     let zeros = rest.len() - 8;
     if first != 0x80 || rest[..zeros].iter().any(|byte| *byte != 0) {
         return Err(words("one that is negative or over 64 bits"));
     }
     let value = rest[zeros..].iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
-    // A sum of a place and a length must not overflow.
+    // The sum of an offset and a length must not overflow.
     if value > i64::MAX as u64 { Err(words("one over 63 bits")) } else { Ok(value) }
 }
 
