@@ -185,7 +185,7 @@ fn zsh_and_fish_complete_commands_files_and_tensors() {
         assert_eq!(at_last(|| offered_by(shell, &format!("blob show {net} ")).unwrap()).len(), 4, "{shell}");
         let commands = offered_by(shell, "blob ").unwrap();
         let info = commands.iter().find(|l| l.starts_with("info")).unwrap();
-        assert!(commands.len() == 20 && info.contains("What a file is"), "{commands:?}");
+        assert!(commands.len() == 20 && info.contains("Summarize a file"), "{commands:?}");
         let file = if shell == "zsh" { "FILES" } else { "caffe/" };
         for typed in ["blob caf", "blob ls caf", "blob convert a -o caf"] {
             assert_eq!(

@@ -14,7 +14,6 @@ use serde_json::json;
 
 use crate::args::is_written;
 use crate::context::Context;
-use crate::convert::no_format;
 use crate::failure::{Failure, help};
 use crate::json::{Field, Fields, Is, field};
 use crate::source;
@@ -77,6 +76,15 @@ pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failu
     let extension = || path.extension().and_then(|e| e.to_str()).and_then(Format::from_extension);
     to.or_else(extension)
         .ok_or_else(|| Failure::new(no_format(path)).help(format!("name a format with --to: {}", written())))
+}
+
+/// The error for an output whose name does not imply a format.
+pub(crate) fn no_format(path: &Path) -> String {
+    let name = path.display();
+    match path.extension() {
+        Some(extension) => format!("{name}: blob writes no .{} files", extension.display()),
+        None => format!("{name}: a name without an extension does not say what to write"),
+    }
 }
 
 /// Refuses standard output for tensors and for JSON at once.

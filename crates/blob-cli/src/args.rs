@@ -34,7 +34,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::help::more;
-use crate::open::name;
 use crate::units;
 
 const EXAMPLES: &str = "\
@@ -66,52 +65,52 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Take the file for this format, whatever it looks like
+    /// Read the file as this format instead of detecting it
     #[arg(long, global = true, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) from: Option<Format>,
-    /// Take this file of the archive that standard input is; one of an archive on disk is named by its path:
+    /// Read this member of an archive on standard input; for an archive on disk, append it to the path:
     /// `model.tar.gz/net.params`
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]
     pub(crate) member: Option<String>,
-    /// Print JSON: one object a line for each file
+    /// Print JSON, one object per line and file
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Cut no names and leave out no columns, however narrow the terminal is
+    /// Do not shorten names or drop columns on narrow terminals
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) wide: bool,
-    /// Print tables as for a terminal also to a file or a pipe; COLUMNS says how wide, else they are 80 wide
+    /// Print tables to files and pipes too, COLUMNS or 80 columns wide
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) table: bool,
     /// Print plain ASCII: 20x1x5x5 for shapes, `\u{540d}` in names, no box or block characters
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) ascii: bool,
-    /// Colour the output; NO_COLOR and CLICOLOR_FORCE are obeyed
+    /// When to use colours; NO_COLOR and CLICOLOR_FORCE are respected
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub(crate) color: When,
-    /// Show progress on standard error; `auto`: on a terminal, when it takes more than half a second
+    /// When to show progress on standard error; `auto`: on a terminal, after half a second
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_short_help = true)]
     pub(crate) progress: When,
-    /// The most bytes to inflate, reorder or expand for one array [default: 1GiB]
+    /// Maximum memory for inflating, reordering or expanding one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_alloc: Option<u64>,
-    /// The most bytes of a pipe, or of what a gzip file or an archive's member unpacks to, to keep in the temporary folder
+    /// Maximum disk space in the temporary folder for a pipe or an unpacked gzip file or archive member
     /// [default: 4GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_spool: Option<u64>,
-    /// The most arrays a file may list [default: 1048576]
+    /// Maximum number of arrays in a file [default: 1048576]
     #[arg(long, global = true, value_name = "N", hide_short_help = true)]
     pub(crate) max_arrays: Option<u64>,
 }
 
-/// When to do something that a terminal likes and a pipe does not.
+/// When to use a feature meant for terminals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
-    /// If it goes to a terminal
+    /// On a terminal
     #[default]
     Auto,
-    /// Also to a file or a pipe
+    /// Always
     Always,
-    /// Not at all
+    /// Never
     Never,
 }
 
@@ -133,7 +132,7 @@ pub(crate) enum Command {
     Report(Report),
     Transpose(Transpose),
     Rename(Rename),
-    /// List the formats: names, extensions, read, write, tested against what
+    /// List the supported formats
     ///
     /// A gzip file of any of them is read as what it unpacks to, and a tar or zip archive (.tar.gz, .mar) as the one file of
     /// a format in it. Where there are several, a path goes on behind the archive: model.tar.gz/net-0000.params.
@@ -143,35 +142,14 @@ Examples:
   blob formats --json                         for programs")]
     Formats,
     Devices(devices::Devices),
-    /// Describe the JSON of every command; with --json, as JSON Schema
+    /// Describe the JSON of every command; with --json, print JSON Schema
     #[command(hide = true)]
     Schemas,
     Completions(Completions),
     Man(Man),
 }
 
-impl Command {
-    /// The file argument of a command that takes one.
-    pub(crate) fn file(&self) -> Option<String> {
-        let path = match self {
-            Self::Ls(args) => &args.selection.file,
-            Self::Show(args) => &args.file,
-            Self::Stats(args) => &args.selection.file,
-            Self::Convert(args) => &args.input,
-            Self::Extract(args) => &args.file,
-            Self::Diff(args) => &args.file,
-            Self::Split(args) => &args.file,
-            Self::Plot(args) => &args.file,
-            Self::Report(args) => &args.file,
-            Self::Transpose(args) => &args.file,
-            Self::Rename(args) => &args.file,
-            _ => return None,
-        };
-        Some(name(path))
-    }
-}
-
-/// What a file is: format, tensors, parameters, warnings
+/// Summarize a file: format, tensors, parameters, warnings
 ///
 /// Reads headers only.
 #[derive(Debug, clap::Args)]
@@ -180,7 +158,7 @@ Examples:
   blob info model.caffemodel                  the same as: blob model.caffemodel
   blob info --json *.params                   a line for each file")]
 pub(crate) struct Info {
-    /// Files to look at; `-` is standard input; a path may go on behind a tar or zip archive to a file in it
+    /// Files to summarize; `-` is standard input; archive.tar/FILE names a file in a tar or zip archive
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -194,14 +172,14 @@ pub(crate) struct Selection {
     /// Tensors: a name, a glob (`*` matches `/` too), or `#3` by index; without it, all
     #[arg(value_name = "PATTERN")]
     pub(crate) patterns: Vec<String>,
-    /// Take each PATTERN as a regular expression that matches anywhere in the name
+    /// Treat each PATTERN as a regular expression that matches anywhere in the name
     #[arg(long)]
     pub(crate) regex: bool,
 }
 
 /// Print a tensor's values
 ///
-/// A tensor of more than 1000 values is shown by its corners, as NumPy does.
+/// Tensors of more than 1000 values are abbreviated, as in NumPy.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -212,29 +190,29 @@ pub(crate) struct Show {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
     #[arg(value_name = "TENSOR")]
     pub(crate) tensor: Option<String>,
-    /// A part of it, as NumPy writes it: `0,:,::2`, `-1`, `...,0`
+    /// Print a slice, in NumPy's notation: `0,:,::2`, `-1`, `...,0`
     #[arg(long, value_name = "SLICE", allow_hyphen_values = true)]
     pub(crate) slice: Option<String>,
-    /// Digits after the point
+    /// Digits after the decimal point
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(..=17))]
     pub(crate) precision: u8,
-    /// Every value, however many there are
+    /// Print every value
     #[arg(long, conflicts_with = "head")]
     pub(crate) full: bool,
-    /// The first N values only, one after the other
+    /// Print only the first N values
     #[arg(long, value_name = "N")]
     pub(crate) head: Option<usize>,
-    /// Comma-separated: one line a row of the last axis; one value a line where there is only one axis
+    /// Print CSV: one line per row of the last axis, or per value if there is only one axis
     #[arg(long, conflicts_with = "json")]
     pub(crate) csv: bool,
 }
 
-/// Minimum, maximum, mean, norms, zeros, NaN and Inf of each tensor
+/// Print statistics of each tensor: minimum, maximum, mean, norms, zeros, NaN and Inf
 ///
-/// Sums are in f64; NaN and Inf are counted and left out of mean, STD, L1 and L2. STD is the population's.
+/// Sums are computed in f64. NaN and Inf are counted, but excluded from mean, STD, L1 and L2. STD is the population's.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -244,17 +222,17 @@ Examples:
 pub(crate) struct Stats {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// A histogram between the smallest and the largest value; reads the data twice
+    /// Add a histogram of the values; reads the data twice
     #[arg(long)]
     pub(crate) hist: bool,
-    /// One line for each index of this axis; negative ones count from the last
+    /// Print one line per index of this axis; negative axes count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     pub(crate) per_channel: Option<i64>,
 }
 
 /// Check files: structure, finite values, equality with another file
 ///
-/// Exits 0 if all is well, 1 if there is a finding or the file is broken, 2 if it cannot be read.
+/// Exits with 0 if every check passes, 1 if a check fails or the file is broken, 2 if it cannot be read.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -265,30 +243,30 @@ pub(crate) struct Verify {
     /// Files to check; `-` is standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-    /// NaN and Inf are findings
+    /// Fail on NaN and Inf
     #[arg(long)]
     pub(crate) finite: bool,
-    /// Warnings are findings
+    /// Fail on warnings
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Compare bit for bit with this file, whatever its format: names, dtypes, shapes, values. The transforms of FILE's receipt
-    /// are done again with OTHER's tensors
+    /// Compare names, dtypes, shapes and values bit for bit with this file of any format. The transforms in FILE's receipt are
+    /// repeated with OTHER's tensors
     #[arg(long, value_name = "OTHER")]
     pub(crate) against: Option<PathBuf>,
-    /// Print the transforms of FILE's receipt, one line a step
+    /// Print the transforms in FILE's receipt, one per line
     #[arg(long)]
     pub(crate) replay: bool,
-    /// Compare with MXNet's symbol file of the net: what is missing, what is extra, shapes, dtypes. A name that is no file here
-    /// is looked for beside FILE, also in its archive
+    /// Compare with MXNet's symbol file of the net: missing and extra arrays, shapes, dtypes. If there is no such file, it is
+    /// searched beside FILE, also in its archive
     #[arg(long, value_name = "JSON")]
     pub(crate) symbol: Option<PathBuf>,
-    /// Print every finding, not only the first 20 of a file
+    /// Print all findings, not only the first 20 per file
     #[arg(long)]
     pub(crate) all: bool,
-    /// Say nothing of the files that are well
+    /// Print only files that fail
     #[arg(long)]
     pub(crate) failed_only: bool,
-    /// The SHA-256 that the file must have
+    /// Check the SHA-256 of the file
     #[arg(long, value_name = "HEX", value_parser = sha256)]
     pub(crate) sha256: Option<String>,
 }
@@ -312,7 +290,7 @@ Examples:
   blob man > blob.1                           then `man -l blob.1`
   blob man -o man1/                           a page a command")]
 pub(crate) struct Man {
-    /// The folder for blob.1, blob-ls.1 and the others
+    /// Folder for blob.1, blob-ls.1 and the other pages
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }

@@ -11,6 +11,7 @@ use blob_io::caffe::Form;
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
+use crate::anew::{check_stdout, no_format};
 use crate::args::{CaffeForm, Convert, Global, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -40,8 +41,8 @@ pub(crate) fn run(
 ) -> Result<Status, Failure> {
     let begun = Instant::now();
     let target = target(args)?;
-    if context.global.json && matches!(target, Target::Stdout) && !args.dry_run {
-        return Err(Failure::new("--json and -o - would both write to standard output"));
+    if !args.dry_run {
+        check_stdout(&args.output, context)?;
     }
     source::keep(&args.input, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.input, &context.global)?;
@@ -173,15 +174,6 @@ fn format_into(output: &Path, base: &Checkpoint) -> Result<Format, Failure> {
             Err(Failure::new(message).help("--into changes values alone; convert the result to another format"))
         }
         _ => Ok(format),
-    }
-}
-
-/// The error for an output whose name does not imply a format.
-pub(crate) fn no_format(path: &Path) -> String {
-    let name = path.display();
-    match path.extension() {
-        Some(extension) => format!("{name}: blob writes no .{} files", extension.display()),
-        None => format!("{name}: a name without an extension does not say what to write"),
     }
 }
 

@@ -7,9 +7,9 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Frame, Layout, Output};
 use serde_json::json;
 
+use crate::anew::{check_stdout, no_format};
 use crate::args::{Extract, ExtractFormat, if_exists};
 use crate::context::Context;
-use crate::convert::no_format;
 use crate::elements::Elements;
 use crate::escape::escape;
 use crate::failure::{Failure, Status};
@@ -28,9 +28,7 @@ const PIECE: usize = 1 << 20;
 pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> {
     let format = format_of(args)?;
     let is_stdout = args.output == Path::new("-");
-    if context.global.json && is_stdout {
-        return Err(Failure::new("--json and -o - would both write to standard output"));
-    }
+    check_stdout(&args.output, context)?;
     source::keep(&args.file, &args.output, if_exists(args.force))?;
     let checkpoint = open(&args.file, &context.global)?;
     source::keep_shards(&checkpoint, &args.output)?;

@@ -7,7 +7,7 @@ use blob_convert::{Options, Silent, Target, plan};
 use blob_io::Checkpoint;
 use serde_json::json;
 
-use crate::anew::format_of;
+use crate::anew::{check_stdout, format_of};
 use crate::args::{Fold, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
@@ -37,8 +37,8 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     }
     refused.iter().for_each(|refusal| context.terminal.warning(refusal));
     let is_stdout = args.output.as_os_str() == "-";
-    if context.global.json && is_stdout && !args.dry_run {
-        return Err(Failure::new("--json and -o - would both write to standard output"));
+    if !args.dry_run {
+        check_stdout(&args.output, context)?;
     }
     let target = if is_stdout { Target::Stdout } else { Target::File { path: &args.output, if_exists } };
     let plan = plan(&checkpoint, &Options::new(to).with(|o| o.anew = true).transform(fold), &target)?;

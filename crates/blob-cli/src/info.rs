@@ -1,4 +1,4 @@
-//! `blob info`: what a file is. Reads headers only.
+//! `blob info`: a summary of a file, from its headers.
 
 use std::io::Write;
 
@@ -20,10 +20,10 @@ use crate::output::{Out, Terminal};
 use crate::render::Text;
 use crate::units;
 
-/// How many names, warnings or metadata are shown before the rest is only counted.
+/// At most this many names, warnings or metadata are shown; the others are counted.
 const SHOWN: usize = 12;
 
-/// The same in JSON.
+/// The same limit in JSON.
 const LISTED: usize = 20;
 
 pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
@@ -47,12 +47,12 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// What the entries add up to.
+/// The summary of a file.
 pub(crate) struct Facts<'a> {
     checkpoint: &'a Checkpoint,
-    /// Whether it is the first file: a blank line stands before each of the others.
+    /// Whether it is the first file: the others are preceded by a blank line.
     is_first: bool,
-    /// Each dtype that occurs, with its number of tensors: in the order of `DType::ALL`, then those that are not read.
+    /// The dtypes with their numbers of tensors: those of `DType::ALL` in order, then unsupported ones.
     dtypes: Vec<(&'a str, u64)>,
     tensors: u64,
     parameters: u64,
@@ -131,7 +131,7 @@ impl<'a> Facts<'a> {
             is_first,
             dtypes: dtypes.collect(),
             tensors: entries.len() as u64,
-            // Indices of sparse arrays and diffs are no parameters.
+            // Diffs and the indices of sparse arrays are not parameters.
             parameters: entries.iter().filter(|e| is_parameter(e)).map(|e| e.shape().count() as u64).sum(),
             bytes: entries.iter().map(Entry::byte_len).sum(),
             diffs: count(&|e| e.kind() == Kind::Diff),
@@ -218,8 +218,8 @@ impl Fields for Largest<'_> {
     }
 }
 
-/// The dtypes that are not read, each with its number of tensors. A hostile file can name another one for each array, so
-/// all beyond the first few are counted as "other".
+/// The unsupported dtypes with their numbers of tensors. A hostile file can name a different one for each array, so only the
+/// first few are listed and the rest are counted as "other".
 fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     let mut found: Vec<(&str, u64)> = Vec::new();
     let mut other = 0;
@@ -234,14 +234,14 @@ fn foreign_dtypes(entries: &[Entry]) -> Vec<(&str, u64)> {
     found
 }
 
-/// The first of the arrays that are broken.
+/// The problems of the first broken arrays.
 fn errors_of(checkpoint: &Checkpoint) -> Value {
     let faults = checkpoint.entries().iter().filter_map(|e| Some((e, e.fault()?)));
     let errors = faults.map(|(entry, fault)| json::value(&Problem::of_fault(checkpoint.name(), entry, fault)));
     errors.take(LISTED).collect()
 }
 
-/// The size of what was read, and of the gzip file that it was in.
+/// The size of the file, and of the gzip file or archive that contains it.
 fn sizes(checkpoint: &Checkpoint) -> Vec<(&'static str, String)> {
     let len = checkpoint.file_len();
     let size = match len {
@@ -278,7 +278,7 @@ pub(crate) fn kind_of(checkpoint: &Checkpoint) -> String {
     }
 }
 
-/// What is odd about the file and its arrays, each with its place, one by one: a hostile file can have a million of them.
+/// The warnings about the file and its arrays. An iterator, as a hostile file can have a million of them.
 pub(crate) fn odd(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     let whole = checkpoint.warnings().iter().map(ToString::to_string);
     let each = checkpoint.entries().iter().flat_map(|entry| {
@@ -288,7 +288,7 @@ pub(crate) fn odd(checkpoint: &Checkpoint) -> impl Iterator<Item = String> {
     whole.chain(each)
 }
 
-/// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, where a file has layers.
+/// `16 (4 with tensors: conv1 conv2 ip1 ip2)`, if the file has layers.
 fn layers(checkpoint: &Checkpoint, terminal: &Terminal) -> Option<String> {
     let names = layer_names(checkpoint);
     let (all, with) = (checkpoint.positions() as u64, names.len() as u64);
@@ -296,7 +296,7 @@ fn layers(checkpoint: &Checkpoint, terminal: &Terminal) -> Option<String> {
     (!names.is_empty()).then(|| format!("{all} ({with} with tensors: {})", some(&names, terminal)))
 }
 
-/// The names of the layers that have tensors, where a file has layers: what stands before the last slash.
+/// The names of the layers that have tensors: the tensors' names before the last slash.
 fn layer_names(checkpoint: &Checkpoint) -> Vec<&str> {
     let mut last = None;
     let mut names = Vec::new();
@@ -319,7 +319,7 @@ fn some(names: &[&str], terminal: &Terminal) -> String {
     shown.join(" ") + &more
 }
 
-/// What a receipt says of the source, in short: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
+/// The source named by a receipt: `from net.caffemodel (caffemodel, 1,679 bytes, BLAKE3 55bf…)`.
 fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     let source = (key == RECEIPT_KEY).then(|| Origin::of_receipt(value))??;
     Some(format!(
@@ -331,13 +331,13 @@ fn receipt(key: &str, value: &str, terminal: &Terminal) -> Option<String> {
     ))
 }
 
-/// A name or a value of any length, cut to what a person reads; JSON has it whole.
+/// A name or value, cut to a readable length; JSON has all of it.
 fn short(terminal: &Terminal, text: &str) -> String {
     const COLUMNS: usize = 120;
     cut(&terminal.name(text), COLUMNS, terminal.ascii).into_owned()
 }
 
-/// One fact: a line, or on a terminal as many as it needs, indented to the right of its key.
+/// Prints a key and its value, wrapped and indented on a terminal.
 fn fact(terminal: &Terminal, out: &mut dyn Write, key: &str, value: &str) -> std::io::Result<()> {
     const INDENT: usize = 14;
     let room = terminal.width.map_or(usize::MAX, |w| w.saturating_sub(INDENT).max(20));

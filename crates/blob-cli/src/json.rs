@@ -1,8 +1,8 @@
-//! JSON for programs: one object a line, with a schema's name first, streamed.
+//! JSON for programs: one object per line, streamed, beginning with the name of its schema.
 //!
-//! Each field of an object is described once: its name, type, meaning and where its value comes from. The
-//! lines, their JSON Schema and `docs/json.md` come from that. Besides what JSON escapes itself, DEL, the C1 control
-//! characters and those that reorder text are written as `\u009b`, so that a terminal obeys no name in a line.
+//! Each field is described once: its name, type, meaning and value. The lines, their JSON Schema and `docs/json.md` are
+//! made from that. Besides what JSON requires, DEL, the C1 control characters and those that reorder text are escaped as
+//! `\u009b`, so that no name in a line can control a terminal.
 
 use std::io::{self, Write};
 use std::vec;
@@ -21,14 +21,14 @@ pub(crate) trait Document: Fields {
 
 /// A JSON object.
 pub(crate) trait Fields: Sized {
-    /// The fields, in the order in which they are printed.
+    /// The fields in the order of printing.
     fn fields() -> Vec<Field<Self>>;
 }
 
-/// One field of the object that a `T` becomes.
+/// One field of the JSON object for a `T`.
 pub(crate) struct Field<T> {
     pub(crate) shape: Shape,
-    /// `None` where the command writes the value itself, piece by piece.
+    /// `None` if the command streams the value itself.
     get: Option<fn(&T) -> Value>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Shape {
     pub(crate) says: &'static str,
 }
 
-/// Whether a field has a value.
+/// Whether a field always has a value.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Presence {
     Always,
@@ -51,7 +51,7 @@ pub(crate) enum Presence {
     Sometimes,
 }
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Is {
     Text,
@@ -74,7 +74,7 @@ pub(crate) enum Is {
 pub(crate) const TEXTS: Is = Is::List(&Is::Text);
 pub(crate) const DIMS: Is = Is::List(&Is::Whole);
 
-/// The descriptions of fields that several commands have.
+/// Descriptions of fields that several commands share.
 pub(crate) const FILE: &str = "the file as it was named; `standard input` for `-`";
 pub(crate) const FORMAT: &str = "the format's short name: `blob formats`";
 pub(crate) const DIALECT: &str = "its generation in words, empty where there is one";
@@ -91,12 +91,12 @@ pub(crate) fn or_null<T>(name: &'static str, is: Is, says: &'static str, get: fn
     Field { shape: Shape { name, is, presence: Presence::OrNull, says }, get: Some(get) }
 }
 
-/// A field that is left out where its value is null.
+/// A field that is left out if its value is null.
 pub(crate) fn sometimes<T>(name: &'static str, is: Is, says: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { shape: Shape { name, is, presence: Presence::Sometimes, says }, get: Some(get) }
 }
 
-/// A field whose value is written piece by piece.
+/// A field whose value is streamed.
 pub(crate) fn streamed<T>(name: &'static str, is: Is, says: &'static str) -> Field<T> {
     Field { shape: Shape { name, is, presence: Presence::Always, says }, get: None }
 }
@@ -121,7 +121,7 @@ pub(crate) fn value<T: Fields>(of: &T) -> Value {
     Value::Object(values.collect::<Map<_, _>>())
 }
 
-/// An object whose fields stand in their order.
+/// An object that keeps the order of its fields.
 pub(crate) struct Ordered<'a, T>(pub(crate) &'a T);
 
 impl<T: Fields> Serialize for Ordered<'_, T> {
@@ -136,7 +136,7 @@ impl<T: Fields> Serialize for Ordered<'_, T> {
     }
 }
 
-/// Writes a whole line, in which nothing is streamed.
+/// Writes a whole line without streamed values.
 pub(crate) fn line<T: Document>(out: &mut dyn Write, value: &T) -> io::Result<()> {
     Line::begin(out, value).map(drop)
 }
@@ -147,7 +147,7 @@ pub(crate) fn plain_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
     out.write_all(b"\n")
 }
 
-/// A line that is written up to a streamed value. [`Line::go_on`] must follow, however the work ends.
+/// A line that is written up to a streamed value. [`Line::go_on`] must follow, also after an error.
 pub(crate) struct Line<T> {
     fields: vec::IntoIter<Field<T>>,
     /// The streamed value is a list, and has no items yet.
@@ -156,13 +156,13 @@ pub(crate) struct Line<T> {
 }
 
 impl<T: Document> Line<T> {
-    /// Writes the line up to the first value that is streamed.
+    /// Writes the line up to its first streamed value.
     pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
         Self { fields: T::fields().into_iter(), is_list: false, is_empty: true }.go_on(out, value)
     }
 
-    /// Writes an item of the list that is streamed.
+    /// Writes an item of the streamed list.
     pub(crate) fn push(&mut self, out: &mut dyn Write, item: &impl Serialize) -> io::Result<()> {
         if !std::mem::take(&mut self.is_empty) {
             out.write_all(b",")?;
@@ -170,7 +170,7 @@ impl<T: Document> Line<T> {
         write_value(out, item)
     }
 
-    /// Writes the line up to the next value that is streamed, or to its end.
+    /// Writes the line up to its next streamed value, or to its end.
     pub(crate) fn go_on(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
         if self.is_list {
             out.write_all(b"]")?;
@@ -197,7 +197,7 @@ fn write_value(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(Guarded(out), value).map_err(io::Error::from)
 }
 
-/// A number in JSON; what JSON has no number for is a string: "Infinity", "-Infinity", "NaN".
+/// A JSON number; values that JSON cannot represent become strings: "Infinity", "-Infinity", "NaN".
 pub(crate) fn real(value: f64) -> Value {
     match serde_json::Number::from_f64(value) {
         Some(number) => Value::Number(number),
@@ -207,8 +207,7 @@ pub(crate) fn real(value: f64) -> Value {
     }
 }
 
-/// Escapes the characters that serde_json leaves as they are and a terminal might obey. serde_json hands over text in
-/// whole characters, and such characters stand only inside strings.
+/// Escapes control characters that serde_json does not. serde_json writes whole characters, and these occur only in strings.
 struct Guarded<'a>(&'a mut dyn Write);
 
 impl Write for Guarded<'_> {

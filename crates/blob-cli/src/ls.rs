@@ -1,4 +1,4 @@
-//! `blob ls`: the tensors of a file, from its headers alone.
+//! `blob ls`: lists the tensors of a file, from its headers.
 
 mod folder;
 
@@ -37,13 +37,13 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let checkpoint = open_to_list(&selection.file, &context.global)?;
     let chosen = select(&checkpoint, &selection.patterns, selection.regex);
     if chosen.is_err() {
-        // What is not among the first tensors may stand behind the break.
+        // In a truncated file the tensor may be missing because of that, which is the better error.
         checkpoint.whole()?;
     }
     list(args, context, &checkpoint, chosen?, start)
 }
 
-/// Lists some tensors of a file that was opened at `start`.
+/// Lists the chosen tensors of a file that was opened at `start`.
 fn list(
     args: &Ls,
     context: &Context,
@@ -60,7 +60,7 @@ fn list(
     Ok(status)
 }
 
-/// What is listed, and how long that took.
+/// The list, and the time that reading it took.
 pub(crate) struct List<'a> {
     args: &'a Ls,
     checkpoint: &'a Checkpoint,
@@ -97,12 +97,12 @@ impl Render for List<'_> {
         Ok(())
     }
 
-    /// The fields are documented in the help of `ls`; they do not change.
+    /// The fields are documented in the help of `ls` and stay stable.
     fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         if self.args.tree {
             return tree::print(self.checkpoint, self.chosen, &context.terminal, out);
         }
-        // No locale changes these lines; --ascii does, in the names alone.
+        // These lines do not depend on the locale; --ascii affects only the names.
         let spelled = if context.global.ascii { escape_ascii } else { escape };
         for listed in self.listed() {
             let entry = listed.entry;
@@ -210,7 +210,7 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
     format!(
         "{count}, {}  (read {} of {} in {})",
         units::bytes(bytes),
-        // Headers may be read twice; more than the file is never news.
+        // Headers may be read twice, but no more than the file's size is shown.
         units::bytes(checkpoint.bytes_read().min(checkpoint.file_len())),
         units::bytes(checkpoint.file_len()),
         units::seconds(seconds)
@@ -250,7 +250,7 @@ struct Listed<'a> {
 }
 
 impl Listed<'_> {
-    /// A fact of its shape, where it has an array that can be read.
+    /// A property of its shape, or `-` without a readable array.
     fn array(&self, fact: impl Fn(&Shape) -> String) -> String {
         if is_readable(self.entry) { fact(self.entry.shape()) } else { "-".to_owned() }
     }

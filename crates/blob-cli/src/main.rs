@@ -178,6 +178,27 @@ fn flags_with_values(command: &clap::Command) -> Vec<String> {
     valued.filter_map(|a| a.get_long()).map(|long| format!("--{long}")).collect()
 }
 
+impl Command {
+    /// The file argument of a command that takes one.
+    pub(crate) fn file(&self) -> Option<String> {
+        let path = match self {
+            Self::Ls(args) => &args.selection.file,
+            Self::Show(args) => &args.file,
+            Self::Stats(args) => &args.selection.file,
+            Self::Convert(args) => &args.input,
+            Self::Extract(args) => &args.file,
+            Self::Diff(args) => &args.file,
+            Self::Split(args) => &args.file,
+            Self::Plot(args) => &args.file,
+            Self::Report(args) => &args.file,
+            Self::Transpose(args) => &args.file,
+            Self::Rename(args) => &args.file,
+            _ => return None,
+        };
+        Some(open::name(path))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -85,7 +85,7 @@ fn see_also(page: &mut Vec<u8>, is_root: bool) -> io::Result<()> {
     writeln!(page, ".SH \"SEE ALSO\"\n{}", others.join(", "))
 }
 
-/// Text as roff takes it: no backslash, quote or dash of its own is a command, and no line begins with one.
+/// Escapes text for roff: backslashes, quotes, dashes and line starts.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

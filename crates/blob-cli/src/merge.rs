@@ -1,4 +1,4 @@
-//! `blob merge`: the tensors of several files in one, or several tensors of a file as one.
+//! `blob merge`: merges the tensors of several files into one file, or several tensors of a file into one tensor.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -91,7 +91,8 @@ fn union<'a>(
     Err(failure.help("`blob diff` says whether they are equal; files of which one has them merge"))
 }
 
-/// The tensors of a file with some of them as one, and what is lost by that. Where all of them have diffs, these become one too.
+/// The tensors of a file with the chosen ones merged into one. If all of them have diffs, the diffs are merged too; otherwise a
+/// warning says that they are lost.
 fn along<'a>(
     args: &Merge,
     axis: i64,
@@ -106,8 +107,8 @@ fn along<'a>(
             .help("for instance: blob merge FILE q k v --axis 0 --into qkv -o OUT"));
     };
     let diffs: Vec<&Entry> = chosen.iter().filter_map(|entry| diff_of(source, entry)).collect();
-    let gone: HashSet<&str> = chosen.iter().chain(&diffs).map(|entry| entry.name()).collect();
-    let place = entries.iter().find(|entry| gone.contains(entry.name())).map_or(first, Entry::name);
+    let merged_names: HashSet<&str> = chosen.iter().chain(&diffs).map(|entry| entry.name()).collect();
+    let place = entries.iter().find(|entry| merged_names.contains(entry.name())).map_or(first, Entry::name);
     let into = args.into.as_deref().unwrap_or_default();
     let mut tensors = Vec::new();
     for entry in entries.iter().filter(|entry| entry.kind() != Kind::None) {
@@ -116,7 +117,7 @@ fn along<'a>(
             if diffs.len() == chosen.len() {
                 tensors.push((format!("{into}{DIFF}"), gatherer.merged(&diffs, axis)?));
             }
-        } else if !gone.contains(entry.name()) {
+        } else if !merged_names.contains(entry.name()) {
             if entry.name() == into {
                 return Err(Failure::new(format!("{}: there is a tensor {into:?} already", source.name())));
             }
@@ -130,12 +131,12 @@ fn along<'a>(
     Ok(tensors)
 }
 
-/// The diff of a blob; a diff has none.
+/// The diff of a blob; a diff itself has none.
 fn diff_of<'a>(source: &'a Checkpoint, entry: &Entry) -> Option<&'a Entry> {
     source.diff_of(entry).filter(|_| entry.kind() != Kind::Diff)
 }
 
-/// The tensors that are to become one, in the order of the arguments. A diff whose blob is among them goes with that.
+/// The tensors to merge, in the order of the arguments. A diff is left out if its blob is among them.
 fn chosen<'a>(args: &Merge, source: &'a Checkpoint) -> Result<Vec<&'a Entry>, Failure> {
     let (entries, mut all, mut known) = (source.entries(), Vec::new(), HashSet::new());
     for tensor in &args.inputs[1..] {

@@ -1,5 +1,5 @@
-//! The description of the net whose weights a file holds: the file that an argument names, the one in the weights themselves,
-//! or MXNet's symbol beside them.
+//! Finds the description of the net that a file of weights belongs to: a file named on the command line, the one inside the
+//! weights, or MXNet's symbol file beside them.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,10 +13,10 @@ use blob_io::{Checkpoint, Error, Format, caffe};
 use crate::args::NetFiles;
 use crate::failure::Failure;
 
-/// No more of a prototxt is read: it is refused where it is longer than a net's text may be.
+/// One byte more than a prototxt may have, so that a longer one is refused.
 const MOST_BYTES: u64 = (16 << 20) + 1;
 
-/// The net of a file; `None` where nothing describes it.
+/// The net of a file; `None` if nothing describes it.
 pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>, Failure> {
     if let Some(path) = &args.net {
         return Ok(Some(prototxt(path)?));
@@ -30,7 +30,7 @@ pub(crate) fn of(args: &NetFiles, checkpoint: &Checkpoint) -> Result<Option<Net>
     Ok(checkpoint.net()?)
 }
 
-/// A net with the tensors of a file.
+/// Pairs a net with the tensors of a file.
 pub(crate) fn bound<'a>(net: &'a Net, checkpoint: &'a Checkpoint) -> Result<Bound<'a>, Failure> {
     let bound = Bound::new(net, checkpoint);
     match bound.clashes() {

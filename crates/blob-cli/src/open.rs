@@ -14,8 +14,8 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     open_with(OpenOptions::new(), path, global)
 }
 
-/// Opens a file to list it for people, up to the place where it breaks off; the caller reports the break with
-/// [`Checkpoint::whole`]. With --json a broken file is an error, so that no program takes a part for the whole.
+/// Opens a file for listing. A truncated file is opened up to its end; the caller reports that with
+/// [`Checkpoint::whole`]. With --json it is an error, so that no program takes a part for the whole.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     let options = OpenOptions::new();
     let options = if global.json { options } else { options.salvage() };
@@ -44,7 +44,7 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
         options = options.member(member);
     }
     options.open_stream(name(path), io::stdin().lock()).map_err(|error| match error {
-        // A pipe has no path that could go on to a member.
+        // Members of a pipe cannot be named by path, so the error names --member.
         Error::Several { ref file, .. } => {
             let text = error.to_string();
             let list = text.strip_prefix(&format!("{file}: ")).unwrap_or(&text);
@@ -55,7 +55,7 @@ fn open_with(options: OpenOptions, path: &Path, global: &Global) -> Result<Check
     })
 }
 
-/// Refuses --member where no argument is standard input.
+/// Refuses --member if no argument is standard input.
 pub(crate) fn check_member(global: &Global) -> Result<(), Failure> {
     match &global.member {
         Some(member) if !env::args_os().any(|word| word == "-") => {
@@ -66,7 +66,7 @@ pub(crate) fn check_member(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// How messages and JSON call the file that an argument names.
+/// The name of a file argument in messages and JSON.
 pub(crate) fn name(path: &Path) -> String {
     match path == Path::new("-") {
         true => "standard input".to_owned(),

@@ -1,4 +1,4 @@
-//! The two ways out: standard output for data, standard error for messages and progress.
+//! Standard output for data, standard error for messages and progress.
 //!
 //! Knows what the terminal can do (colour, UTF-8), asked once. The parts are tables, JSON and progress.
 
@@ -20,12 +20,12 @@ pub(crate) mod width;
 
 use width::paragraph;
 
-/// What standard output and standard error can show.
+/// The properties of standard output and standard error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
-    /// A person reads standard output: it is a terminal, or --table says so.
+    /// Whether to print tables for people: on a terminal, or with --table.
     pub(crate) has_tables: bool,
-    /// The columns that tables and lists keep to; none where nothing is to be cut.
+    /// The width of tables and lists; `None` to cut nothing.
     pub(crate) width: Option<usize>,
     /// The same for messages on standard error.
     message_width: Option<usize>,
@@ -56,13 +56,13 @@ impl Terminal {
         }
     }
 
-    /// Standard output for text, buffered. Flush it at the end: only that shows a full disk.
+    /// Buffered standard output. Flush it at the end, so that a full disk is noticed.
     pub(crate) fn out(&self) -> Out {
         let choice = match self.color_out {
             true => ColorChoice::Always,
             false => ColorChoice::AlwaysAnsi,
         };
-        // Without colour nothing is stripped or rewritten: what we write holds no escape codes by itself.
+        // Without colour our text contains no escape codes, so nothing needs to be stripped.
         Out(BufWriter::with_capacity(64 << 10, AutoStream::new(io::stdout(), choice)))
     }
 
@@ -94,12 +94,12 @@ impl Terminal {
         }
     }
 
-    /// A name from a file, spelled so that it can be shown and no other looks the same.
+    /// A name from a file, escaped for printing.
     pub(crate) fn name<'t>(&self, name: &'t str) -> Cow<'t, str> {
         if self.ascii { escape_ascii(name) } else { escape(name) }
     }
 
-    /// A message, in which names are quoted, as one line that can be shown.
+    /// A message with quoted names, escaped for printing on one line.
     pub(crate) fn text<'t>(&self, message: &'t str) -> Cow<'t, str> {
         if self.ascii { tame_ascii(message) } else { tame(message) }
     }
@@ -116,7 +116,7 @@ impl Terminal {
         self.message(AnsiColor::Yellow, "warning", &text.to_string(), None);
     }
 
-    /// Tells of a failure that does not stop the command.
+    /// Reports a failure on standard error.
     pub(crate) fn trouble(&self, failure: &Failure) {
         match failure {
             Failure::ReaderGone => {}
@@ -128,7 +128,7 @@ impl Terminal {
         }
     }
 
-    /// The signs for done, and for what became what.
+    /// The marks for success and for `from → to`.
     pub(crate) fn marks(&self) -> (&'static str, &'static str) {
         match self.ascii {
             true => ("ok", "->"),
@@ -136,12 +136,12 @@ impl Terminal {
         }
     }
 
-    /// A message on standard error. If it cannot be written, the command goes on.
+    /// Prints a message on standard error; errors of writing are ignored.
     pub(crate) fn note(&self, text: impl Display) {
         self.command(paragraph(&text.to_string(), self.message_width, 2));
     }
 
-    /// A line on standard error that is to be copied as it is.
+    /// Prints a line on standard error without wrapping, so that it can be copied.
     pub(crate) fn command(&self, text: impl Display) {
         let _ = writeln!(self.err(), "{text}");
     }
@@ -183,19 +183,19 @@ impl Write for Out {
     }
 }
 
-/// A shape that no locale changes: `20x1x5x5`, `scalar`.
+/// A shape in ASCII, whatever the locale: `20x1x5x5`, `scalar`.
 pub(crate) fn ascii_shape(shape: &Shape) -> String {
     shape.to_string().replace('×', "x")
 }
 
-/// A terminal's width: what COLUMNS says, else what the terminal says, else 80.
+/// The width of a terminal: COLUMNS, else the terminal's own, else 80.
 fn columns(said: Option<(Width, Height)>) -> usize {
     let stated = std::env::var("COLUMNS").ok().and_then(|n| n.parse().ok());
     let found = || said.map(|(width, _)| usize::from(width.0));
     stated.or_else(found).filter(|n| *n > 0).unwrap_or(80)
 }
 
-/// Whether the locale's characters are UTF-8. Windows' console takes it always.
+/// Whether the locale uses UTF-8. On Windows always.
 fn utf8_locale() -> bool {
     if cfg!(windows) {
         return true;

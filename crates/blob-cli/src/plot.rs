@@ -1,6 +1,6 @@
-//! `blob plot`: a tensor as a picture, in the terminal or as a file.
+//! `blob plot`: draws a tensor in the terminal or to a file.
 //!
-//! What the values become, `raster` and `pooled` say; how that is shown, `shown`.
+//! `raster` and `pooled` make pictures of values, `shown` prints them.
 
 mod pooled;
 mod raster;
@@ -25,17 +25,17 @@ use crate::source;
 use crate::stats::Bins;
 use raster::{Order, Raster};
 
-/// The most columns of a histogram in the terminal, and what one in a file has.
+/// The bins of a histogram in a file, and the most in a terminal.
 const BINS: usize = 64;
 
 /// The largest side of a heat map in a file.
 const SIDE: usize = 1024;
 
-/// A picture in the terminal has no more rows than this, and no more columns where the width is not known.
+/// The most rows of a picture in the terminal, and its columns if the width is not known.
 const ROWS: usize = 40;
 const COLUMNS: usize = 80;
 
-/// What is drawn.
+/// The kind of picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Hist,
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Plot, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-/// What is asked for, or what the output's extension promises.
+/// The kind that was asked for, or the one implied by the output's extension.
 fn kind(args: &Plot) -> Result<Kind, Failure> {
     let extension = args.output.as_deref().map(extension);
     let asked = [
@@ -124,7 +124,7 @@ fn order(args: &Plot, checkpoint: &Checkpoint) -> Order {
     }
 }
 
-/// `conv1/0  4×3×3×3 f32`, with what its values add up to.
+/// `conv1/0  4×3×3×3 f32`, with a summary of its values.
 fn title(entry: &Entry, measured: &Measured) -> svg::Title {
     let stats = &measured.stats;
     let figure = |value: Option<f64>| value.map_or("-".to_owned(), crate::units::number);
@@ -146,7 +146,7 @@ enum Drawn {
     Picture(Raster),
 }
 
-/// What was drawn.
+/// The result of the command.
 pub(crate) struct Plotted<'a> {
     args: &'a Plot,
     kind: Kind,

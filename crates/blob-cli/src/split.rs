@@ -1,4 +1,4 @@
-//! `blob split`: the tensors of a file in several, or one tensor in parts.
+//! `blob split`: splits the tensors of a file into several files, or one tensor into parts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::render::table::{Column, Table};
 use crate::select::select_one;
 use crate::units;
 
-/// More files than this are made by mistake, and file systems suffer.
+/// More files than this would be a mistake.
 const MOST_FILES: usize = 100_000;
 
 pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
             fs::create_dir(folder).map_err(|e| Failure::new(format!("{}: cannot be made: {e}", folder.display())))?;
         }
         anew::write(&files, place.to, if_exists, &progress).inspect_err(|_| {
-            // Empty again.
+            // The files in it have been removed.
             made.into_iter().for_each(|folder| drop(fs::remove_dir(folder)));
         })?;
     }
@@ -55,11 +55,11 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
     Ok(Status::Yes)
 }
 
-/// Where the files go, and what they are.
+/// Where the files go, and their format.
 struct Place {
     to: Format,
     folder: Option<PathBuf>,
-    /// With `{}` where a name goes; without, one file.
+    /// A path with `{}` for the name; without `{}`, one file.
     pattern: String,
 }
 
@@ -94,7 +94,7 @@ impl Place {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        // The name stands in the last part, if it stands there at all.
+        // The name goes into the last component if that contains `{}`.
         let path = Path::new(&self.pattern);
         match path.file_name().and_then(|last| last.to_str()).filter(|last| last.contains("{}")) {
             Some(last) => path.with_file_name(last.replacen("{}", name, 1)),
@@ -113,7 +113,7 @@ fn groups<'a>(
     let groups = match args.max_size {
         Some(0) => return Err(Failure::new("--max-size: files of no bytes hold no tensors")),
         Some(most) => {
-            // In a Caffe net a layer's blobs stand together.
+            // The blobs of a layer must stay in one file.
             let groups = match place.has_layers() {
                 true => by_layer(checkpoint).into_iter().map(|(_, group)| group).collect(),
                 false => singles(checkpoint),
@@ -124,7 +124,7 @@ fn groups<'a>(
         }
         None => {
             let layers = by_layer(checkpoint);
-            // A folder for each `/` in a name would be many.
+            // Avoids a folder for each `/` in a name.
             let names: Vec<String> = layers.iter().map(|(name, _)| name.replace('/', ".")).collect();
             let names = file_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
             names.into_iter().zip(layers).map(|(name, (_, group))| (name, group)).collect::<Vec<_>>()
@@ -145,7 +145,8 @@ fn groups<'a>(
     groups.into_iter().map(file).collect()
 }
 
-/// One tensor in parts: each in a file of its own, or all in its place among the others. Its diff is cut along, or lost.
+/// Splits one tensor: each part into its own file, or all parts into one file in place of the tensor. Its diff is split too, if
+/// the format can hold it.
 fn parts<'a>(
     args: &Split,
     axis: i64,

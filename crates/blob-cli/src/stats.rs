@@ -1,4 +1,4 @@
-//! `blob stats`: what the values of tensors add up to. `blob_convert::stats` measures; here are the columns.
+//! `blob stats`: statistics of the values of tensors, measured by `blob_convert::stats`.
 
 mod json;
 mod text;
@@ -46,25 +46,25 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// What is measured while it is printed.
+/// Statistics that are measured while they are printed.
 struct Work<'a> {
     args: &'a Stats,
     checkpoint: &'a Checkpoint,
-    /// The tensors that were asked for, and those among them that can be measured.
+    /// The chosen tensors, and those among them that can be measured.
     chosen: &'a [usize],
     measured: &'a [usize],
     progress: Progress,
     status: &'a mut Status,
 }
 
-/// A form of the statistics in the making.
+/// Collects the statistics in one output form.
 trait Sheet<'a>: Sized {
     fn add(&mut self, entry: &'a Entry, channel: Option<usize>, measured: Measured) -> Result<(), Failure>;
 
-    /// A tensor that cannot be measured, in its place among the others.
+    /// Adds a tensor that cannot be measured.
     fn fail(&mut self, entry: &'a Entry, problem: &Problem) -> Result<(), Failure>;
 
-    /// Closes what is open, however the work ended.
+    /// Completes the output, also after an error.
     fn end(self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure>;
 }
 
@@ -92,7 +92,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Measures what can be measured; a tensor that cannot be read is reported, and the next one follows.
+    /// Measures all tensors that can be measured. One that cannot be read is reported and skipped.
     ///
     /// # Errors
     /// Only what ends the work: a signal, or standard output.
@@ -136,12 +136,12 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Why a tensor is not measured, and yet nothing is wrong with it.
+/// Why a sound tensor is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// A place without an array.
     NoArray,
-    /// Its dtype is listed, and its values are not read.
+    /// Its dtype is not supported.
     Foreign,
     /// It does not have the axis of --per-channel.
     NoAxis,

@@ -1,5 +1,4 @@
-//! What a command's arguments ask to be changed about tensors, as the transforms of `blob_convert`, in the order in which the
-//! help has them.
+//! Turns a command's arguments into the transforms of `blob_convert`, in the order of the help.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +14,7 @@ use crate::args::{Bn, FixedGamma, Transforms};
 use crate::failure::Failure;
 use crate::net;
 
-/// Conversion to a format, with what is asked to be changed about the tensors of this file.
+/// The options of a conversion to a format, with the requested transforms.
 pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) -> Result<Options, Failure> {
     let mut options = Options::new(to);
     let is_torch = args.names == Path::new("torch");
@@ -34,7 +33,7 @@ pub(crate) fn options(args: &Transforms, to: Format, checkpoint: &Checkpoint) ->
     options = and(options, args.strip_diff.then_some(StripDiff));
     options = and(options, (args.squeeze_legacy || is_torch).then_some(SqueezeLegacy));
     let divided = bound.as_ref().filter(|_| is_divided).map(BatchNorm::of);
-    // Caffe refuses a layer with fewer tensors than it makes itself.
+    // Caffe refuses a layer without the tensors that it expects.
     let divided = divided.map(|divided| if to.is_caffe() { divided.with_ones() } else { divided });
     options = and(options, divided);
     options = and(options, is_fixed.then(|| FixGamma::of(bound.as_ref(), checkpoint)));
@@ -60,7 +59,7 @@ fn and(options: Options, step: Option<impl Transform + 'static>) -> Options {
     }
 }
 
-/// Refuses a net that is named for a BatchNorm's sake and has none of the file's.
+/// Refuses a net given for --bn or --fix-gamma that has none of the file's BatchNorms.
 fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(), Failure> {
     if args.nets.net.is_none() && args.nets.symbol.is_none() {
         return Ok(());
@@ -79,7 +78,7 @@ fn fits(args: &Transforms, net: &Bound<'_>, checkpoint: &Checkpoint) -> Result<(
     Ok(())
 }
 
-/// The names that a file says.
+/// The names from a file of names.
 pub(crate) fn names_of(path: &Path, checkpoint: &Checkpoint) -> Result<Names, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|e| {

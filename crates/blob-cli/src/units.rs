@@ -1,4 +1,4 @@
-//! Numbers as people read and write them: `1.64 MiB`, `431,080`, `102.8 M`, `0.008979`, `33.3%`.
+//! Formats and parses numbers for people: `1.64 MiB`, `431,080`, `102.8 M`, `0.008979`, `33.3%`.
 
 /// Bytes in binary units: `512 B`, `1.64 MiB`, `527.8 MiB`.
 pub(crate) fn bytes(n: u64) -> String {

@@ -1,6 +1,6 @@
-//! `blob verify`: is a file whole, are its values finite, is it the same as another?
+//! `blob verify`: checks that a file is whole, has finite values, and equals another file.
 //!
-//! The checks are `blob_convert::verify`'s; here they become lines, JSON, and an exit code.
+//! `blob_convert::verify` does the checks; this prints the results and sets the exit code.
 
 mod report;
 
@@ -49,13 +49,13 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
     Ok(tally.status())
 }
 
-/// What the files are compared with.
+/// The files to compare with.
 struct Others {
     file: Option<Checkpoint>,
     symbol: Option<Symbol>,
 }
 
-/// How the files fared.
+/// The number of files by result.
 #[derive(Default)]
 struct Tally {
     ok: u64,
@@ -89,10 +89,10 @@ impl Tally {
     }
 }
 
-/// Checks one file and prints what was found.
+/// Checks one file and prints the findings.
 ///
 /// # Errors
-/// Only what ends the command: a signal, or standard output. A file that cannot be read is reported as trouble.
+/// Only a signal or an error of standard output. A file that cannot be read is reported as trouble.
 fn check(path: &Path, args: &Verify, others: &Others, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let checkpoint = match open(path, &context.global) {
         Ok(checkpoint) => checkpoint,
@@ -205,7 +205,7 @@ fn checks(
     Ok(())
 }
 
-/// The symbol file of this name that lies beside the model, as in its archive.
+/// The symbol file of this name beside the model, also in its archive.
 fn beside(checkpoint: &Checkpoint, path: &Path) -> Result<Symbol, Error> {
     match path.to_str().map(|name| checkpoint.beside(name)).transpose()?.flatten() {
         Some(bytes) => Symbol::from_bytes(&path.to_string_lossy(), &bytes),
@@ -234,14 +234,13 @@ fn work(checkpoint: &Checkpoint, args: &Verify, other: Option<&Checkpoint>) -> u
     work
 }
 
-/// Whether a file that does not open is certainly broken, so that no model is lost with it. Any other file may be sound
-/// and of a kind that is not read.
+/// Whether a file that does not open is certainly broken. Any other file may be sound but unsupported.
 fn says_no(e: &Error) -> bool {
     use Reason::{Checksum, Empty, Html, LfsPointer, Malformed, Truncated};
     matches!(e.reason(), Empty | Html | LfsPointer | Truncated | Malformed | Checksum)
 }
 
-/// A file that does not open because it is broken: that is a finding.
+/// Reports a broken file that does not open, as a finding.
 fn broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);

@@ -98,6 +98,11 @@ pub(crate) fn refuse_all(checkpoint: &Checkpoint, what: &str, mut problems: Vec<
     refuse(checkpoint, format!("{what}: {}{more}", problems.join("; ")))
 }
 
+/// The end of a list that leaves out `more` items.
+pub(crate) fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!(" and {more} more") }
+}
+
 /// A name in quotes, as a message shows it: the first characters of a long one.
 pub(crate) fn quoted(name: &str) -> String {
     match name.char_indices().nth(LONGEST_NAME) {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use blob_io::{Checkpoint, Error, Format, Frame, IfExists, Layout, Output, TensorSpec};
 use serde_json::{Value, json};
 
-use crate::options::{Options, refuse};
+use crate::options::{Options, and_more, refuse};
 use crate::planned::Planned;
 
 /// All shards are open at once, and systems allow about a thousand open files.
@@ -158,10 +158,7 @@ fn staying(path: &Path, shards: Option<&Shards>) -> Option<String> {
     let mut old: Vec<OsString> = listing.filter(|name| is_of(path, name) && !is_new(name)).collect();
     old.sort_unstable();
     let names: Vec<String> = old.iter().take(NAMED).map(|name| format!("{:?}", name.to_string_lossy())).collect();
-    let more = match old.len().checked_sub(names.len())? {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let more = and_more(old.len() - names.len());
     (!old.is_empty())
         .then(|| format!("old files of the same name stay beside the new output: {}{more}", names.join(", ")))
 }

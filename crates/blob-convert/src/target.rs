@@ -4,6 +4,7 @@ use std::path::Path;
 
 use blob_io::{Checkpoint, Error, IfExists, Output, OutputDir};
 
+use crate::options::and_more;
 use crate::plan::{Destination, Plan};
 use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
@@ -67,10 +68,7 @@ fn as_written(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
     if count == 0 {
         return Ok(());
     }
-    let more = match count - changed.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let more = and_more(count - changed.len());
     refused(format!(
         "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
         changed.join(", ")

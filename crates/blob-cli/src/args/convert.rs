@@ -15,12 +15,12 @@ use crate::units;
 /// Convert to safetensors, npz, npy, hdf5, MXNet's params or mxnet-record, Caffe's caffemodel, binaryproto,
 /// blobprotovector, solverstate or datum, NeoML's neoml, neoml-array or neoml-net
 ///
-/// A folder gets one npy file a tensor. Values and shapes stay bit for bit, unless a transform is asked for; they are done in
-/// the order in which they stand here. A receipt in safetensors, npz, HDF5 and in a folder says where the tensors came from
-/// and what changed them, and brings them back into the same file; other formats have no place for one. A Caffe file written
-/// as the same message keeps its every other byte; a new one gets its layers from names, `<layer>/<index>`. HDF5 is Caffe's
-/// where the source is, or where OUT is called .caffemodel.h5 or .solverstate.h5. A NeoML net is written from one only, or by a
-/// receipt. To `-` (standard output) the file is read twice.
+/// A folder gets one npy file per tensor. Values and shapes are kept bit for bit unless a transform is requested; transforms
+/// are applied in the order listed here. Safetensors, npz, HDF5 and folders get a receipt, which records where the tensors came
+/// from and what was changed, and lets blob restore the original file. A Caffe file written as the same message keeps all other
+/// bytes; a new one gets its layers from names of the form `<layer>/<index>`. HDF5 is written in Caffe's form if the source is
+/// Caffe's or OUT ends in .caffemodel.h5 or .solverstate.h5. A NeoML net can only be written from a NeoML net or by a receipt.
+/// Writing to `-` (standard output) reads the file twice.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -35,36 +35,35 @@ pub(crate) struct Convert {
     /// The file to convert; `-` is standard input
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
-    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
+    /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
-    /// Put the arrays into this file of Caffe, NeoML or HDF5, by their names; its every other byte stays. The result is OUT
+    /// Replace the arrays of the same names in a copy of this Caffe, NeoML or HDF5 file, keep all other bytes, and write it to OUT
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["to", "dense", "anew"])]
     pub(crate) into: Option<PathBuf>,
-    /// Store Caffe's blobs so: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (in layers of 2014)
+    /// How to store Caffe's blobs: `legacy` (four dimensions, before 2015), `raw` (NVCaffe's), `v1` (layers of 2014)
     #[arg(long, value_name = "FORM", value_delimiter = ',')]
     pub(crate) form: Vec<CaffeForm>,
-    /// Write safetensors in shards of at most this many bytes of tensors, where one is not enough, with an index beside them:
-    /// OUT.index.json, which every command reads
+    /// Split safetensors into shards of at most this many bytes of tensors, with an index OUT.index.json, which every command
+    /// reads
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) shard_size: Option<u64>,
     /// Expand sparse arrays instead of writing their parts
     #[arg(long)]
     pub(crate) dense: bool,
-    /// Write OUT from the tensors alone, without the bytes around them: those that IN has of OUT's format, itself or in its
-    /// receipt
+    /// Write a new file from the tensors alone, without the other bytes that IN or its receipt has for OUT's format
     #[arg(long)]
     pub(crate) anew: bool,
-    /// Replace OUT where it exists; IN itself is never replaced
+    /// Replace OUT if it exists; IN itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be done, and write nothing
+    /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Put the input's SHA-256 into the receipt, beside its BLAKE3; where the output has no receipt, --json prints it
+    /// Add the input's SHA-256 to the receipt; without a receipt, --json prints it
     #[arg(long)]
     pub(crate) sha256: bool,
     /// Write MXNet records of this version, 0 to 3 [default: the input's, else 2, which MXNet reads since 0.12]
@@ -102,38 +101,38 @@ pub(crate) struct Transforms {
     /// Leave out the diffs of Caffe's blobs
     #[arg(long)]
     pub(crate) strip_diff: bool,
-    /// Take away the ones of Caffe's four dimensions of before 2015: 1x1xOxI is OxI for an inner product, 1x1x1xN N for a bias
+    /// Remove the leading ones of Caffe blobs from before 2015: 1x1xOxI becomes OxI, a bias of 1x1x1xN becomes N
     #[arg(long)]
     pub(crate) squeeze_legacy: bool,
-    /// Divide the means and variances of Caffe's BatchNorms by the factor beside them, as Caffe does, and leave that out; or keep
-    /// all three. Without it, as --names says
+    /// Divide the means and variances of Caffe's BatchNorms by their factor and leave that out, or keep all three
+    /// [default: depends on --names]
     #[arg(long, value_name = "HOW")]
     pub(crate) bn: Option<Bn>,
-    /// Set gamma to 1 where MXNet's symbol has `fix_gamma`, which is so where it says nothing; or keep what is stored. Without it, as
-    /// --names says
+    /// Set gamma to 1 where MXNet's symbol has `fix_gamma`, its default, or keep the stored values
+    /// [default: depends on --names]
     #[arg(long, value_name = "HOW")]
     pub(crate) fix_gamma: Option<FixedGamma>,
-    /// Reverse the input channels of the first convolution, which has three: RGB images for a net of BGR
+    /// Reverse the three input channels of the first convolution, so that a net for BGR takes RGB images
     #[arg(long)]
     pub(crate) rgb: bool,
-    /// Permute the columns of inner products behind an output of C channels, H by W, to height, width, channels, as TensorFlow
+    /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which TensorFlow
     /// flattens
     #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
     pub(crate) fc_from: Option<FcFrom>,
-    /// Permute the weights of convolutions, which are `oihw`: outputs, inputs, height, width; depthwise ones, known only by a net
-    /// in FILE itself (--net is not asked), are with `hwio` height, width, channels, outputs of each channel
+    /// Permute the weights of convolutions from `oihw` (outputs, inputs, height, width). With `hwio`, depthwise ones become height,
+    /// width, channels, outputs per channel; they are recognized only by a net in FILE itself, not by --net
     #[arg(long, value_name = "AXES", value_parser = layout())]
     pub(crate) layout: Option<Layout>,
-    /// Write floats of every width as one dtype, each rounded once; integers and bools stay
+    /// Convert floats to this dtype, rounding each value once; integers and bools are kept
     #[arg(long, value_name = "DTYPE", value_parser = dtype())]
     pub(crate) dtype: Option<DType>,
-    /// Names: `raw`, those of the file; `torch`, PyTorch's, which implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto; or a
-    /// file of lines `OLD NEW`, where `*` in OLD stands for any text, `$1` in NEW for what the first one stood for
+    /// Rename tensors: `raw` keeps the names, `torch` gives PyTorch's and implies --squeeze-legacy, --bn fold-factor and --fix-gamma
+    /// auto; or a file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched
     #[arg(long, value_name = "NAMES", default_value = "raw", hide_default_value = true)]
     pub(crate) names: PathBuf,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Write nothing where values would be lost, as those that become infinite as f16; without it, they are told
+    /// Fail if values would be lost, such as those that overflow as f16; otherwise print a warning
     #[arg(long)]
     pub(crate) strict: bool,
 }

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use blob_convert::diff::Tolerance;
 
-/// Compare two files tensor by tensor, whatever their formats: what changed, and how far
+/// Compare the tensors of two files of any formats
 ///
-/// Values are compared as numbers, and equal ones are equal: NaN and NaN, 0 and -0; shapes, without their ones. A tensor under
-/// another name is found by its content. Exits 0 if all is equal, 1 if not, 2 if something cannot be read.
+/// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found by their
+/// content. Exits with 0 if all tensors are equal, 1 if not, 2 if something cannot be read.
 ///
-/// To a pipe or a file it prints one line a tensor that is not equal, without a header: `~` changed, `-` only in A, `+` only
+/// To a pipe or a file it prints one line per tensor that differs, without a header: `~` changed, `-` only in A, `+` only
 /// in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and relative
 /// difference, root mean square, separated by tabs, `-` where there is none. These fields are stable; new ones come at the end.
 #[derive(Debug, clap::Args)]
@@ -34,10 +34,10 @@ pub(crate) struct Diff {
     /// Values are equal if at most N floats apart; with two dtypes, in steps of the coarser one
     #[arg(long, value_name = "N", conflicts_with_all = ["rtol", "atol"])]
     pub(crate) ulp: Option<u64>,
-    /// Equal are equal bits, dtypes and shapes only
+    /// Require equal bits, dtypes and shapes
     #[arg(long, conflicts_with_all = ["rtol", "atol", "ulp"])]
     pub(crate) exact: bool,
-    /// List the equal tensors, too
+    /// List equal tensors too
     #[arg(long)]
     pub(crate) all: bool,
 }

@@ -15,16 +15,16 @@ pub(crate) struct Extract {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
     #[arg(value_name = "TENSOR")]
     pub(crate) tensor: Option<String>,
-    /// Where to: a file, or `-` for standard output
+    /// Output: a file, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it (`-` is npy)
+    /// Output format [default: from OUT's extension; npy for `-`]
     #[arg(long, value_name = "FMT")]
     pub(crate) to: Option<ExtractFormat>,
-    /// Replace OUT where it exists; FILE itself is never replaced
+    /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -6,11 +6,12 @@ use blob_io::Format;
 
 use super::format;
 
-/// Put BatchNorms, with the Scale after them, into the convolution, deconvolution or fully connected layer before
+/// Fold BatchNorms and the Scale after them into the convolution, deconvolution or fully connected layer before
 ///
-/// A Scale alone behind such a layer is folded too. Only where the net computes the same afterwards: what cannot be folded stays, and is told with the reason. The net's layers are
-/// those in a .caffemodel itself, in a prototxt, or in MXNet's symbol. OUT is written anew, without the tensors that are folded;
-/// a layer without a bias gets one. A .caffemodel is then described without the folded layers; a prototxt is yours to change.
+/// A Scale without a BatchNorm is folded too. Only layers that leave the net's results unchanged are folded; the others are listed
+/// with the reason. The net's layers are read from the .caffemodel itself, a prototxt, or MXNet's symbol. OUT is a new file without
+/// the folded tensors; a layer without a bias gets one. The folded layers are removed from a .caffemodel; a prototxt must be edited
+/// by hand.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -21,18 +22,18 @@ pub(crate) struct Fold {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) input: PathBuf,
-    /// Where to: a file
+    /// Output file
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
+    /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     #[command(flatten)]
     pub(crate) nets: NetFiles,
-    /// Replace OUT where it exists; FILE itself is never replaced
+    /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be folded, and write nothing
+    /// Print what would be folded without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -8,7 +8,7 @@ use super::Selection;
 ///
 /// Reads headers only.
 ///
-/// To a pipe or a file it prints one line a tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
+/// To a pipe or a file it prints one line per tensor without a header: name, dtype, shape (20x1x5x5, `scalar`), bytes and
 /// offset, separated by tabs; a place without an array has dtype `none`, a broken array `error`, and both shape `-`. With
 /// -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These fields are stable;
 /// new ones come at the end.
@@ -22,17 +22,17 @@ Examples:
 pub(crate) struct Ls {
     #[command(flatten)]
     pub(crate) selection: Selection,
-    /// More columns: kind, pieces, warnings
+    /// Show more columns: kind, pieces, warnings
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// A tree, by the parts of the names between slashes
+    /// Show a tree, by the parts of the names between slashes
     #[arg(long, conflicts_with = "long")]
     pub(crate) tree: bool,
-    /// FILE is a folder: the tensors of every file in it and in its folders. Links to folders, names that begin with a dot,
-    /// the indexes of shards and files without tensors are passed over
+    /// List every file in the folder FILE and its subfolders. Links to folders, hidden files, indexes of shards and files without
+    /// tensors are skipped
     #[arg(short, long, conflicts_with = "tree")]
     pub(crate) recursive: bool,
-    /// Sort by name, by size (largest first), or by offset; without it, the order of the file
+    /// Sort by name, size (largest first) or offset [default: order of the file]
     #[arg(long, value_name = "KEY")]
     pub(crate) sort: Option<SortKey>,
 }

@@ -7,14 +7,14 @@ use blob_io::Format;
 use super::format;
 use crate::units;
 
-/// Put the tensors of several files into one, or several tensors of a file into one along an axis
+/// Merge the tensors of several files into one file, or several tensors into one along an axis
 ///
-/// Tensors of one name in two files are refused, all of them named. Those of a file that stores no names are called by the file's
-/// name. With --axis the tensors become NAME, which stands in the first one's place; all others stay. Where all of them have diffs,
-/// as Caffe's blobs can, these become NAME.diff. OUT is written anew, without what its format has beside tensors; a .caffemodel's layers
-/// keep their types. It has no receipt, which tells of one source and all of its tensors (but an npz says which of them are bf16): `blob diff`
-/// compares OUT with each FILE. Memory stays at some 8 MiB; along an axis behind the first 4 KiB for each
-/// tensor, or what the decompression of each takes, where that is more.
+/// Fails if two files have tensors of the same name, and lists them. Tensors of a file that stores no names are named after the
+/// file. With --axis the tensors are concatenated into NAME, in place of the first one; the others are kept. If all of them have
+/// diffs, as Caffe's blobs can, these become NAME.diff. OUT contains only tensors, not what else its format can hold; the layers of
+/// a .caffemodel keep their types. It has no receipt, since a receipt describes a single source (but an npz records which tensors
+/// are bf16): use `blob diff` to compare OUT with each FILE. Memory use is about 8 MiB; along other axes than the first, 4 KiB or
+/// the decompressor's state per tensor.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\
@@ -29,35 +29,35 @@ pub(crate) struct Merge {
     /// The files; with --axis a file, then its tensors: names, `#3` by index
     #[arg(required = true, value_name = "FILE")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Where to: a file; `-` is standard output
+    /// Output: a file, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
+    /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(is_written))]
     pub(crate) to: Option<Format>,
-    /// Put the tensors one behind the other along this axis; negative ones count from the last
+    /// Concatenate the tensors along this axis; negative axes count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true, requires = "into")]
     pub(crate) axis: Option<i64>,
-    /// What the tensor is called that --axis makes
+    /// Name of the concatenated tensor
     #[arg(long, value_name = "NAME", requires = "axis")]
     pub(crate) into: Option<String>,
-    /// Replace OUT where it exists; a file that is read is never replaced
+    /// Replace OUT if it exists; input files are never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be done, and write nothing
+    /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }
 
-/// Write the tensors of a file to several files: by layer, by size, or a tensor in parts along an axis
+/// Split a file by layer or by size, or one tensor along an axis
 ///
-/// OUT is a folder (with `/` at the end), or has `{}` in its name, where each file gets the layer's name or its number. With --axis
-/// and neither, OUT is one file: FILE's tensors, with the parts in TENSOR's place. A diff is cut as its blob is. Files are written
-/// anew, without what their format has beside tensors; a .caffemodel's layers keep their types. They have no receipts, which tell of all
-/// tensors of a source (but an npz says which of them are bf16): `blob diff` compares them with FILE. With
-/// --force the files that are there are replaced together, at most 500, once all are whole; where one cannot be written, they stay
-/// as they were, and new ones go again. Memory stays at some 8 MiB, but for a TENSOR that is compressed or column-major: it is
-/// unpacked once, as a whole, up to --max-alloc.
+/// OUT is a folder (ending with `/`), or a name with `{}` for the layer's name or the number of the file. With --axis and neither,
+/// OUT is one file: FILE's tensors, with the parts in place of TENSOR. A diff is split like its blob. The files contain only tensors,
+/// not what else their format can hold; the layers of a .caffemodel keep their types. They have no receipts, since a receipt
+/// describes all tensors of a source (but an npz records which tensors are bf16): use `blob diff` to compare them with FILE. With
+/// --force existing files, at most 500, are replaced together once all new ones are complete; if one cannot be written, existing
+/// files stay as they were and new ones are removed. Memory use is about 8 MiB, except for a compressed or column-major TENSOR,
+/// which is unpacked as a whole, up to --max-alloc.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -72,32 +72,32 @@ pub(crate) struct Split {
     /// With --axis, the tensor: a name, `#3` by index, or a glob that matches one
     #[arg(value_name = "TENSOR", requires = "axis")]
     pub(crate) tensor: Option<String>,
-    /// Where to: a folder (with `/` at the end), files called with `{}`, or with --axis a file, `-` for standard output
+    /// Output: a folder (ending with `/`), a file name with `{}`, or with --axis a file or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The format of the files; without it, the extension says it, and in a folder it is FILE's
+    /// Output format [default: from the extension; in a folder, FILE's]
     #[arg(long, value_name = "FMT", value_parser = format(is_written))]
     pub(crate) to: Option<Format>,
-    /// A file for each layer: the tensors whose names are the same but for the last part
+    /// Write a file for each layer: the tensors whose names differ only in the last part
     #[arg(long)]
     pub(crate) by_layer: bool,
-    /// Files of at most this many bytes of tensors, in FILE's order; a larger tensor, and in a .caffemodel or
-    /// .caffemodel.h5 a larger layer, has a file of its own; a sparse array is one tensor
+    /// Write files of at most this many bytes of tensors, in FILE's order; a larger tensor, or in a .caffemodel or
+    /// .caffemodel.h5 a larger layer, gets its own file; a sparse array counts as one tensor
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub(crate) max_size: Option<u64>,
-    /// Cut TENSOR along this axis; negative ones count from the last
+    /// Split TENSOR along this axis; negative axes count from the last
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true, requires = "sizes")]
     pub(crate) axis: Option<i64>,
-    /// How many indices of the axis each part gets: 64,64,128
+    /// Size of each part along the axis: 64,64,128
     #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "axis")]
     pub(crate) sizes: Vec<usize>,
-    /// What the parts are called [default: TENSOR_0, TENSOR_1, ...; in files of their own, TENSOR]
+    /// Names of the parts [default: TENSOR_0, TENSOR_1, ...; in separate files, TENSOR]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', requires = "axis")]
     pub(crate) into: Vec<String>,
     /// Replace files that exist; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be done, and write nothing
+    /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 /// Draw a tensor: its histogram, a heat map, its filters, an image; in the terminal, as PNG or SVG
 ///
-/// Without another wish it is the histogram in the terminal and as SVG, a heat map as PNG. A picture in the terminal is coloured
-/// where the output is, of characters elsewhere. A heat map has the first axis longer than 1 as its rows, all others as its
-/// columns; where there are too many for the picture, each of its points is their mean. Blue is negative, red positive.
+/// The default is a histogram in the terminal and as SVG, and a heat map as PNG. In the terminal, pictures are coloured if the output
+/// is, and made of characters otherwise. The rows of a heat map are the first axis longer than 1, its columns all other axes; if
+/// there are too many, each point is the mean of several values. Blue is negative, red positive.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -19,19 +19,19 @@ pub(crate) struct Plot {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// The tensor: a name, `#3` by index, or a glob that matches one; not needed where the file has only one
+    /// The tensor: a name, `#3` by index, or a glob that matches one; optional if the file has only one
     #[arg(value_name = "TENSOR")]
     pub(crate) tensor: Option<String>,
-    /// How many values lie where between the smallest and the largest
+    /// Draw a histogram of the values
     #[arg(long)]
     pub(crate) hist: bool,
-    /// Each value as a colour
+    /// Draw each value as a colour
     #[arg(long)]
     pub(crate) heatmap: bool,
-    /// The filters of a convolution, N×C×H×W: with three channels in colour, else a square a channel
+    /// Draw the filters of a convolution, N×C×H×W: in colour if they have three channels, otherwise one square per channel
     #[arg(long)]
     pub(crate) filters: bool,
-    /// An image, C×H×W or 1×C×H×W with one or three channels, of values from 0 to 255; others are scaled to that
+    /// Draw an image, C×H×W or 1×C×H×W with one or three channels; values outside 0 to 255 are scaled
     #[arg(long)]
     pub(crate) image: bool,
     /// The three channels are blue, green, red, as Caffe has them [default for files of Caffe]
@@ -40,10 +40,10 @@ pub(crate) struct Plot {
     /// The three channels are red, green, blue [default for other files]
     #[arg(long, conflicts_with_all = ["hist", "heatmap"])]
     pub(crate) rgb: bool,
-    /// Where to: a .png, or for a histogram an .svg; without it, the terminal
+    /// Output: a .png, or an .svg for a histogram [default: the terminal]
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
-    /// Replace OUT where it exists; FILE itself is never replaced
+    /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
 }

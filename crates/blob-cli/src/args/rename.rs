@@ -7,11 +7,11 @@ use regex::Regex;
 
 use super::format;
 
-/// Call tensors otherwise; all else stays
+/// Rename tensors and change nothing else
 ///
-/// Names that clash are refused, all of them. The result is a file of FILE's format, or of the one that OUT's extension says; in a
-/// .caffemodel the layers are called otherwise, and its every other byte stays. A receipt has the old names where OUT's format has
-/// one: `blob verify OUT --against FILE` renames again and compares.
+/// Fails if two tensors would get the same name, and lists them. OUT has FILE's format, or that of its extension; in a .caffemodel
+/// the layers are renamed and all other bytes are kept. The receipt, if OUT's format has one, records the old names: `blob verify
+/// OUT --against FILE` repeats the renaming and compares.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -23,23 +23,23 @@ pub(crate) struct Rename {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
+    /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
-    /// A file of lines `OLD NEW`, where `*` in OLD stands for any text, `$1` in NEW for what the first one stood for
+    /// A file of lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the first `*` matched
     #[arg(long, value_name = "MAP")]
     pub(crate) map: Option<PathBuf>,
-    /// Replace what a regular expression finds, as sed does: `s/OLD/NEW/`, with `g` behind it each time; in NEW, `\1` stands for what
-    /// the first parentheses found, `&` for all. Several are done one after the other
+    /// Replace matches of a regular expression, like sed: `s/OLD/NEW/` replaces the first match, `s/OLD/NEW/g` all; in NEW, `\1` is
+    /// the text that the first group matched, `&` the whole match. Several are applied in order
     #[arg(long, value_name = "S/OLD/NEW/", value_parser = sed)]
     pub(crate) sed: Vec<Sed>,
-    /// Replace OUT where it exists; FILE itself is never replaced
+    /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be done, and write nothing
+    /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

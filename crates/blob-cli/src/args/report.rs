@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Write a page about a file: summary, tensors with statistics and histograms, warnings, receipt; with OTHER, what differs
+/// Write an HTML report of a file: summary, tensors with statistics and histograms, warnings, receipt; with OTHER, differences
 ///
-/// The page is one HTML file for any browser, light or dark as the reader's. Nothing is loaded from anywhere, and no script is in
-/// it. It lists the first 4096 tensors; all are measured, and those with NaN or Inf are named.
+/// The page is a single HTML file without scripts or external resources, light or dark as the browser prefers. It lists the first
+/// 4096 tensors; all tensors are measured, and those with NaN or Inf are listed.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
@@ -15,13 +15,13 @@ pub(crate) struct Report {
     /// The file; `-` is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// A file that it is compared with
+    /// A file to compare with
     #[arg(value_name = "OTHER")]
     pub(crate) other: Option<PathBuf>,
-    /// Where to: a file, or `-` for standard output
+    /// Output: a file, or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// Replace OUT where it exists; a file that is read is never replaced
+    /// Replace OUT if it exists; input files are never replaced
     #[arg(long)]
     pub(crate) force: bool,
 }

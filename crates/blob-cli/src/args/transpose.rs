@@ -8,10 +8,10 @@ use blob_io::Format;
 use super::convert::fc_from;
 use super::format;
 
-/// Put the axes of tensors in another order; all else stays
+/// Permute the axes of tensors and change nothing else
 ///
-/// The result is a file of FILE's format, or of the one that OUT's extension says, with a receipt where that has one: `blob verify
-/// OUT --against FILE` does the same again and compares.
+/// OUT has FILE's format, or that of its extension. If that has a receipt, `blob verify OUT --against FILE` repeats the permutation
+/// and compares.
 #[derive(Debug, clap::Args)]
 #[command(
     visible_alias = "permute",
@@ -29,25 +29,25 @@ pub(crate) struct Transpose {
     /// Tensors: names, globs (`*` matches `/` too), or `#3` by index
     #[arg(required = true, value_name = "TENSOR")]
     pub(crate) tensors: Vec<String>,
-    /// Where to: a file, a folder (with `/` at the end), or `-` for standard output
+    /// Output: a file, a folder (ending with `/`), or `-` for standard output
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
-    /// The output's format; without it, OUT's extension says it
+    /// Output format [default: from OUT's extension]
     #[arg(long, value_name = "FMT", value_parser = format(|_| true))]
     pub(crate) to: Option<Format>,
     /// The axes in their new order, as numpy.transpose takes them: 2,3,1,0
     #[arg(long, value_name = "AXIS,...", value_delimiter = ',')]
     pub(crate) perm: Vec<usize>,
-    /// The same in letters, the old order and the new one: oihw-hwio, nchw-nhwc, oihw-oiwh
+    /// The old and the new order in letters: oihw-hwio, nchw-nhwc, oihw-oiwh
     #[arg(long, value_name = "OLD-NEW", value_parser = preset)]
     pub(crate) preset: Option<Axes>,
-    /// Permute the columns of matrices behind an output of C channels, H by W, to height, width, channels
+    /// Permute the columns of matrices after a CxHxW output to height, width, channels
     #[arg(long, value_name = "C,H,W", value_parser = fc_from)]
     pub(crate) fc_from: Option<FcFrom>,
-    /// Replace OUT where it exists; FILE itself is never replaced
+    /// Replace OUT if it exists; FILE itself is never replaced
     #[arg(long)]
     pub(crate) force: bool,
-    /// Say what would be done, and write nothing
+    /// Print what would be done without writing anything
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
 }

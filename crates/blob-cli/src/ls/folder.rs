@@ -1,4 +1,4 @@
-//! `blob ls -r`: every file of tensors in a folder and in its folders, in the order of their names.
+//! `blob ls -r`: lists every tensor file in a folder and its subfolders, sorted by name.
 
 use std::fs;
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ use crate::units;
 pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let (selection, mut status, mut total) = (&args.selection, Status::Yes, Total::default());
     if !selection.file.is_dir() {
-        // A file that is missing has its own error.
+        // A missing file gets its own error here.
         let file = open_to_list(&selection.file, &context.global)?;
         return Err(Failure::new(format!("{} is a file, and -r lists a folder", file.name())));
     }
@@ -31,7 +31,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
         let start = Instant::now();
         let opened = path.and_then(|path| {
             let opened = open_to_list(&path, &context.global);
-            // A receipt that lists nothing, or cannot be read, hides nothing.
+            // A folder whose receipt is empty or unreadable is searched as an ordinary one.
             if path.is_dir() && opened.as_ref().map_or(true, |folder| folder.entries().is_empty()) {
                 files.enter(&path)?;
             }
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     Ok(status)
 }
 
-/// The tensors that any of the patterns matches: one that matches none in this file may in another.
+/// The tensors that match any pattern; a pattern without a match here may have one in another file.
 fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]) -> Result<Vec<usize>, Failure> {
     if selection.patterns.is_empty() {
         return select(checkpoint, &[], selection.regex);
@@ -102,7 +102,7 @@ fn matching(checkpoint: &Checkpoint, selection: &Selection, matched: &mut [bool]
     Ok(chosen)
 }
 
-/// What was listed of all files.
+/// The totals of all listed files.
 #[derive(Default)]
 struct Total {
     files: u64,
@@ -119,7 +119,7 @@ impl Total {
     }
 }
 
-/// For people alone: a program adds up the lines.
+/// Only for people: programs can add up the lines.
 impl Render for Total {
     fn json(self, _: &Context, _: &mut Out) -> Result<(), Failure> {
         Ok(())
@@ -142,9 +142,9 @@ impl Render for Total {
 
 /// The files under a folder that may hold tensors. A folder that a conversion wrote counts as one file.
 struct Files {
-    /// What is still to be looked at, the next one last.
+    /// The paths still to visit, the next one last.
     left: Vec<PathBuf>,
-    /// The files of an archive, which come first.
+    /// The remaining files of an archive, which are visited first.
     members: Vec<PathBuf>,
 }
 
@@ -153,7 +153,7 @@ impl Files {
         Self { left: vec![folder.to_owned()], members: Vec::new() }
     }
 
-    /// Goes on with what stands in a folder.
+    /// Adds the contents of a folder to the paths to visit.
     fn enter(&mut self, folder: &Path) -> Result<(), Error> {
         let listed = Self::within(folder);
         self.left.extend(listed.map_err(|source| Error::Io {
@@ -164,7 +164,7 @@ impl Files {
         Ok(())
     }
 
-    /// What stands in a folder, the last name first.
+    /// The contents of a folder in reverse order.
     fn within(folder: &Path) -> io::Result<Vec<PathBuf>> {
         let mut all = Vec::new();
         for entry in fs::read_dir(folder)? {
@@ -180,7 +180,7 @@ impl Files {
     }
 }
 
-/// A folder that cannot be read is an error, and the others go on.
+/// An unreadable folder gives an error; the iteration continues with the others.
 impl Iterator for Files {
     type Item = Result<PathBuf, Error>;
 
@@ -202,7 +202,7 @@ impl Iterator for Files {
     }
 }
 
-/// Whether it is the index of shards, which are listed by themselves.
+/// Whether it is an index of shards: the shards themselves are listed.
 fn is_index(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(b".safetensors.index.json"))
 }

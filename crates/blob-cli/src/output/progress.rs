@@ -1,6 +1,6 @@
 //! Progress on standard error, and the signals that stop the work.
 //!
-//! A bar appears only on a terminal and only when the work lasts; `--progress always` prints plain lines elsewhere.
+//! A bar appears only on a terminal and only if the work takes long; `--progress always` prints plain lines elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::units;
 /// Work shorter than this shows no progress.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// To the beginning of the line, and empties it.
+/// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[2K";
 
 /// Set by the first SIGINT or SIGTERM; the second ends the process.
@@ -26,7 +26,7 @@ static CANCELLED: AtomicBool = AtomicBool::new(false);
 /// The exit code of a process that a signal stopped.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How far a piece of work of a known length is, and whether it should stop.
+/// The progress of work on a known number of bytes, which a signal can stop.
 pub(crate) struct Progress {
     total: u64,
     done: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
     drawn: Mutex<Drawn>,
 }
 
-/// When to draw next, and whether a bar stands on the screen.
+/// When to draw next, and whether a bar is visible.
 struct Drawn {
     next: Duration,
     is_bar: bool,
@@ -49,7 +49,7 @@ enum How {
 }
 
 impl Progress {
-    /// Begins work on `total` bytes, which a signal can stop from now on.
+    /// Begins work on `total` bytes. From now on signals stop the work.
     pub(crate) fn begin(terminal: &Terminal, total: u64) -> Self {
         catch_signals();
         let how = match (terminal.progress, stderr().is_terminal()) {
@@ -69,7 +69,7 @@ impl Progress {
     /// Removes the bar, so that other output can follow.
     pub(crate) fn end(&self) {
         let mut drawn = self.drawn();
-        // A second bar would be drawn by a thread that is not yet done.
+        // A thread that is still running must not draw the bar again.
         drawn.next = Duration::MAX;
         if std::mem::take(&mut drawn.is_bar) {
             let _ = write!(stderr(), "{CLEAR}");
@@ -82,7 +82,7 @@ impl Progress {
 
     fn draw(&self, done: u64) {
         let elapsed = self.start.elapsed();
-        // Another thread is drawing, and shows nearly the same.
+        // Another thread is drawing nearly the same.
         let Ok(mut drawn) = self.drawn.try_lock() else {
             return;
         };
@@ -125,8 +125,8 @@ impl Drop for Progress {
     }
 }
 
-/// `#########---------------------  1.20 GiB of 4.00 GiB  512.0 MiB/s  5.6 s left`, with less of it where a line has
-/// fewer columns, and room for the `^C` that a terminal may write behind it. A line that wraps could not be cleared.
+/// `#########---------------------  1.20 GiB of 4.00 GiB  512.0 MiB/s  5.6 s left`, shorter if the terminal is
+/// narrow. Leaves room for the `^C` that a terminal may print after it, as a wrapped line could not be cleared.
 fn bar(text: &str, done: u64, total: u64, seconds: f64, width: usize) -> String {
     const CELLS: u64 = 20;
     const SIGNAL: usize = 3;
@@ -142,7 +142,7 @@ fn bar(text: &str, done: u64, total: u64, seconds: f64, width: usize) -> String 
     fitting.next().unwrap_or_default()
 }
 
-/// Makes SIGINT and SIGTERM raise the flag. Where that cannot be done they end the process, as they always do.
+/// Makes SIGINT and SIGTERM set the flag. If that fails, they end the process as usual.
 fn catch_signals() {
     static ONCE: OnceLock<()> = OnceLock::new();
     ONCE.get_or_init(|| {

@@ -1,12 +1,12 @@
-//! Text in a given width, counted as a terminal counts it: two columns for 名, none for a combining accent.
+//! Fits text into a width in terminal columns: two for 名, none for a combining accent.
 //!
-//! Takes text that is already escaped, and never cuts within an escape.
+//! Expects escaped text and never cuts inside an escape sequence.
 
 use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar;
 
-/// The columns that a text takes; our own colours take none.
+/// The columns of a text; colour codes take none.
 pub(crate) fn width(text: &str) -> usize {
     if text.bytes().all(|b| matches!(b, b' '..=b'~')) {
         return text.len();
@@ -18,7 +18,7 @@ pub(crate) fn width(text: &str) -> usize {
     first + parts.map(|part| plain(part.split_once('m').map_or("", |(_, rest)| rest))).sum::<usize>()
 }
 
-/// At most `most` columns of a text, its middle left out: `arg:rf_c2…_gamma`. Names differ at either end.
+/// Cuts the middle of a text longer than `most` columns: `arg:rf_c2…_gamma`. Names differ at both ends.
 pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
     // No character takes more than four bytes a column by itself; most texts are short.
     if text.len() <= most || width(text) <= most {
@@ -32,7 +32,7 @@ pub(crate) fn cut(text: &str, most: usize, ascii: bool) -> Cow<'_, str> {
     Cow::Owned(format!("{}{dots}{}", &text[..head], &text[text.len() - tail..]))
 }
 
-/// A text in lines of at most `most` columns, broken at its spaces, and within a word that alone is longer.
+/// Wraps a text to `most` columns at its spaces, and inside words that are longer than a line.
 pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     let most = most.max(1);
     let mut lines = Vec::new();
@@ -61,8 +61,8 @@ pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A message in lines of at most `most` columns, those after the first indented by `hang`. A word that alone is longer
-/// stays whole: a terminal copies a path that it has wrapped itself as one piece.
+/// Wraps a message to `most` columns and indents all lines but the first by `hang`. A longer word is not broken: a path that
+/// the terminal wraps can still be copied in one piece.
 pub(crate) fn paragraph(text: &str, most: Option<usize>, hang: usize) -> String {
     let body = text.trim_start_matches(' ');
     let lead = text.len() - body.len();
@@ -93,7 +93,7 @@ fn columns(c: char) -> usize {
     c.width().unwrap_or(0)
 }
 
-/// How many bytes of these parts fit into the columns.
+/// The bytes of the parts that fit into the columns.
 fn fitting<'t>(parts: impl Iterator<Item = &'t str>, mut room: usize) -> usize {
     let fits = parts.take_while(|part| match room.checked_sub(width(part)) {
         Some(left) => {
@@ -105,7 +105,7 @@ fn fitting<'t>(parts: impl Iterator<Item = &'t str>, mut room: usize) -> usize {
     fits.map(str::len).sum()
 }
 
-/// What must not be cut: an escape, or a character with the marks that stand on it.
+/// Splits a text into parts that must not be cut: escapes, and characters with their combining marks.
 fn atoms(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

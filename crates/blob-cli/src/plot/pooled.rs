@@ -1,4 +1,4 @@
-//! A heat map of a tensor of any size: its values stream by, and each point is the mean of those in its place.
+//! A heat map of a tensor of any size: the values are streamed, and each point is the mean of its values.
 
 use blob_convert::{Watch, Watched};
 use blob_io::{Checkpoint, Entry};
@@ -6,7 +6,7 @@ use blob_io::{Checkpoint, Entry};
 use super::raster::{Raster, colour, holds_values, number};
 use crate::failure::Failure;
 
-/// What is read at once.
+/// The bytes read at once.
 const PIECE: usize = 256 << 10;
 
 /// The tensor as a matrix of points, with at most the given numbers of columns and rows.

@@ -13,7 +13,7 @@ use crate::json::{
 };
 use crate::output::Out;
 
-/// The file whose tensors are measured, and what stopped that.
+/// The file whose tensors are measured.
 pub(crate) struct Sums<'a> {
     checkpoint: &'a Checkpoint,
     axis: Option<i64>,
@@ -43,7 +43,7 @@ impl Fields for Sums<'_> {
     }
 }
 
-/// What was measured of one tensor, or of one channel of it.
+/// The statistics of a tensor or of one of its channels.
 struct Row<'a> {
     entry: &'a Entry,
     channel: Option<usize>,
@@ -180,7 +180,7 @@ impl<'a> Sheet<'a> for Objects<'a, '_> {
         Ok(self.line.push(self.out, &Ordered(&Unmeasured { entry, problem }))?)
     }
 
-    /// What stands behind the tensors: those that have nothing to measure, and what stopped the work.
+    /// Writes the fields after the tensors: those that were skipped, and the error that stopped the work.
     fn end(mut self, chosen: &[usize], stopped: Option<&Problem>) -> Result<(), Failure> {
         let mut line = self.line.go_on(self.out, &self.sums)?;
         for index in chosen {

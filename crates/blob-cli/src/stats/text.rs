@@ -18,7 +18,7 @@ pub(super) struct Cells<'a, 'o> {
     out: &'o mut Out,
 }
 
-/// A tensor or a channel of it, and what was measured, unless it cannot be read.
+/// A tensor or one of its channels, with its statistics if it can be read.
 struct Row<'a> {
     entry: &'a Entry,
     /// The axis, and the index on it.

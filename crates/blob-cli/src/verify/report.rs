@@ -1,6 +1,6 @@
-//! What `verify` reports about one file: the findings, which are counted and not kept, then the verdict.
+//! The report of `verify` on one file: the findings, then the verdict.
 //!
-//! Without --all the first ones are kept for the lines below the verdict; with --all each goes out at once.
+//! Findings are counted. Without --all the first ones are printed below the verdict, with --all each is printed at once.
 
 use std::io::{self, Write};
 
@@ -17,14 +17,14 @@ use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;
 
-/// How many findings and notes are shown before the rest is only counted.
+/// At most this many findings and notes are shown; the others are counted.
 const SHOWN: u64 = 20;
 
-/// A finding as the user reads it.
+/// A finding as it is printed.
 pub(super) struct Line {
     reason: &'static str,
     tensor: Option<String>,
-    /// The array or layer in words, where one is known.
+    /// The array or layer in words, if known.
     subject: Option<String>,
     offset: Option<u64>,
     message: String,
@@ -35,7 +35,7 @@ impl Line {
         Self { reason, tensor: None, subject: None, offset: None, message: message.into() }
     }
 
-    /// What is wrong with the file although every array can be had.
+    /// A fault of the file that affects no array.
     pub(super) fn of_fault(fault: &Fault) -> Self {
         Self { offset: Some(fault.offset()), ..Self::of_file(fault.reason().as_str(), fault.message()) }
     }
@@ -81,7 +81,7 @@ impl From<Finding> for Line {
     }
 }
 
-/// What is said of one file in the end.
+/// The final result for one file.
 #[derive(Default)]
 pub(crate) struct Verdict {
     file: String,
@@ -93,13 +93,13 @@ pub(crate) struct Verdict {
     findings: u64,
     notes: u64,
     first_notes: Vec<String>,
-    /// The transforms that were done again and give other values.
+    /// The transforms that were repeated and change values.
     redone: Vec<Redone>,
-    /// What was checked beyond the structure and held, in words.
+    /// The checks beyond the structure that passed, in words.
     held: Vec<String>,
-    /// What the user can do.
+    /// Help for the user.
     help: Option<&'static str>,
-    /// What kept the check from its end, as JSON.
+    /// The error that stopped the check, as JSON.
     error: Value,
 }
 
@@ -149,17 +149,17 @@ impl Fields for Redone {
     }
 }
 
-/// What was found in one file so far.
+/// The report on one file in progress.
 pub(super) struct Report<'a> {
     context: &'a Context,
     args: &'a Verify,
     out: &'a mut Out,
     verdict: Verdict,
-    /// The first findings, for people who did not ask for all.
+    /// The first findings, without --all.
     shown: Vec<Line>,
     /// The line of JSON, once there is a finding.
     line: Option<json::Line<Verdict>>,
-    /// Why standard output could not be written: told at the end.
+    /// The error of writing to standard output, returned at the end.
     failed: Option<io::Error>,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Report<'a> {
         self.verdict.help = help;
     }
 
-    /// Takes over what an open file says of itself.
+    /// Copies format and counts from an open file.
     pub(super) fn describe(&mut self, checkpoint: &Checkpoint) {
         let entries = checkpoint.entries();
         let values = |e: &Entry| match e.byte_len() {
@@ -246,7 +246,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Writes what is left; `problem` is what kept the check from its end.
+    /// Writes the rest; `problem` is the error that stopped the check.
     pub(super) fn finish(mut self, problem: Option<&Problem>) -> io::Result<()> {
         if let Some(e) = self.failed.take() {
             return Err(e);
@@ -289,7 +289,7 @@ impl<'a> Report<'a> {
         self.lines()
     }
 
-    /// What stands below the verdict.
+    /// Writes the lines below the verdict.
     fn lines(&mut self) -> io::Result<()> {
         let terminal = &self.context.terminal;
         for line in std::mem::take(&mut self.shown) {
@@ -317,7 +317,7 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// A line within the terminal's width; what does not fit hangs below it.
+    /// Writes a line, wrapped to the terminal's width with a hanging indent.
     fn line(&mut self, text: &str, hang: usize) -> io::Result<()> {
         writeln!(self.out, "{}", paragraph(text, self.context.terminal.width, hang))
     }

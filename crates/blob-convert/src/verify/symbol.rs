@@ -6,6 +6,7 @@ use blob_io::mxnet::{Symbol, Variable};
 use blob_io::{Checkpoint, Entry, Kind};
 
 use super::{Finding, Remark};
+use crate::options::and_more;
 
 /// How many inputs are named.
 const NAMED: usize = 20;
@@ -55,10 +56,7 @@ pub fn symbol(checkpoint: &Checkpoint, symbol: &Symbol, tell: &mut dyn FnMut(Rem
     }
     if !inputs.is_empty() {
         let named: Vec<String> = inputs.iter().take(NAMED).map(|name| format!("{name:?}")).collect();
-        let more = match inputs.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
+        let more = and_more(inputs.len() - named.len());
         tell(Remark::Note(format!("taken for inputs, as they have no array: {}{more}", named.join(", "))));
     }
     held
